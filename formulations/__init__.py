@@ -1,4 +1,6 @@
-"""The catalogue of formulations: one file per formulation, found by optsched through one entry point."""
+"""The catalogue of formulations:
+one file per formulation, found by optsched through one entry point.
+"""
 
 CATALOGUE: dict[str, str] = {
     "allox": "formulations.allox:Allox",

@@ -1,4 +1,6 @@
-"""AlloX: who runs where and in which order, for the smallest sum of completion times (R||sum C_j)."""
+"""AlloX: who runs where and in which order,
+for the smallest sum of completion times (R||sum C_j).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ WAITS = "waits, as others are planned first"
 
 
 class Allox(Formulation):
-    """Run every job once, without interruption, on one GPU; minimise the sum of the completion times since arrival.
+    """Run every job once, without interruption, on one GPU;
+    minimise the sum of the completion times since arrival.
 
     Sets
         k in K: classes of n_k equal jobs;  g in G: groups of N_g machines (GPUs) of one pool that are free from a_g on;
@@ -39,21 +42,23 @@ class Allox(Formulation):
         a_g: seconds from now until the machines of g are free: until their node is available, and until a job that
         keeps its GPU has ended there;  t_k = now - arrival: age of a job.
     Variables
-        x_kgi: jobs of class k at place i of machines of group g; i - 1 jobs run after each of them on its machine.
+        x_kgi: jobs of class k at place i of machines of group g; i - 1 jobs run after each of them
+        on its machine.
     Program
         minimise  sum_kgi (a_g + i p_kg) x_kgi  +  sum_k n_k t_k
         one    sum_gi x_kgi  =  n_k                every class k
         place  sum_k x_kgi  <=  N_g                every group g and place i
         x >= 0;   x_kgi only for the n machine places (g, i) that are cheapest for k
 
-    A job delays itself and all that run after it on its machine, hence i p_kg. The program is an assignment problem:
-    its vertices are whole numbers, so it is solved as a linear program, and its duals prove the optimum. Some optimum
-    uses only the n cheapest places of each job, because the n - 1 other jobs cannot hold them all.
+    A job delays itself and all that run after it on its machine, hence i p_kg. The program is an
+    assignment problem: its vertices are whole numbers, so it is solved as a linear program, and its
+    duals prove the optimum. Some optimum uses only the n cheapest places of each job, because the n
+    - 1 other jobs cannot hold them all.
 
-    Running jobs keep their GPU until they end; their ends count in the objective. Jobs that have not arrived are left
-    out: with release dates the program would only be a lower bound. So are columns of two jobs that share a GPU.
-    Refused: jobs that cannot run on exactly one GPU or that have predecessors (``after``), and other resources that
-    may run out.
+    Running jobs keep their GPU until they end; their ends count in the objective. Jobs that have
+    not arrived are left out: with release dates the program would only be a lower bound. So are
+    columns of two jobs that share a GPU. Refused: jobs that cannot run on exactly one GPU or that
+    have predecessors (``after``), and other resources that may run out.
 
     Options
         alpha         of m waiting jobs, only the first max(floor(alpha m), free GPUs) by arrival are planned; the
@@ -62,10 +67,11 @@ class Allox(Formulation):
                       of moving.
 
     References
-        T. N. Le, X. Sun, M. Chowdhury, Z. Liu, "AlloX: Compute Allocation in Hybrid Clusters", EuroSys 2020;
-        W. A. Horn, "Minimizing average flow time with parallel machines", Operations Research 21 (1973); J. Bruno,
-        E. G. Coffman, R. Sethi, "Scheduling independent tasks to reduce mean finishing time", CACM 17 (1974). With
-        alpha: D. Narayanan et al., OSDI 2020, repository policy ``allox``.
+        T. N. Le, X. Sun, M. Chowdhury, Z. Liu, "AlloX: Compute Allocation in Hybrid Clusters",
+        EuroSys 2020; W. A. Horn, "Minimizing average flow time with parallel machines", Operations
+        Research 21 (1973); J. Bruno, E. G. Coffman, R. Sethi, "Scheduling independent tasks to
+        reduce mean finishing time", CACM 17 (1974). With alpha: D. Narayanan et al., OSDI 2020,
+        repository policy ``allox``.
     """
 
     name = "allox"
@@ -85,7 +91,9 @@ class Allox(Formulation):
         keep_running: bool = True
 
     def classes(self, candidates: Candidates) -> Classes:
-        """Classes of the jobs that are planned; every job is one where some keep their GPUs, as these are not alike."""
+        """Classes of the jobs that are planned;
+        every job is one where some keep their GPUs, as these are not alike.
+        """
         # Candidates of an earlier call have jobs that wait: all are looked at anew.
         candidates = candidates.without_jobs(np.zeros(len(candidates.absence), bool), WAITS)
         candidates = candidates.without(_unusable(candidates))
@@ -128,7 +136,9 @@ class _Places:
 
     @cached_property
     def column(self) -> IntArray:
-        """Column in which each class is fastest on each pool, alone on exactly one GPU; -1: none. Shape (K, pools)."""
+        """Column in which each class is fastest on each pool, alone on exactly one GPU;
+        -1: none. Shape (K, pools).
+        """
         C = self.C
         one = (
             C.alone & (C.pool >= 0) & (C.gpus == 1) & (C.configurations.share[C.configuration] == 1)
@@ -179,7 +189,7 @@ class _Places:
             p, np.where(self.kept >= 0, 0.0, C.count), machines.free, machines.count, MOST_SLOTS
         )
 
-    # --- the program -----------------------------------------------------------------------------------------------
+    # --- the program ------------------------------------------------------------------------------
 
     def plan(self) -> LinearPlan:
         """The program `Allox` states."""
@@ -255,10 +265,12 @@ class _Places:
         pool = C.instance.cluster.pools[int(self.machines.pool[g])].name
         return f"pool {pool} has {self.machines.count[g]} GPUs for jobs at place {i} from the end"
 
-    # --- points and schedules --------------------------------------------------------------------------------------
+    # --- points and schedules ---------------------------------------------------------------------
 
     def _read(self, point: FloatArray) -> Schedule:
-        """The schedule of a point; one that is no optimum may stand for no whole jobs, and gives way to the optimum."""
+        """The schedule of a point;
+        one that is no optimum may stand for no whole jobs, and gives way to the optimum.
+        """
         C, slots = self.C, self.slots
         count = np.where(self.kept >= 0, 0.0, C.count).astype(np.int64)
         whole = whole_assignment(slots, count, self.machines.count, point[: len(slots)])
@@ -270,7 +282,9 @@ class _Places:
         return schedule
 
     def _schedule(self, whole: IntArray) -> Schedule:
-        """Jobs at a place of a group go to its machines in turn; on each, the highest place runs first."""
+        """Jobs at a place of a group go to its machines in turn;
+        on each, the highest place runs first.
+        """
         C, slots = self.C, self.slots
         chosen = np.repeat(np.arange(len(slots)), whole)
         m = rank(slots.at[chosen])
@@ -292,7 +306,9 @@ class _Places:
         return Schedule.of_members(C, column, member, start, start + C.duration[column])
 
     def _complete(self, schedule: Schedule) -> FloatArray:
-        """The place of every job: whatever machine it is on, each starts when another of its pool ends, or is free."""
+        """The place of every job:
+        whatever machine it is on, each starts when another of its pool ends, or is free.
+        """
         C, slots, names = self.C, self.slots, self.C.instance.jobs_table.names
         check_each_once(C, schedule)
         k, now = C.of_job[schedule.job], C.instance.now
@@ -335,7 +351,9 @@ class _Places:
     def _chains(
         self, schedule: Schedule, rows: IntArray, slack: FloatArray
     ) -> tuple[IntArray, IntArray]:
-        """(group, place from the end) of stretches that follow each other on the machines of their pools."""
+        """(group, place from the end)
+        of stretches that follow each other on the machines of their pools.
+        """
         machines, names = self.machines, self.C.instance.jobs_table.names
         group = np.repeat(np.arange(len(machines)), machines.count)
         pool = machines.pool[group]

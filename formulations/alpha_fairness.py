@@ -31,12 +31,12 @@ class AlphaFairness(Formulation):
                    ``proportional``  m_k = prop_k, w_k = p_k;
                    ``max-min``       m_k = prop_k p_k / s_k, w_k = 1 (the levels of max-min fairness).
 
-    The bound comes from the duals of the tangent program (`optsched.program.total.Total.tangent`): tangents of f lie
-    above f.
+    The bound comes from the duals of the tangent program (`optsched.program.total.Total.tangent`):
+    tangents of f lie above f.
 
     References
-        J. Mo, J. Walrand. "Fair end-to-end window-based congestion control", IEEE/ACM Transactions on Networking 8(5),
-        2000.
+        J. Mo, J. Walrand. "Fair end-to-end window-based congestion control", IEEE/ACM Transactions
+        on Networking 8(5), 2000.
     """
 
     name = "alpha-fairness"
@@ -107,14 +107,15 @@ class ProportionalFairness(AlphaFairness):
     Program
         maximise  sum_k n_k p_k log( sum_c T_kc x_c / (n_k prop_k) )   s.t.  time, capacity
 
-    prop_k only sets the zero of the objective. At the optimum, with the prices q_r of resource r and lambda_k of the
-    time of class k,
+    prop_k only sets the zero of the objective. At the optimum, with the prices q_r of resource r
+    and lambda_k of the time of class k,
 
         p_k T_kc / (level_k prop_k)  <=  lambda_k member_kc + sum_r q_r usage_rc    with equality where x_c > 0.
 
     References
-        F. Kelly, A. Maulloo, D. Tan. "Rate control for communication networks: shadow prices, proportional fairness and
-        stability", Journal of the Operational Research Society 49(3), 1998.
+        F. Kelly, A. Maulloo, D. Tan. "Rate control for communication networks: shadow prices,
+        proportional fairness and stability", Journal of the Operational Research Society 49(3),
+        1998.
     """
 
     name = "proportional-fairness"

@@ -8,18 +8,22 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, FloatArray, IntArray
 
 ROUNDS = 500
-"""Pivots per job: dominated columns may be left after so many, which costs time and never the optimum."""
+"""Pivots per job: dominated columns may be left after so many,
+which costs time and never the optimum.
+"""
 
 
 def dominated(
     owner: IntArray, value: FloatArray, usage: sp.csr_matrix, eligible: BoolArray
 ) -> BoolArray:
-    """Mask of the columns c for which some c' of the same owner has value >= and usage <= in every resource.
+    """Mask of the columns c for which some c'
+    of the same owner has value >= and usage <= in every resource.
 
-    Of columns that are equal in all of this the first is kept. The columns of an owner are put in order of falling
-    value, then of growing use, so that a column is dominated only by earlier ones; those left are taken one after the
-    other, and everything behind that needs at least as much is crossed out. All owners go through this together: there
-    are as many rounds as some owner keeps columns.
+    Of columns that are equal in all of this the first is kept. The columns of an owner are put in
+    order of falling value, then of growing use, so that a column is dominated only by earlier ones;
+    those left are taken one after the other, and everything behind that needs at least as much is
+    crossed out. All owners go through this together: there are as many rounds as some owner keeps
+    columns.
 
     Parameters
     ----------

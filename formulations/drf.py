@@ -17,11 +17,12 @@ from optsched.program import AllocationProgram
 
 
 class DominantResourceFairness(Formulation):
-    r"""Max-min fair dominant shares of GPUs, CPUs, memory and other resources: the smallest, then the next, and so on.
+    r"""Max-min fair dominant shares of GPUs, CPUs, memory and other resources:
+    the smallest, then the next, and so on.
 
     Sets
-        classes k of n_k equal jobs, columns c, resources r; types of resources: GPUs, CPUs and memory of all pools
-        together, and each further resource of the cluster
+        classes k of n_k equal jobs, columns c, resources r; types of resources: GPUs, CPUs and
+        memory of all pools together, and each further resource of the cluster
     Parameters
         d_c       dominant share of column c: the largest share that it holds of any type of resource in the whole
                   cluster; two jobs that share GPUs count for half of it each
@@ -29,25 +30,26 @@ class DominantResourceFairness(Formulation):
     Level
         share_k(x) = sum_c member_kc d_c x_c / n_k           (half of d_c for each of two jobs)
     Method
-        water filling of the shares, as in `formulations.water_filling`: without tenants a job rises at p_k; jobs of a
-        tenant rise at w_e p_k / sum of p over its jobs that still rise, or one after the other (policy ``fifo``)
+        water filling of the shares, as in `formulations.water_filling`: without tenants a job rises
+        at p_k; jobs of a tenant rise at w_e p_k / sum of p over its jobs that still rise, or one
+        after the other (policy ``fifo``)
     Program
         maximise  sum_k nt_k(x)   s.t.  share_k(x) >= L_k for every class k (what filling gave),  time, capacity
 
         nt_k(x) = sum_c T_kc x_c / prop_k as in `formulations.water_filling`: among the allocations with these shares,
         the one with the highest throughput.
 
-    A user with many tasks is a tenant with as many jobs. With tasks <1 CPU, 4 GB> and <3 CPU, 1 GB> on <9 CPU, 18 GB>
-    users A and B run 3 and 2 tasks, both with a dominant share of 2/3.
+    A user with many tasks is a tenant with as many jobs. With tasks <1 CPU, 4 GB> and <3 CPU, 1 GB>
+    on <9 CPU, 18 GB> users A and B run 3 and 2 tasks, both with a dominant share of 2/3.
 
     Options
         tenants    whether tenants share (default), or all jobs rise by their own weights.
 
     References
-        A. Ghodsi, M. Zaharia, B. Hindman, A. Konwinski, S. Shenker, I. Stoica. "Dominant Resource Fairness: Fair
-        Allocation of Multiple Resource Types", NSDI 2011, section 4; the share over several pools is that of W. Wang,
-        B. Li, B. Liang. "Dominant Resource Fairness in Cloud Computing Systems with Heterogeneous Servers", INFOCOM
-        2014.
+        A. Ghodsi, M. Zaharia, B. Hindman, A. Konwinski, S. Shenker, I. Stoica. "Dominant Resource
+        Fairness: Fair Allocation of Multiple Resource Types", NSDI 2011, section 4; the share over
+        several pools is that of W. Wang, B. Li, B. Liang. "Dominant Resource Fairness in Cloud
+        Computing Systems with Heterogeneous Servers", INFOCOM 2014.
     """
 
     name = "drf"
@@ -83,7 +85,9 @@ class DominantResourceFairness(Formulation):
 
 
 def dominant_shares(C: Classes) -> FloatArray:
-    """d_c: the largest share that one unit of a column holds of any type of resource, shape (N,)."""
+    """d_c: the largest share that one unit of a column holds of any type
+    of resource, shape (N,).
+    """
     types, row_type = np.unique(_types(C), return_inverse=True)
     by_type = sum_by(row_type, 1.0, len(types))
     total: FloatArray = np.asarray(by_type @ C.capacity)

@@ -1,4 +1,6 @@
-"""First in, first out: jobs start in order of arrival, and the first that finds no room stops the queue."""
+"""First in, first out: jobs start in order of arrival,
+and the first that finds no room stops the queue.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ class Fifo(Rule):
     """Start whole jobs in order of arrival until one finds no room.
 
     Parameters
-        T_ij throughput of job i on pool j at its gang s_i (its reference column), 0 where it cannot run;
-        free_j GPUs of pool j that no job before has
+        T_ij throughput of job i on pool j at its gang s_i (its reference column), 0 where it cannot
+        run; free_j GPUs of pool j that no job before has
     Rule
         for i in order of arrival (equal arrivals: order in the instance):
             R_i = {j : s_i <= free_j, and every other resource that i holds on j is free}
@@ -35,21 +37,23 @@ class Fifo(Rule):
             T_ij = 0 for all j in R_i     ->  leave i out and go on
             else                          ->  x_ij = 1 for the j in R_i with the largest T_ij (ties: the first pool)
 
-    Jobs without any column, such as a gang larger than every pool, block nobody. The objective reported is the total
-    throughput.
+    Jobs without any column, such as a gang larger than every pool, block nobody. The objective
+    reported is the total throughput.
 
     Options
         variant    ``heterogeneity-aware``: as above.
                    ``agnostic``: j is drawn at random from the pools in R_i with T_ij > 0.
-                   ``packed``: as above; then each job i left in the queue, in order, joins the job l that runs alone on
-                   as many GPUs with the largest T_i(l)j / T_ij + T_l(i)j / T_lj on the pool j of l (ties: the first to
-                   start), if that exceeds 1.5; stop at the first i without such an l.
+                   ``packed``: as above; then each job i left in the queue, in order, joins the job
+                   l that runs alone on as many GPUs with the largest
+                   T_i(l)j / T_ij + T_l(i)j / T_lj on the pool j of l (ties: the first to start), if
+                   that exceeds 1.5; stop at the first i without such an l.
         seed       of the draws of ``agnostic``; by default that of the run.
         bound      also solve max-throughput with jobs that share time and GPUs, for a bound and a gap.
 
     References
-        D. Narayanan et al., OSDI 2020, repository policies ``fifo_perf``, ``fifo`` (there without its draw and the
-        capacity) and ``fifo_packed`` (there without the job at the head of the queue).
+        D. Narayanan et al., OSDI 2020, repository policies ``fifo_perf``, ``fifo`` (there without
+        its draw and the capacity) and ``fifo_packed`` (there without the job at the head of the
+        queue).
     """
 
     name = "fifo"

@@ -1,4 +1,6 @@
-"""Finish-time fairness (Themis): nobody is much later than with a slice of the cluster to itself."""
+"""Finish-time fairness (Themis):
+nobody is much later than with a slice of the cluster to itself.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,14 @@ from optsched.instance import Instance
 from optsched.program import AllocationProgram, DelayedMinimum, Inverse, Minimum
 
 LONGEST_AGE = 1e15
-"""Age in units of the time that a job needs alone: with 1 / 2^53 of precision the sum of both is the age beyond it."""
+"""Age in units of the time that a job needs alone:
+with 1 / 2^53 of precision the sum of both is the age beyond it.
+"""
 
 
 class FinishTimeFairness(Formulation):
-    """Minimise the largest ratio of a job's finish time to its finish time on 1/n of the cluster (Themis).
+    """Minimise the largest ratio of a job's finish time to its finish time on 1/n
+    of the cluster (Themis).
 
     Sets, x, T, n, time and capacity as in `formulations.max_min_fairness`.
     Parameters
@@ -45,16 +50,18 @@ class FinishTimeFairness(Formulation):
 
         maximise  t = 1 / rho   s.t.   level_k(x) >= t / (1 - a_k t)  for every class k,  time, capacity
 
-        which is convex. The right side is replaced by its tangent, a linear program whose optimum is a bound; the next
-        tangent is taken there, until value and bound agree (Newton's method). Weights don't count.
+        which is convex. The right side is replaced by its tangent, a linear program whose optimum
+        is a bound; the next tangent is taken there, until value and bound agree (Newton's method).
+        Weights don't count.
 
     Options
         agnostic        T_kc := rate on ``reference_pool`` wherever the job can run.
         reference_pool  name of a pool; needed with agnostic.
 
     References
-        K. Mahajan et al. "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020 (the metric); D. Narayanan et
-        al., OSDI 2020, section 4.2 (the program; there one convex program, without a certificate).
+        K. Mahajan et al. "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020 (the
+        metric); D. Narayanan et al., OSDI 2020, section 4.2 (the program; there one convex program,
+        without a certificate).
     """
 
     name = "finish-time-fairness"
@@ -105,13 +112,17 @@ class FinishTimeFairness(Formulation):
 
 
 def _utility(C: Classes, D: FloatArray) -> Minimum:
-    """The smallest of 1 / (t_k / D_k + 1 / level_k); without ages t_k that is the smallest level."""
+    """The smallest of 1 / (t_k / D_k + 1 / level_k);
+    without ages t_k that is the smallest level.
+    """
     t = C.instance.now - C.arrival
     return DelayedMinimum(t / D) if (t > 0).any() else Minimum()
 
 
 def _refuse_endless_ages(C: Classes, t: FloatArray, times: FloatArray) -> None:
-    """Raise `InvalidInput` where an age is so many ``times`` what a job still needs that their sum is the age alone."""
+    """Raise `InvalidInput` where an age is so many ``times`` what a job still needs
+    that their sum is the age alone.
+    """
     if not (times <= LONGEST_AGE).all():
         k = int(times.argmax())
         job = int(C.first[k])

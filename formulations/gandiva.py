@@ -1,4 +1,6 @@
-"""Gandiva's packing: pairs of jobs share GPUs where that is worth it; pairs at random, by gain, or the best of all."""
+"""Gandiva's packing: pairs of jobs share GPUs where that is worth it;
+pairs at random, by gain, or the best of all.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ Pairing = Generator[Step, Optimum, tuple[Pairs, tuple[float, str] | None]]
 
 
 class _Packing(Rule):
-    """Pairs of jobs that share GPUs, and slices of the pools for the pairs and for those left single."""
+    """Pairs of jobs that share GPUs,
+    and slices of the pools for the pairs and for those left single.
+    """
 
     reads = frozenset({"gang"})
     objective_words = "total gain of the pairs that share GPUs"
@@ -83,7 +87,8 @@ class _Packing(Rule):
 
 
 class Gandiva(_Packing):
-    """Pair jobs of equal size that run better together than in turns, and split the cluster equally.
+    """Pair jobs of equal size that run better together than in turns,
+    and split the cluster equally.
 
     Parameters
         T_ij throughput of job i on pool j at its gang s_i (its reference column); T_i(l)j while it shares those GPUs
@@ -92,17 +97,19 @@ class Gandiva(_Packing):
         ratio_ilj = T_i(l)j / T_ij + T_l(i)j / T_lj,  for jobs of equal size that both run on j alone
         sum_i s_i <= sum_j W_j  ->  there are no pairs (unless ``pack`` is ``always``): nobody has to share
         otherwise ``random``: as often as there are jobs draw two of those left, and pair them if s_i = s_l;
-                  ``greedy``: pair the two of those left whose gain is the largest, as long as it is positive
+                  ``greedy``: pair the two of those left whose gain is the largest, as long as it is
+                  positive
         a pair is dropped on every pool where ratio_ilj < 1, and as a whole if no pool is left
     Rule
         m_j  = pairs that share on j + jobs that are single on j
         y_rj = W_j / (m_j s_r) for every pair or single job r on j that can run there,
                divided by max(1, sum_j W_j / (m_j s_r))
-    Without pairs this is `formulations.isolated`. On a pool where a pair is dropped its two jobs are single.
+    Without pairs this is `formulations.isolated`. On a pool where a pair is dropped its two jobs
+    are single.
 
     The objective reported is the total gain of the pairs over taking turns, sum over (i, l) of
-    max_j ratio_ilj - 1 >= 0, and each job's figure ``gain`` is that of its pair. ``matching`` has the largest;
-    ``greedy`` reaches at least half of that.
+    max_j ratio_ilj - 1 >= 0, and each job's figure ``gain`` is that of its pair. ``matching`` has
+    the largest; ``greedy`` reaches at least half of that.
 
     Options
         pairing    ``random``, as published, or ``greedy``.
@@ -111,9 +118,9 @@ class Gandiva(_Packing):
         bound      bound of the linear relaxation of ``matching``.
 
     References
-        W. Xiao et al., "Gandiva: Introspective Cluster Scheduling for Deep Learning", OSDI 2018.
-        D. Narayanan et al., OSDI 2020, repository policy ``gandiva`` (there ratios are added up over pools before they
-        are compared with 1, and pairs are kept from call to call).
+        W. Xiao et al., "Gandiva: Introspective Cluster Scheduling for Deep Learning", OSDI 2018. D.
+        Narayanan et al., OSDI 2020, repository policy ``gandiva`` (there ratios are added up over
+        pools before they are compared with 1, and pairs are kept from call to call).
     """
 
     name = "gandiva"
@@ -145,17 +152,18 @@ class Matching(_Packing):
         maximise  sum_{ab in E} w_ab z_ab
         s.t.      sum_{b != a} z_ab + 2 z_aa <= n_a    for every kind a;   z >= 0 integer
 
-    This is the maximum-weight matching of the graph with a vertex for every job: any integral z can be filled with
-    jobs, and any matching counted by kinds is such a z. It has one variable per two kinds, whatever the number of jobs.
+    This is the maximum-weight matching of the graph with a vertex for every job: any integral z can
+    be filled with jobs, and any matching counted by kinds is such a z. It has one variable per two
+    kinds, whatever the number of jobs.
 
     Options
         pack     as in `formulations.gandiva`.
         bound    the bound claimed by the solver, which is the objective.
 
     References
-        J. Edmonds, "Maximum matching and a polyhedron with 0,1-vertices", J. Res. NBS 69B, 1965.
-        W. Zhao et al., "Multi-Resource Interleaving for Deep Learning Training" (Muri), SIGCOMM 2022: matching as the
-        way to choose who shares.
+        J. Edmonds, "Maximum matching and a polyhedron with 0,1-vertices", J. Res. NBS 69B, 1965. W.
+        Zhao et al., "Multi-Resource Interleaving for Deep Learning Training" (Muri), SIGCOMM 2022:
+        matching as the way to choose who shares.
     """
 
     name = "matching"

@@ -1,4 +1,6 @@
-"""Limits of jobs: how much of each resource one job may hold, for formulations that reserve or fill them."""
+"""Limits of jobs: how much of each resource one job may hold,
+for formulations that reserve or fill them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ SLACK = 1e-9
 
 
 class LimitDocument(Document):
-    """``parameters.limit`` of a workload whose jobs have options: amount by resource, of the whole job."""
+    """``parameters.limit`` of a workload whose jobs have options:
+    amount by resource, of the whole job.
+    """
 
     limit: dict[Name, NonNegative]
 
@@ -33,7 +37,8 @@ class JobLimits:
         Everything with a capacity, as `optsched.instance.Cluster.capacities` names it.
     capacity : FloatArray, shape (R,)
     limit : FloatArray, shape (kinds, R)
-        Of a law, or of ``parameters.limit`` for kinds with options; NaN where that doesn't name a resource.
+        Of a law, or of ``parameters.limit`` for kinds with options; NaN where that doesn't name a
+        resource.
     known : BoolArray, shape (kinds,)
         Kinds with a limit.
     wrong : mapping of workload row -> InvalidInput
@@ -48,7 +53,9 @@ class JobLimits:
 
     @classmethod
     def of(cls, candidates: Candidates) -> JobLimits:
-        """The limits; what is wrong with them is told by `check`, of the kinds that are in the program."""
+        """The limits; what is wrong with them is told by `check`,
+        of the kinds that are in the program.
+        """
         instance, kinds = candidates.instance, candidates.kinds
         capacities = instance.cluster.capacities(instance.now)
         row_of = {name: row for row, name in enumerate(capacities)}
@@ -84,7 +91,9 @@ class JobLimits:
         return over
 
     def refused(self, candidates: Candidates) -> BoolArray:
-        """Mask of the kind columns that `check` speaks of: all those of a kind that has no limit or too short a one."""
+        """Mask of the kind columns that `check` speaks of:
+        all those of a kind that has no limit or too short a one.
+        """
         columns = candidates.columns
         column, row, _ = self._uses(candidates)
         bad = ~self.known

@@ -38,7 +38,8 @@ Capacity = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
 class Lease(Formulation):
-    """Plan enough leases (rounds) for each job before its deadline; maximise the value of the jobs that meet it.
+    """Plan enough leases (rounds) for each job before its deadline;
+    maximise the value of the jobs that meet it.
 
     Sets
         k in K: classes of n_k equal jobs with a deadline;  o in O_k: their options, columns without a partner;
@@ -59,19 +60,19 @@ class Lease(Formulation):
         take      sum_{o in O_k} S_o  =  n_k    (<= n_k if soft, or ``admission``) every class
         capacity  sum_o g_ro X_ot  <=  G_rt                                        every resource and lease
         S, X >= 0 integer;  X_ot = 0 for t >= l_o
-    A job stays on its option, so it never changes GPU type. Jobs without a deadline are unplaced. A job that misses a
-    soft deadline has no lease and no value.
+    A job stays on its option, so it never changes GPU type. Jobs without a deadline are unplaced. A
+    job that misses a soft deadline has no lease and no value.
 
     Among plans of the same value the earliest is taken, and among those the one with the fewest pieces:
         starts    minimise  sum_o sum_t (L t / b_o) X_ot      the mean start of a job's leases, added up over jobs
         pieces    minimise  the stretches of leases in which jobs run without interruption (`formulations.lease_pieces`)
-    Status, bound and gap certify the value only; starts and pieces are ``stages`` of the solution. A stage is not
-    solved if its program has more than 4,000 columns or no time is left; then jobs are moved as early as others leave
-    room.
+    Status, bound and gap certify the value only; starts and pieces are ``stages`` of the solution.
+    A stage is not solved if its program has more than 4,000 columns or no time is left; then jobs
+    are moved as early as others leave room.
 
-    Solvers start from the plan by earliest deadline first, which is also the answer if a limit leaves nothing better.
-    Without ``admission`` it exists only if it keeps all deadlines. Rounds use ``admission`` and ``refine=shift`` unless
-    the policy says otherwise.
+    Solvers start from the plan by earliest deadline first, which is also the answer if a limit
+    leaves nothing better. Without ``admission`` it exists only if it keeps all deadlines. Rounds
+    use ``admission`` and ``refine=shift`` unless the policy says otherwise.
 
     Options
         first_lease   GPUs used in the first lease: ``ignore``, ``minimise`` or ``maximise`` them; ``random`` counts
@@ -82,8 +83,9 @@ class Lease(Formulation):
         capacity      {resource: [capacity in lease 0, 1, ...]}: calendars; the last number goes on.
 
     References
-        W. Gao, Z. Ye, P. Sun, Y. Wen, T. Zhang, "Chronus: A Novel Deadline-aware Scheduler for Deep Learning Training
-        Jobs", SoCC 2021; repository S-Lab-System-Group/ChronusArtifact, code/alg/scheduler/solver.py.
+        W. Gao, Z. Ye, P. Sun, Y. Wen, T. Zhang, "Chronus: A Novel Deadline-aware Scheduler for Deep
+        Learning Training Jobs", SoCC 2021; repository S-Lab-System-Group/ChronusArtifact,
+        code/alg/scheduler/solver.py.
     """
 
     name = "lease"
@@ -130,7 +132,9 @@ class Lease(Formulation):
 
 
 def _refuse_coarse_clock(instance: Instance) -> None:
-    """Leases must not run into each other where numbers are far apart: by 128 s at 1e18, as of ns since 1970."""
+    """Leases must not run into each other where numbers are far apart:
+    by 128 s at 1e18, as of ns since 1970.
+    """
     step = float(np.spacing(abs(instance.now)))
     whole = math.fmod(instance.round, step) == 0.0
     if not whole and 0.5 * step > OFF * instance.round:
@@ -223,7 +227,7 @@ class LeaseProgram:
             G[row, len(listed) :] = listed[-1]
         return G
 
-    # --- the program -----------------------------------------------------------------------------------------------
+    # --- the program ------------------------------------------------------------------------------
 
     def plan(self) -> LinearPlan:
         """The program `Lease` states."""
@@ -234,7 +238,8 @@ class LeaseProgram:
                 "longer rounds or nearer deadlines make fewer"
             )
         lp, S, X = self.rows()
-        # Where any feasible plan will do, the value of a single option keeps the program from having no objective.
+        # Where any feasible plan will do, the value of a single option keeps the program from
+        # having no objective.
         v = self.v * (np.arange(len(self.o)) == 0) if self.first_lease == "random" else self.v
         lp.maximise(v[np.newaxis, :] @ S + self._worth_of_first()[np.newaxis, :] @ X)
         return LinearPlan(
@@ -250,7 +255,7 @@ class LeaseProgram:
             declined=self._declined,
         )
 
-    # --- what its columns and rows are -----------------------------------------------------------------------------
+    # --- what its columns and rows are ------------------------------------------------------------
 
     @cached_property
     def size(self) -> IntArray:
@@ -300,7 +305,9 @@ class LeaseProgram:
 
     @cached_property
     def used(self) -> IntArray:
-        """Resource and lease of each row ``capacity``, as one number: those that some option uses."""
+        """Resource and lease of each row ``capacity``, as one number:
+        those that some option uses.
+        """
         return np.unique(self._entries[1])
 
     @cached_property
@@ -340,28 +347,31 @@ class LeaseProgram:
     def _worth_of_first(
         self,
     ) -> FloatArray:
-        """What each X is worth by the option ``first_lease``: -/+ g_o / max_t sum_r G_rt in lease 0."""
+        """What each X is worth by the option ``first_lease``:
+        -/+ g_o / max_t sum_r G_rt in lease 0.
+        """
         C, of = self.C, self.of
         sign = {"ignore": 0.0, "random": 0.0, "minimise": -1.0, "maximise": 1.0}[self.first_lease]
         gpus = (C.gpus * C.configurations.share[C.configuration])[self.o] * (C.pool[self.o] >= 0)
         most = float(self.G[C.resources.pool >= 0].sum(axis=0).max(initial=0.0))
         return np.where(self.t == 0, sign * gpus[of] / most if most > 0 else 0.0, 0.0)
 
-    # --- a plan without a solver -----------------------------------------------------------------------------------
+    # --- a plan without a solver ------------------------------------------------------------------
 
     def _by_deadline(
         self,
     ) -> FloatArray | None:
         """The plan by earliest deadline first; None if it leaves out a job that must be planned.
 
-        Options are taken in order of their deadlines, of equal ones the most valuable first, then the one that needs
-        least. A job is admitted where it can meet its deadline beside all that were admitted before it, and gets the
-        earliest leases that they leave. Jobs that run and cannot be preempted come before all others.
+        Options are taken in order of their deadlines, of equal ones the most valuable first, then
+        the one that needs least. A job is admitted where it can meet its deadline beside all that
+        were admitted before it, and gets the earliest leases that they leave. Jobs that run and
+        cannot be preempted come before all others.
 
-        J. R. Jackson, "Scheduling a production line to minimize maximum tardiness", Management Science Research
-        Project 43, UCLA, 1955 (the order, optimal on one machine); D. Gu et al., "ElasticFlow: An Elastic Serverless
-        Training Platform for Distributed Deep Learning", ASPLOS 2023, section 4.1 (admission while all that were
-        admitted before keep their deadlines).
+        J. R. Jackson, "Scheduling a production line to minimize maximum tardiness", Management
+        Science Research Project 43, UCLA, 1955 (the order, optimal on one machine); D. Gu et al.,
+        "ElasticFlow: An Elastic Serverless Training Platform for Distributed Deep Learning", ASPLOS
+        2023, section 4.1 (admission while all that were admitted before keep their deadlines).
         """
         C, k = self.C, self.C.class_a[self.o]
         table = C.instance.jobs_table
@@ -378,7 +388,7 @@ class LeaseProgram:
             return None
         return np.concatenate([S, X]).astype(np.float64)
 
-    # --- among plans of the same value -----------------------------------------------------------------------------
+    # --- among plans of the same value ------------------------------------------------------------
 
     def _starts(
         self,
@@ -421,11 +431,13 @@ class LeaseProgram:
         return float((np.bincount(position, length * mean, minlength=len(job)) / held).sum())
 
     def _shifted(self, x: FloatArray) -> FloatArray:
-        """The earliest of some plans in which the same jobs take the same options; the value does not fall.
+        """The earliest of some plans in which the same jobs take the same options;
+        the value does not fall.
 
-        One is the plan itself with every option moved as early as those of all others leave room, until none can be
-        earlier alone. Where the first lease is worth nothing of itself, the others are built from scratch, in order of
-        length, deadline and slack, each option as early as those before it leave room, if all deadlines are kept so.
+        One is the plan itself with every option moved as early as those of all others leave room,
+        until none can be earlier alone. Where the first lease is worth nothing of itself, the
+        others are built from scratch, in order of length, deadline and slack, each option as early
+        as those before it leave room, if all deadlines are kept so.
         """
         S, X = np.split(np.round(x).astype(np.int64), [len(self.o)])
         planned = np.flatnonzero(S > 0)
@@ -442,7 +454,9 @@ class LeaseProgram:
         )
 
     def _moved_left(self, S: IntArray, X: IntArray) -> IntArray:
-        """X with every option as early as the others leave room; a lease that costs value is not used more."""
+        """X with every option as early as the others leave room;
+        a lease that costs value is not used more.
+        """
         costs, needed, size, count = (
             array.tolist() for array in (self._worth_of_first() < 0, self.b, self.size, S)
         )
@@ -471,7 +485,8 @@ class LeaseProgram:
         return self._together(runs)
 
     def _in_order(self, wanted: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
-        """(S, X) of options one after the other: as many of the ``wanted`` jobs as can meet the option's deadline.
+        """(S, X) of options one after the other:
+        as many of the ``wanted`` jobs as can meet the option's deadline.
 
         Each option takes the earliest leases in which those before it leave room.
         """
@@ -521,7 +536,9 @@ class LeaseProgram:
         )
 
     def _why_declined(self, free: FloatArray, mine: IntArray) -> str:
-        """What a job with these options needs, and in how many leases there is room for it beside the plan."""
+        """What a job with these options needs,
+        and in how many leases there is room for it beside the plan.
+        """
         o = int(mine[np.argmin(self.b[mine] - self.l[mine])])
         needs = f"{_many(self.b[o], 'lease')} of {_many(int(self.C.gpus[self.o[o]]), 'GPU')}"
         if self.b[o] > self.l[o]:
@@ -564,10 +581,12 @@ class LeaseProgram:
         if conflicts:
             raise Infeasible(conflicts)
 
-    # --- points and schedules --------------------------------------------------------------------------------------
+    # --- points and schedules ---------------------------------------------------------------------
 
     def _read(self, x: FloatArray) -> Schedule:
-        """Members take the leases of their option in turn, so that each gets exactly b_o of them, no two at once."""
+        """Members take the leases of their option in turn,
+        so that each gets exactly b_o of them, no two at once.
+        """
         S = np.round(x[: len(self.o)]).astype(np.int64)
         X = np.round(x[len(self.o) : len(self.o) + len(self.of)]).astype(np.int64)
         # One slot per job and lease, option after option, lease after lease.
@@ -577,7 +596,9 @@ class LeaseProgram:
         return self.schedule(S, of, turn % np.maximum(S[of], 1), self.t[slot])
 
     def schedule(self, S: IntArray, of: IntArray, member: IntArray, t: IntArray) -> Schedule:
-        """The schedule of the leases of each member of each option; members are numbered from 0 in each option."""
+        """The schedule of the leases of each member of each option;
+        members are numbered from 0 in each option.
+        """
         C = self.C
         before = np.cumsum(S) - S  # members of the class that took options listed before
         k = C.class_a[self.o]
@@ -636,7 +657,7 @@ class LeaseProgram:
         np.add.at(x, pairs[:, 1], 1.0)
         return x
 
-    # --- words -----------------------------------------------------------------------------------------------------
+    # --- words ------------------------------------------------------------------------------------
 
     def _needs(self, k: int) -> str:
         C = self.C

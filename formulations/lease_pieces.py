@@ -1,4 +1,6 @@
-"""The fewest pieces: among plans of leases of the same value and as early, the one that interrupts jobs least."""
+"""The fewest pieces: among plans of leases of the same value and as early,
+the one that interrupts jobs least.
+"""
 
 from __future__ import annotations
 
@@ -19,24 +21,27 @@ from optsched.solution.plan import Later
 class Pieces:
     """The program of the fewest pieces, in the symbols of `formulations.lease`.
 
-    A piece is a stretch of leases of one job without a lease between them in which it does not run. With V the options
-    of classes of several jobs, and those with b_o = 1:
+    A piece is a stretch of leases of one job without a lease between them in which it does not run.
+    With V the options of classes of several jobs, and those with b_o = 1:
 
         minimise  sum_{o in V} S_o  +  sum Z_ot  +  sum R_ort
 
     Options of a single job, b_o > 1
         Z_ot  >=  X_ot - X_o,t-1,   sum_t Z_ot >= S_o,   Z >= 0                           (begins, once each)
-    Options of several jobs, b_o > 1. The totals X do not say which of them goes on, so they are told apart by how many
+    Options of several jobs, b_o > 1. The totals X do not say which of them goes on, so they are
+    told apart by how many
     leases they still need: F_ort of them have run, by the end of lease t, a lease before which they needed r.
         F_ort >= F_or,t-1,   F_ort <= F_o,r+1,t-1,   F_ort = S_o for the last t           (after, in order, all)
         X_ot  =  sum_r (F_ort - F_or,t-1)                                                 (sum)
         R_ort  >=  (F_ort - F_or,t-1) - (F_o,r+1,t-1 - F_o,r+1,t-2),   r < b_o            (resumes)
-    Of the jobs that run a lease with r left, those that ran in the lease before go on; the rest, R, were interrupted.
+    Of the jobs that run a lease with r left, those that ran in the lease before go on; the rest, R,
+    were interrupted.
 
     Attributes
     ----------
     b, size, n : IntArray, shape (O,)
-        LeaseProgram needed, leases in which it may run (0: none), and jobs of the class of each option.
+        LeaseProgram needed, leases in which it may run (0: none), and jobs of the class of each
+        option.
     of, t : IntArray, shape (X,)
         Option and lease of each X.
     rows : callable
@@ -91,7 +96,7 @@ class Pieces:
         """X of options of a single job, shape (X,)."""
         return np.isin(self.of, self.single)
 
-    # --- states of options of several jobs: (o, r, t), t = b_o - r, ..., l_o - r -------------------------------------
+    # --- states of options of several jobs: (o, r, t), t = b_o - r, ..., l_o - r ------------------
 
     @cached_property
     def _window(self) -> IntArray:
@@ -100,7 +105,9 @@ class Pieces:
 
     @cached_property
     def _first(self) -> IntArray:
-        """First state of each option of `several`, and their number; within it r descends from b_o, then t."""
+        """First state of each option of `several`, and their number;
+        within it r descends from b_o, then t.
+        """
         counts = self.b[self.several] * self._window[self.several]
         return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
 
@@ -122,7 +129,9 @@ class Pieces:
         return np.asarray(local % self._window[self.several[self.state_of]] + self._step)
 
     def _state(self, place: IntArray, step: IntArray, t: IntArray) -> IntArray:
-        """Number of the state of an option that has run ``step`` leases before lease t; -1 where there is none."""
+        """Number of the state of an option that has run ``step`` leases
+        before lease t; -1 where there is none.
+        """
         window = self._window[self.several[place]]
         there = (step >= 0) & (t >= step) & (t < step + window)
         return np.where(there, self._first[place] + step * window + t - step, -1)
@@ -134,7 +143,7 @@ class Pieces:
             (np.ones(int(there.sum())), (rows[there], columns[there])), shape=shape
         )
 
-    # --- the program -----------------------------------------------------------------------------------------------
+    # --- the program ------------------------------------------------------------------------------
 
     def program(self) -> LinearProgram:
         lp, S, X = self.rows()
@@ -198,7 +207,7 @@ class Pieces:
         lp.minimise(total)
         return lp
 
-    # --- points and schedules --------------------------------------------------------------------------------------
+    # --- points and schedules ---------------------------------------------------------------------
 
     def complete(self, schedule: Schedule) -> FloatArray:
         """The point that a schedule stands for."""
@@ -232,7 +241,9 @@ class Pieces:
         return np.where(self._step > 0, np.maximum(ran - goes_on, 0.0), 0.0)
 
     def read(self, x: FloatArray) -> Schedule:
-        """Members that ran in the lease before go on; others resume in the order in which they stopped."""
+        """Members that ran in the lease before go on;
+        others resume in the order in which they stopped.
+        """
         width = len(self.b)
         S = np.round(x[:width]).astype(np.int64)
         X = np.round(x[width : width + len(self.of)]).astype(np.int64)
@@ -262,7 +273,9 @@ class Pieces:
     def _members(
         self, place: int, members: int, ran: IntArray
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """Option, member and lease of each lease of one option, from how many of its jobs run in each state."""
+        """Option, member and lease of each lease of one option,
+        from how many of its jobs run in each state.
+        """
         o = int(self.several[place])
         b, window = int(self.b[o]), int(self._window[o])
         counts = ran[self._first[place] : self._first[place + 1]].reshape(b, window)

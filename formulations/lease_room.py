@@ -17,8 +17,8 @@ Holds = Sequence[tuple[int, float]]
 class LeaseRoom:
     """What is left of each resource in each lease.
 
-    Plain lists: an option needs a few numbers, for which arrays cost more than they save. All options together look at
-    no more numbers than the program of leases has columns.
+    Plain lists: an option needs a few numbers, for which arrays cost more than they save. All
+    options together look at no more numbers than the program of leases has columns.
 
     Parameters
     ----------
@@ -50,7 +50,8 @@ class LeaseRoom:
 
 
 def earliest(most: Sequence[int], jobs: int, needed: int) -> list[int]:
-    """How many of some jobs run in each lease if they take the earliest leases, ``needed`` each; [] if they don't fit.
+    """How many of some jobs run in each lease if they take the earliest leases,
+    ``needed`` each; [] if they don't fit.
 
     With m_t jobs that can run in lease t they fit where  sum_t min(m_t, jobs)  >=  needed jobs.
     """
@@ -65,7 +66,8 @@ def earliest(most: Sequence[int], jobs: int, needed: int) -> list[int]:
 
 
 def most_that_fit(most: Sequence[int], jobs: int, needed: int) -> tuple[int, list[int]]:
-    """How many of some jobs fit, and how many of them run in each lease: any number up to the largest one fits.
+    """How many of some jobs fit, and how many of them run in each lease:
+    any number up to the largest one fits.
 
     The left side in `earliest` is concave in the number of jobs.
     """

@@ -42,7 +42,8 @@ class FreeMachines:
 
     @classmethod
     def of(cls, instance: Instance, busy: Mapping[int, float]) -> FreeMachines:
-        """The GPUs of nodes that are up or will be available, each free when its node is and who runs there has ended.
+        """The GPUs of nodes that are up or will be available,
+        each free when its node is and who runs there has ended.
 
         Parameters
         ----------
@@ -85,7 +86,9 @@ def rank(group: IntArray) -> IntArray:
 
 
 def sum_before(value: FloatArray, group: IntArray) -> FloatArray:
-    """Sum of the values before each row in its group of consecutive rows; exactly 0 for the first."""
+    """Sum of the values before each row in its group of consecutive rows;
+    exactly 0 for the first.
+    """
     before = np.cumsum(value) - value
     return np.asarray(before - before[np.searchsorted(group, group)])
 

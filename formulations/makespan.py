@@ -20,7 +20,8 @@ from optsched.program import AllocationProgram, Inverse, Minimum
 
 
 class Makespan(Formulation):
-    """Minimise the time M in which every job can do its remaining steps under one constant allocation.
+    """Minimise the time M in which every job can do its remaining steps under one constant
+    allocation.
 
     Sets, x, T, n, time and capacity as in `formulations.max_min_fairness`.
     Parameters
@@ -36,8 +37,8 @@ class Makespan(Formulation):
         reference_pool  name of a pool; needed with agnostic.
 
     References
-        D. Narayanan et al., OSDI 2020, section 4.2 ("minimise makespan"); there by bisection to a ratio of 1.05, here
-        exactly.
+        D. Narayanan et al., OSDI 2020, section 4.2 ("minimise makespan"); there by bisection to a
+        ratio of 1.05, here exactly.
     """
 
     name = "makespan"
@@ -66,7 +67,8 @@ class Makespan(Formulation):
 def _best_rates(C: Classes, T: sp.csr_matrix) -> FloatArray:
     """max_c T_kc over the columns of class k alone, or over all where it has none alone.
 
-    Which pairs there are must not change the unit of the program: column generation makes more of them.
+    Which pairs there are must not change the unit of the program: column generation makes more of
+    them.
     """
     best, alone = np.zeros(len(C)), np.zeros(len(C))
     entries = T.tocoo()

@@ -1,4 +1,6 @@
-"""Makespan of whole jobs on unrelated machines (R||Cmax), and of gangs on pools (its multi-mode form)."""
+"""Makespan of whole jobs on unrelated machines (R||Cmax),
+and of gangs on pools (its multi-mode form).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ COARSE = 10_000
 
 
 class MakespanUnrelated(Formulation):
-    """Run every job once, without interruption, in one of its configurations; minimise the makespan.
+    """Run every job once, without interruption,
+    in one of its configurations; minimise the makespan.
 
     Sets
         k in K: classes of n_k equal jobs;  c in C_k: their columns (without partners);
@@ -53,8 +56,8 @@ class MakespanUnrelated(Formulation):
                   of all durations; where there is none, 1/10,000 of the longest.
 
     References
-        J. K. Lenstra, D. B. Shmoys, E. Tardos, "Approximation algorithms for scheduling unrelated parallel machines",
-        Mathematical Programming 46 (1990).
+        J. K. Lenstra, D. B. Shmoys, E. Tardos, "Approximation algorithms for scheduling unrelated
+        parallel machines", Mathematical Programming 46 (1990).
     """
 
     name = "makespan-unrelated"
@@ -130,7 +133,7 @@ def _why_no_assignment(C: Classes, columns: IntArray) -> str:
     return ""
 
 
-# --- assignment ----------------------------------------------------------------------------------------------------
+# --- assignment -----------------------------------------------------------------------------------
 
 
 def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
@@ -227,7 +230,9 @@ def _check_lengths(C: Classes, schedule: Schedule, needed: FloatArray) -> None:
 
 
 def _colour(schedule: Schedule, resource: IntArray, machines: IntArray) -> IntArray:
-    """A machine of its resource for every stretch, none of them with two at once; greedy by start is exact."""
+    """A machine of its resource for every stretch, none of them with two at once;
+    greedy by start is exact.
+    """
     free: list[list[float]] = [[-np.inf] * int(count) for count in machines]
     slot = np.zeros(len(schedule), np.int64)
     for row in np.argsort(schedule.start, kind="stable").tolist():
@@ -242,7 +247,7 @@ def _colour(schedule: Schedule, resource: IntArray, machines: IntArray) -> IntAr
     return slot
 
 
-# --- timeline ------------------------------------------------------------------------------------------------------
+# --- timeline -------------------------------------------------------------------------------------
 
 
 def _timeline(C: Classes, columns: IntArray, unit: float | None) -> TimelinePlan:

@@ -17,7 +17,8 @@ class MaxMinFairness(Formulation):
     r"""Maximise the smallest normalised throughput per GPU and weight.
 
     Sets
-        classes k of n_k equal jobs, columns c (a class, or two classes that share GPUs, in one configuration), pools j.
+        classes k of n_k equal jobs, columns c (a class, or two classes that share GPUs, in one
+        configuration), pools j.
     Parameters
         T_kc      steps/s that one unit of column c gives to class k (``throughput``)
         s_k, p_k  gang size and weight; W_j GPUs of pool j
@@ -37,8 +38,9 @@ class MaxMinFairness(Formulation):
                    no rate, as the original does.
 
     References
-        D. Narayanan, K. Santhanam, F. Kazhamiaka, A. Phanishayee, M. Zaharia. "Heterogeneity-Aware Cluster Scheduling
-        Policies for Deep Learning Workloads" (Gavel), OSDI 2020, section 4.1 and appendix A.1.
+        D. Narayanan, K. Santhanam, F. Kazhamiaka, A. Phanishayee, M. Zaharia. "Heterogeneity-Aware
+        Cluster Scheduling Policies for Deep Learning Workloads" (Gavel), OSDI 2020, section 4.1 and
+        appendix A.1.
     """
 
     name = "max-min-fairness"

@@ -1,4 +1,6 @@
-"""The multiple-choice multi-dimensional knapsack: at most one configuration per job, worth as much as fits."""
+"""The multiple-choice multi-dimensional knapsack:
+at most one configuration per job, worth as much as fits.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ class MultipleChoice(Formulation):
     """Choose at most one configuration per job with the largest total value: a knapsack.
 
     Sets
-        jobs j, in classes k of n_k equal jobs; configurations c of each; resources r, renewable and consumable
+        jobs j, in classes k of n_k equal jobs; configurations c of each; resources r, renewable and
+        consumable
     Parameters
         val_jc    value of j in c: ``value`` of an explicit option; mu(tau) with parameter servers; else by the option
                   ``generated``; of a pair the sum of its two jobs
@@ -94,7 +97,9 @@ class MultipleChoice(Formulation):
         return sp.csr_matrix((entries, where), shape=(len(C), C.columns))
 
     def _value_of_kinds(self, candidates: Candidates) -> tuple[FloatArray, FloatArray]:
-        """Value of each kind column for its kind and for its partner; of generated columns without the weight."""
+        """Value of each kind column for its kind and for its partner;
+        of generated columns without the weight.
+        """
         columns, generated = candidates.columns, self.options.generated
         T, T_partner = columns.rate, columns.partner_rate
         if generated == "relative-rate":

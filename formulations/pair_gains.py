@@ -22,14 +22,16 @@ Pairs = tuple[IntArray, IntArray]
 
 @dataclass(frozen=True)
 class PairRatios:
-    """Columns in which two jobs share the GPUs that either would have alone, one per pair of classes and pool.
+    """Columns in which two jobs share the GPUs that either would have alone,
+    one per pair of classes and pool.
 
     Attributes
     ----------
     column : IntArray, shape (P,)
         Columns of the classes, sorted by (class, partner, pool).
     ratio : FloatArray, shape (P,)
-        Sum over both jobs of their throughput together by that alone; more than 1 is a gain over taking turns.
+        Sum over both jobs of their throughput together by that alone; more than 1 is a gain over
+        taking turns.
     """
 
     column: IntArray
@@ -42,10 +44,11 @@ class PairRatios:
 
 
 def pair_ratios(C: Classes) -> PairRatios:
-    """Every pair of equal size: it holds as many GPUs as each of the two on the pool alone (its reference column).
+    """Every pair of equal size:
+    it holds as many GPUs as each of the two on the pool alone (its reference column).
 
-    Pairs of which one cannot run alone on the pool have no ratio. Where a pool offers several spreads over nodes, the
-    one with the largest ratio counts.
+    Pairs of which one cannot run alone on the pool have no ratio. Where a pool offers several
+    spreads over nodes, the one with the largest ratio counts.
     """
     reference, T = reference_columns(C)
     pair = np.flatnonzero(~C.alone & (C.pool >= 0))
@@ -98,7 +101,9 @@ class Gains:
         return a[gain], b[gain], w[gain]
 
     def matching(self, integral: bool) -> LinearProgram | None:
-        """The program that `formulations.gandiva.Matching` states, or its relaxation; None if no pair has a gain."""
+        """The program that `formulations.gandiva.Matching` states, or its relaxation;
+        None if no pair has a gain.
+        """
         a, b, w = self.worth
         if len(w) == 0:
             return None
@@ -138,7 +143,9 @@ class Gains:
         return np.concatenate(first), np.concatenate(second)
 
     def columns_of(self, first: IntArray, second: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Pairs with the columns (of the candidates) in which they share; pairs without any are left out."""
+        """Pairs with the columns (of the candidates) in which they share;
+        pairs without any are left out.
+        """
         K = self.kinds
         start, a, b, _ = self._edges
         low = np.minimum(K.of_job[first], K.of_job[second])

@@ -24,9 +24,13 @@ log = logging.getLogger("optsched")
 
 ACCURACY = 1e-4
 ACCURACY_PER_JOB = 2e-9
-"""What a discount of an x* may be uncertain by; the optima that it is made of are right to so much per job."""
+"""What a discount of an x* may be uncertain by;
+the optima that it is made of are right to so much per job.
+"""
 LEVELS = 1e-4
-"""What levels of two solvers' x* may differ by, as their product is flat there, and with them the discounts."""
+"""What levels of two solvers' x* may differ by, as their product is flat there,
+and with them the discounts.
+"""
 
 
 def accuracy(C: Classes) -> float:
@@ -35,38 +39,41 @@ def accuracy(C: Classes) -> float:
 
 
 class PartialAllocation(Formulation):
-    """Maximise the product of throughputs, then discount each job by its cost to the others, so that lies do not pay.
+    """Maximise the product of throughputs, then discount each job by its cost to the others,
+    so that lies do not pay.
 
-    Sets, x, T, n, s, p, prop, time and capacity as in `formulations.max_min_fairness`; jobs alone on their GPUs.
+    Sets, x, T, n, s, p, prop, time and capacity as in `formulations.max_min_fairness`; jobs alone
+    on their GPUs.
     Program
         x* = argmax  sum_k n_k w_k log(level_k),   level_k = m_k sum_c T_kc x_c / n_k     s.t.  time, capacity
         f_k   = ( prod over all other jobs i of  (level_i(x*) / level_i(x^-k)) ^ w_i ) ^ (1 / w_k)
         where x^-k is the optimum without one of the jobs of class k
         allocation:  f_k x*_kc
 
-    f_k <= 1. A job's discounted throughput is the product over all jobs, which x* maximises, divided by what the others
-    could have without it, which it cannot influence. So no job gains by misreporting its throughputs, and each keeps at
-    least 1/e of its part of x*.
+    f_k <= 1. A job's discounted throughput is the product over all jobs, which x* maximises,
+    divided by what the others could have without it, which it cannot influence. So no job gains by
+    misreporting its throughputs, and each keeps at least 1/e of its part of x*.
 
-    The objective is the geometric mean of the levels at x*, exp(sum_k n_k w_k log(level_k) / sum_k n_k w_k), BEFORE the
-    discounts; bound, prices and certificate are of x* too. The figure ``discount`` of each job is f_k, from one more
-    program per class. Certified bounds prove f_k level_k = (value at x* / value at x^-k) ^ (1 / w_k) to 1e-5 (for more
-    than 5000 jobs, 2e-9 per job). If that fails or a limit stops it, the answer is x* itself, ``feasible`` and without
+    The objective is the geometric mean of the levels at x*, exp(sum_k n_k w_k log(level_k) / sum_k
+    n_k w_k), BEFORE the discounts; bound, prices and certificate are of x* too. The figure
+    ``discount`` of each job is f_k, from one more program per class. Certified bounds prove f_k
+    level_k = (value at x* / value at x^-k) ^ (1 / w_k) to 1e-5 (for more than 5000 jobs, 2e-9 per
+    job). If that fails or a limit stops it, the answer is x* itself, ``feasible`` and without
     discounts.
 
     At x*, with prices q_r of the capacity and lambda_k of the time, sum_k n_k lambda_k + sum_r q_r W_r = sum_k n_k w_k
     and  w_k T_kc / (T_k x* / n_k)  <=  lambda_k + sum_r q_r usage_rc,  with equality where x*_c > 0.
 
-    Side constraints must be upper limits of sums, such as budgets and quotas, so that discounts keep them. Others, such
-    as deadlines, are refused, and so are jobs that share GPUs.
+    Side constraints must be upper limits of sums, such as budgets and quotas, so that discounts
+    keep them. Others, such as deadlines, are refused, and so are jobs that share GPUs.
 
     Options
         weights   ``ignored``: w_k = 1, m_k = s_k / (p_k prop_k); weights then scale levels and change no allocation;
                   ``exponent``: w_k = p_k, m_k = s_k / prop_k.
 
     References
-        R. Cole, V. Gkatzelis, G. Goel, "Mechanism Design for Fair Division: Allocating Divisible Items without
-        Payments", EC 2013; in D. Narayanan et al., OSDI 2020, repository policy
+        R. Cole, V. Gkatzelis, G. Goel, "Mechanism Design for Fair Division: Allocating Divisible
+        Items without Payments", EC 2013; in D. Narayanan et al., OSDI 2020, repository policy
         ``max_min_fairness_strategy_proof_perf``.
     """
 
@@ -96,8 +103,9 @@ class PartialAllocation(Formulation):
         total = float(C.count @ w)
         # 1 / p_k of ignored weights is a factor of the geometric mean: the program does not see it.
         scale = float(np.exp(-(C.count @ np.log(C.weight)) / total)) if ignored and len(C) else 1.0
-        # In units of the geometric mean of an even split, over e, the value is at least the number of jobs: a relative
-        # gap of the value is then one of the geometric mean, and values near 0 (levels near 1) are no trouble.
+        # In units of the geometric mean of an even split, over e, the value is at least the number
+        # of jobs: a relative gap of the value is then one of the geometric mean, and values near 0
+        # (levels near 1) are no trouble.
         even = program.value(program.even()) / total if len(C) else 0.0
         unit = float(np.exp(even - 1.0)) if np.isfinite(even) else 1.0
         units = Exponential(scale * unit, total)
@@ -167,7 +175,9 @@ def _refuse_demands(side: tuple[SideRows, ...]) -> None:
 
 
 def _without(program: AllocationProgram, k: int) -> AllocationProgram | None:
-    """The program without one job of a class; None without any job left. The units of levels and rows stay."""
+    """The program without one job of a class; None without any job left.
+    The units of levels and rows stay.
+    """
     C, utility = program.classes, program.total
     if C.count[k] > 1:
         return replace(program, classes=replace(C, count=C.count - (np.arange(len(C)) == k)))

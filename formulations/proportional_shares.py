@@ -21,18 +21,19 @@ class ProportionalShares(Rule):
         f_k  = P_e / sum_e' P_e'  *  p_k / sum_{l in J_e} n_l p_l               of tenant e
         y_kj = f_k W_j / s_kj where the job can run on pool j;  each row divided by max(1, sum_j f_k W_j / s_kj)
 
-    A tenant counts if it has a job in the program; a job without a tenant is its own tenant, with its own weight. Equal
-    weights without tenants give `formulations.isolated`. The f of all jobs add up to 1, so sum_k n_k s_kj y_kj <= W_j.
-    Where CPUs, memory or another resource would be exceeded, the columns that use it are scaled down.
+    A tenant counts if it has a job in the program; a job without a tenant is its own tenant, with
+    its own weight. Equal weights without tenants give `formulations.isolated`. The f of all jobs
+    add up to 1, so sum_k n_k s_kj y_kj <= W_j. Where CPUs, memory or another resource would be
+    exceeded, the columns that use it are scaled down.
 
     Options
         tenants    whether tenants share by their weights first; otherwise only the weights of jobs count.
         bound      also solve max-throughput with jobs that share time and GPUs, for a bound and a gap.
 
     References
-        D. Narayanan et al., OSDI 2020, repository policy ``isolated``, by weight.
-        C. A. Waldspurger, W. E. Weihl, "Lottery Scheduling: Flexible Proportional-Share Resource Management", OSDI
-        1994: shares by tickets, with currencies for groups.
+        D. Narayanan et al., OSDI 2020, repository policy ``isolated``, by weight. C. A.
+        Waldspurger, W. E. Weihl, "Lottery Scheduling: Flexible Proportional-Share Resource
+        Management", OSDI 1994: shares by tickets, with currencies for groups.
     """
 
     name = "proportional-shares"

@@ -1,8 +1,9 @@
 """Reference throughputs T_kj and the normalisers of the Gavel family that are made of them.
 
-T_kj is the throughput of a job of class k that has pool j to itself at its gang: of its columns alone on that pool the
-one with the fewest GPUs, and among these the fastest. For gangs that is simply the job's throughput on the pool; for
-an elastic job it is the throughput at its smallest count there.
+T_kj is the throughput of a job of class k that has pool j to itself at its gang: of its columns
+alone on that pool the one with the fewest GPUs, and among these the fastest. For gangs that is
+simply the job's throughput on the pool; for an elastic job it is the throughput at its smallest
+count there.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def reference_rates(C: Classes) -> FloatArray:
 
 
 def _some_by_some(C: Classes) -> Iterator[tuple[slice, FloatArray]]:
-    """T of some classes after the other, as (classes, their rows of T): it is made at once only where it must be."""
+    """T of some classes after the other, as (classes, their rows of T):
+    it is made at once only where it must be.
+    """
     pools = len(C.instance.cluster.pools)
     begin = C.throughput.indptr
     class_by_class = C.alone.all() and is_range(C.throughput.indices, C.columns)
@@ -70,9 +73,11 @@ def pool_gpus(C: Classes) -> FloatArray:
 
 
 def proportional(C: Classes) -> FloatArray:
-    """prop_k = sum_j T_kj W_j / sum_j W_j: the throughput of a job whose time is split in proportion to the pools.
+    """prop_k = sum_j T_kj W_j / sum_j W_j:
+    the throughput of a job whose time is split in proportion to the pools.
 
-    A job that uses no pool at all has its fastest column instead. Raises `InvalidInput` for a job without any rate.
+    A job that uses no pool at all has its fastest column instead. Raises `InvalidInput` for a job
+    without any rate.
     """
     W = pool_gpus(C)
     prop = np.empty(len(C))
@@ -99,7 +104,9 @@ class ReferencePoolOptions(FormulationOptions):
 
 
 def reference_pool(instance: Instance, name: str | None, formulation: str) -> int:
-    """Row of the pool whose rates stand for all; raises `UsageError` if there is none of this name."""
+    """Row of the pool whose rates stand for all;
+    raises `UsageError` if there is none of this name.
+    """
     pools = instance.cluster.pool_index
     if name is None or name not in pools:
         one_of = f"one of {', '.join(pools)}"
@@ -113,7 +120,8 @@ def reference_pool(instance: Instance, name: str | None, formulation: str) -> in
 
 
 def on_reference_pool(C: Classes, name: str | None, formulation: str) -> FloatArray:
-    """Rate of each class on one pool, which stands for all pools where they do not count; shape (K,).
+    """Rate of each class on one pool,
+    which stands for all pools where they do not count; shape (K,).
 
     Raises `UsageError` if there is no such pool, or a job cannot run there.
     """
@@ -127,9 +135,11 @@ def on_reference_pool(C: Classes, name: str | None, formulation: str) -> FloatAr
 
 
 def fastest(C: Classes) -> FloatArray:
-    """best_k = max_c T_kc over the columns of class k alone: the throughput of a job that picks its configuration.
+    """best_k = max_c T_kc over the columns of class k alone:
+    the throughput of a job that picks its configuration.
 
-    A job that runs in pairs only has its fastest pair instead. Raises `InvalidInput` for a job without any rate.
+    A job that runs in pairs only has its fastest pair instead. Raises `InvalidInput` for a job
+    without any rate.
     """
     best, paired = np.zeros(len(C)), np.zeros(len(C))
     np.maximum.at(best, C.class_a[C.alone], C.rate_a[C.alone])
@@ -144,7 +154,8 @@ def fastest(C: Classes) -> FloatArray:
 
 
 def refuse_endless(C: Classes, k: IntArray) -> None:
-    """Raise `InvalidInput` for one of the classes ``k`` that would never end: no option has a duration or a rate.
+    """Raise `InvalidInput` for one of the classes ``k`` that would never end:
+    no option has a duration or a rate.
 
     Classes that cannot run alone are left to others.
     """
@@ -157,7 +168,9 @@ def refuse_endless(C: Classes, k: IntArray) -> None:
 
 
 def refuse_rateless(C: Classes) -> None:
-    """Raise `InvalidInput` if no class has a rate in any column: a sum of throughputs says nothing of such jobs."""
+    """Raise `InvalidInput` if no class has a rate in any column:
+    a sum of throughputs says nothing of such jobs.
+    """
     if len(C) and not C.throughput.sum() > 0:
         raise without_rate(C, np.arange(len(C)))
 
@@ -165,7 +178,9 @@ def refuse_rateless(C: Classes) -> None:
 def without_rate(
     C: Classes, k: IntArray, expected: str = "a rate, as fractions of time are asked for"
 ) -> InvalidInput:
-    """The error of jobs, of the classes ``k``, whose options state neither throughput nor duration."""
+    """The error of jobs, of the classes ``k``,
+    whose options state neither throughput nor duration.
+    """
     job = int(C.first[k[0]])
     name = C.instance.jobs_table.names[job]
     if C.instance.options.value.any() or C.instance.options.cost.any():

@@ -10,12 +10,14 @@ from optsched.candidates import Classes
 
 
 def slices(C: Classes, part: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Reference column of each class on each pool (-1: none) and the time y of a job there, both (K, pools).
+    """Reference column of each class on each pool (-1: none)
+    and the time y of a job there, both (K, pools).
 
         y_kj = part_kj W_j / s_kj,   each row divided by max(1, sum_j y_kj)
 
-    with W_j GPUs of the pool and s_kj GPUs of the reference column (the gang where there is none). Where the parts of a
-    pool add up to at most 1 over all jobs, its capacity is kept: sum_k n_k s_kj y_kj <= W_j.
+    with W_j GPUs of the pool and s_kj GPUs of the reference column (the gang where there is none).
+    Where the parts of a pool add up to at most 1 over all jobs, its capacity is kept: sum_k n_k
+    s_kj y_kj <= W_j.
 
     Parameters
     ----------
@@ -33,7 +35,9 @@ def slices(C: Classes, part: FloatArray) -> tuple[IntArray, FloatArray]:
 def totals_alone(
     C: Classes, column: IntArray, y: FloatArray, where: BoolArray | None = None
 ) -> FloatArray:
-    """x of the slices that jobs spend alone, shape (N,): the slices of pools where a job cannot run are left out."""
+    """x of the slices that jobs spend alone, shape (N,):
+    the slices of pools where a job cannot run are left out.
+    """
     runs = (column >= 0) if where is None else (column >= 0) & where
     x = np.zeros(C.columns)
     x[column[runs]] = (y * C.count[:, np.newaxis])[runs]

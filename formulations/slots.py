@@ -1,4 +1,6 @@
-"""Places in the orders of machines that jobs are assigned to: the cheapest of each job, and whole assignments."""
+"""Places in the orders of machines that jobs are assigned to:
+the cheapest of each job, and whole assignments.
+"""
 
 from __future__ import annotations
 
@@ -77,14 +79,18 @@ class Slots:
         return sum_by(self.at, 1.0, int(self._deepest.sum()))
 
     def one(self, classes: IntArray) -> sp.csr_matrix:
-        """1 where a variable is of a class, for some of them in increasing order, shape (classes, S)."""
+        """1 where a variable is of a class,
+        for some of them in increasing order, shape (classes, S).
+        """
         return sum_by(np.searchsorted(classes, self.k), 1.0, len(classes))
 
 
 def cheapest_slots(p: FloatArray, n: FloatArray, a: FloatArray, N: IntArray, most: int) -> Slots:
-    """For every class the places (g, i) that cost at most tau_k: with their N_g machines at least sum_k n_k of them.
+    """For every class the places (g, i) that cost at most tau_k:
+    with their N_g machines at least sum_k n_k of them.
 
-    tau_k is found by bisection, so that nothing is sorted and a place is as cheap as any that is left out.
+    tau_k is found by bisection, so that nothing is sorted and a place is as cheap as any that is
+    left out.
 
     Parameters
     ----------
@@ -129,10 +135,12 @@ def cheapest_slots(p: FloatArray, n: FloatArray, a: FloatArray, N: IntArray, mos
 
 
 def whole_assignment(slots: Slots, n: IntArray, N: IntArray, x: FloatArray | None) -> IntArray:
-    """Whole numbers of jobs per variable: x itself if it is whole, else the cheapest assignment among its entries.
+    """Whole numbers of jobs per variable:
+    x itself if it is whole, else the cheapest assignment among its entries.
 
-    The entries of an optimal x have reduced cost 0, and x is a mean of vertices: an optimal whole assignment lies among
-    them. For an x without any (of a solver that was stopped), or None, all variables are tried.
+    The entries of an optimal x have reduced cost 0, and x is a mean of vertices: an optimal whole
+    assignment lies among them. For an x without any (of a solver that was stopped), or None, all
+    variables are tried.
 
     Parameters
     ----------
@@ -160,7 +168,9 @@ def _fits(slots: Slots, whole: IntArray, n: IntArray, N: IntArray) -> bool:
 
 
 def _matched(slots: Slots, n: IntArray, N: IntArray, among: IntArray) -> IntArray | None:
-    """The cheapest assignment over some variables, each job and each machine's place a node; None if there is none."""
+    """The cheapest assignment over some variables,
+    each job and each machine's place a node; None if there is none.
+    """
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
     k, at = slots.k[among], slots.at[among]

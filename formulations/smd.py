@@ -15,7 +15,8 @@ from optsched.program import AllocationProgram, SideRows, Total
 
 
 class Smd(Formulation):
-    """Maximise the value of admitted jobs, each in its fastest configuration; jobs reserve their limits (SMD).
+    """Maximise the value of admitted jobs, each in its fastest configuration;
+    jobs reserve their limits (SMD).
 
     Sets
         jobs i, in classes of equal jobs; resources r
@@ -31,21 +32,23 @@ class Smd(Formulation):
                   sum_i x_i v_i^r <= C^r             for every r          (reservation)
                   x binary
 
-    Decomposition. The rows that couple jobs contain v_i, not (w_i, p_i), and mu_i never grows with tau_i, so for every
-    x the best (w_i, p_i) minimises tau_i alone:
+    Decomposition. The rows that couple jobs contain v_i, not (w_i, p_i), and mu_i never grows with
+    tau_i, so for every x the best (w_i, p_i) minimises tau_i alone:
 
         inner     (w_i*, p_i*) = argmin tau_i(w, p)  inside the limit,   u_i = mu_i(tau_i*)
         outer     maximise  sum_i u_i x_i   s.t.  (reservation), x binary
 
-    The inner problem is solved by enumeration, the outer one as a MILP. Pairs that need more than C^r are left out.
+    The inner problem is solved by enumeration, the outer one as a MILP. Pairs that need more than
+    C^r are left out.
 
-    Of a job with explicit options, the inner problem takes the option with the greatest ``value`` inside the limit
-    (``parameters.limit`` of its workload), of several the fastest. A job with neither a law nor options is refused.
-    Columns of two jobs that share GPUs are left out.
+    Of a job with explicit options, the inner problem takes the option with the greatest ``value``
+    inside the limit (``parameters.limit`` of its workload), of several the fastest. A job with
+    neither a law nor options is refused. Columns of two jobs that share GPUs are left out.
 
     References
-        M. Yu, C. Wu, B. Ji, J. Liu, "A sum-of-ratios multi-dimensional-knapsack decomposition for DNN resource
-        scheduling", INFOCOM 2021, arXiv:2105.13855 (there both parts are relaxed and rounded, with guarantees).
+        M. Yu, C. Wu, B. Ji, J. Liu, "A sum-of-ratios multi-dimensional-knapsack decomposition for
+        DNN resource scheduling", INFOCOM 2021, arXiv:2105.13855 (there both parts are relaxed and
+        rounded, with guarantees).
     """
 
     name = "smd"
@@ -87,7 +90,8 @@ class SmdTight(Smd):
         outer     maximise  sum_i u_i x_i
                   s.t.      sum_i x_i (O_i^r w_i* + G_i^r p_i*) <= C^r    for every r;   x binary
 
-    A job could use less and leave room for others, which `formulations.multiple_choice` decides jointly. Hence
+    A job could use less and leave room for others, which `formulations.multiple_choice` decides
+    jointly. Hence
 
         value(smd)  <=  value(smd-tight)  <=  value(multiple-choice).
 
@@ -100,7 +104,9 @@ class SmdTight(Smd):
 
 
 def _inner(candidates: Candidates, limits: JobLimits) -> np.ndarray:
-    """`Drop` of each kind column: kept are the choices of the inner problems, and kinds that `build` refuses."""
+    """`Drop` of each kind column:
+    kept are the choices of the inner problems, and kinds that `build` refuses.
+    """
     columns, kinds = candidates.columns, candidates.kinds
     w, p, _ = kinds.laws.fastest()
     law = kinds.law[columns.kind]

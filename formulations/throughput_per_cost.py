@@ -1,4 +1,6 @@
-"""Throughput per cost: by the price of one GPU of each column, or as the true ratio of the totals."""
+"""Throughput per cost: by the price of one GPU of each column,
+or as the true ratio of the totals.
+"""
 
 from __future__ import annotations
 
@@ -31,25 +33,25 @@ class ThroughputPerCost(Formulation):
         sum     maximise  sum_c (sum_k T_kc) x_c / price_j(c)                          s.t.  time, capacity
         ratio   maximise  sum_c (sum_k T_kc) x_c  /  sum_c g_c price_j(c) x_c          s.t.  time, capacity
 
-    The sum divides by the price of ONE GPU, whatever the gang, as the original does. The ratio is linear-fractional,
-    hence one linear program in y = x tau (`optsched.program.ratio`); of its optima the largest multiple that keeps all
-    rows is taken.
+    The sum divides by the price of ONE GPU, whatever the gang, as the original does. The ratio is
+    linear-fractional, hence one linear program in y = x tau (`optsched.program.ratio`); of its
+    optima the largest multiple that keeps all rows is taken.
 
     Where all rows only limit (time, capacity, budgets, quotas), no solver is needed. With r_c = (sum_k T_kc) /
     (g_c price_j(c)),
 
         sum_c (sum_k T_kc) x_c  =  sum_c r_c g_c price_j(c) x_c  <=  (max_c r_c) sum_c g_c price_j(c) x_c
 
-    with equality exactly where only columns of the best r_c run. As much as fits of these is taken, in their order.
-    Most jobs get nothing: use the ratio with deadlines or a minimum service.
+    with equality exactly where only columns of the best r_c run. As much as fits of these is taken,
+    in their order. Most jobs get nothing: use the ratio with deadlines or a minimum service.
 
     Options
         objective   ``sum``: every column by the price of one of its GPUs; ``ratio``: total throughput by total cost.
 
     References
         D. Narayanan et al., OSDI 2020, section 4.2 (cost policies); repository policies
-        ``max_sum_throughput_normalized_by_cost_perf``, ``..._SLOs`` (the sum).
-        A. Charnes, W. W. Cooper. "Programming with linear fractional functionals", Naval Research Logistics Quarterly
+        ``max_sum_throughput_normalized_by_cost_perf``, ``..._SLOs`` (the sum). A. Charnes, W. W.
+        Cooper. "Programming with linear fractional functionals", Naval Research Logistics Quarterly
         9, 1962 (the ratio).
     """
 
@@ -95,7 +97,9 @@ class ThroughputPerCost(Formulation):
         return None
 
     def _refuse_unbounded(self, program: AllocationProgram) -> Procedure:
-        """Look for throughput at a cost of 0: free columns alone, within all rows. A point that has some is proof."""
+        """Look for throughput at a cost of 0: free columns alone, within all rows.
+        A point that has some is proof.
+        """
         C, rows = program.classes, program.requirements
         free = _spending(C) <= 0
         # With columns of one's own among the rows, the program itself says why it takes none.
@@ -128,7 +132,9 @@ class ThroughputPerCost(Formulation):
 
 
 def _prices(C: Classes) -> FloatArray:
-    """price_j(c) of each column; 0 without a pool. Raises `InvalidInput` for a pool in use without a price."""
+    """price_j(c) of each column; 0 without a pool.
+    Raises `InvalidInput` for a pool in use without a price.
+    """
     pools = C.instance.cluster.pools
     prices = np.array(
         [np.nan if pool.cost_per_gpu_hour is None else pool.cost_per_gpu_hour for pool in pools]

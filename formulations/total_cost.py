@@ -1,4 +1,6 @@
-"""Total cost: the cheapest allocation that keeps the side constraints, and an objective to trade others against."""
+"""Total cost: the cheapest allocation that keeps the side constraints,
+and an objective to trade others against.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,12 @@ class TotalCost(Formulation):
     Program
         minimise  sum_c price_c x_c   s.t.  time, capacity
 
-    Without side constraints nothing runs. With deadlines it is the cheapest way to meet them; `optsched pareto` trades
-    it against other objectives.
+    Without side constraints nothing runs. With deadlines it is the cheapest way to meet them;
+    `optsched pareto` trades it against other objectives.
 
     References
-        The cost of policies is that of D. Narayanan et al., OSDI 2020, section 4.3 (Gavel divides by it instead).
+        The cost of policies is that of D. Narayanan et al., OSDI 2020, section 4.3 (Gavel divides
+        by it instead).
     """
 
     name = "cost"

@@ -17,9 +17,11 @@ from optsched.program import AllocationProgram, LexicographicMinimum
 
 
 class WaterFilling(Formulation):
-    r"""Max-min fair normalised throughputs: the smallest as large as possible, then the next, and so on.
+    r"""Max-min fair normalised throughputs:
+    the smallest as large as possible, then the next, and so on.
 
-    Sets, x, T, n, s, p, prop, time and capacity as in `formulations.max_min_fairness`; tenants e of weight w_e.
+    Sets, x, T, n, s, p, prop, time and capacity as in `formulations.max_min_fairness`; tenants e of
+    weight w_e.
     Parameters
         nt_k(x)   = sum_c T_kc x_c / (n_k prop_k), the normalised throughput
         rate_k    at which a job of class k rises on a common clock while it is not held:
@@ -35,9 +37,9 @@ class WaterFilling(Formulation):
     Program
         maximise  sum_k n_k nt_k(x)   s.t.  nt_k(x) >= L_k for every class k,  time, capacity
 
-    The vector of the nt_k is unique: without tenants it is the lexicographic maximum of the sorted (s_k / p_k) nt_k.
-    The duals of all stages are in the solution and prove it (`optsched.program.filling`); prices are those of the last
-    program.
+    The vector of the nt_k is unique: without tenants it is the lexicographic maximum of the sorted
+    (s_k / p_k) nt_k. The duals of all stages are in the solution and prove it
+    (`optsched.program.filling`); prices are those of the last program.
 
     Options
         agnostic   T_kc := 1 per job of the column, hence prop_k = 1; ``"literal"`` also admits pools where the job has
@@ -45,9 +47,10 @@ class WaterFilling(Formulation):
         tenants    whether tenants share (default), or all jobs rise by their own weights.
 
     References
-        D. Narayanan et al., OSDI 2020, section 4.3 and appendix (water filling; there with a mixed-integer program for
-        the bottlenecks); B. Radunovic, J.-Y. Le Boudec. "A unified framework for max-min and min-max fairness with
-        applications", IEEE/ACM Transactions on Networking 15(5), 2007.
+        D. Narayanan et al., OSDI 2020, section 4.3 and appendix (water filling; there with a
+        mixed-integer program for the bottlenecks); B. Radunovic, J.-Y. Le Boudec. "A unified
+        framework for max-min and min-max fairness with applications", IEEE/ACM Transactions on
+        Networking 15(5), 2007.
     """
 
     name = "water-filling"
@@ -91,7 +94,9 @@ class WaterFilling(Formulation):
 def rising(
     C: Classes, gang: FloatArray, by_tenants: bool, then: sp.csr_matrix | None = None
 ) -> LexicographicMinimum:
-    """Who rises how fast: rate_k of the class docstring with s_k = ``gang``; ``then`` is for the last program."""
+    """Who rises how fast: rate_k of the class docstring with s_k = ``gang``;
+    ``then`` is for the last program.
+    """
     tenants = C.instance.tenants if by_tenants else ()
     return LexicographicMinimum(
         weight=C.weight,

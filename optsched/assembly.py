@@ -1,4 +1,6 @@
-"""Putting the parts together by name: instance files, performance models, formulations with their constraints."""
+"""Putting the parts together by name:
+instance files, performance models, formulations with their constraints.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,11 @@ def load(source: InstanceSource, performance: Performance | None = None) -> Inst
     Parameters
     ----------
     source : str, path, mapping or Instance
-        A JSON, YAML or npz file, ``-`` for standard input, ``@name`` for one that ships; a parsed document; or an
-        instance, which is returned as it is.
+        A JSON, YAML or npz file, ``-`` for standard input, ``@name`` for one that ships; a parsed
+        document; or an instance, which is returned as it is.
     performance : mapping, str or path, optional
-        A performance object, or a file that `optsched model fit` wrote, that takes the place of the instance's own.
+        A performance object, or a file that `optsched model fit` wrote, that takes the place of the
+        instance's own.
 
     Returns
     -------
@@ -73,7 +76,9 @@ def _instance_of(source: InstanceSource) -> Instance:
 
 
 def _check_file(instance: Instance, file: str | Path) -> None:
-    """Make the model that came from a file, so that what is wrong with it is told with the file and its paths."""
+    """Make the model that came from a file,
+    so that what is wrong with it is told with the file and its paths.
+    """
     try:
         model_of(instance)
     except InvalidInput as error:
@@ -91,9 +96,10 @@ def model_of(instance: Instance) -> PerformanceModel:
 def remembering(instance: Instance, model: PerformanceModel) -> Instance:
     """The instance with what the model of its performance object has learnt in that object.
 
-    `model_of` makes a model of it that predicts and learns on in the same way, to the last bit. It need not be the
-    instance that the model was made for: what was learnt goes by names. So a model is carried over to an instance whose
-    jobs, workloads or nodes have changed, as models know their own instance's rows alone.
+    `model_of` makes a model of it that predicts and learns on in the same way, to the last bit. It
+    need not be the instance that the model was made for: what was learnt goes by names. So a model
+    is carried over to an instance whose jobs, workloads or nodes have changed, as models know their
+    own instance's rows alone.
     """
     return replace(instance, performance=with_learnt(model, instance.performance))
 
@@ -125,7 +131,9 @@ def make_model(instance: Instance, document: Any, path: str = PERFORMANCE) -> Pe
 
 
 def _parts(owner: type[ComposedModel], options: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Take the performance objects that a model is made of out of its options, each with its path."""
+    """Take the performance objects that a model is made of out
+    of its options, each with its path.
+    """
     wanted, other = (MODELS, OF) if owner.made_of == MODELS else (OF, MODELS)
     expected = "a list of performance objects" if wanted == MODELS else "a performance object"
     if other in options:
@@ -188,7 +196,9 @@ def compile_for(
     on_demand: bool = False,
     deadline: Deadline = UNLIMITED,
 ) -> Candidates:
-    """The candidates that a formulation plans with; raises `UsageError` if it needs all columns and gets some."""
+    """The candidates that a formulation plans with;
+    raises `UsageError` if it needs all columns and gets some.
+    """
     if on_demand and not formulation.generates_columns:
         raise UsageError(
             f"{formulation.name} generates no columns: that takes a smallest level or a total of levels, as those of "
@@ -212,7 +222,9 @@ def make_formulation(
 
 
 def own_constraints(instance: Instance) -> list[SideConstraint]:
-    """The side constraints that an instance asks for; raises `InvalidInput` with the number of one that cannot be."""
+    """The side constraints that an instance asks for;
+    raises `InvalidInput` with the number of one that cannot be.
+    """
     made = []
     for index, item in enumerate(instance.constraints):
         try:
@@ -232,8 +244,8 @@ def own_constraints(instance: Instance) -> list[SideConstraint]:
 def constraints_in_force(instance: Instance, given: Sequence[Any]) -> list[SideConstraint]:
     """The side constraints of an instance, and those that a caller gives beside them.
 
-    Of a kind that is used once at most (`SideConstraint.single`), the caller's constraint replaces the instance's:
-    ``-C deadlines:give_way=count`` replaces the deadlines of the file.
+    Of a kind that is used once at most (`SideConstraint.single`), the caller's constraint replaces
+    the instance's: ``-C deadlines:give_way=count`` replaces the deadlines of the file.
     """
     callers = make_constraints(given)
     replaced = {constraint.kind for constraint in callers if constraint.single}

@@ -1,4 +1,6 @@
-"""Loading: facades whose names load when used, methods that point upwards, and a pause of the collector."""
+"""Loading: facades whose names load when used, methods that point upwards,
+and a pause of the collector.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ def lazy_names(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
     package : str
         The package, as ``__name__`` of its ``__init__``.
     home : mapping of str to str
-        The module that defines each name, relative to the package or absolute; see `importlib.import_module`.
+        The module that defines each name, relative to the package or absolute; see
+        `importlib.import_module`.
     """
 
     def load(name: str) -> Any:
@@ -37,8 +40,9 @@ def lazy_names(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
 def no_collection() -> Iterator[None]:
     """Pause the cycle collector while something large is loaded that stays: modules, or a document.
 
-    Every few hundred new objects make the collector walk them, and now and then all objects of the process. A tree that
-    was just parsed has no cycles, and nobody drops a module, so these walks find nothing.
+    Every few hundred new objects make the collector walk them, and now and then all objects of the
+    process. A tree that was just parsed has no cycles, and nobody drops a module, so these walks
+    find nothing.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -28,8 +28,9 @@ class RankingOptions(ConstraintOptions):
         gpus   how many GPUs an elastic job takes of those that jobs before it leave: its ``least`` number, the
                ``most`` that there is room for, or the number with which it is ``fastest``.
         moves  when a running job moves to faster GPUs though it could stay. ``paying``: if it then ends sooner, its
-               restart cost counted, and no running job holds these GPUs; with ``fastest`` also to those of jobs behind
-               it. ``published``, as simulators of papers do: never; with ``fastest`` whatever it costs.
+               restart cost counted, and no running job holds these GPUs; with ``fastest`` also to
+               those of jobs behind it. ``published``, as simulators of papers do: never; with
+               ``fastest`` whatever it costs.
     """
 
     gpus: Sizes = "least"
@@ -53,8 +54,8 @@ class RankedJobs:
         Whether the deadline is soft: work that is late still counts.
     weight : FloatArray
     remaining : FloatArray
-        Seconds that the steps left take in the fastest configuration that the job may run in (`Ranking.sizes`); inf
-        where it is unknown.
+        Seconds that the steps left take in the fastest configuration that the job may run in
+        (`Ranking.sizes`); inf where it is unknown.
     executed : FloatArray
         Seconds that it has held GPUs since it arrived, or was renewed (`Ranking.renews`).
     attained : FloatArray
@@ -100,10 +101,13 @@ class RankedJobs:
 
 
 class Ranking(ABC, Displayed):
-    """A policy that ranks jobs. Rounds run them in this order, each in a configuration that has room.
+    """A policy that ranks jobs.
 
-    A subclass's docstring is the rule. Ties go to the job that arrived first, then to the one that was submitted first.
-    A ranking has no memory of its own: what it needs to know of the past is in `RankedJobs`.
+    Rounds run them in this order, each in a configuration that has room.
+
+    A subclass's docstring is the rule. Ties go to the job that arrived first, then to the one that
+    was submitted first. A ranking has no memory of its own: what it needs to know of the past is in
+    `RankedJobs`.
 
     Parameters
     ----------
@@ -125,7 +129,9 @@ class Ranking(ABC, Displayed):
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """Fields of the instance that it reads, of those in `formulation.notes.FIELDS`; None if it does not say."""
+        """Fields of the instance that it reads, of those in `formulation.notes.FIELDS`;
+        None if it does not say.
+        """
         return None
 
     @property

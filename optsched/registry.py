@@ -1,7 +1,7 @@
 """Finds formulations, side constraints, performance models and solvers through entry points.
 
-An entry point names a catalogue: a mapping of name -> "module:Class" that is loaded on demand. The project's own
-formulations are found in the same way as a third party's.
+An entry point names a catalogue: a mapping of name -> "module:Class" that is loaded on demand. The
+project's own formulations are found in the same way as a third party's.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ GROUPS = {
     "ranking": "optsched.rankings",
 }
 KINDS = {"formulation": "formulation", "constraint": "side constraint", "ranking": "ranking"}
-"""Kinds whose names users mix up, and what messages call them: an unknown formulation may be a known ranking."""
+"""Kinds whose names users mix up, and what messages call them:
+an unknown formulation may be a known ranking.
+"""
 
 
 @cache
 def _installed() -> Mapping[str, Sequence[EntryPoint]]:
     """The entry points of our groups, found once.
 
-    Only the packages that name one of the groups are parsed: `importlib.metadata.entry_points` parses them all, which
-    takes twice as long.
+    Only the packages that name one of the groups are parsed: `importlib.metadata.entry_points`
+    parses them all, which takes twice as long.
     """
     packages = [
         package
@@ -154,7 +156,9 @@ def load_formulation(name: str) -> type[Formulation]:
 
 
 MEANT_UNIT = 10
-"""Characters of a unit at most: what stands behind the last comma of a formulation's words for its objective."""
+"""Characters of a unit at most:
+what stands behind the last comma of a formulation's words for its objective.
+"""
 
 
 def objective_words(formulation: str) -> tuple[str, str]:
@@ -180,7 +184,9 @@ def load_model(name: str) -> type[ModelFactory]:
 
 
 def load_solver(name: str) -> type[Solver]:
-    """A solver's class by name; ``pulp:NAME`` and ``cvxpy:NAME`` are whatever these packages know."""
+    """A solver's class by name;
+    ``pulp:NAME`` and ``cvxpy:NAME`` are whatever these packages know.
+    """
     _check_name("solver", name)
     family, colon, engine = name.partition(":")
     if colon and family in FAMILIES:
@@ -189,7 +195,9 @@ def load_solver(name: str) -> type[Solver]:
 
 
 def solver_names() -> list[str]:
-    """All names of solvers: those of the catalogue, then what PuLP and cvxpy find here beside them."""
+    """All names of solvers:
+    those of the catalogue, then what PuLP and cvxpy find here beside them.
+    """
     found = names("solver")
     for family in sorted(FAMILIES):
         try:

@@ -17,14 +17,16 @@ class AntiAffinity(SideConstraint):
 
         |{ j in jobs : a[j,n] > 0 }|  <=  1                                          (anti-affinity)
 
-    Programs over fractions of time know no nodes, so it adds no rows. The placement (`optsched.place`, ``--place``)
-    keeps it; jobs of the set may take turns on a node. Two jobs of the set never share GPUs.
+    Programs over fractions of time know no nodes, so it adds no rows. The placement
+    (`optsched.place`, ``--place``) keeps it; jobs of the set may take turns on a node. Two jobs of
+    the set never share GPUs.
 
     Options
         jobs   ids of the jobs, two or more.
 
     References
-        A. Verma et al., "Large-scale cluster management at Google with Borg", EuroSys 2015 (spreading over machines).
+        A. Verma et al., "Large-scale cluster management at Google with Borg", EuroSys 2015
+        (spreading over machines).
     """
 
     kind = "anti-affinity"

@@ -18,22 +18,24 @@ from optsched.program import SideRows
 class Budget(SideConstraint):
     """The GPUs in use cost at most so much per hour, on average over time.
 
-    With p_c the price of column c in USD per hour (GPUs x share of each x ``cost_per_gpu_hour`` of the pool), f_c the
-    tenant's part of column c (1 without ``tenant``; each job of a pair pays half), and B the limit:
+    With p_c the price of column c in USD per hour (GPUs x share of each x ``cost_per_gpu_hour`` of
+    the pool), f_c the tenant's part of column c (1 without ``tenant``; each job of a pair pays
+    half), and B the limit:
 
         sum_c f_c p_c x_c  <=  B                                                     (budget)
 
-    Idle GPUs are free, and ``cost`` of options does not count. For a total over the lives of the jobs use a consumable
-    resource. Where no pool states a price every GPU costs 1, with a note: B is a number of GPUs then. Where only some
-    pools state one, a pool without a price on which a paying job could run is refused.
+    Idle GPUs are free, and ``cost`` of options does not count. For a total over the lives of the
+    jobs use a consumable resource. Where no pool states a price every GPU costs 1, with a note: B
+    is a number of GPUs then. Where only some pools state one, a pool without a price on which a
+    paying job could run is refused.
 
     Options
         limit    B, USD per hour.
         tenant   tenant whose jobs pay; without it all jobs.
 
     References
-        D. Narayanan et al., "Analysis and Exploitation of Dynamic Pricing in the Public Cloud for ML Training",
-        DISPA 2020 (prices per GPU hour, allocations as fractions of time).
+        D. Narayanan et al., "Analysis and Exploitation of Dynamic Pricing in the Public Cloud for
+        ML Training", DISPA 2020 (prices per GPU hour, allocations as fractions of time).
     """
 
     kind = "budget"

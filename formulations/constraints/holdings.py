@@ -11,13 +11,17 @@ from optsched.candidates import Classes
 
 
 def gpus_held(C: Classes) -> FloatArray:
-    """GPUs that one unit of each column holds, shape (N,): GPUs x share of each; 0 without a pool."""
+    """GPUs that one unit of each column holds, shape (N,):
+    GPUs x share of each; 0 without a pool.
+    """
     share = C.configurations.share[C.configuration]
     return np.where(C.pool >= 0, C.gpus * share, 0.0)
 
 
 def part_of(C: Classes, mine: BoolArray) -> FloatArray:
-    """Part of each column that belongs to the classes of a mask, shape (N,): a pair belongs to both, half each."""
+    """Part of each column that belongs to the classes of a mask, shape (N,):
+    a pair belongs to both, half each.
+    """
     other = np.where(C.alone, mine[C.class_a], mine[C.class_b])
     return (mine[C.class_a].astype(np.float64) + other) / 2.0
 

@@ -28,9 +28,9 @@ class MinimumService(SideConstraint):
         of=time       sum_c member_kc x_c  >=  n_k a                                 (minimum-service)
         of=isolated   sum_c T_kc x_c       >=  n_k a iso_k
 
-    iso_k is the throughput of class k in steps/s under `formulations.isolated`. a <= 1 of it is feasible without other
-    constraints; a = 1 is the sharing incentive. A job named by ``jobs`` that can run nowhere makes the instance
-    infeasible.
+    iso_k is the throughput of class k in steps/s under `formulations.isolated`. a <= 1 of it is
+    feasible without other constraints; a = 1 is the sharing incentive. A job named by ``jobs`` that
+    can run nowhere makes the instance infeasible.
 
     Options
         fraction   a; of the time at most 1.
@@ -40,8 +40,8 @@ class MinimumService(SideConstraint):
         workload   workload of the jobs.
 
     References
-        A. Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, section 3 (sharing incentive); D. Narayanan et al.,
-        OSDI 2020, section 4.4.
+        A. Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, section 3 (sharing incentive); D.
+        Narayanan et al., OSDI 2020, section 4.4.
     """
 
     kind = "minimum-service"

@@ -20,15 +20,17 @@ NOT_RUNNING = -1
 class Moves(SideConstraint):
     """At most so many running jobs are moved or stopped, or each stays for a fraction of the time.
 
-    Let R be the classes of the program that run now (``running``), S_k the columns that continue class k: those in its
-    present pool and, with ``gpus``, on as many GPUs. With M the limit and a the fraction:
+    Let R be the classes of the program that run now (``running``), S_k the columns that continue
+    class k: those in its present pool and, with ``gpus``, on as many GPUs. With M the limit and a
+    the fraction:
 
         sum_{k in R} ( n_k - sum_{c in S_k} member_kc x_c )  <=  M                   (moves)
         sum_{c in S_k} member_kc x_c  >=  n_k a              for every k in R        (moves, with ``keep``)
 
-    The left-hand side of the first row is the number of jobs that are moved or stopped; with fractions of time, the
-    expected number at a random instant. Nodes are left to the placement, which moves as few GPUs as possible. A job
-    that no column continues counts as moved; more than M of these, or one with ``keep``, are infeasible.
+    The left-hand side of the first row is the number of jobs that are moved or stopped; with
+    fractions of time, the expected number at a random instant. Nodes are left to the placement,
+    which moves as few GPUs as possible. A job that no column continues counts as moved; more than M
+    of these, or one with ``keep``, are infeasible.
 
     Options
         limit   M, a number of jobs; this or ``keep``, or both.
@@ -36,8 +38,9 @@ class Moves(SideConstraint):
         gpus    whether another number of GPUs in the same pool is a move.
 
     References
-        H. Gog, M. Schwarzkopf, A. Gleave, R. Watson, S. Hand, "Firmament", OSDI 2016 (costs of preemption and
-        migration); G. Aggarwal, R. Motwani, A. Zhu, "The load rebalancing problem", SPAA 2003 (at most k moves).
+        H. Gog, M. Schwarzkopf, A. Gleave, R. Watson, S. Hand, "Firmament", OSDI 2016 (costs of
+        preemption and migration); G. Aggarwal, R. Motwani, A. Zhu, "The load rebalancing problem",
+        SPAA 2003 (at most k moves).
     """
 
     kind = "moves"
@@ -104,7 +107,9 @@ class Moves(SideConstraint):
         )
 
     def _now(self, instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
-        """Present pool and number of GPUs of each job, and its label; `NOT_RUNNING` for jobs that wait."""
+        """Present pool and number of GPUs of each job, and its label;
+        `NOT_RUNNING` for jobs that wait.
+        """
         pool, gpus = where_it_runs(instance)
         pools = len(instance.cluster.pools)
         return (
@@ -134,7 +139,9 @@ class Moves(SideConstraint):
 
 
 def where_it_runs(instance: Instance) -> tuple[IntArray, IntArray]:
-    """Present pool and number of GPUs of each job, shape (jobs,) each; `NOT_RUNNING` for jobs that wait."""
+    """Present pool and number of GPUs of each job, shape (jobs,) each;
+    `NOT_RUNNING` for jobs that wait.
+    """
     table = instance.jobs_table
     pool, gpus = np.full((2, len(table)), NOT_RUNNING, np.int64)
     rows = np.fromiter(table.running, np.int64, len(table.running))

@@ -27,7 +27,9 @@ Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 
 
 def refused(option: str, found: str, expected: str) -> PydanticCustomError:
-    """The error of a model's validator: the option (empty: several), what was found and what was expected."""
+    """The error of a model's validator:
+    the option (empty: several), what was found and what was expected.
+    """
     place = f".{option}" if option else ""
     return PydanticCustomError(
         "optsched", "{expected}", {"subpath": place, "found": found, "expected": expected}
@@ -83,7 +85,9 @@ def _refuse_unknown(kind: str, path: str, name: str, what: str, known: Sequence[
 
 
 def _refuse(kind: str, path: str, found: str, expected: str) -> NoReturn:
-    """Raise `InvalidArgument`; its cause has the path that the field has in a constraint of an instance."""
+    """Raise `InvalidArgument`;
+    its cause has the path that the field has in a constraint of an instance.
+    """
     raise InvalidArgument(f"{kind}: {path}", found, expected) from InvalidInput(
         path, found, expected
     )

@@ -72,7 +72,9 @@ class _OfWays(SideConstraint):
         )
 
     def _named(self, C: Classes) -> BoolArray:
-        """Mask of the columns in a pool and on a number of GPUs that the options name, shape (N,)."""
+        """Mask of the columns in a pool and on a number of GPUs
+        that the options name, shape (N,).
+        """
         named = np.ones(C.columns, bool)
         if self.options.pools is not None:
             named &= np.isin(C.pool, pool_rows(self.kind, self.options.pools, C.instance))
@@ -101,14 +103,14 @@ class _OfWays(SideConstraint):
 class Pinned(_OfWays):
     """The jobs run in some pools, or on some numbers of GPUs, and nowhere else.
 
-    With J the jobs and A the columns in one of ``pools`` and on one of ``gpus`` (where these are given), for every
-    class k of J:
+    With J the jobs and A the columns in one of ``pools`` and on one of ``gpus`` (where these are
+    given), for every class k of J:
 
         sum of x_c  ==  0   over the columns c of k that are not in A                (pinned)
 
-    A column without a pool is in none of ``pools``. Two jobs share GPUs only where both may run. A job that ``pinned``
-    and ``forbidden`` leave nowhere to run makes the instance infeasible. To make jobs run, use
-    `formulations.constraints.minimum_service`.
+    A column without a pool is in none of ``pools``. Two jobs share GPUs only where both may run. A
+    job that ``pinned`` and ``forbidden`` leave nowhere to run makes the instance infeasible. To
+    make jobs run, use `formulations.constraints.minimum_service`.
 
     Options
         pools      names of the pools.
@@ -118,7 +120,8 @@ class Pinned(_OfWays):
         workload   workload of the jobs.
 
     References
-        A. Tumanov et al., "TetriSched", EuroSys 2016 (placement preferences as sets of equivalent resources).
+        A. Tumanov et al., "TetriSched", EuroSys 2016 (placement preferences as sets of equivalent
+        resources).
     """
 
     kind = "pinned"
@@ -138,13 +141,13 @@ class Pinned(_OfWays):
 class Forbidden(_OfWays):
     """The jobs do not run in some pools, or on some numbers of GPUs.
 
-    With J the jobs and F the columns in one of ``pools`` and on one of ``gpus`` (where these are given), for every
-    class k of J:
+    With J the jobs and F the columns in one of ``pools`` and on one of ``gpus`` (where these are
+    given), for every class k of J:
 
         sum of x_c  ==  0   over the columns c of k that are in F                    (forbidden)
 
-    Two jobs share GPUs only where both may run. A job that ``pinned`` and ``forbidden`` leave nowhere to run makes the
-    instance infeasible.
+    Two jobs share GPUs only where both may run. A job that ``pinned`` and ``forbidden`` leave
+    nowhere to run makes the instance infeasible.
 
     Options
         pools      names of the pools.
@@ -154,7 +157,8 @@ class Forbidden(_OfWays):
         workload   workload of the jobs.
 
     References
-        A. Tumanov et al., "TetriSched", EuroSys 2016 (placement preferences as sets of equivalent resources).
+        A. Tumanov et al., "TetriSched", EuroSys 2016 (placement preferences as sets of equivalent
+        resources).
     """
 
     kind = "forbidden"

@@ -21,13 +21,14 @@ IDLE = "watts_idle"
 class Power(SideConstraint):
     """The GPUs draw at most so much power, on average over time.
 
-    With g_c the GPUs of column c on the pools j that count, w_j and v_j the power of a busy and an idle GPU of pool j
-    in W (``watts_per_gpu``, ``watts_idle``), W_j usable GPUs, and P the limit in W:
+    With g_c the GPUs of column c on the pools j that count, w_j and v_j the power of a busy and an
+    idle GPU of pool j in W (``watts_per_gpu``, ``watts_idle``), W_j usable GPUs, and P the limit in
+    W:
 
         sum_c g_c (w_j - v_j) x_c  +  sum_j v_j W_j  <=  P                           (power)
 
-    GPUs (or shares of them) that a job holds are busy. Without ``idle`` v_j = 0. A pool that does not state its power
-    is refused.
+    GPUs (or shares of them) that a job holds are busy. Without ``idle`` v_j = 0. A pool that does
+    not state its power is refused.
 
     Options
         limit   P, W.
@@ -35,7 +36,8 @@ class Power(SideConstraint):
         pools   pools that count, such as those behind one fuse; without it all.
 
     References
-        C. Lefurgy, X. Wang, M. Ware, "Power capping: a prelude to power shifting", Cluster Computing 11(2), 2008.
+        C. Lefurgy, X. Wang, M. Ware, "Power capping: a prelude to power shifting", Cluster
+        Computing 11(2), 2008.
     """
 
     kind = "power"
@@ -50,7 +52,9 @@ class Power(SideConstraint):
     options: Options
 
     def check(self, instance: Instance) -> None:
-        """The pools must exist, and, as long as no job tells which of them count, some must say what they draw."""
+        """The pools must exist, and, as long as no job tells which of them count,
+        some must say what they draw.
+        """
         pools = pool_rows(self.kind, self.options.pools, instance).tolist()
         silent = all(instance.cluster.pools[row].watts_per_gpu is None for row in pools)
         if pools and silent and not len(instance.jobs_table):
@@ -86,7 +90,9 @@ class Power(SideConstraint):
         )
 
     def _watts(self, C: Classes, field: str, needed: IntArray) -> FloatArray:
-        """W per GPU of each pool by field; 0 for pools that are not needed; raises `UsageError` for one that is."""
+        """W per GPU of each pool by field; 0 for pools that are not needed;
+        raises `UsageError` for one that is.
+        """
         watts = np.zeros(len(C.instance.cluster.pools))
         for row in needed.tolist():
             stated = getattr(C.instance.cluster.pools[row], field)

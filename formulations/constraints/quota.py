@@ -79,8 +79,8 @@ class _OfTenant(SideConstraint):
 class Quota(_OfTenant):
     """A tenant's jobs hold at most so many GPUs, on average over time.
 
-    With g_c the GPUs of column c (GPUs x share of each) on the pools that count, and f_c the tenant's part of the
-    column (1; 1/2 for a pair with a job of another tenant):
+    With g_c the GPUs of column c (GPUs x share of each) on the pools that count, and f_c the
+    tenant's part of the column (1; 1/2 for a pair with a job of another tenant):
 
         sum_c f_c g_c x_c  <=  G                                                     (quota)
 
@@ -91,8 +91,9 @@ class Quota(_OfTenant):
         pools    names of the pools that count; without it all.
 
     References
-        A. Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, section 1 (slots and quotas of users);
-        A. Verma et al., "Large-scale cluster management at Google with Borg", EuroSys 2015, section 2.5.
+        A. Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, section 1 (slots and quotas of
+        users); A. Verma et al., "Large-scale cluster management at Google with Borg", EuroSys 2015,
+        section 2.5.
     """
 
     kind = "quota"
@@ -114,12 +115,14 @@ class Quota(_OfTenant):
 class MinimumShare(_OfTenant):
     """A tenant's jobs hold at least so many GPUs, on average over time.
 
-    f_c and g_c as in ``quota``; d_k GPUs of the largest column of class k alone on the pools that count:
+    f_c and g_c as in ``quota``; d_k GPUs of the largest column of class k alone on the pools that
+    count:
 
         sum_c f_c g_c x_c  >=  min(G, D),    D = sum_k n_k d_k over the tenant's classes           (minimum-share)
 
-    D is the tenant's demand if each job ran in its largest configuration all the time, whatever the capacities and
-    other constraints, which may make it infeasible. With ``up_to_demand=false`` the right-hand side is G.
+    D is the tenant's demand if each job ran in its largest configuration all the time, whatever the
+    capacities and other constraints, which may make it infeasible. With ``up_to_demand=false`` the
+    right-hand side is G.
 
     Options
         tenant         name of the tenant.
@@ -129,8 +132,8 @@ class MinimumShare(_OfTenant):
         up_to_demand   whether the demand D limits the share.
 
     References
-        A. Verma et al., "Large-scale cluster management at Google with Borg", EuroSys 2015, section 2.5 (quota as a
-        promise); Apache Hadoop, "Fair Scheduler", property ``minResources``.
+        A. Verma et al., "Large-scale cluster management at Google with Borg", EuroSys 2015, section
+        2.5 (quota as a promise); Apache Hadoop, "Fair Scheduler", property ``minResources``.
     """
 
     kind = "minimum-share"
@@ -161,7 +164,9 @@ class MinimumShare(_OfTenant):
         )
 
     def _demand(self, C: Classes, held: FloatArray, among: BoolArray) -> float:
-        """GPUs of the tenant's classes, each job in the column where it holds most; half of a shared one."""
+        """GPUs of the tenant's classes,
+        each job in the column where it holds most; half of a shared one.
+        """
         largest = np.zeros(len(C))
         mine = self._mine(C)
         for members, there in ((C.class_a, among), (C.class_b, among & ~C.alone)):

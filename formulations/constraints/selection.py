@@ -11,7 +11,9 @@ from optsched.instance import Instance
 
 
 class JobSelection(ConstraintOptions):
-    """Options that select jobs: those that agree with all that is given, every job where nothing is."""
+    """Options that select jobs:
+    those that agree with all that is given, every job where nothing is.
+    """
 
     jobs: Names | None = None
     tenant: str | None = None
@@ -24,7 +26,9 @@ class JobSelection(ConstraintOptions):
 
 
 def selected(kind: str, chosen: JobSelection, instance: Instance) -> BoolArray:
-    """Mask of the jobs, shape (jobs,); raises `UsageError` for a name that the instance does not have."""
+    """Mask of the jobs, shape (jobs,);
+    raises `UsageError` for a name that the instance does not have.
+    """
     table = instance.jobs_table
     mask = np.ones(len(table), bool)
     if chosen.jobs is not None:

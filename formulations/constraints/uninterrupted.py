@@ -16,15 +16,17 @@ from optsched.program import SideRows
 class Uninterrupted(SideConstraint):
     """Running jobs that cannot be preempted keep their pool and number of GPUs all the time.
 
-    Let H be the classes of such jobs (``preemptible`` false, ``running`` given), and S_k the columns of class k in its
-    present pool on as many GPUs as it holds:
+    Let H be the classes of such jobs (``preemptible`` false, ``running`` given), and S_k the
+    columns of class k in its present pool on as many GPUs as it holds:
 
         sum_{c in S_k} member_kc x_c  >=  n_k        for every k in H       (uninterrupted)
 
-    A job that no column continues, because its nodes take no new work, is left out: its GPUs are not in the capacity.
+    A job that no column continues, because its nodes take no new work, is left out: its GPUs are
+    not in the capacity.
 
     References
-        Non-preemptible jobs are part of every batch scheduler; in Gavel and Sia they keep their allocation.
+        Non-preemptible jobs are part of every batch scheduler; in Gavel and Sia they keep their
+        allocation.
     """
 
     kind = "uninterrupted"

@@ -22,19 +22,21 @@ class EarliestDeadlineFirst(Ranking):
                     that can still be in time;
         (2, 0)      no deadline
 
-    With ``late`` kept, the key of a hard deadline that has passed is (0, d_j) too: the plain rule, in which work that
-    has failed goes before all that can still be in time. Published comparisons have it so (D. Gu et al., "ElasticFlow:
-    An elastic serverless training platform for distributed deep learning", ASPLOS 2023: its simulator).
+    With ``late`` kept, the key of a hard deadline that has passed is (0, d_j) too: the plain rule,
+    in which work that has failed goes before all that can still be in time. Published comparisons
+    have it so (D. Gu et al., "ElasticFlow: An elastic serverless training platform for distributed
+    deep learning", ASPLOS 2023: its simulator).
 
-    On one GPU without restart costs all deadlines are met whenever that is possible (W. Horn, "Some simple scheduling
-    algorithms", Naval Research Logistics Quarterly 21, 1974; M. Dertouzos, IFIP Congress 1974), and the greatest
-    lateness is least: so work that is late but still counts keeps its place. Rounds add that a job holds its GPUs to
-    the end of a round.
+    On one GPU without restart costs all deadlines are met whenever that is possible (W. Horn, "Some
+    simple scheduling algorithms", Naval Research Logistics Quarterly 21, 1974; M. Dertouzos, IFIP
+    Congress 1974), and the greatest lateness is least: so work that is late but still counts keeps
+    its place. Rounds add that a job holds its GPUs to the end of a round.
 
-    On more GPUs it is not optimal (S. Dhall, C. Liu, "On a real-time scheduling problem", Operations Research 26,
-    1978): m jobs of length 2e due at 1 and one job of length 1 due at 1 + e, all on m GPUs: the m short ones start, so
-    the long one ends at 1 + 2e. It does not look at what is left either: a job that can be in time no more keeps its
-    place until its deadline has passed. The side constraint ``deadlines`` and the formulation ``lease`` plan ahead.
+    On more GPUs it is not optimal (S. Dhall, C. Liu, "On a real-time scheduling problem",
+    Operations Research 26, 1978): m jobs of length 2e due at 1 and one job of length 1 due at
+    1 + e, all on m GPUs: the m short ones start, so the long one ends at 1 + 2e. It does not look
+    at what is left either: a job that can be in time no more keeps its place until its deadline has
+    passed. The side constraint ``deadlines`` and the formulation ``lease`` plan ahead.
 
     Options
         late  last: hard deadlines that have passed go behind those that have not; kept: they keep their places.

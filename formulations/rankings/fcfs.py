@@ -12,9 +12,10 @@ class FirstComeFirstServed(Ranking):
     Key
         arrival_j
 
-    A job that arrived later runs only on what those before it leave over, and is stopped when one of them can use it.
-    The formulation `fifo` is another policy: it starts jobs in order of arrival until the first that finds no room, and
-    stops none of them. Without ``strict`` smaller jobs fill what a job without room leaves over.
+    A job that arrived later runs only on what those before it leave over, and is stopped when one
+    of them can use it. The formulation `fifo` is another policy: it starts jobs in order of arrival
+    until the first that finds no room, and stops none of them. Without ``strict`` smaller jobs fill
+    what a job without room leaves over.
 
     Options
         strict  all jobs behind one that has no room wait, and stop if they run.

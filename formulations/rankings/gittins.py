@@ -1,4 +1,6 @@
-"""Gittins' index: the job with the best odds of ending soon, for the service that this takes, goes first."""
+"""Gittins' index: the job with the best odds of ending soon,
+for the service that this takes, goes first.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +25,20 @@ class GittinsIndex(Ranking):
     Key
         -G(a_j)     G(a) = P(S - a <= D | S > a) / E[min(S - a, D) | S > a]
 
-    the probability that a job ends within the quantum, over the service that it is expected to take of it. With i
-    samples up to a, and k up to a + D,
+    the probability that a job ends within the quantum, over the service that it is expected to take
+    of it. With i samples up to a, and k up to a + D,
 
         G(a) = (k - i) / (S_{i+1} + ... + S_k - (k - i) a + (N - k) D),
 
-    and 0 where no sample is above a: of jobs that have had more than all the sample, nothing is known, and they go
-    last. Where the hazard rate of S decreases so does G, and the order is that of `2d-las`; where it increases, jobs
-    that have had more go first. In a queue of one GPU with D chosen anew for each job so that G is greatest, it
-    minimises the mean completion time among all rules that know no more than this.
+    and 0 where no sample is above a: of jobs that have had more than all the sample, nothing is
+    known, and they go last. Where the hazard rate of S decreases so does G, and the order is that
+    of `2d-las`; where it increases, jobs that have had more go first. In a queue of one GPU with D
+    chosen anew for each job so that G is greatest, it minimises the mean completion time among all
+    rules that know no more than this.
 
-    With ``legacy`` the index is the one that published simulators compute: S where S - a is meant, without the last
-    sample where a + D is beyond it, and rounded. It is the same as G at a = 0 only (but for the rounding), and ranks
-    jobs that have had much too low.
+    With ``legacy`` the index is the one that published simulators compute: S where S - a is meant,
+    without the last sample where a + D is beyond it, and rounded. It is the same as G at a = 0 only
+    (but for the rounding), and ranks jobs that have had much too low.
 
     Options
         sample  S: GPU seconds of jobs that are done, as of a trace.
@@ -43,10 +46,11 @@ class GittinsIndex(Ranking):
         legacy  the index as it was published.
 
     References
-        J. C. Gittins, "Bandit processes and dynamic allocation indices", Journal of the Royal Statistical Society B 41,
-        1979; S. Aalto, U. Ayesta, R. Righter, "On the Gittins index in the M/G/1 queue", Queueing Systems 63, 2009;
-        J. Gu et al., "Tiresias: A GPU cluster manager for distributed deep learning", NSDI 2019, and its simulator
-        (SymbioticLab/Tiresias) for ``legacy`` and the default of D.
+        J. C. Gittins, "Bandit processes and dynamic allocation indices", Journal of the Royal
+        Statistical Society B 41, 1979; S. Aalto, U. Ayesta, R. Righter, "On the Gittins index in
+        the M/G/1 queue", Queueing Systems 63, 2009; J. Gu et al., "Tiresias: A GPU cluster manager
+        for distributed deep learning", NSDI 2019, and its simulator (SymbioticLab/Tiresias) for
+        ``legacy`` and the default of D.
     """
 
     name = "gittins"
@@ -81,7 +85,9 @@ class GittinsIndex(Ranking):
 def _published(
     S: FloatArray, D: float, a: FloatArray, total: FloatArray, i: IntArray, k: IntArray
 ) -> FloatArray:
-    """The index as published simulators compute it, in the same steps and with the same rounding."""
+    """The index as published simulators compute it,
+    in the same steps and with the same rounding.
+    """
     N = len(S)
     k = np.where(a + D > S[-1] - 1, N - 1, k)
     left = np.maximum(N - i, 1)

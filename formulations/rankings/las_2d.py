@@ -12,9 +12,9 @@ class LeastAttainedGpuTime(Ranking):
     Key
         a_j = sum over its runs of g t      GPU seconds that job j has had: g GPUs for t seconds at a time
 
-    Least attained service in both dimensions, space and time: J. Gu et al., "Tiresias: A GPU cluster manager for
-    distributed deep learning", NSDI 2019 (2D-LAS). `Tiresias` is the same with few levels instead of
-    a continuum, which saves most of the stops.
+    Least attained service in both dimensions, space and time: J. Gu et al., "Tiresias: A GPU
+    cluster manager for distributed deep learning", NSDI 2019 (2D-LAS). `Tiresias` is the same with
+    few levels instead of a continuum, which saves most of the stops.
     """
 
     name = "2d-las"

@@ -12,9 +12,9 @@ class Priority(Ranking):
     Key
         -w_j
 
-    The priority queue of batch schedulers with preemption: what a job has had, and what it has left, counts for
-    nothing. Jobs of small weight wait as long as there is work of greater weight; ``patience`` of the policy is the way
-    out.
+    The priority queue of batch schedulers with preemption: what a job has had, and what it has
+    left, counts for nothing. Jobs of small weight wait as long as there is work of greater weight;
+    ``patience`` of the policy is the way out.
     """
 
     name = "priority"

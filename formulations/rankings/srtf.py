@@ -16,10 +16,10 @@ class ShortestRemainingTime(Ranking):
         ... / w_j   with ``weighted`` (W. Smith, "Various optimizers for single-stage production", Naval Research
                     Logistics Quarterly 3, 1956, reckoned anew in every round)
 
-    On one GPU without restart costs the plain rule minimises the mean completion time, whenever jobs arrive (L.
-    Schrage, "A proof of the optimality of the shortest remaining processing time discipline", Operations Research 16,
-    1968). The weighted one minimises the weighted mean where all jobs are there from the start. A job whose remaining
-    time is not known goes last.
+    On one GPU without restart costs the plain rule minimises the mean completion time, whenever
+    jobs arrive (L. Schrage, "A proof of the optimality of the shortest remaining processing time
+    discipline", Operations Research 16, 1968). The weighted one minimises the weighted mean where
+    all jobs are there from the start. A job whose remaining time is not known goes last.
 
     Options
         service   by GPU seconds instead of seconds.

@@ -14,8 +14,8 @@ from optsched.instance.documents import Positive
 from optsched.ranking import RankedJobs, Ranking, RankingOptions
 
 LIMITS, LIMITS_OF_CLASSES = (3250.0, 7200.0), (3600.0,)
-"""Limits that the published simulator uses, in GPU seconds. It lists a third one, 18000, for a fourth queue that it
-does not have."""
+"""Limits that the published simulator uses, in GPU seconds.
+It lists a third one, 18000, for a fourth queue that it does not have."""
 
 
 class Tiresias(Ranking):
@@ -30,9 +30,10 @@ class Tiresias(Ranking):
     Key
         (q_j, arrival_j)    q_j = |{i: a_j >= L_i}|, the queue of job j
 
-    A job whose a_j reaches the limit of its queue is demoted, and goes behind all jobs of the queues before. As jobs do
-    not overtake each other inside a queue, there are far fewer stops than with `2d-las`; with ever more limits, ever
-    closer to each other, the order becomes that of `2d-las`, and without any it is that of `fcfs`.
+    A job whose a_j reaches the limit of its queue is demoted, and goes behind all jobs of the
+    queues before. As jobs do not overtake each other inside a queue, there are far fewer stops than
+    with `2d-las`; with ever more limits, ever closer to each other, the order becomes that of
+    `2d-las`, and without any it is that of `fcfs`.
 
     With a knob, a job that waits, q_j > 0, and has waited long enough for what it has had,
 
@@ -40,18 +41,20 @@ class Tiresias(Ranking):
 
     is renewed: it returns to queue 0 with a_j = t_j = 0.
 
-    With ``classes``, jobs with the same number of GPUs have queues of their own, and the classes go side by side, each
-    with a part of the GPUs in proportion to its demand. With D_c the GPUs that the jobs of class c ask for, and G_j
-    those of job j and of all jobs before it in its class, the key is
+    With ``classes``, jobs with the same number of GPUs have queues of their own, and the classes go
+    side by side, each with a part of the GPUs in proportion to its demand. With D_c the GPUs that
+    the jobs of class c ask for, and G_j those of job j and of all jobs before it in its class, the
+    key is
 
         (G_j / D_c, g_j)
 
     so that on M GPUs, with D the demand of all classes, those jobs come first that have room in their part of them:
     G_j <= M D_c / D.
 
-    The published simulator differs in three things: a job goes down one queue at a time, and inside a queue jobs stand
-    in the order in which they came into it, those that run before those that wait; s_j adds up all that a job has
-    waited since it was last in queue 0; and parts of the GPUs are rounded and kept for a while.
+    The published simulator differs in three things: a job goes down one queue at a time, and inside
+    a queue jobs stand in the order in which they came into it, those that run before those that
+    wait; s_j adds up all that a job has waited since it was last in queue 0; and parts of the GPUs
+    are rounded and kept for a while.
 
     Options
         limits   L, rising GPU seconds (default: 3250, 7200; with classes 3600).
@@ -59,9 +62,9 @@ class Tiresias(Ranking):
         classes  queues for each number of GPUs.
 
     References
-        J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo, "Tiresias: A GPU cluster manager for
-        distributed deep learning", NSDI 2019; its simulator (SymbioticLab/Tiresias) for the numbers and
-        the classes.
+        J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo, "Tiresias: A GPU
+        cluster manager for distributed deep learning", NSDI 2019; its simulator
+        (SymbioticLab/Tiresias) for the numbers and the classes.
     """
 
     name = "tiresias"

@@ -1,4 +1,6 @@
-"""Array types and the idioms the compile step is made of: constant columns, grouping, ranges, lookup."""
+"""Array types and the idioms the compile step is made of:
+constant columns, grouping, ranges, lookup.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ AnyArray = NDArray[Any]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 BLOCK = 2**16
-"""Rows that are looked at together where what is made of them on the way need not stay: it fits a cache."""
+"""Rows that are looked at together where what is made of them
+on the way need not stay: it fits a cache.
+"""
 
 FEW = 1024
 """Entries of a table that cost nothing."""
@@ -32,7 +36,9 @@ def blocks(length: int) -> Iterator[slice]:
 
 
 def constant(value: Any, count: int, dtype: type[Scalar]) -> NDArray[Scalar]:
-    """A column with the same value in every row, which takes the memory of one; it cannot be written to."""
+    """A column with the same value in every row, which takes the memory of one;
+    it cannot be written to.
+    """
     return _repeated(np.array(value, dtype), count)
 
 
@@ -50,7 +56,9 @@ def is_constant(column: AnyArray) -> bool:
 
 
 def condensed(column: NDArray[Scalar]) -> NDArray[Scalar]:
-    """A column of numbers or flags, as `constant` makes it if all its rows are the same, to the last bit."""
+    """A column of numbers or flags,
+    as `constant` makes it if all its rows are the same, to the last bit.
+    """
     if is_constant(column) or not len(column):
         return column
     bits = column.view(np.uint8 if column.dtype == np.bool_ else np.uint64)
@@ -65,7 +73,10 @@ def shown(column: NDArray[Scalar]) -> NDArray[Scalar]:
 
 
 def taken(column: NDArray[Scalar], rows: AnyArray | None) -> NDArray[Scalar]:
-    """``column[rows]``, for row numbers or a mask; what is constant stays so. All rows (None) are the column itself."""
+    """``column[rows]``, for row numbers or a mask; what is constant stays so.
+
+    All rows (None) are the column itself.
+    """
     if rows is None:
         return column
     if not is_constant(column):
@@ -75,7 +86,9 @@ def taken(column: NDArray[Scalar], rows: AnyArray | None) -> NDArray[Scalar]:
 
 
 def joined(parts: Sequence[NDArray[Scalar]]) -> NDArray[Scalar]:
-    """The columns one after the other; of one that is not empty, itself, and what is constant stays so."""
+    """The columns one after the other;
+    of one that is not empty, itself, and what is constant stays so.
+    """
     parts = [part for part in parts if len(part)] or [parts[0]]
     if len(parts) == 1:
         return parts[0]
@@ -113,7 +126,9 @@ def increases(column: AnyArray) -> bool:
 
 
 def highest_in_rows(table: FloatArray) -> FloatArray:
-    """The largest number of each row of a narrow table, at least 0; column by column, as rows are short."""
+    """The largest number of each row of a narrow table, at least 0;
+    column by column, as rows are short.
+    """
     highest = np.zeros(len(table))
     for column in table.T:
         np.maximum(highest, column, out=highest)
@@ -150,12 +165,14 @@ class Groups:
 
 
 def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
-    """Group the rows of a table given by its columns; equality is exact, to the last bit of every number.
+    """Group the rows of a table given by its columns;
+    equality is exact, to the last bit of every number.
 
-    A few rows are looked up in a dictionary. Of many, where a column increases no two rows are equal, and small whole
-    numbers are looked up in a table; so is one column of them that tells apart all rows that differ. Other rows are put
-    in order of a 64-bit hash, which costs one sort, and then compared with their representative; a collision, if there
-    ever is one, is resolved by a lexicographic sort.
+    A few rows are looked up in a dictionary. Of many, where a column increases no two rows are
+    equal, and small whole numbers are looked up in a table; so is one column of them that tells
+    apart all rows that differ. Other rows are put in order of a 64-bit hash, which costs one sort,
+    and then compared with their representative; a collision, if there ever is one, is resolved by a
+    lexicographic sort.
 
     Parameters
     ----------
@@ -217,7 +234,9 @@ def _span_of(column: AnyArray) -> Span | None:
 
 
 def _differ(column: AnyArray, span: Span | None) -> bool:
-    """Whether whole numbers differ in every row; False, too, where it takes more than counting to see that."""
+    """Whether whole numbers differ in every row;
+    False, too, where it takes more than counting to see that.
+    """
     if span is None or not len(column) <= span[1] <= 2 * len(column) + FEW:
         return False
     return int(np.bincount(_numbered([column], [span])).max()) == 1
@@ -233,7 +252,9 @@ def _all_apart(length: int) -> Groups:
 def _group_by_number(
     columns: Sequence[AnyArray], spans: Sequence[Span | None], length: int
 ) -> Groups | None:
-    """Group rows of whole numbers from so small ranges that a table has room for all that can be; None for others."""
+    """Group rows of whole numbers from so small ranges that a table has room for all
+    that can be; None for others.
+    """
     known = [span for span in spans if span is not None]
     room = math.prod(size for _, size in known)
     if len(known) < len(columns) or room > 2 * length + FEW:
@@ -265,7 +286,9 @@ def _group_by_number(
 
 
 def _in_order_of_appearance(first: IntArray, number: IntArray) -> IntArray:
-    """The rows that are the first with their number, which a table tells of each number (of none: one too many)."""
+    """The rows that are the first with their number,
+    which a table tells of each number (of none: one too many).
+    """
     if len(first) <= FEW:
         return np.sort(first[first < len(number)])
     begin = (
@@ -300,7 +323,9 @@ def _mark_first(first: IntArray, number: IntArray, part: slice, new: BoolArray) 
 def _group_by_some(
     columns: Sequence[AnyArray], spans: Sequence[Span | None], length: int
 ) -> Groups | None:
-    """Group rows by one column of small whole numbers, if these tell most rows apart, and then by the others."""
+    """Group rows by one column of small whole numbers,
+    if these tell most rows apart, and then by the others.
+    """
     for column, span in zip(columns, spans, strict=True):
         if span is None or 2 * span[1] <= length:
             continue
@@ -311,7 +336,9 @@ def _group_by_some(
 
 
 def refined(groups: Groups, columns: Sequence[AnyArray]) -> Groups:
-    """The groups whose rows agree in these columns, too: quick where most rows are groups of their own already."""
+    """The groups whose rows agree in these columns, too:
+    quick where most rows are groups of their own already.
+    """
     inverse = groups.inverse
     rows = np.flatnonzero((groups.count > 1)[inverse])
     parts = group_rows([inverse[rows], *(column[rows] for column in columns)], len(rows))
@@ -347,7 +374,9 @@ def _group_by_hash(columns: Sequence[AnyArray], length: int) -> Groups:
 
 
 def hash_rows(columns: Sequence[AnyArray]) -> NDArray[np.uint64]:
-    """A 64-bit hash of each row of a table given by its columns, which are as in `group_rows`; at least one."""
+    """A 64-bit hash of each row of a table given by its columns,
+    which are as in `group_rows`; at least one.
+    """
     hashes = np.zeros(len(columns[0]), np.uint64)
     for part in blocks(len(hashes)):
         _mix(hashes[part], [column[part] for column in columns])
@@ -355,9 +384,12 @@ def hash_rows(columns: Sequence[AnyArray]) -> NDArray[np.uint64]:
 
 
 def hash_lists(indptr: IntArray, columns: Sequence[AnyArray]) -> NDArray[np.uint64]:
-    """A 64-bit hash of each list of rows, where list i has the rows ``indptr[i]:indptr[i + 1]`` of the columns."""
+    """A 64-bit hash of each list of rows,
+    where list i has the rows ``indptr[i]:indptr[i + 1]`` of the columns.
+    """
     position = ranges(np.zeros(len(indptr) - 1, np.int64), np.diff(indptr))
-    # The sum of the hashes of its rows, each with its place in the list; unsigned sums run over without harm.
+    # The sum of the hashes of its rows, each with its place in the list; unsigned sums run over
+    # without harm.
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hash_rows([position, *columns]))])
     return np.diff(total[indptr])
 

@@ -1,4 +1,6 @@
-"""Sparse matrices made straight from arrays, with 32-bit indices where they fit and without a detour over triples."""
+"""Sparse matrices made straight from arrays,
+with 32-bit indices where they fit and without a detour over triples.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def compressed(
 
 
 def beside(left: sp.csc_matrix, right: sp.csc_matrix) -> sp.csc_matrix:
-    """The columns of both, in order; of a few columns that takes much less than by way of triples."""
+    """The columns of both, in order;
+    of a few columns that takes much less than by way of triples.
+    """
     shape = (left.shape[0], left.shape[1] + right.shape[1])
     kind = index_type(*shape, left.nnz + right.nnz)
     indptr = np.concatenate([left.indptr, right.indptr[1:] + left.indptr[-1]]).astype(
@@ -43,7 +47,8 @@ def beside(left: sp.csc_matrix, right: sp.csc_matrix) -> sp.csc_matrix:
 
 
 def one_per_column(row: IntArray, entry: FloatArray, sort: IntArray, rows: int) -> sp.csr_matrix:
-    """The matrix with one entry in each column: columns are of few sorts, which tell the row and the entry.
+    """The matrix with one entry in each column:
+    columns are of few sorts, which tell the row and the entry.
 
     Parameters
     ----------
@@ -74,14 +79,18 @@ def one_per_column(row: IntArray, entry: FloatArray, sort: IntArray, rows: int) 
 
 
 def rows_in_order(row: IntArray, data: FloatArray, shape: tuple[int, int]) -> sp.csr_matrix:
-    """The matrix with one entry in each column, for rows that never decrease from one column to the next."""
+    """The matrix with one entry in each column,
+    for rows that never decrease from one column to the next.
+    """
     kind = index_type(*shape)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=shape[0]))]).astype(kind)
     return compressed(data, np.arange(shape[1], dtype=kind), indptr, shape)
 
 
 def same_places(pattern: Matrix, data: FloatArray) -> Matrix:
-    """Other numbers in the places of a matrix by rows or columns; both share the arrays of their indices."""
+    """Other numbers in the places of a matrix by rows or columns;
+    both share the arrays of their indices.
+    """
     # A constructor would check all indices again, which takes six times as long for a small matrix.
     matrix = copy(pattern)
     matrix.data = data

@@ -1,7 +1,9 @@
-"""Named arrays in npz files, without pickles: equal arrays give equal bytes, and every byte is checked when read.
+"""Named arrays in npz files, without pickles:
+equal arrays give equal bytes, and every byte is checked when read.
 
-A megabyte of compressed zeros unpacks to a gigabyte. So only the arrays that a reader asks for are unpacked, and none
-if the zip's directory says that they take too much; no more is unpacked than the directory says.
+A megabyte of compressed zeros unpacks to a gigabyte. So only the arrays that a reader asks for are
+unpacked, and none if the zip's directory says that they take too much; no more is unpacked than the
+directory says.
 """
 
 from __future__ import annotations
@@ -18,18 +20,23 @@ from optsched.errors import InvalidArgument
 
 TIME_STAMP = (1980, 1, 1, 0, 0, 0)
 MOST_BYTES = 2**30
-"""Bytes that the arrays of a file may take together: an instance of a million jobs takes a third of it."""
+"""Bytes that the arrays of a file may take together:
+an instance of a million jobs takes a third of it.
+"""
 MOST_TEXT = 2**28
 """Bytes of one text in a file; parsed, it takes several times as much."""
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""What numpy writes. The others unpack without a limit: a few bytes of bzip2 become 45 MB at once."""
+"""What numpy writes. The others unpack without a limit:
+a few bytes of bzip2 become 45 MB at once.
+"""
 
 
 def zip_arrays(arrays: Mapping[str, AnyArray]) -> bytes:
-    """np.savez_compressed with a fixed time stamp and system, so that the bytes depend on the arrays only.
+    """np.savez_compressed with a fixed time stamp and system,
+    so that the bytes depend on the arrays only.
 
-    Raises ValueError for an array of Python objects, which only a pickle could hold, and `UsageError` for arrays that
-    are too large to be read again.
+    Raises ValueError for an array of Python objects, which only a pickle could hold, and
+    `UsageError` for arrays that are too large to be read again.
     """
     total = sum(array.nbytes for array in arrays.values())
     if total > MOST_BYTES:
@@ -50,8 +57,8 @@ def zip_arrays(arrays: Mapping[str, AnyArray]) -> bytes:
 def unzip_arrays(file: IO[bytes], only: Container[str]) -> dict[str, AnyArray]:
     """np.load of the arrays with these names, reading each to its end, where its checksum is.
 
-    Raises ValueError, with the reason in words, for anything that is not an npz file, is damaged, or would take more
-    than `MOST_BYTES`.
+    Raises ValueError, with the reason in words, for anything that is not an npz file, is damaged,
+    or would take more than `MOST_BYTES`.
     """
     try:
         with zipfile.ZipFile(file) as archive:
@@ -64,7 +71,9 @@ def unzip_arrays(file: IO[bytes], only: Container[str]) -> dict[str, AnyArray]:
 
 
 def text_array(text: str) -> AnyArray:
-    """A text as an array, to stand among others; `UsageError` if it is too long to be read again."""
+    """A text as an array, to stand among others;
+    `UsageError` if it is too long to be read again.
+    """
     data = text.encode()
     if len(data) > MOST_TEXT:
         raise InvalidArgument(
@@ -74,7 +83,9 @@ def text_array(text: str) -> AnyArray:
 
 
 def text_in(array: AnyArray) -> bytes:
-    """The text of an array that `text_array` made; ValueError in words for any other, and for one that is too long."""
+    """The text of an array that `text_array` made;
+    ValueError in words for any other, and for one that is too long.
+    """
     if array.dtype != np.uint8:
         raise ValueError(f"an array of {array.dtype}")
     if array.nbytes > MOST_TEXT:
@@ -93,7 +104,9 @@ def _check_sizes(entries: Iterable[zipfile.ZipInfo]) -> None:
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> AnyArray:
-    """The array of an entry, unpacked piece by piece into its place: a shape that claims more costs nothing."""
+    """The array of an entry, unpacked piece by piece into its place:
+    a shape that claims more costs nothing.
+    """
     with archive.open(info) as entry:
         array: AnyArray = np.lib.format.read_array(entry, allow_pickle=False)
         if entry.read(1):  # at the end the checksum is compared

@@ -1,4 +1,6 @@
-"""Sweeps: many tasks in parallel processes, resumable; benchmarks of formulations and solvers; what the rows tell."""
+"""Sweeps: many tasks in parallel processes, resumable;
+benchmarks of formulations and solvers; what the rows tell.
+"""
 
 from __future__ import annotations
 

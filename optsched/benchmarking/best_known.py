@@ -1,4 +1,6 @@
-"""Best known objectives: from a table, else the best of the sweep; and how far each row is from it."""
+"""Best known objectives: from a table, else the best of the sweep;
+and how far each row is from it.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ class BestKnown:
     ----------
     objective : float
     source : str
-        ``table``: from the user's table; ``proven``: the optimum of a row of the sweep, proved; ``claimed``: an optimum
-        on a solver's word; ``found``: the best point of the sweep.
+        ``table``: from the user's table; ``proven``: the optimum of a row of the sweep, proved;
+        ``claimed``: an optimum on a solver's word; ``found``: the best point of the sweep.
     """
 
     objective: float
@@ -41,14 +43,17 @@ class BestKnown:
 
 
 def problem_of(row: Row) -> tuple[str, ...]:
-    """What rows have in common whose objectives can be compared: instance, formulation, options, constraints."""
+    """What rows have in common whose objectives can be compared:
+    instance, formulation, options, constraints.
+    """
     return tuple(
         str(row.get(name) or "") for name in ("instance", "formulation", "options", "constraints")
     )
 
 
 def read_best(path: str | Path) -> dict[tuple[str, str], float]:
-    """A table of best known objectives: CSV with the columns instance, formulation (may be empty), objective.
+    """A table of best known objectives:
+    CSV with the columns instance, formulation (may be empty), objective.
 
     Raises
     ------
@@ -135,7 +140,9 @@ def _best_in(group: Sequence[Row]) -> BestKnown | None:
 
 
 def gap_to(row: Row, best: BestKnown | None) -> float | None:
-    """(best - objective) / max(1e-9, |best|) of a maximum, and the reverse of a minimum: above 0 is worse."""
+    """(best - objective) / max(1e-9, |best|) of a maximum,
+    and the reverse of a minimum: above 0 is worse.
+    """
     objective, sense = row.get("objective"), row.get("sense")
     if (
         best is None
@@ -151,7 +158,9 @@ def gap_to(row: Row, best: BestKnown | None) -> float | None:
 def with_best_known(
     rows: Sequence[Row], table: Mapping[tuple[str, str], float] | None = None
 ) -> list[dict[str, Any]]:
-    """The rows with `COLUMNS`, None where nothing is known; rows that have them already keep them without a table."""
+    """The rows with `COLUMNS`, None where nothing is known;
+    rows that have them already keep them without a table.
+    """
     if table is None and rows and all(name in rows[0] for name in COLUMNS):
         return [dict(row) for row in rows]
     best = best_of(rows, table)

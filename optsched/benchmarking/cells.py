@@ -8,11 +8,15 @@ from typing import Any
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
-"""How a cell begins that a spreadsheet runs as a formula, after the apostrophes that keep it from doing so."""
+"""How a cell begins that a spreadsheet runs as a formula,
+after the apostrophes that keep it from doing so.
+"""
 
 
 def cell_of(value: Any) -> Any:
-    """A value as `csv.writer` takes it: text that looks like a formula begins with an apostrophe, lists are JSON."""
+    """A value as `csv.writer` takes it:
+    text that looks like a formula begins with an apostrophe, lists are JSON.
+    """
     if value is None:
         return ""
     if isinstance(value, bool | list | dict):

@@ -55,7 +55,9 @@ class Profile:
 def profile_of(
     values: Sequence[Mapping[Any, float]], names: Sequence[str], problems: Sequence[Any]
 ) -> Profile:
-    """The profile of positive values by problem, one mapping for each method; what is missing is infinite."""
+    """The profile of positive values by problem, one mapping for each method;
+    what is missing is infinite.
+    """
     table = np.array(
         [[found.get(problem, np.inf) for found in values] for problem in problems], np.float64
     )
@@ -90,7 +92,8 @@ def time_profile(results: Results) -> Profile | None:
 def gap_profile(results: Results) -> Profile | None:
     """Of 1 + gap to the best known objective; None where no row has such a gap.
 
-    Only problems with a best known objective count. A gap up to `AT_BEST`, or below 0, counts as none.
+    Only problems with a best known objective count. A gap up to `AT_BEST`, or below 0, counts as
+    none.
     """
     gaps = [results.values("gap_to_best", method, settled=False) for method in results.methods]
     problems = [problem for problem in results.problems if any(problem in found for found in gaps)]

@@ -1,4 +1,6 @@
-"""`Results`: rows of sweeps as a table of problems x methods, in which what is missing stays missing."""
+"""`Results`: rows of sweeps as a table of problems x methods,
+in which what is missing stays missing.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +129,8 @@ class Results(DisplayedTable):
         ----------
         rows : sequence of mappings
         by : sequence of str, optional
-            Columns that tell the methods apart (default: the first of `METHODS` that has several values).
+            Columns that tell the methods apart (default: the first of `METHODS` that has several
+            values).
         best : mapping, optional
             Best known objectives, see `read_best`.
 
@@ -168,7 +171,9 @@ class Results(DisplayedTable):
     def values(
         self, name: str, method: tuple[Any, ...], settled: bool
     ) -> dict[tuple[Any, ...], float]:
-        """Values of a column by problem, where there are any: of tasks with an answer, or of settled ones alone."""
+        """Values of a column by problem, where there are any:
+        of tasks with an answer, or of settled ones alone.
+        """
         counted, found = SETTLED if settled else ANSWERED, {}
         for problem in self.problems:
             cell = self.cell(problem, method)
@@ -188,7 +193,9 @@ class Results(DisplayedTable):
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
-        """Columns of numbers that can be averaged over problems: those of simulations; of benchmarks none."""
+        """Columns of numbers that can be averaged over problems:
+        those of simulations; of benchmarks none.
+        """
         names = dict.fromkeys(name for row in self.rows for name in row)
         return tuple(
             name

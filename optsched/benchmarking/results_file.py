@@ -1,11 +1,13 @@
-"""The file that a sweep writes its rows to as they come, and goes on from: JSON lines, one writer at a time.
+"""The file that a sweep writes its rows to as they come, and goes on from:
+JSON lines, one writer at a time.
 
-The first line says which sweep it is, every other line is a row. A row is on the disk when `ResultsFile.add` returns. A
-process that is killed leaves whole lines, and perhaps half of one at the end, which counts for nothing and is taken
-away when the file is opened again.
+The first line says which sweep it is, every other line is a row. A row is on the disk when
+`ResultsFile.add` returns. A process that is killed leaves whole lines, and perhaps half of one at
+the end, which counts for nothing and is taken away when the file is opened again.
 
-Limits are part of a task. A sweep whose failed tasks are tried again under other limits gets a header of its own, and
-what did not fail under the earlier limits counts as done. A row that takes the place of a failed one ``replaces`` it.
+Limits are part of a task. A sweep whose failed tasks are tried again under other limits gets a
+header of its own, and what did not fail under the earlier limits counts as done. A row that takes
+the place of a failed one ``replaces`` it.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ class Lines:
 
 
 def parse_lines(data: bytes, path: str | Path) -> Lines:
-    """Read the lines of a results file; raises `InvalidInput` with the number of a line that is no row."""
+    """Read the lines of a results file;
+    raises `InvalidInput` with the number of a line that is no row.
+    """
     whole = data.rfind(b"\n") + 1
     headers: list[Row] = []
     rows: list[Row] = []
@@ -107,7 +111,8 @@ class ResultsFile:
     ----------
     path : Path
     done : dict of key -> row
-        The rows of the tasks of this sweep that are there already; of several rows of a task the last one.
+        The rows of the tasks of this sweep that are there already; of several rows of a task the
+        last one.
     notices : list of str
         What a user should hear about the file.
     """
@@ -183,7 +188,7 @@ class ResultsFile:
     ) -> None:
         self.close()
 
-    # --- how -------------------------------------------------------------------------------------------------------
+    # --- how --------------------------------------------------------------------------------------
 
     def _begin(
         self, tasks: Sequence[Task], about: Mapping[str, Any], append: bool, retry: bool
@@ -215,7 +220,8 @@ class ResultsFile:
     def _take_rows(
         self, rows: Sequence[Row], tasks: Sequence[Task], earlier: Mapping[str, str]
     ) -> None:
-        """Rows of the tasks that count as done: the last one of each task, and no failure under other limits.
+        """Rows of the tasks that count as done:
+        the last one of each task, and no failure under other limits.
 
         ``earlier`` leads from keys under other limits to those of the tasks.
         """
@@ -265,7 +271,9 @@ class ResultsFile:
 
 
 def _same_under_other_limits(tasks: Sequence[Task], headers: Sequence[Row]) -> dict[str, str]:
-    """Keys of the tasks under the limits of earlier headers of the same sweep, each with the key that it has now."""
+    """Keys of the tasks under the limits of earlier headers of the same sweep,
+    each with the key that it has now.
+    """
     found: dict[str, str] = {}
     for header in headers:
         limits = header.get("limits")

@@ -1,4 +1,6 @@
-"""`run_tasks`: many tasks in parallel processes, within limits, resumable: benchmarks and simulations alike."""
+"""`run_tasks`: many tasks in parallel processes, within limits, resumable:
+benchmarks and simulations alike.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,9 @@ METHODS_TOLD = 10
 
 @dataclass
 class RunningTask:
-    """A task under way: since when it was asked for, what is known of its process, and of workers killed before it."""
+    """A task under way: since when it was asked for, what is known of its process,
+    and of workers killed before it.
+    """
 
     task: Task
     asked: float
@@ -111,7 +115,8 @@ class RunningTask:
 
 
 class Slot:
-    """Does one task at a time; a worker that was killed or crashed is replaced when the next task comes.
+    """Does one task at a time;
+    a worker that was killed or crashed is replaced when the next task comes.
 
     Attributes
     ----------
@@ -170,8 +175,8 @@ class Slot:
     def _without_worker(self, now: RunningTask, worker: Child) -> Row | None:
         """The row of a task whose worker is gone; None where another worker is to try it.
 
-        A worker that ends by itself before its first task would always do so: what it imports is wrong. One that was
-        killed, as where memory is short, says nothing of the next one.
+        A worker that ends by itself before its first task would always do so: what it imports is
+        wrong. One that was killed, as where memory is short, says nothing of the next one.
 
         Raises
         ------
@@ -386,11 +391,11 @@ def run_tasks(
     tasks : sequence of Task
         No task twice.
     worker : function
-        Takes the content of a task and returns its row: plain JSON, with a ``status`` (by default ``ok``). A function
-        at the top of a module, since other processes import it.
+        Takes the content of a task and returns its row: plain JSON, with a ``status`` (by default
+        ``ok``). A function at the top of a module, since other processes import it.
     prepare : function, optional
-        Takes the content of a task too, and imports what the task needs, in the process from which tasks are forked: so
-        that no task pays for imports. It must start no threads.
+        Takes the content of a task too, and imports what the task needs, in the process from which
+        tasks are forked: so that no task pays for imports. It must start no threads.
     processes : int
         Tasks at a time.
     threads : int
@@ -398,16 +403,18 @@ def run_tasks(
     time_limit : float, optional
         Seconds of a task, after which it is killed. Its row has the status ``limit``.
     memory_limit : float, optional
-        Bytes of memory that a task may have in use, imports included (Linux). Its row has the status ``memory``.
+        Bytes of memory that a task may have in use, imports included (Linux). Its row has the
+        status ``memory``.
     results_file : path, optional
-        SweepRows are appended to it as they come (`ResultsFile`). Tasks that have a row in it are not done again.
+        SweepRows are appended to it as they come (`ResultsFile`). Tasks that have a row in it are
+        not done again.
     kind : str
         What sweep it is, for the file's first line.
     append : bool
         Add to a file of another sweep.
     retry : bool
-        Do tasks again whose row has the status ``error``, ``memory`` or ``limit``, also under other limits than
-        those of the file.
+        Do tasks again whose row has the status ``error``, ``memory`` or ``limit``, also under other
+        limits than those of the file.
     on_row : callable, optional
         Called with each new row once it is on the disk.
     on_start : callable, optional
@@ -416,14 +423,14 @@ def run_tasks(
     Returns
     -------
     Sweep
-        A task that raises, crashes or hits a limit is a row with words in ``error``, and stops nothing. Ctrl-C kills
-        what runs; the rows so far are kept, and ``interrupted`` is true.
+        A task that raises, crashes or hits a limit is a row with words in ``error``, and stops
+        nothing. Ctrl-C kills what runs; the rows so far are kept, and ``interrupted`` is true.
 
     Raises
     ------
     UsageError
-        A task is given twice, a limit makes no sense, or the results file is of another sweep, in use, or cannot be
-        written.
+        A task is given twice, a limit makes no sense, or the results file is of another sweep, in
+        use, or cannot be written.
     InvalidInput
         The results file is damaged, or none.
     OptschedError
@@ -449,7 +456,8 @@ def run_tasks(
             for _ in range(min(limits.processes, len(rows.left)))
         ]
         try:
-            # Before the caller starts threads, as for a line of progress: without any, workers can be forked.
+            # Before the caller starts threads, as for a line of progress: without any, workers can
+            # be forked.
             for slot in slots:
                 slot.start()
             if on_start is not None:

@@ -1,4 +1,6 @@
-"""The worker of a benchmark: reads an instance or a program, solves it, and says everything in a row."""
+"""The worker of a benchmark:
+reads an instance or a program, solves it, and says everything in a row.
+"""
 
 from __future__ import annotations
 

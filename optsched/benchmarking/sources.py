@@ -1,4 +1,6 @@
-"""What a benchmark is run on: instances and programs from files, those that ship, and generated ones."""
+"""What a benchmark is run on:
+instances and programs from files, those that ship, and generated ones.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class ProblemSource(Displayed):
     name : str
         As a user gives it: a path, ``@name``, or ``generate:NAME:option=value,...``.
     content : mapping
-        Plain JSON that tells it from all others: where it is and the hash of its bytes, or the generator's options.
+        Plain JSON that tells it from all others: where it is and the hash of its bytes, or the
+        generator's options.
     program : bool
         Whether it is a program (.mps, .lp), which no formulation makes.
     """
@@ -50,8 +53,8 @@ def from_names(names: Iterable[str], folder: Path | None = None) -> list[Problem
     Parameters
     ----------
     names : iterable of str
-        A file; a folder, which stands for the instances and programs in it; a pattern (``*``, ``?``, ``[...]``, ``**``
-        for all folders below); ``@name`` of an instance that ships.
+        A file; a folder, which stands for the instances and programs in it; a pattern (``*``,
+        ``?``, ``[...]``, ``**`` for all folders below); ``@name`` of an instance that ships.
     folder : Path, optional
         What relative paths are relative to (default: the current folder).
 
@@ -149,7 +152,9 @@ def _text(value: Any) -> str:
 
 
 def seeds_of(given: Any, first: int, where: str) -> list[int]:
-    """Seeds from a number of them (counted from ``first``), a span ``"3..7"`` or a list; raises `UsageError`."""
+    """Seeds from a number of them (counted from ``first``),
+    a span ``"3..7"`` or a list; raises `UsageError`.
+    """
     seeds: list[Any] = []
     span = SPAN.fullmatch(given) if isinstance(given, str) else None
     if span and int(span[2]) - int(span[1]) < MOST_SEEDS:

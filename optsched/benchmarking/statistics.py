@@ -1,4 +1,6 @@
-"""Means with intervals, shifted geometric means, paired tests. None of them takes a missing value for a number."""
+"""Means with intervals, shifted geometric means, paired tests.
+None of them takes a missing value for a number.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ METHODS = ("bootstrap", "t")
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over ``n`` values, and where that of all such values is believed to be; no limits below two values."""
+    """A mean over ``n`` values, and where that of all such values is believed to be;
+    no limits below two values.
+    """
 
     n: int
     mean: float | None
@@ -33,8 +37,8 @@ def mean_interval(values: Sequence[float], method: str = "bootstrap", seed: int 
     values : sequence of float
         Those that exist.
     method : str
-        ``bootstrap``: the middle 95 % of the means of 2,000 seeded resamples, which asks for no distribution; ``t``:
-        Student's, for values that are nearly normal.
+        ``bootstrap``: the middle 95 % of the means of 2,000 seeded resamples, which asks for no
+        distribution; ``t``: Student's, for values that are nearly normal.
     seed : int
         Of the resamples.
     """
@@ -83,11 +87,13 @@ class Paired:
     n : int
         Problems.
     estimate, low, high : float or None
-        Geometric mean of the ratios first / second, or mean of the differences first - second, with its interval.
+        Geometric mean of the ratios first / second, or mean of the differences first - second, with
+        its interval.
     less, more, equal : int
         Problems on which the first has the smaller value, the larger, the same.
     p : float or None
-        Wilcoxon's signed-rank test, two-sided, of the log ratios or differences that are not 0; None if all are.
+        Wilcoxon's signed-rank test, two-sided, of the log ratios or differences that are not 0;
+        None if all are.
     """
 
     n: int
@@ -131,7 +137,9 @@ def paired(
 
 
 def signed_rank(difference: FloatArray) -> float | None:
-    """The p value of Wilcoxon's signed-rank test; zeros are left out, None where nothing else is there."""
+    """The p value of Wilcoxon's signed-rank test;
+    zeros are left out, None where nothing else is there.
+    """
     from scipy import stats
 
     rest = difference[difference != 0]
@@ -139,7 +147,9 @@ def signed_rank(difference: FloatArray) -> float | None:
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
-    """P values adjusted for their number (Holm 1979): the k-th smallest of m times m - k + 1, never decreasing."""
+    """P values adjusted for their number (Holm 1979):
+    the k-th smallest of m times m - k + 1, never decreasing.
+    """
     known = sorted((value, place) for place, value in enumerate(values) if value is not None)
     adjusted: list[float | None] = [None] * len(values)
     least = 0.0

@@ -29,7 +29,8 @@ class Benchmark(Displayed):
     Attributes
     ----------
     sources : sequence of ProblemSource
-        Instances and programs. Programs are solved as they are: formulations and constraints are not for them.
+        Instances and programs. Programs are solved as they are: formulations and constraints are
+        not for them.
     formulations : sequence of (name, options)
     constraints : sequence of mappings
         Side constraints of all formulations, beside those of the instances.
@@ -41,8 +42,8 @@ class Benchmark(Displayed):
     threads : int
         Of the solver.
     time_limit : float, str or None
-        Seconds, or text such as ``"5m"``, of a task: reading, compiling, solving and certifying together. A solver
-        that does not stop is killed a little later.
+        Seconds, or text such as ``"5m"``, of a task: reading, compiling, solving and certifying
+        together. A solver that does not stop is killed a little later.
     memory_limit : float or None
         Bytes in use of a task, about 100 MB for imports included (Linux).
     work_limit, gap, solver_options
@@ -77,7 +78,8 @@ class Benchmark(Displayed):
         Raises
         ------
         UsageError
-            Nothing to do, a name or an option that does not exist, something given twice, or limits without sense.
+            Nothing to do, a name or an option that does not exist, something given twice, or limits
+            without sense.
         SolverUnavailable
             A solver that does not exist.
         """
@@ -109,7 +111,7 @@ class Benchmark(Displayed):
             **running,
         )
 
-    # --- how -------------------------------------------------------------------------------------------------------
+    # --- how --------------------------------------------------------------------------------------
 
     def _task(
         self,

@@ -1,4 +1,6 @@
-"""Rows as a table in a file: CSV or JSON, in the order of the tasks; and read again, from JSON lines too."""
+"""Rows as a table in a file: CSV or JSON, in the order of the tasks;
+and read again, from JSON lines too.
+"""
 
 from __future__ import annotations
 
@@ -180,7 +182,8 @@ class _CsvLines(list[str]):
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows as CSV: nothing where there is no value, JSON where it is a list or an object.
 
-    Text that a spreadsheet would take for a formula begins with an apostrophe, which `read_rows` takes away.
+    Text that a spreadsheet would take for a formula begins with an apostrophe, which `read_rows`
+    takes away.
     """
     columns = columns_of(rows)
     lines = _CsvLines()

@@ -12,7 +12,9 @@ from optsched.display import Displayed
 from optsched.errors import UsageError
 
 LIMITS = ("time_limit", "memory_limit")
-"""Parts of a task's content that say no more than how long it may go on; the same for all tasks of a sweep."""
+"""Parts of a task's content that say no more than how long it may go on;
+the same for all tasks of a sweep.
+"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,7 +28,8 @@ class Task(Displayed):
     text : str
         The content as canonical JSON: keys sorted, no blanks.
     labels_text : str
-        JSON of what every row of the task begins with, also of a task that crashes; no part of the content.
+        JSON of what every row of the task begins with, also of a task that crashes; no part of the
+        content.
     """
 
     text: str

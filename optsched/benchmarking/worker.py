@@ -1,8 +1,8 @@
 """The process that does tasks for another one (`optsched.processes`).
 
-It imports what tasks need, once, and forks for each task: so every task has a process of its own, whose memory is
-measured and limited and which may crash, and none pays for imports. The process that is forked from runs no task, hence
-has no threads of solvers.
+It imports what tasks need, once, and forks for each task: so every task has a process of its own,
+whose memory is measured and limited and which may crash, and none pays for imports. The process
+that is forked from runs no task, hence has no threads of solvers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from optsched.processes import Reply, Wire, imported, limit_memory
 Work = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 Prepare = Callable[[Mapping[str, Any]], None]
 RESERVED = 1 << 30
-"""Bytes of address space that libraries may reserve and not use, beyond twice the limit on memory in use."""
+"""Bytes of address space that libraries may reserve and not use,
+beyond twice the limit on memory in use.
+"""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ class TaskEnd:
 
 
 def serve(wire: Wire, work: str, prepare: str) -> None:
-    """Do one task after the other, until the other side hangs up; functions are given by their addresses."""
+    """Do one task after the other, until the other side hangs up;
+    functions are given by their addresses.
+    """
     do, make_ready = imported(work), imported(prepare) if prepare else None
     wire.send(Reply(0, "ready", os.getpid()))
     while True:
@@ -62,7 +66,8 @@ def serve(wire: Wire, work: str, prepare: str) -> None:
         if make_ready is not None:
             with suppress(Exception):  # the task comes upon the same, and reports it
                 make_ready(asked.spec)
-        # The row goes through a file: a task that is killed may leave half of it, and the wire must stay in step.
+        # The row goes through a file: a task that is killed may leave half of it, and the wire must
+        # stay in step.
         with tempfile.TemporaryFile() as file:
             pid = os.fork()
             if pid == 0:
@@ -82,7 +87,8 @@ def do_task(file: IO[bytes], work: Work, asked: Request) -> NoReturn:
     code = 1
     try:
         if asked.memory is not None:
-            # The memory in use is watched from outside; the kernel refuses what is far beyond the limit in one go.
+            # The memory in use is watched from outside; the kernel refuses what is far beyond the
+            # limit in one go.
             limit_memory(2 * asked.memory + RESERVED)
         began = time.perf_counter()
         row = row_of(work, asked.spec)

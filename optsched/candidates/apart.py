@@ -1,4 +1,6 @@
-"""Classes for decisions about single jobs: those that are decided on stand apart, all others stay merged."""
+"""Classes for decisions about single jobs:
+those that are decided on stand apart, all others stay merged.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,12 @@ def classes_apart(
     apart: IntArray,
     pairs: tuple[IntArray, IntArray, IntArray] | None = None,
 ) -> Classes:
-    """Classes in which some jobs are classes of their own, and share GPUs with nobody but the partners named.
+    """Classes in which some jobs are classes of their own,
+    and share GPUs with nobody but the partners named.
 
-    A rule decides job by job. With every job a class of its own there would be a column for every two jobs that could
-    share; so there are only those that the rule decided on, and jobs that it left alike are still one class.
+    A rule decides job by job. With every job a class of its own there would be a column for every
+    two jobs that could share; so there are only those that the rule decided on, and jobs that it
+    left alike are still one class.
 
     Parameters
     ----------
@@ -27,7 +31,8 @@ def classes_apart(
     apart : IntArray
         Jobs that are each a class of its own, and so is every job of a pair.
     pairs : three IntArrays of shape (P,), optional
-        Two jobs and a column of the candidates for their two kinds; these are the last P columns, in this order.
+        Two jobs and a column of the candidates for their two kinds; these are the last P columns,
+        in this order.
     """
     none = np.zeros(0, np.int64)
     first, second, column = (none, none, none) if pairs is None else pairs
@@ -43,7 +48,9 @@ def classes_apart(
 
 
 def column_alone(C: Classes, job: IntArray, kind_column: IntArray) -> IntArray:
-    """The column of the classes of each job in a column of the candidates, without a partner; -1 if there is none."""
+    """The column of the classes of each job in a column of the candidates,
+    without a partner; -1 if there is none.
+    """
     alone = np.flatnonzero(C.alone)  # sorted by class, then by column of the candidates
     width = len(C.candidates.columns)
     place = find_sorted(

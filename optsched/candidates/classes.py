@@ -51,7 +51,9 @@ if TYPE_CHECKING:  # few candidates leave columns for later, or are asked why th
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 MOST_PAIRS = 5_000_000
-"""Columns of two jobs that a program may have; each takes about 1.5 kB by the time that it is solved."""
+"""Columns of two jobs that a program may have;
+each takes about 1.5 kB by the time that it is solved.
+"""
 LABELS = 7
 """Numbers that tell a configuration (`Classes.configuration_labels`)."""
 READABLE = {
@@ -59,7 +61,9 @@ READABLE = {
     "soft_deadline": "soft_deadline", "tenant": "tenant", "preemptible": "preemptible", "restart_cost": "restart_cost",
     "isolated_time": "isolated_time", "queue": "queue",
 }  # fmt: skip
-"""Job arrays that a formulation may declare in ``reads``; the gang belongs to the kind and is always known."""
+"""Job arrays that a formulation may declare in ``reads``;
+the gang belongs to the kind and is always known.
+"""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -74,7 +78,8 @@ class Candidates(Displayed):
     kinds : Kinds
         Jobs with equal columns.
     columns : KindColumns
-        Columns by kind, sorted by (kind, partner, pool, GPUs, nodes, option, workers, servers); none of them dropped.
+        Columns by kind, sorted by (kind, partner, pool, GPUs, nodes, option, workers, servers);
+        none of them dropped.
     configuration : IntArray, shape (N,)
         Row of ``configurations`` of each column.
     configurations : Configurations
@@ -109,9 +114,13 @@ class Candidates(Displayed):
     quantile: float | None = None
     unfinished: bool = False
     pairs: PairTable | None = None
-    """Pairs that can be made columns when they are asked for (`with_pairs`); None: all of them are columns."""
+    """Pairs that can be made columns when they are asked for (`with_pairs`); None:
+    all of them are columns.
+    """
     elastic: ConfigurationTable | None = None
-    """Configurations that can be made columns (`with_configurations`); None: all of them are columns."""
+    """Configurations that can be made columns (`with_configurations`); None:
+    all of them are columns.
+    """
     _classes: dict[tuple[frozenset[str] | bytes, ...], Classes] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -165,7 +174,8 @@ class Candidates(Displayed):
     def classes(self, reads: frozenset[str], labels: Sequence[IntArray] = ()) -> Classes:
         """Merge jobs that a formulation which reads only these job arrays cannot tell apart.
 
-        Jobs with different numbers in any array of ``labels``, each of shape (jobs,), stay apart as well.
+        Jobs with different numbers in any array of ``labels``, each of shape (jobs,), stay apart as
+        well.
         """
         key: tuple[frozenset[str] | bytes, ...] = (reads, *(label.tobytes() for label in labels))
         if key not in self._classes:
@@ -173,7 +183,9 @@ class Candidates(Displayed):
         return self._classes[key]
 
     def at(self, instance: Instance) -> Candidates:
-        """The same candidates of the instance at a later time, with the same jobs, nodes and rates."""
+        """The same candidates of the instance at a later time,
+        with the same jobs, nodes and rates.
+        """
         return replace(self, instance=instance, _classes={})
 
     def per_job(self) -> Candidates:
@@ -181,7 +193,9 @@ class Candidates(Displayed):
         return replace(self, aggregate=False, _classes={})
 
     def with_pairs(self, kind: IntArray, partner: IntArray, way: IntArray) -> Candidates:
-        """The same candidates with columns for these pairs of kinds in ways of ``pairs``; they replace those before."""
+        """The same candidates with columns for these pairs of kinds in ways of ``pairs``;
+        they replace those before.
+        """
         assert self.pairs is not None
         first, second = np.minimum(kind, partner), np.maximum(kind, partner)
         once = group_rows((first, second, way), len(way)).first
@@ -190,7 +204,9 @@ class Candidates(Displayed):
         return self._with_columns(KindColumns.concatenate([alone, made]))
 
     def with_configurations(self, cells: IntArray) -> Candidates:
-        """The same candidates with columns for these cells of ``elastic``, each given once, beside those there are."""
+        """The same candidates with columns for these cells of ``elastic``,
+        each given once, beside those there are.
+        """
         assert self.elastic is not None
         return self._with_columns(
             KindColumns.concatenate([self.columns, self.elastic.columns_of(cells)])
@@ -217,7 +233,8 @@ class Candidates(Displayed):
         return self if quantile == self.quantile else replace(self, quantile=quantile, _classes={})
 
     def without(self, reasons: NDArray[np.uint8]) -> Candidates:
-        """The same candidates without the columns that have a reason; they are remembered as dropped for it.
+        """The same candidates without the columns that have a reason;
+        they are remembered as dropped for it.
 
         Parameters
         ----------
@@ -239,7 +256,8 @@ class Candidates(Displayed):
         )
 
     def admitting(self, *reasons: Drop, where: BoolArray | None = None) -> Candidates:
-        """The same candidates with the columns that were dropped for these reasons put back, at rate 0.
+        """The same candidates with the columns that were dropped
+        for these reasons put back, at rate 0.
 
         ``where``, a mask over ``dropped``, chooses among them.
         """
@@ -263,7 +281,8 @@ class Candidates(Displayed):
         )
 
     def without_jobs(self, jobs: BoolArray, why: str) -> Candidates:
-        """The same candidates without jobs that are not to be dealt with; they are unplaced for that reason.
+        """The same candidates without jobs that are not to be dealt with;
+        they are unplaced for that reason.
 
         They take the place of those that were left out for the same reason before.
         """
@@ -369,8 +388,9 @@ def _intern_configurations(
 class Classes(DisplayedTable):
     """What a program is built from: K classes of n_k equal jobs, N columns, R resources.
 
-    A column is a class (or a pair of classes that share GPUs) in one configuration; its variable counts job-fractions:
-    ``x = 1`` is one job (or pair) in that configuration all the time, so a class of n jobs can have up to n.
+    A column is a class (or a pair of classes that share GPUs) in one configuration; its variable
+    counts job-fractions: ``x = 1`` is one job (or pair) in that configuration all the time, so a
+    class of n jobs can have up to n.
 
     Attributes
     ----------
@@ -384,7 +404,8 @@ class Classes(DisplayedTable):
     count : FloatArray, shape (K,)
         n_k.
     origin : IntArray or None, shape (N,)
-        Column of the candidates that each column comes from (`kind_column`); None: they are those, in order.
+        Column of the candidates that each column comes from (`kind_column`); None: they are those,
+        in order.
     class_a, class_b : IntArray, shape (N,)
         The class and its partner's (-1: alone).
     rate_a, rate_b : FloatArray, shape (N,)
@@ -445,7 +466,9 @@ class Classes(DisplayedTable):
         return len(self.class_a)
 
     def at(self, instance: Instance) -> Classes:
-        """The same classes of the instance at a later time, where nothing in ``reads`` has changed."""
+        """The same classes of the instance at a later time,
+        where nothing in ``reads`` has changed.
+        """
         later = copy(self)  # with the cached properties: none of them depends on the time
         object.__setattr__(later, "candidates", self.candidates.at(instance))
         return later
@@ -466,7 +489,9 @@ class Classes(DisplayedTable):
         return self.holds.matrix
 
     def time(self, x: FloatArray) -> FloatArray:
-        """Time that the members of each class spend in an allocation, ``member @ x``; shape (K,)."""
+        """Time that the members of each class spend in an allocation,
+        ``member @ x``; shape (K,).
+        """
         if not self.all_alone:
             return np.asarray(self.member @ x)
         return np.bincount(self.class_a, x, len(self)).astype(np.float64, copy=False)
@@ -512,10 +537,11 @@ class Classes(DisplayedTable):
 
     @cached_property
     def configuration_labels(self) -> IntArray:
-        """What the configuration of each column is, in numbers that outlive a compile; shape (N, `LABELS`).
+        """What the configuration of each column is,
+        in numbers that outlive a compile; shape (N, `LABELS`).
 
-        Pool, GPUs, nodes, place in the job's own list of options (-1: none), workers, servers, and the bits of the
-        share.
+        Pool, GPUs, nodes, place in the job's own list of options (-1: none), workers, servers, and
+        the bits of the share.
         """
         return self.labels_of(np.arange(self.columns, dtype=np.int64))
 
@@ -546,7 +572,9 @@ class Classes(DisplayedTable):
 
     @cached_property
     def limit(self) -> FloatArray:
-        """Most that x can be by the time rows alone: n_k, the smaller class of a pair, half a class inside one."""
+        """Most that x can be by the time rows alone:
+        n_k, the smaller class of a pair, half a class inside one.
+        """
         if self.all_alone and len(self) and (self.count == self.count[0]).all():
             return constant(self.count[0], self.columns, np.float64)
         mine = self.count[self.class_a]
@@ -555,7 +583,7 @@ class Classes(DisplayedTable):
         other = np.where(self.alone, mine, self.count[self.class_b])
         return np.where(self.class_a == self.class_b, mine / 2, np.minimum(mine, other))
 
-    # --- job data, one value per class, shape (K,) -----------------------------------------------------------------
+    # --- job data, one value per class, shape (K,) ------------------------------------------------
 
     def _read(self, name: str) -> Any:
         if name not in self.reads:
@@ -610,7 +638,9 @@ class Classes(DisplayedTable):
 
     @property
     def queue(self) -> IntArray:
-        """Place in the queue of a tenant that serves its jobs in the order of their arrival, 0 for other jobs."""
+        """Place in the queue of a tenant that serves its jobs in the order
+        of their arrival, 0 for other jobs.
+        """
         values: IntArray = self._read("queue")
         return values
 
@@ -622,7 +652,9 @@ class Classes(DisplayedTable):
 
     @property
     def duration(self) -> FloatArray:
-        """Seconds that the steps left take in each column alone, shape (N,); exact where the instance states them."""
+        """Seconds that the steps left take in each column alone, shape (N,);
+        exact where the instance states them.
+        """
         exact = self.candidates.columns.duration[self.kind_column]
         left = self.steps_left[self.class_a]
         whole = self.instance.jobs_table.steps[self.first[self.class_a]]
@@ -633,11 +665,13 @@ class Classes(DisplayedTable):
                 np.where(left == whole, exact, exact * (left / whole)),
             )
 
-    # --- what is reached with the probability that the formulation asks for -----------------------------------------
+    # --- what is reached with the probability that the formulation asks for -----------------------
 
     @cached_property
     def sure_factor(self) -> FloatArray:
-        """Part of its median rate that each column reaches with probability q, shape (N,): exp(-z_q log_sd)."""
+        """Part of its median rate that each column reaches with probability q,
+        shape (N,): exp(-z_q log_sd).
+        """
         quantile = self.candidates.quantile
         if quantile is None:
             z = 0.0
@@ -649,7 +683,9 @@ class Classes(DisplayedTable):
 
     @property
     def sure_throughput(self) -> sp.csr_matrix:
-        """``throughput`` with the rates that columns reach with probability q (`Candidates.quantile`)."""
+        """``throughput`` with the rates that columns reach
+        with probability q (`Candidates.quantile`).
+        """
         if self.candidates.quantile is None:
             return self.throughput
         return sp.csr_matrix(self.throughput @ sp.diags(self.sure_factor))
@@ -660,7 +696,7 @@ class Classes(DisplayedTable):
         exact = ~np.isnan(self.candidates.columns.duration[self.kind_column])
         return np.where(exact, self.duration, self.duration / self.sure_factor)
 
-    # --- jobs of classes -------------------------------------------------------------------------------------------
+    # --- jobs of classes --------------------------------------------------------------------------
 
     @cached_property
     def jobs_by_class(self) -> tuple[IntArray, IntArray]:
@@ -685,7 +721,9 @@ class Classes(DisplayedTable):
         return jobs
 
     def common(self, values: NDArray[Scalar]) -> NDArray[Scalar]:
-        """One value per class, shape (K,), of a value per job, shape (jobs,), that jobs of a class must agree in."""
+        """One value per class, shape (K,), of a value per job, shape (jobs,),
+        that jobs of a class must agree in.
+        """
         placed = np.flatnonzero(self.of_job >= 0)
         found: NDArray[Scalar] = values[self.first]
         if (values[placed] != found[self.of_job[placed]]).any():
@@ -706,13 +744,15 @@ def job_array(instance: Instance, name: str) -> Any:
     return instance.queue if name == "queue" else getattr(instance.jobs_table, READABLE[name])
 
 
-# --- merging jobs into classes ----------------------------------------------------------------------
+# --- merging jobs into classes --------------------------------------------------------------------
 
 
 def build_classes(
     candidates: Candidates, reads: frozenset[str], labels: Sequence[IntArray] = ()
 ) -> Classes:
-    """Merge kinds x the declared job arrays x labels into classes, and columns of kinds into columns of classes."""
+    """Merge kinds x the declared job arrays x labels into classes,
+    and columns of kinds into columns of classes.
+    """
     groups = merge_jobs(candidates, reads, labels)
     kind, count = candidates.kinds.of_job[groups.first], groups.count
     alone = alone_columns(candidates.columns, kind, len(candidates.kinds))
@@ -722,7 +762,9 @@ def build_classes(
 
 @dataclass(frozen=True, eq=False)
 class JobGroups:
-    """Jobs of the program, merged: class of each job (-1: not in the program), first job and size of each class."""
+    """Jobs of the program, merged:
+    class of each job (-1: not in the program), first job and size of each class.
+    """
 
     of_job: IntArray
     first: IntArray
@@ -732,7 +774,9 @@ class JobGroups:
 def merge_jobs(
     candidates: Candidates, reads: frozenset[str], labels: Sequence[IntArray] = ()
 ) -> JobGroups:
-    """Merge the jobs of a kind that agree in the declared arrays, and in all ``labels``, each of shape (jobs,)."""
+    """Merge the jobs of a kind that agree in the declared arrays,
+    and in all ``labels``, each of shape (jobs,).
+    """
     unknown = reads - set(READABLE) - {"gang"}
     if unknown:
         raise KeyError(f"no such job array: {min(unknown)}")
@@ -760,7 +804,9 @@ def merge_jobs(
 
 
 Columns = tuple[IntArray | None, IntArray, IntArray]
-"""(kind column, class, partner class or -1) of columns of classes; None: all kind columns, in order."""
+"""(kind column, class, partner class or -1) of columns of classes; None:
+all kind columns, in order.
+"""
 
 
 def assemble(
@@ -803,7 +849,9 @@ def assemble(
 
 
 def alone_columns(columns: KindColumns, kind_of_class: IntArray, kinds: int) -> Columns:
-    """Every column without a partner of every class: class by class, in the order of the kind's columns."""
+    """Every column without a partner of every class:
+    class by class, in the order of the kind's columns.
+    """
     if not len(columns.pairs) and in_order([columns.kind]) and is_range(kind_of_class, kinds):
         return None, columns.kind, constant(-1, len(columns), np.int64)
     alone = np.flatnonzero(columns.partner < 0)
@@ -840,7 +888,8 @@ def _pair_columns(candidates: Candidates, kind_of_class: IntArray, count: IntArr
 
 
 def _refuse_many_pairs(candidates: Candidates, products: IntArray, classes: int) -> None:
-    """Refuse pairs of so many different jobs that their columns would not fit in memory, before any is made.
+    """Refuse pairs of so many different jobs that their columns would not fit
+    in memory, before any is made.
 
     Jobs that a formulation can tell apart are paired one by one: n of them make n^2 / 2 columns.
     """

@@ -66,7 +66,9 @@ class Ways:
 
     @cached_property
     def rank(self) -> IntArray:
-        """Place of each way in the order of pool, GPUs and nodes, shape (W,); equal for those that agree in these."""
+        """Place of each way in the order of pool, GPUs and nodes, shape (W,);
+        equal for those that agree in these.
+        """
         order = np.lexsort((self.nodes, self.gpus, self.pool))
         new = np.zeros(len(order), bool)
         for column in (self.pool, self.gpus, self.nodes):
@@ -80,7 +82,8 @@ class Ways:
 class KindColumns(Displayed):
     """Columns before classes: kind (or pair of kinds) x configuration; arrays of length N.
 
-    What is the same in all columns is kept once (`optsched.arrays.constant`), and cannot be written to.
+    What is the same in all columns is kept once (`optsched.arrays.constant`), and cannot be written
+    to.
 
     Attributes
     ----------
@@ -99,8 +102,8 @@ class KindColumns(Displayed):
     source : NDArray[uint8]
         `optsched.performance.Source`.
     duration, value, cost : FloatArray
-        Exact seconds for all steps (NaN where the instance gives none), value and cost, of explicit options and of
-        parameter servers; 0 for others.
+        Exact seconds for all steps (NaN where the instance gives none), value and cost, of explicit
+        options and of parameter servers; 0 for others.
     drop : NDArray[uint8]
         `Drop`; 0 for columns that are kept.
     """
@@ -233,8 +236,8 @@ def sifted(parts: Iterable[KindColumns], most: int) -> tuple[KindColumns, KindCo
     parts : iterable of KindColumns
         They may have different ways, of which the first are taken to be those of the most columns.
     most : int
-        Columns that have these ways, at most. Memory is asked for once, for so many, and what is not used of it is
-        never touched.
+        Columns that have these ways, at most. Memory is asked for once, for so many, and what is
+        not used of it is never touched.
     """
     kept, others, dropped = Gathered(most), [], []
     for part in parts:
@@ -254,7 +257,9 @@ def sifted(parts: Iterable[KindColumns], most: int) -> tuple[KindColumns, KindCo
 
 
 class Gathered:
-    """Columns with the same ways one after the other, at most so many; what is constant in all of them stays so."""
+    """Columns with the same ways one after the other, at most so many;
+    what is constant in all of them stays so.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -1,4 +1,6 @@
-"""Compile: instance x performance model -> `Candidates`, with all columns or with some of them on demand."""
+"""Compile: instance x performance model -> `Candidates`,
+with all columns or with some of them on demand.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,13 @@ def compile(
 ) -> Candidates:
     """Make the candidates of an instance with the throughputs of a performance model.
 
-    Jobs that have not arrived are left out, unless ``future``, and columns that fit only with nodes that are not
-    available yet, unless ``later_nodes`` (for programs that plan ahead). The capacity is always that of now.
+    Jobs that have not arrived are left out, unless ``future``, and columns that fit only with nodes
+    that are not available yet, unless ``later_nodes`` (for programs that plan ahead). The capacity
+    is always that of now.
 
-    With ``on_demand`` pairs of jobs are no columns until `Candidates.with_pairs` asks for them; where there can be
-    none, jobs with many configurations have a few until `Candidates.with_configurations` asks for more.
+    With ``on_demand`` pairs of jobs are no columns until `Candidates.with_pairs` asks for them;
+    where there can be none, jobs with many configurations have a few until
+    `Candidates.with_configurations` asks for more.
 
     Raises `OutOfTime` between two passes if the deadline is over.
     """
@@ -102,7 +106,9 @@ def all_but_pairs(
 def few_configurations(
     instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
 ) -> tuple[KindColumns, KindColumns, ConfigurationTable]:
-    """The columns to start with, kept and dropped, and the table of the configurations that can be made."""
+    """The columns to start with, kept and dropped,
+    and the table of the configurations that can be made.
+    """
     from optsched.candidates.configuration_table import configuration_table
 
     table = TableModel.again(model, instance, later_nodes)
@@ -117,7 +123,9 @@ def _rated(
     later_nodes: bool,
     deadline: Deadline = UNLIMITED,
 ) -> tuple[TableModel, KindColumns, KindColumns]:
-    """The table, and the columns of jobs alone on GPUs: those that are kept, and those that are dropped."""
+    """The table, and the columns of jobs alone on GPUs:
+    those that are kept, and those that are dropped.
+    """
     table = TableModel.again(model, instance, later_nodes)
     plain = plain_columns(instance, kinds, table) if only_table(model) else None
     if plain is not None:

@@ -1,4 +1,6 @@
-"""Configurations that are not columns yet: rates of kinds on every GPU count of every pool, a number for each."""
+"""Configurations that are not columns yet:
+rates of kinds on every GPU count of every pool, a number for each.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,9 @@ from optsched.performance.table import TableModel
 class ConfigurationTable:
     """The columns of kinds alone that can be made: a cell for every configuration, curve by curve.
 
-    A curve is what a kind makes of one pool: its cells in order of GPUs and nodes. What a configuration holds of any
-    resource is so much for each of its GPUs, the same in all cells of a curve.
+    A curve is what a kind makes of one pool: its cells in order of GPUs and nodes. What a
+    configuration holds of any resource is so much for each of its GPUs, the same in all cells of a
+    curve.
 
     Attributes
     ----------
@@ -63,7 +66,9 @@ class ConfigurationTable:
 
     @cached_property
     def curves_of(self) -> tuple[IntArray, IntArray]:
-        """First curve of each kind, and how many it has; kinds beyond the last that has one are left out."""
+        """First curve of each kind, and how many it has;
+        kinds beyond the last that has one are left out.
+        """
         kinds = int(self.kind.max(initial=-1)) + 1
         first = np.searchsorted(self.kind, np.arange(kinds + 1))
         return first[:-1].astype(np.int64), np.diff(first).astype(np.int64)
@@ -86,11 +91,13 @@ class ConfigurationTable:
 def configuration_table(
     instance: Instance, kinds: Kinds, model: PerformanceModel, table: TableModel, later_nodes: bool
 ) -> tuple[ConfigurationTable, KindColumns, KindColumns]:
-    """The table of what `rated_columns` would make columns of, the columns to start with, and those that are dropped.
+    """The table of what `rated_columns` would make columns of, the columns to start with,
+    and those that are dropped.
 
-    Of every kind in every pool the start is the column on the fewest GPUs, the one with the highest rate per GPU and
-    the one with the highest rate: normalisers and scales of formulations are made of these, so that the program is in
-    the units of the program of all configurations. Dropped columns are remembered where a kind has none on a pool.
+    Of every kind in every pool the start is the column on the fewest GPUs, the one with the highest
+    rate per GPU and the one with the highest rate: normalisers and scales of formulations are made
+    of these, so that the program is in the units of the program of all configurations. Dropped
+    columns are remembered where a kind has none on a pool.
     """
     limit = int(table.sizes.gpus.max())
     kind, gpus = kinds.counts(limit, table, complete=only_table(model))
@@ -183,7 +190,9 @@ class _WayNumbers:
 
 
 def _start(table: ConfigurationTable) -> IntArray:
-    """Cells to start with, in order: of each curve the fewest GPUs (fastest), the best rate per GPU, the best rate."""
+    """Cells to start with, in order:
+    of each curve the fewest GPUs (fastest), the best rate per GPU, the best rate.
+    """
     chosen = [np.zeros(0, np.int64)]
     for begin, end in curve_blocks(table.start):
         here = slice(table.start[begin], table.start[end])
@@ -196,7 +205,9 @@ def _start(table: ConfigurationTable) -> IntArray:
 
 
 def curve_blocks(start: IntArray) -> Iterator[tuple[int, int]]:
-    """Curves from one to another, so many that their cells fit a cache; ``start`` as in the table."""
+    """Curves from one to another, so many that their cells fit a cache;
+    ``start`` as in the table.
+    """
     begin = 0
     while begin + 1 < len(start):
         end = max(begin + 1, int(np.searchsorted(start, start[begin] + BLOCK, "right")) - 1)
@@ -205,7 +216,9 @@ def curve_blocks(start: IntArray) -> Iterator[tuple[int, int]]:
 
 
 def first_largest(value: FloatArray, start: IntArray) -> tuple[FloatArray, IntArray]:
-    """The largest value from each start to the next, which are no two the same; and the first place that has it."""
+    """The largest value from each start to the next, which are no two the same;
+    and the first place that has it.
+    """
     most = np.maximum.reduceat(value, start[:-1])
     places = np.flatnonzero(value == np.repeat(most, np.diff(start)))
     return most, places[np.searchsorted(places, start[:-1])]

@@ -116,7 +116,9 @@ class DropWords:
         return f"no rate is given for {count}"
 
     def _samples_per_step(self, kind: int) -> float:
-        """The batch that the GPUs of a kind share, where a model speaks of it; infinite where nothing says so."""
+        """The batch that the GPUs of a kind share, where a model speaks of it;
+        infinite where nothing says so.
+        """
         workload = int(self.kinds.workload[kind])
         if workload < 0 or self.kinds.profile[kind] >= 0:
             return np.inf

@@ -22,7 +22,8 @@ from optsched.display import Displayed, count
 
 @dataclass(frozen=True, eq=False, repr=False)
 class JobRows(Displayed):
-    """An allocation row by row: a job (or two that share) in a configuration for a fraction of the time.
+    """An allocation row by row:
+    a job (or two that share) in a configuration for a fraction of the time.
 
     Attributes
     ----------
@@ -58,12 +59,15 @@ def expand(classes: Classes, x: FloatArray, integral: bool = False) -> JobRows:
     """Spread the totals x of class columns over the jobs of the classes.
 
     - A column of one class gives each of its n jobs x / n.
-    - A column of classes k and l is spread by the north-west-corner rule: members of k have x / n_k each, members of l
-      x / n_l each, and at most n_k + n_l - 1 pairs are formed.
-    - A column inside a class is spread along a cycle: each job shares with its two neighbours, x / n with each.
-    - With ``integral`` each of the x jobs (or pairs) gets a whole 1, in order, so that no job gets two.
+    - A column of classes k and l is spread by the north-west-corner rule: members of k have x / n_k
+      each, members of l x / n_l each, and at most n_k + n_l - 1 pairs are formed.
+    - A column inside a class is spread along a cycle: each job shares with its two neighbours,
+      x / n with each.
+    - With ``integral`` each of the x jobs (or pairs) gets a whole 1, in order, so that no job gets
+      two.
 
-    Every job of a class ends up with the same throughput (unless integral). Rows are in order of (job, column).
+    Every job of a class ends up with the same throughput (unless integral). Rows are in order of
+    (job, column).
     """
     used = np.flatnonzero(x > 0)
     if integral:
@@ -114,7 +118,9 @@ Part = tuple[IntArray, IntArray, IntArray, FloatArray]
 
 
 def _alone(classes: Classes, x: FloatArray, columns: IntArray) -> Part:
-    """Rows of columns of one class, job by job: not sorted where columns stand class by class, as they mostly do."""
+    """Rows of columns of one class, job by job:
+    not sorted where columns stand class by class, as they mostly do.
+    """
     owner = classes.class_a[columns]
     if not in_order([owner]):
         order = np.argsort(owner, kind="stable")
@@ -152,9 +158,11 @@ def _cycle(count: int) -> tuple[IntArray, IntArray, FloatArray]:
 
 
 def _north_west(rows: int, columns: int) -> tuple[IntArray, IntArray, FloatArray]:
-    """Shares of a transportation plan between ``rows`` equal supplies and ``columns`` equal demands of total 1.
+    """Shares of a transportation plan between ``rows`` equal supplies
+    and ``columns`` equal demands of total 1.
 
-    Cutting [0, 1] at the multiples of 1/rows and of 1/columns gives the plan; exact in integers of 1/(rows columns).
+    Cutting [0, 1] at the multiples of 1/rows and of 1/columns gives the plan; exact in integers of
+    1/(rows columns).
     """
     cuts = np.union1d(
         np.arange(rows + 1, dtype=np.int64) * columns, np.arange(columns + 1, dtype=np.int64) * rows

@@ -1,4 +1,6 @@
-"""Generation of columns: gangs, elastic ranges and spreads from rates; explicit options; co-located pairs."""
+"""Generation of columns: gangs, elastic ranges and spreads from rates;
+explicit options; co-located pairs.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +50,11 @@ def rated_columns(
     counts: tuple[IntArray, IntArray],
     later_nodes: bool,
 ) -> Iterator[KindColumns]:
-    """Columns of kinds without options: GPU counts x pools x spreads, with rates from the tables, then the model.
+    """Columns of kinds without options:
+    GPU counts x pools x spreads, with rates from the tables, then the model.
 
-    ``counts`` are pairs of a kind and its GPUs (`Kinds.counts`). Columns are made block by block, so that those
-    that are dropped are never all in memory.
+    ``counts`` are pairs of a kind and its GPUs (`Kinds.counts`). Columns are made block by block,
+    so that those that are dropped are never all in memory.
     """
     for columns in _everywhere(*counts, table.sizes):
         if table.has_spreads:
@@ -67,7 +70,9 @@ def rated_by_kind(
     counts: tuple[IntArray, IntArray],
     later_nodes: bool,
 ) -> Iterator[KindColumns]:
-    """The same columns in order of kind, pool, GPUs and nodes, those of a kind together; ``counts`` are in order."""
+    """The same columns in order of kind, pool, GPUs and nodes, those of a kind together;
+    ``counts`` are in order.
+    """
     for columns in _kind_by_kind(*counts, table.sizes):
         if table.has_spreads:
             columns = KindColumns.concatenate([columns, _other_spreads(columns, kinds, table)])
@@ -86,7 +91,9 @@ def _other_spreads(columns: KindColumns, kinds: Kinds, table: TableModel) -> Kin
 
 
 def _everywhere(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[KindColumns]:
-    """Columns of kinds on so many GPUs of every pool, on the fewest nodes; pool by pool for each of them."""
+    """Columns of kinds on so many GPUs of every pool, on the fewest nodes;
+    pool by pool for each of them.
+    """
     pools, ways, place, counts = ways_on_fewest_nodes(gpus, sizes)
     for part in blocks(len(kind)):
         way = np.add.outer(place[part], pools * counts).ravel()
@@ -112,7 +119,9 @@ def _kind_by_kind(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[
 
 
 def ways_on_fewest_nodes(gpus: IntArray, sizes: PoolSizes) -> tuple[IntArray, Ways, IntArray, int]:
-    """The pools; the ways to have these counts in every pool, in order; place of each count; how many there are."""
+    """The pools; the ways to have these counts in every pool, in order;
+    place of each count; how many there are.
+    """
     pools = np.arange(len(sizes.gpus), dtype=np.int64)
     alike = group_rows([gpus], len(gpus))
     counts = np.sort(gpus[alike.first])
@@ -179,7 +188,8 @@ def _with_model(
     configurations: Configurations,
     edges: tuple[IntArray, IntArray],
 ) -> Prediction:
-    """Ask the model where neither the job nor its workload states a rate, or everywhere if it corrects what is stated.
+    """Ask the model where neither the job nor its workload states a rate,
+    or everywhere if it corrects what is stated.
 
     A job's own table is complete: what it leaves out has no rate, whatever a model says.
     """
@@ -208,7 +218,8 @@ def _with_model(
 def drop_unfit(
     columns: KindColumns, instance: Instance, kinds: Kinds, sizes: PoolSizes
 ) -> KindColumns:
-    """Drop columns with more GPUs than their pool has, or than so many of its nodes have, or with too little memory.
+    """Drop columns with more GPUs than their pool has, or than so many of its nodes have,
+    or with too little memory.
 
     What was dropped before is looked at anew.
     """
@@ -223,7 +234,9 @@ def drop_unfit(
 
 
 def unfit(ways: Ways, sizes: PoolSizes) -> NDArray[np.uint8]:
-    """`Drop` of ways with more GPUs than their pool has, or than so many of its nodes have; else 0."""
+    """`Drop` of ways with more GPUs than their pool has,
+    or than so many of its nodes have; else 0.
+    """
     on_gpus = (ways.pool >= 0) & (ways.gpus > 0)
     spread_wrong = (ways.nodes > sizes.nodes[ways.pool]) | (
         ways.gpus > sizes.most_gpus(ways.pool, ways.nodes)
@@ -237,7 +250,9 @@ def unfit(ways: Ways, sizes: PoolSizes) -> NDArray[np.uint8]:
 def gpu_memory(
     instance: Instance, kinds: Kinds, columns: KindColumns
 ) -> tuple[FloatArray, FloatArray]:
-    """GB per GPU that each column needs (0 where its workloads don't say) and has (inf where its pool doesn't say)."""
+    """GB per GPU that each column needs (0 where its workloads don't say)
+    and has (inf where its pool doesn't say).
+    """
     need = instance.stated_needs.gpu_memory[kinds.workload]
     together = need[columns.kind] + np.where(columns.partner >= 0, need[columns.partner], 0.0)
     has = [
@@ -247,7 +262,9 @@ def gpu_memory(
 
 
 def option_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindColumns:
-    """One column per explicit option of each kind; its rate is stated, or follows from its duration, or is 0."""
+    """One column per explicit option of each kind;
+    its rate is stated, or follows from its duration, or is 0.
+    """
     options = instance.options
     if not len(options):
         return KindColumns.none()
@@ -261,7 +278,8 @@ def option_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindCo
     )
     stated = ~np.isnan(options.throughput[option])
     rate = np.where(stated, options.throughput[option], 0.0)
-    # A duration is the time of all steps; with steps_done = 0 it is exact, and the rate that it implies is steps / d.
+    # A duration is the time of all steps; with steps_done = 0 it is exact, and the rate that it
+    # implies is steps / d.
     steps = instance.jobs_table.steps[kinds.first[kind]]
     duration = options.duration[option]
     implied = ~stated & ~np.isnan(duration)
@@ -291,12 +309,14 @@ def pair_columns(
     later_nodes: bool,
     among: IntArray | None = None,
 ) -> KindColumns:
-    """Columns of co-located pairs: entries by workload give every pair of kinds, entries by job win over them.
+    """Columns of co-located pairs:
+    entries by workload give every pair of kinds, entries by job win over them.
 
     An entry that states its nodes wins over one that leaves them to be the fewest.
 
-    Both jobs hold the same GPUs, so both must be able to run on that count. Two jobs of one workload (or kind) cannot
-    be told apart, so each gets the mean of the entry's two rates. A kind of one job is not paired with itself.
+    Both jobs hold the same GPUs, so both must be able to run on that count. Two jobs of one
+    workload (or kind) cannot be told apart, so each gets the mean of the entry's two rates. A kind
+    of one job is not paired with itself.
 
     Entries by workload pair only the kinds ``among`` these, if given, which are sorted.
     """

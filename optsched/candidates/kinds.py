@@ -107,7 +107,9 @@ class Kinds(Displayed):
 
     @cached_property
     def _levels(self) -> tuple[IntArray, IntArray]:
-        """All level lists one after the other, as sorted keys ``list * STRIDE + count``, and where each begins."""
+        """All level lists one after the other,
+        as sorted keys ``list * STRIDE + count``, and where each begins.
+        """
         lengths = np.array([len(counts) for counts in self.level_lists], np.int64)
         flat = np.array([count for counts in self.level_lists for count in counts], np.int64)
         start = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
@@ -118,9 +120,10 @@ class Kinds(Displayed):
     ) -> tuple[IntArray, IntArray]:
         """GPU counts of the kinds with rates (neither options nor a law), as pairs (kind, count).
 
-        Of a range without levels these are all counts up to ``limit`` (the largest pool), or only those that the table
-        lists where nothing else can have a rate: in a kind with a table of its own, and in all where the tables are
-        ``complete``. The smallest is always there, so that a job that can't run shows up with its reason.
+        Of a range without levels these are all counts up to ``limit`` (the largest pool), or only
+        those that the table lists where nothing else can have a rate: in a kind with a table of its
+        own, and in all where the tables are ``complete``. The smallest is always there, so that a
+        job that can't run shows up with its reason.
         """
         plain = np.flatnonzero((self.options < 0) & (self.law < 0) & (self.levels < 0))
         rows = None if len(plain) == len(self) else plain
@@ -139,7 +142,9 @@ class Kinds(Displayed):
         )
 
     def _refuse_endless_range(self, kind: IntArray, length: IntArray) -> None:
-        """Refuse a range with so many GPU counts that the clock cannot stop the making of their columns."""
+        """Refuse a range with so many GPU counts
+        that the clock cannot stop the making of their columns.
+        """
         if length.max(initial=0) < MOST_COUNTS:
             return
         widest = int(np.argmax(length))
@@ -158,7 +163,9 @@ class Kinds(Displayed):
         return np.repeat(leveled, length), keys[ranges(first, length)] % STRIDE
 
     def allows(self, kind: IntArray, gpus: IntArray) -> BoolArray:
-        """Whether each kind may run on so many GPUs; one with workers and servers is not told how many."""
+        """Whether each kind may run on so many GPUs;
+        one with workers and servers is not told how many.
+        """
         inside = (
             (self.gpus_min[kind] <= gpus) & (gpus <= self.gpus_max[kind]) & (self.law[kind] < 0)
         )
@@ -167,7 +174,8 @@ class Kinds(Displayed):
 
 
 def find_kinds(instance: Instance, future: bool = False) -> Kinds:
-    """Group the jobs that have arrived (or all, with ``future``) and have steps left by what decides their columns.
+    """Group the jobs that have arrived (or all, with ``future``)
+    and have steps left by what decides their columns.
 
     Jobs that a co-location entry names one by one are kinds of their own.
     """
@@ -239,7 +247,9 @@ def _laws(instance: Instance) -> ParameterServers:
 
 
 def _rates_from_durations(options: OptionTable) -> BoolArray:
-    """Whether some option of each list has a duration but no rate, which makes a rate of the steps; last: no list."""
+    """Whether some option of each list has a duration but no rate,
+    which makes a rate of the steps; last: no list.
+    """
     owner = np.repeat(np.arange(len(options)), np.diff(options.indptr))
     implied = np.isnan(options.throughput) & ~np.isnan(options.duration)
     return np.bincount(owner[implied], minlength=len(options) + 1) > 0

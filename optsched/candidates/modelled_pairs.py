@@ -29,12 +29,14 @@ def modelled_pairs(
     stated: KindColumns,
     later_nodes: bool = False,
 ) -> KindColumns:
-    """Columns of all pairs of kinds that run alone in the same configuration, with rates from the model.
+    """Columns of all pairs of kinds that run alone in the same configuration,
+    with rates from the model.
 
-    The rate of each job is what it has alone times the fraction that the model says. Pairs of kinds that the instance
-    states (`stated`) are left alone. So are pairs whose fractions make 1 or less: giving each job its fraction of the
-    time alone does the same work on the same GPUs, and leaves the rest of them free. (Only a demand for time, whatever
-    is done in it, such as ``minimum-service``, could want them; the instance can state them.)
+    The rate of each job is what it has alone times the fraction that the model says. Pairs of kinds
+    that the instance states (`stated`) are left alone. So are pairs whose fractions make 1 or less:
+    giving each job its fraction of the time alone does the same work on the same GPUs, and leaves
+    the rest of them free. (Only a demand for time, whatever is done in it, such as
+    ``minimum-service``, could want them; the instance can state them.)
 
     Raises
     ------
@@ -85,7 +87,9 @@ def pairable(alone: KindColumns) -> IntArray:
 
 
 def _pairs(kinds: Kinds, alone: KindColumns) -> tuple[IntArray, IntArray]:
-    """Rows of columns alone, two by two, that are in the same configuration; the lower kind first."""
+    """Rows of columns alone, two by two,
+    that are in the same configuration; the lower kind first.
+    """
     rows = pairable(alone)
     rows = rows[
         np.lexsort((alone.kind[rows], alone.nodes[rows], alone.gpus[rows], alone.pool[rows]))

@@ -14,7 +14,9 @@ from optsched.instance import Instance
 def column_needs(
     instance: Instance, kinds: Kinds, columns: KindColumns
 ) -> dict[str, tuple[IntArray, FloatArray]]:
-    """Columns that need each resource, and how much: the demand of workloads per GPU x GPUs, or an option's totals."""
+    """Columns that need each resource, and how much:
+    the demand of workloads per GPU x GPUs, or an option's totals.
+    """
     stated = instance.stated_needs
     if not stated.names:
         return {}
@@ -35,7 +37,9 @@ def column_needs(
 
 
 def server_needs(kinds: Kinds, columns: KindColumns) -> dict[str, tuple[IntArray, FloatArray]]:
-    """Columns that hold each resource for workers and servers, and how much: O w + G p; GPUs are not told again."""
+    """Columns that hold each resource for workers and servers, and how much: O w + G p;
+    GPUs are not told again.
+    """
     laws = kinds.laws
     if not len(laws):
         return {}

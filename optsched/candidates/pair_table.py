@@ -1,4 +1,6 @@
-"""Pairs that are not columns yet: what two sorts of jobs make of a configuration that they share."""
+"""Pairs that are not columns yet:
+what two sorts of jobs make of a configuration that they share.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +40,13 @@ STEP = 1_000_000
 class PairTable(Displayed):
     """The columns of pairs that can be made: W ways (pool, GPUs, nodes) x S sorts x S sorts.
 
-    Kinds of a sort differ in nothing but their rates alone, as far as sharing GPUs goes. In way w a kind a of sort A
-    runs beside any kind of sort B at
+    Kinds of a sort differ in nothing but their rates alone, as far as sharing GPUs goes. In way w a
+    kind a of sort A runs beside any kind of sort B at
 
         alone[a, w] fraction[w, A, B] + stated[w, A, B]     steps/s
 
-    of which one is 0: models of pairs say fractions, instances state rates. A pair of sorts with a fraction is a column
-    only for kinds that both have a column alone in the way.
+    of which one is 0: models of pairs say fractions, instances state rates. A pair of sorts with a
+    fraction is a column only for kinds that both have a column alone in the way.
 
     Attributes
     ----------
@@ -61,9 +63,11 @@ class PairTable(Displayed):
     columns : KindColumns
         All columns without a partner.
     beside : KindColumns
-        For every sort and way in which it can share GPUs what it would hold alone: decides which resources have rows.
+        For every sort and way in which it can share GPUs what it would hold alone: decides which
+        resources have rows.
     needs : FloatArray, shape (W, S, R)
-        What a kind of a sort holds of each resource in a way; GPUs are held once by the two together and not counted.
+        What a kind of a sort holds of each resource in a way; GPUs are held once by the two
+        together and not counted.
     """
 
     kinds: Kinds
@@ -109,7 +113,9 @@ class PairTable(Displayed):
         return held
 
     def columns_of(self, kind: IntArray, partner: IntArray, way: IntArray) -> KindColumns:
-        """The columns of pairs of kinds, the lower kind first, that can share GPUs in these ways."""
+        """The columns of pairs of kinds, the lower kind first,
+        that can share GPUs in these ways.
+        """
         cell = (way, self.sort[kind], self.sort[partner])
         modelled, alone = self.modelled[cell], self.columns
         log_sd, source = np.append(alone.log_sd, 0.0), np.append(alone.source, 0)
@@ -134,7 +140,9 @@ class PairTable(Displayed):
         return np.where(way < self.ways, way, -1)
 
     def usage_rows(self, instance: Instance, columns: KindColumns) -> tuple[Resources, Usage]:
-        """Resources and their use by some columns; the rows are those that all possible columns have."""
+        """Resources and their use by some columns;
+        the rows are those that all possible columns have.
+        """
         resources, usage = resource_rows(
             instance, self.kinds, KindColumns.concatenate([columns, self.beside])
         )
@@ -297,7 +305,10 @@ def _needs(
 
 
 def _sorts(instance: Instance, kinds: Kinds, apart: bool) -> IntArray:
-    """Sort of each kind; all of them differ where ``apart``. Kinds of jobs that the instance names are sorts alone."""
+    """Sort of each kind; all of them differ where ``apart``.
+
+    Kinds of jobs that the instance names are sorts alone.
+    """
     number = np.arange(len(kinds), dtype=np.int64)
     if apart:
         return number
@@ -312,7 +323,9 @@ def _sorts(instance: Instance, kinds: Kinds, apart: bool) -> IntArray:
 
 
 def _first_two(sort: IntArray, sorts: int) -> IntArray:
-    """The first two kinds of each sort: enough to tell what any two of its kinds make of a configuration."""
+    """The first two kinds of each sort:
+    enough to tell what any two of its kinds make of a configuration.
+    """
     order = np.argsort(sort, kind="stable")
     start = np.searchsorted(sort[order], np.arange(sorts))
     second = np.minimum(start + 1, len(order) - 1)
@@ -324,7 +337,9 @@ def _first_two(sort: IntArray, sorts: int) -> IntArray:
 def _unknown_cells(
     seated: BoolArray, known: BoolArray
 ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-    """(way, sort, sort) of the cells that nothing is known of, the lower sort first, a part at a time."""
+    """(way, sort, sort) of the cells that nothing is known of,
+    the lower sort first, a part at a time.
+    """
     for way in range(seated.shape[1]):
         here = np.flatnonzero(seated[:, way])
         step = max(1, STEP // max(1, len(here)))

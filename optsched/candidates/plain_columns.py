@@ -1,7 +1,9 @@
-"""Columns of jobs whose rates are plain numbers of their own, as matrices of jobs and pools give them: the usual case.
+"""Columns of jobs whose rates are plain numbers of their own,
+as matrices of jobs and pools give them: the usual case.
 
 The same columns as `optsched.candidates.generate.rated_columns` makes and `sifted` sorts, without
-the detour by way of all of them: a kind runs on its gang, on the fewest nodes, in every pool for which it has a rate.
+the detour by way of all of them: a kind runs on its gang, on the fewest nodes, in every pool for
+which it has a rate.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from optsched.performance.table import TableModel
 def plain_columns(
     instance: Instance, kinds: Kinds, table: TableModel
 ) -> tuple[KindColumns, KindColumns] | None:
-    """The columns that are kept and those that are dropped; None where the kinds or what they need are not as simple.
+    """The columns that are kept and those that are dropped;
+    None where the kinds or what they need are not as simple.
 
     Rates must come from the ``table`` alone.
     """

@@ -1,4 +1,6 @@
-"""Resources as rows: GPUs of each pool, its CPUs and memory, and the cluster's further resources."""
+"""Resources as rows: GPUs of each pool, its CPUs and memory,
+and the cluster's further resources.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ class Resources(Displayed):
     Attributes
     ----------
     names : tuple of str
-        A pool's GPUs are called like the pool, its CPUs and memory ``<pool>.cpu`` and ``<pool>.memory``.
+        A pool's GPUs are called like the pool, its CPUs and memory ``<pool>.cpu`` and
+        ``<pool>.memory``.
     capacity : FloatArray, shape (R,)
         GPUs, CPUs, GB, or the unit of the resource, on usable nodes.
     renewable : BoolArray, shape (R,)
@@ -46,9 +49,9 @@ def resource_rows(
 ) -> tuple[Resources, Usage]:
     """The resources, and their use by each kind column (resources x columns).
 
-    A pool's CPUs and memory are rows only where the pool states them for every usable node and some column uses them.
-    A resource of a pool is used by jobs on that pool, as far as their workloads demand it, and by every option and
-    parameter-server law that names it.
+    A pool's CPUs and memory are rows only where the pool states them for every usable node and some
+    column uses them. A resource of a pool is used by jobs on that pool, as far as their workloads
+    demand it, and by every option and parameter-server law that names it.
     """
     pools, now = instance.cluster.pools, instance.now
     ways = columns.ways

@@ -1,17 +1,20 @@
-"""Generated columns that can never run: nodes lack the CPUs or memory for their GPUs, or a resource is too small.
+"""Generated columns that can never run:
+nodes lack the CPUs or memory for their GPUs, or a resource is too small.
 
-What a workload demands, it demands with every GPU, on the node of that GPU. A node with g GPUs and c_r of its CPUs and
-memory (r) hosts
+What a workload demands, it demands with every GPU, on the node of that GPU. A node with g GPUs and
+c_r of its CPUs and memory (r) hosts
 
     min(g, min_r floor(c_r / d_r))
 
-GPUs of a job that needs d_r with each, and a column on k nodes can run only if the k nodes that host most of its GPUs
-host all of them: its rate is one on at most k nodes. Placement keeps the same rule (`gpus_allowed`), so that it never
-refuses a column that stands alone on an empty cluster. A renewable resource of the cluster or of a pool must hold a
-column as a whole: no fraction of time makes up for what is missing at every instant.
+GPUs of a job that needs d_r with each, and a column on k nodes can run only if the k nodes that
+host most of its GPUs host all of them: its rate is one on at most k nodes. Placement keeps the same
+rule (`gpus_allowed`), so that it never refuses a column that stands alone on an empty cluster. A
+renewable resource of the cluster or of a pool must hold a column as a whole: no fraction of time
+makes up for what is missing at every instant.
 
-Left alone are explicit options and jobs with parameter servers, whose needs are totals that may be split over nodes at
-will; consumable resources, which fractions of time do stretch; and resources of some nodes, beside which a job may run.
+Left alone are explicit options and jobs with parameter servers, whose needs are totals that may be
+split over nodes at will; consumable resources, which fractions of time do stretch; and resources of
+some nodes, beside which a job may run.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ CELLS = 2_000_000
 
 
 class Room(NamedTuple):
-    """What generated columns need of nodes, and what these host; arrays of as many rows as columns were asked for.
+    """What generated columns need of nodes, and what these host;
+    arrays of as many rows as columns were asked for.
 
     Attributes
     ----------
@@ -46,7 +50,8 @@ class Room(NamedTuple):
     hosted : IntArray, shape (M,)
         GPUs that as many nodes as the column spans host at most.
     over : IntArray, shape (M,)
-        Row in `Cluster.resources` of the first resource that is too small, -1 where all are large enough.
+        Row in `Cluster.resources` of the first resource that is too small, -1 where all are large
+        enough.
     amount : FloatArray, shape (M,)
         What the column needs of that resource.
     """
@@ -73,7 +78,9 @@ def drop_roomless(
 
 
 def find_room(columns: KindColumns, instance: Instance, kinds: Kinds, later_nodes: bool) -> Room:
-    """What generated columns find on nodes that are usable now, or with ``later_nodes`` once all are available."""
+    """What generated columns find on nodes that are usable now,
+    or with ``later_nodes`` once all are available.
+    """
     needs = column_needs(instance, kinds, columns)
     need = np.zeros((len(columns), len(PER_NODE)))
     for place, name in enumerate(PER_NODE):
@@ -135,7 +142,9 @@ def node_capacities(pool: Pool, now: float) -> tuple[IntArray, FloatArray]:
 
 
 def _hosted(gpus: IntArray, own: FloatArray, need: FloatArray, nodes: IntArray) -> IntArray:
-    """Most GPUs that so many nodes host, for needs (M, 2) and nodes (M,); looked at once per distinct row and size."""
+    """Most GPUs that so many nodes host, for needs (M, 2) and nodes (M,);
+    looked at once per distinct row and size.
+    """
     rows = group_rows((need[:, 0], need[:, 1], nodes), len(need))
     sizes = group_rows((gpus, own[:, 0], own[:, 1]), len(gpus))
     gpus, own, equal = gpus[sizes.first], own[sizes.first], sizes.count.astype(np.int64)
@@ -151,7 +160,9 @@ def _hosted(gpus: IntArray, own: FloatArray, need: FloatArray, nodes: IntArray) 
 
 
 def _on_best(hosts: IntArray, equal: IntArray, nodes: IntArray) -> IntArray:
-    """Sum of what the best nodes host: (M, sizes) with so many ``equal`` nodes of each size, on ``nodes`` (M,)."""
+    """Sum of what the best nodes host:
+    (M, sizes) with so many ``equal`` nodes of each size, on ``nodes`` (M,).
+    """
     if (nodes == 1).all():
         return np.asarray(hosts.max(axis=1, initial=0))
     order = np.argsort(-hosts, axis=1)

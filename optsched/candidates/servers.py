@@ -1,4 +1,6 @@
-"""Columns of jobs with workers and parameter servers: one per pair (w, p) that fits, and what each holds."""
+"""Columns of jobs with workers and parameter servers:
+one per pair (w, p) that fits, and what each holds.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,11 @@ MOST_COLUMNS = 5_000_000
 
 
 def server_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindColumns:
-    """One column per kind with a law and pair (w, p) within its limit: tau = K t(w, p), rate K / tau, value mu(tau).
+    """One column per kind with a law and pair (w, p) within its limit:
+    tau = K t(w, p), rate K / tau, value mu(tau).
 
-    The pairs of a law are found once, whatever the number of kinds that run by it. A kind for which not even one worker
-    and one server fit has that pair as a dropped column.
+    The pairs of a law are found once, whatever the number of kinds that run by it. A kind for which
+    not even one worker and one server fit has that pair as a dropped column.
 
     Raises
     ------

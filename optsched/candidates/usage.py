@@ -1,4 +1,6 @@
-"""What columns hold of each resource: as their ways tell it where that is GPUs alone, else as a matrix."""
+"""What columns hold of each resource:
+as their ways tell it where that is GPUs alone, else as a matrix.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class Usage(Displayed):
 
     @cached_property
     def matrix(self) -> sp.csr_matrix:
-        """It as a matrix, made when it is first asked for: of a million jobs that takes its time."""
+        """It as a matrix, made when it is first asked for:
+        of a million jobs that takes its time.
+        """
         if self.by_way is None:
             assert self.given is not None
             return self.given
@@ -91,11 +95,15 @@ class Usage(Displayed):
         return self.by_way.way
 
     def paid_by_way(self, prices: FloatArray) -> FloatArray | None:
-        """What a unit of a column pays at prices of the resources, by its way; None where ways do not tell."""
+        """What a unit of a column pays at prices of the resources, by its way;
+        None where ways do not tell.
+        """
         return None if self.by_way is None else prices[self.by_way.row] * self.by_way.amount
 
     def largest(self, factor: FloatArray | None) -> FloatArray:
-        """The most of each resource that a unit of a column, times its factor, holds; shape (R,)."""
+        """The most of each resource that a unit of a column,
+        times its factor, holds; shape (R,).
+        """
         if self.by_way is None or factor is not None:
             data = (
                 self.matrix.data

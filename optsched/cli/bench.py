@@ -114,12 +114,13 @@ def bench(
     best: Best = None,
     as_json: Json = False,
 ) -> int:
-    """Solve many instances with many formulations and solvers, each in its own process, and write a table.
+    """Solve many instances with many formulations and solvers,
+    each in its own process, and write a table.
 
     The same command continues where it was interrupted or killed, and ends with the same table.
 
-    Exit codes: 0 every task has an answer or hit a limit, else the code of the first task that failed (see `optsched
-    solve`), 130 interrupted; the results so far are kept.
+    Exit codes: 0 every task has an answer or hit a limit, else the code of the first task that
+    failed (see `optsched solve`), 130 interrupted; the results so far are kept.
 
     Examples:
         optsched bench @quickstart @packing -f makespan -f max-throughput --solver highs --solver clarabel
@@ -154,7 +155,7 @@ def bench(
     return sweep_exit_code(shell, sweep, len(benchmark.tasks()), output, failures)
 
 
-# --- from options to a benchmark --------------------------------------------------------------------
+# --- from options to a benchmark ------------------------------------------------------------------
 
 
 def benchmark_of(swept: Swept, contest: Contest) -> Benchmark:

@@ -76,7 +76,8 @@ class Option:
     section : str, optional
         Section of the help. Default: that of the dataclass that declares the option.
     read : callable, optional
-        As in `Kind`. Default: that of the type's kind; whole numbers (``int``) and numbers (``float``) have one.
+        As in `Kind`. Default: that of the type's kind; whole numbers (``int``) and numbers
+        (``float``) have one.
     many : bool
         As in `Kind`.
     default : str, optional
@@ -121,7 +122,9 @@ class Messages:
 
 
 class Command(TyperCommand):
-    """A command whose help lists arguments and options in sections (``rich_help_panel``) as plain text."""
+    """A command whose help lists arguments and options
+    in sections (``rich_help_panel``) as plain text.
+    """
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Arguments first, then options."""
@@ -165,8 +168,8 @@ class Group:
     ----------
     help : str
     commands : callable
-        Returns the function or the group of each command. A text ``module:name`` is where it is below
-        `optsched.cli`; a function ``prepare`` of that module runs before the command is made.
+        Returns the function or the group of each command. A text ``module:name`` is where it is
+        below `optsched.cli`; a function ``prepare`` of that module runs before the command is made.
     """
 
     help: str
@@ -174,7 +177,9 @@ class Group:
 
 
 class Made(Mapping[str, Any]):
-    """The commands of a group, each made when it is asked for: to make all takes longer than most command lines run."""
+    """The commands of a group, each made when it is asked for:
+    to make all takes longer than most command lines run.
+    """
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -327,7 +332,8 @@ def flag_of(name: str) -> str:
 def derived_option(
     item: Described, kind: Kind | None, section: str, flag: str | None = None
 ) -> inspect.Parameter:
-    """An option that says what a parameter of the library says; None stands for one that is not given.
+    """An option that says what a parameter of the library says;
+    None stands for one that is not given.
 
     Parameters
     ----------
@@ -381,7 +387,9 @@ def _fields(parameter: inspect.Parameter) -> Fields | None:
 
 
 def _parameters(parameter: inspect.Parameter) -> list[_Parameter]:
-    """A parameter of a command's function, or the fields of one that is a dataclass or stands for a model."""
+    """A parameter of a command's function,
+    or the fields of one that is a dataclass or stands for a model.
+    """
     owner = parameter.annotation
     if (model := _fields(parameter)) is not None:
         options = [
@@ -408,10 +416,10 @@ def _parameters(parameter: inspect.Parameter) -> list[_Parameter]:
 def make_command(name: str, function: Callable[..., int | None]) -> Any:
     """``function(shell, ...)`` as a command.
 
-    Of a parameter that is a dataclass every field becomes an argument or option, and of one that is annotated by
-    `Fields` those fields of the model. The options of `Messages` are added. Texts become values, and errors exit
-    codes; what the function returns is the exit code (None: 0). Its docstring is the help, and what comes after a line
-    ``Examples:`` its examples.
+    Of a parameter that is a dataclass every field becomes an argument or option, and of one that is
+    annotated by `Fields` those fields of the model. The options of `Messages` are added. Texts
+    become values, and errors exit codes; what the function returns is the exit code (None: 0). Its
+    docstring is the help, and what comes after a line ``Examples:`` its examples.
     """
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     # The last section of every help

@@ -104,9 +104,11 @@ def compare(
 ) -> int:
     """Solve an instance with many formulations, and compare the answers by the same measures.
 
-    The limits hold for each formulation separately. A formulation that refuses the instance is a row with the reason.
+    The limits hold for each formulation separately. A formulation that refuses the instance is a
+    row with the reason.
 
-    Exit codes: 0 at least one formulation solved it, else the code of the first that did not (see `optsched solve`).
+    Exit codes: 0 at least one formulation solved it, else the code of the first that did not (see
+    `optsched solve`).
 
     Examples:
         optsched compare @quickstart

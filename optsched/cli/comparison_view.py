@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-# --- a comparison ----------------------------------------------------------------------------------
+# --- a comparison ---------------------------------------------------------------------------------
 
 MEASURED = (
     "min share", "mean share", "fairness", "GPUs", "USD/h", "makespan", "deadlines", "idle", "solved in",
@@ -162,7 +162,7 @@ def _failures(rows: list[tuple[str, ComparisonRow]]) -> Iterator[RenderableType]
             yield f"Jobs that are in no program: {', '.join(counts)}."
 
 
-# --- a front ---------------------------------------------------------------------------------------
+# --- a front --------------------------------------------------------------------------------------
 
 
 def pareto_view(front: Front) -> Iterator[RenderableType]:
@@ -239,7 +239,7 @@ def _front_notes(front: Front) -> Iterator[str]:
         )
 
 
-# --- other capacities -------------------------------------------------------------------------------
+# --- other capacities -----------------------------------------------------------------------------
 
 # Rows of a table, at most.
 SHOWN = 40
@@ -286,7 +286,9 @@ def _signed(difference: float | None) -> str:
 
 
 def _prices(found: WhatIf) -> Iterator[RenderableType]:
-    """Prices now and then: of all resources after one change, of the added one after each of several."""
+    """Prices now and then: of all resources after one change,
+    of the added one after each of several.
+    """
     rows = []
     for change in found.changes:
         now, then = (
@@ -338,7 +340,7 @@ def _notes(found: WhatIf, held: bool, predicted: bool) -> Iterator[str]:
                 yield f"{when}: {solution.why_infeasible}"
 
 
-# --- ranging -------------------------------------------------------------------------------------------------------
+# --- ranging --------------------------------------------------------------------------------------
 
 
 def ranging_view(

@@ -66,7 +66,7 @@ def _view(versions: dict[str, str | None], checks: list[Check]) -> Iterator[Rend
     yield facts(lines)
 
 
-# --- the checks ------------------------------------------------------------------------------------
+# --- the checks -----------------------------------------------------------------------------------
 
 TOLD_TOO = ("matplotlib", "numba", "rich", "typer")
 # Seconds for the import of two packages.
@@ -102,7 +102,8 @@ class Check:
     words : str
         What was found.
     needed : bool
-        False of what optsched can do without, such as a commercial solver: where it is missing, nothing has failed.
+        False of what optsched can do without, such as a commercial solver: where it is missing,
+        nothing has failed.
     """
 
     name: str
@@ -248,7 +249,9 @@ def check_solvers() -> Iterator[Check]:
 
 
 def _solve_tiny(name: str) -> tuple[bool, str]:
-    """Maximise x + y with x + 2 y <= 4 and x <= 2: 3, in whole numbers too; or share 3 GPUs among jobs alike."""
+    """Maximise x + y with x + 2 y <= 4 and x <= 2: 3, in whole numbers too;
+    or share 3 GPUs among jobs alike.
+    """
     import numpy as np
 
     from optsched.conformance.allocation import allocation

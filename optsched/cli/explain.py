@@ -31,9 +31,10 @@ def explain(
 ) -> int:
     """Solve an instance, and explain the answer.
 
-    Of an infeasible instance: the requirements that conflict. Of an optimum: the worth of one more GPU of each pool,
-    the jobs that limit the objective, the requirements that cost something. Always: the jobs that are not placed, and
-    why. With --job: what one job gets and pays, the binding rows, and the cost of every other configuration.
+    Of an infeasible instance: the requirements that conflict. Of an optimum: the worth of one more
+    GPU of each pool, the jobs that limit the objective, the requirements that cost something.
+    Always: the jobs that are not placed, and why. With --job: what one job gets and pays, the
+    binding rows, and the cost of every other configuration.
 
     Exit codes: as for `optsched solve`.
 

@@ -103,7 +103,7 @@ def _requirements(requirements: list[Mapping[str, Any]]) -> Iterator[RenderableT
     yield from section(title, items, SHOWN, "requirement", see="--json")
 
 
-# --- one job ---------------------------------------------------------------------------------------
+# --- one job --------------------------------------------------------------------------------------
 
 MOST_POOLS = 4
 # Relative gap up to which a curve counts as concave.
@@ -158,7 +158,9 @@ def job_facts(found: JobExplanation) -> Iterator[tuple[str, str]]:
 
 
 def _scaling(found: JobExplanation) -> Iterator[tuple[str, str]]:
-    """Of a job that may have several numbers of GPUs: by how much its rates in a pool are below a concave curve."""
+    """Of a job that may have several numbers of GPUs:
+    by how much its rates in a pool are below a concave curve.
+    """
     by_pool: dict[str, dict[int, float]] = {}
     for way in found.ways:
         where = way.configuration

@@ -43,7 +43,8 @@ def export(
 ) -> int:
     """Write the program of a formulation as MPS or LP, or the instance in another format.
 
-    With a program, FILE.names.json is written, which says what its columns and rows mean: jobs, pools, requirements.
+    With a program, FILE.names.json is written, which says what its columns and rows mean: jobs,
+    pools, requirements.
 
     Examples:
         optsched export cluster.json -f makespan -o makespan.mps

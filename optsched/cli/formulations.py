@@ -1,4 +1,6 @@
-"""``optsched formulations``: the catalogue with side constraints and rankings, and the mathematics of one entry."""
+"""``optsched formulations``:
+the catalogue with side constraints and rankings, and the mathematics of one entry.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ def described(owner: Any) -> dict[str, Any]:
 
 
 def _type_name(annotation: Any) -> str:
-    """``true | false | literal``, ``number``, ``list of text``: a type as it is typed on the command line."""
+    """``true | false | literal``, ``number``, ``list of text``:
+    a type as it is typed on the command line.
+    """
     origin = get_origin(annotation)
     arguments = get_args(annotation)
     if origin is Annotated:
@@ -227,7 +231,9 @@ def _one(document: dict[str, Any]) -> Iterator[RenderableType]:
 
 
 def mathematics(text: str) -> Iterator[RenderableType]:
-    """A docstring at the width of the terminal; a line that is too long is continued under its second column."""
+    """A docstring at the width of the terminal;
+    a line that is too long is continued under its second column.
+    """
     import textwrap
 
     from rich.text import Text

@@ -21,7 +21,8 @@ from optsched.cli.shell import Shell, silence_stdout
 from optsched.errors import UsageError
 
 USAGE = 2
-# Where each command is, in the order of the help; a name in capitals is that of a group of commands.
+# Where each command is, in the order of the help; a name in capitals is that of a group of
+# commands.
 COMMANDS = {
     "solve": "solve:solve",
     "verify": "verify:verify",
@@ -84,7 +85,8 @@ def _application() -> Any:
 
 def run() -> int:
     """The ``optsched`` program: `main` with its own command line."""
-    # A notebook names the backend of its kernel to its children. They may not have it, and write files only.
+    # A notebook names the backend of its kernel to its children. They may not have it, and write
+    # files only.
     os.environ.pop("MPLBACKEND", None)
     code = main()
     solving = sys.modules.get("optsched.solvers.new_thread")
@@ -115,7 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def terminated_like_interrupted() -> Iterator[None]:
     """While inside, SIGTERM does what Ctrl-C does: a command keeps what it has found.
 
-    Outside of the main thread nothing changes. Programs that use the library keep their own way to terminate.
+    Outside of the main thread nothing changes. Programs that use the library keep their own way to
+    terminate.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -136,7 +139,9 @@ def terminated_like_interrupted() -> Iterator[None]:
 
 
 def _prepare_streams() -> None:
-    """A closed stream swallows what is written; a character that an encoding lacks is written as its escape."""
+    """A closed stream swallows what is written;
+    a character that an encoding lacks is written as its escape.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -175,7 +180,9 @@ def _run(arguments: list[str]) -> int:
 
 
 def _refused(shell: Shell, error: BaseException) -> int:
-    """Report an error outside of the commands: what typer refuses, or standard output that cannot be written."""
+    """Report an error outside of the commands:
+    what typer refuses, or standard output that cannot be written.
+    """
     if isinstance(error, OSError):
         silence_stdout()
         return shell.failed(UsageError(f"cannot write standard output: {error.strerror}"))

@@ -1,4 +1,6 @@
-"""What commands share: arguments, options with the limits of a solver, the call of the solver, and exit codes."""
+"""What commands share: arguments, options with the limits of a solver,
+the call of the solver, and exit codes.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ ModelFile = Annotated[
 Json = Annotated[bool, Option("Print JSON and nothing else.", flag="--json", section=OUTPUT)]
 
 
-# --- declarations of options that differ in their help alone ---------------------------------------
+# --- declarations of options that differ in their help alone --------------------------------------
 
 
 def formulation_option(help: str) -> Option:
@@ -74,7 +76,7 @@ def output_option(help: str, metavar: str = "FILE") -> Option:
     return Option(help, metavar, short="-o", section=OUTPUT)
 
 
-# --- what is solved, and with what -----------------------------------------------------------------
+# --- what is solved, and with what ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,7 @@ def solved(
         )
 
 
-# --- exit codes ------------------------------------------------------------------------------------
+# --- exit codes -----------------------------------------------------------------------------------
 
 
 def exit_code(solution: Solution | ProgramSolution, require_optimal: bool = False) -> int:

@@ -67,9 +67,9 @@ def pareto(
 ) -> int:
     """Compute a Pareto front of two objectives, every point certified.
 
-    The first objective is optimised while the second keeps at least a level; the levels are equidistant between the two
-    lexicographic optima. Dominated points are left out. The second objective must be linear or a minimum. --time-limit
-    is for the whole front.
+    The first objective is optimised while the second keeps at least a level; the levels are
+    equidistant between the two lexicographic optima. Dominated points are left out. The second
+    objective must be linear or a minimum. --time-limit is for the whole front.
 
     Exit codes: 0 there are points, all certified, else as for `optsched solve`.
 
@@ -114,7 +114,9 @@ def pareto(
 
 
 def _exit_code(shell: Shell, front: Front) -> int:
-    """6 if any certificate failed, 0 if there are points, else that of an end without an optimum."""
+    """6 if any certificate failed, 0 if there are points,
+    else that of an end without an optimum.
+    """
     if certificate_failed(shell, *front.ends, *(point.solution for point in front.points)):
         return NOT_CERTIFIED
     if front.points:

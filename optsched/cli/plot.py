@@ -66,10 +66,11 @@ def plot(
         ),
     ] = None,
 ) -> int:
-    """Draw a solution or a cluster: allocation, topology, Gantt diagram, rounds, prices, progress of the solver.
+    """Draw a solution or a cluster:
+    allocation, topology, Gantt diagram, rounds, prices, progress of the solver.
 
-    Without SOLUTION the instance is solved first. --kind topology without SOLUTION and without -f draws the cluster and
-    the running jobs, and solves nothing.
+    Without SOLUTION the instance is solved first. --kind topology without SOLUTION and without -f
+    draws the cluster and the running jobs, and solves nothing.
 
     Exit codes: as for `optsched solve`; 7 also where matplotlib is missing.
 

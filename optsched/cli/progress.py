@@ -1,4 +1,6 @@
-"""A line that says how far a command is: of a solver while it runs for more than a second, and of a sweep."""
+"""A line that says how far a command is:
+of a solver while it runs for more than a second, and of a sweep.
+"""
 
 from __future__ import annotations
 
@@ -73,11 +75,13 @@ class ProgressLog(ProgressLine):
 
 
 def on_terminal() -> bool:
-    """Whether a line can be written again and again: on a terminal that knows more than plain text."""
+    """Whether a line can be written again and again:
+    on a terminal that knows more than plain text.
+    """
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-# --- of a solver -----------------------------------------------------------------------------------
+# --- of a solver ----------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -119,14 +123,16 @@ def solver_words(event: Progress | None) -> list[str]:
     return [*parts, *([event.words] if event.words else [])]
 
 
-# --- of a sweep ------------------------------------------------------------------------------------
+# --- of a sweep -----------------------------------------------------------------------------------
 
 
 @contextmanager
 def sweep_progress(
     shell: Shell,
 ) -> Iterator[Callable[[SweepProgress, Sequence[str]], None]]:
-    """What `run_tasks` calls at the start of a sweep, with its notices; the line is gone at the end."""
+    """What `run_tasks` calls at the start of a sweep, with its notices;
+    the line is gone at the end.
+    """
     lines: list[ProgressLine] = []
 
     def on_start(progress: SweepProgress, notices: Sequence[str]) -> None:

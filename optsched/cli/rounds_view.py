@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from optsched.rounds.watching import Watcher
 
 
-# --- a plan ----------------------------------------------------------------------------------------
+# --- a plan ---------------------------------------------------------------------------------------
 
 # Rows in the table of what runs, at most.
 RUNNING = 20
@@ -100,7 +100,9 @@ def gpus_in_use(used: int, gpus: int, by_pool: dict[str, float | None]) -> str:
 
 
 def stages(timings: Mapping[str, float]) -> dict[str, float]:
-    """Stages that do not overlap, and the total; the stage of the whole allocation is made of others."""
+    """Stages that do not overlap, and the total;
+    the stage of the whole allocation is made of others.
+    """
     return {stage: spent for stage, spent in timings.items() if stage != "allocate"}
 
 
@@ -145,7 +147,7 @@ def _reasons(title: str, items: tuple[Decision, ...]) -> Iterator[RenderableType
     yield from more(sum(len(jobs) for _, jobs in reasons[WAITING:]), "job")
 
 
-# --- the rounds of a journal -----------------------------------------------------------------------
+# --- the rounds of a journal ----------------------------------------------------------------------
 
 # Rounds in the list, at most.
 ROUNDS = 30
@@ -181,7 +183,7 @@ def list_view(journal: str, rounds: Sequence[Mapping[str, Any]]) -> Iterator[Ren
         yield table(*columns, rows=rows, left=0)
 
 
-# --- a running scheduler, on 24 lines of 80 columns -------------------------------------------------
+# --- a running scheduler, on 24 lines of 80 columns -----------------------------------------------
 
 LINES = 24
 # Width of a bar.

@@ -207,7 +207,9 @@ def packed_words(packed: Packed, now: float) -> str:
 
 
 def later_words(solution: Solution) -> Iterator[str]:
-    """What decided among plans of the same objective: ``starts 3,600, the least by the solver's word``."""
+    """What decided among plans of the same objective:
+    ``starts 3,600, the least by the solver's word``.
+    """
     for stage in solution.stages if solution.schedule is not None else ():
         least = "" if stage.bound is None else f", at least {number(stage.bound)}"
         if stage.bound is not None and alike(stage.value, stage.bound, OPTIMALITY, OPTIMALITY):
@@ -325,7 +327,9 @@ def decided_elsewhere(assumptions: Iterable[Assumption]) -> Iterator[RenderableT
 
 
 def conflicts(solution: Solution) -> Iterator[RenderableType]:
-    """The requirements that cannot all hold, or of which none can; and what decides more than that."""
+    """The requirements that cannot all hold, or of which none can;
+    and what decides more than that.
+    """
     found = solution.conflicts
     explanation = solution.explanation
     if found:
@@ -355,7 +359,8 @@ def explanation_words(explanation: Explanation, found: bool) -> str:
 class Line:
     """A job, or two that share GPUs, with a record of each configuration that it runs in.
 
-    A record is that of the solution format, with ``rates``: mean steps/s of the job, and of its partner if it has one.
+    A record is that of the solution format, with ``rates``: mean steps/s of the job, and of its
+    partner if it has one.
     """
 
     names: str
@@ -369,7 +374,9 @@ class Line:
 
 
 def allocation_table(allocation: Allocation) -> Iterator[RenderableType]:
-    """Percent of the time by pool; where counts or options differ inside a pool, a line per configuration."""
+    """Percent of the time by pool;
+    where counts or options differ inside a pool, a line per configuration.
+    """
     lines, total = _lines(allocation)
     if not lines:
         return
@@ -391,7 +398,9 @@ def allocation_table(allocation: Allocation) -> Iterator[RenderableType]:
 
 
 def _lines(allocation: Allocation) -> tuple[list[Line], int | None]:
-    """The first jobs and pairs with their records, and how many there are; None: too many to count."""
+    """The first jobs and pairs with their records, and how many there are;
+    None: too many to count.
+    """
     C = allocation.classes
     # Of two jobs that share in one class only one begins a row
     rows, complete = allocation.first_rows(2 * JOBS + 2)
@@ -426,8 +435,8 @@ def _lines(allocation: Allocation) -> tuple[list[Line], int | None]:
 def mode_words(C: Classes, job: int, record: Mapping[str, Any], numbered: str | None) -> str:
     """What a record says beside its pool, GPUs and nodes: share, attributes, workers and servers.
 
-    First comes the number of the option in the job's own list, from 0 as in solution files, where that list has
-    several; ``numbered`` is what stands before the number, and None leaves it out.
+    First comes the number of the option in the job's own list, from 0 as in solution files, where
+    that list has several; ``numbered`` is what stands before the number, and None leaves it out.
     """
     words = []
     if numbered is not None and "option" in record:
@@ -743,7 +752,7 @@ def _runs(indices: list[int]) -> str:
     return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
-# --- programs that no formulation made --------------------------------------------------------------
+# --- programs that no formulation made ------------------------------------------------------------
 
 # Columns of the point that are listed, at most.
 NONZERO = 40

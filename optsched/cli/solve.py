@@ -126,8 +126,9 @@ def solve(
 ) -> int:
     """Solve an instance with a formulation, or a program, and certify the answer.
 
-    Exit codes: 0 solved and certified, 2 usage, 3 invalid input, 4 infeasible or unbounded, 5 nothing found within the
-    limits, 6 certificate failed, 7 solver missing or crashed, 130 interrupted.
+    Exit codes: 0 solved and certified, 2 usage, 3 invalid input, 4 infeasible or unbounded, 5
+    nothing found within the limits, 6 certificate failed, 7 solver missing or crashed, 130
+    interrupted.
 
     Examples:
         optsched solve @quickstart
@@ -212,13 +213,15 @@ def _write(shell: Shell, solution: Any, output: str, duals: bool) -> bool:
 
 
 def _check_ending(output: str | None) -> None:
-    """Refuse a file such as ``plan.csv`` before anything is solved: it would be JSON all the same."""
+    """Refuse a file such as ``plan.csv`` before anything is solved:
+    it would be JSON all the same.
+    """
     ending = "" if output is None else Path(output).suffix.lower()
     if output is not None and ending not in ("", ".json", ".sol"):
         raise wrong_ending(output, ".json or .sol for a solution; for a table see to_frame()")
 
 
-# --- programs that no formulation made --------------------------------------------------------------
+# --- programs that no formulation made ------------------------------------------------------------
 
 
 def _check_program(
@@ -226,7 +229,8 @@ def _check_program(
 ) -> None:
     """Refuse options that a program does not have, before it is solved.
 
-    ``needs_instance`` says which further options, in words, were given that only an instance can have.
+    ``needs_instance`` says which further options, in words, were given that only an instance can
+    have.
     """
     given = {
         "-f": problem.formulation,

@@ -28,7 +28,8 @@ def solvers(
 ) -> int:
     """List the solvers: version, or why a solver is not available, and capabilities.
 
-    Exit codes of --check: 0 the solver has the capabilities that it claims, 6 a case failed, 7 the solver is missing.
+    Exit codes of --check: 0 the solver has the capabilities that it claims, 6 a case failed, 7 the
+    solver is missing.
 
     Examples:
         optsched solvers
@@ -74,7 +75,7 @@ def solver_documents() -> list[dict[str, Any]]:
     return found
 
 
-# --- the conformance suite as a table ---------------------------------------------------------------
+# --- the conformance suite as a table -------------------------------------------------------------
 
 UNCLAIMED = "does not claim"
 STYLE = {"passed": "green", "failed": "bold red", "skipped": "yellow"}

@@ -55,7 +55,9 @@ class SweepDocument(_Model):
 
 
 def is_sweep_file(name: str) -> bool:
-    """Whether a name is that of a sweep: a .toml file, or a YAML or JSON one that says so in its first lines."""
+    """Whether a name is that of a sweep:
+    a .toml file, or a YAML or JSON one that says so in its first lines.
+    """
     path = Path(name)
     if path.suffix.lower() == ".toml":
         return True

@@ -1,4 +1,6 @@
-"""Sweeps: what ``optsched bench`` and ``optsched simulate`` share, from the options to the files of rows."""
+"""Sweeps: what ``optsched bench`` and ``optsched simulate`` share,
+from the options to the files of rows.
+"""
 
 from __future__ import annotations
 

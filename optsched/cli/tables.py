@@ -1,6 +1,7 @@
 """Numbers, tables and lists as all commands show them.
 
-A table fits the width it is given: text wraps between words, numbers stay whole, columns go on below.
+A table fits the width it is given: text wraps between words, numbers stay whole, columns go on
+below.
 """
 
 from __future__ import annotations
@@ -116,15 +117,17 @@ def bullets(items: Iterable[str]) -> Table:
     return made
 
 
-# --- tables that fit the terminal -------------------------------------------------------------------
+# --- tables that fit the terminal -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of text, whose first columns are text and whose others are numbers, aligned to the right.
+    """A table of text, whose first columns are text and
+    whose others are numbers, aligned to the right.
 
-    Where it is too wide, text and the heads of columns wrap between words. Where that is not enough, the table is cut
-    into blocks below each other, each of which begins with the first column. So nothing is left out.
+    Where it is too wide, text and the heads of columns wrap between words. Where that is not
+    enough, the table is cut into blocks below each other, each of which begins with the first
+    column. So nothing is left out.
 
     Attributes
     ----------
@@ -141,7 +144,9 @@ class Grid:
     title: Text | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Give the title and the blocks, each after a blank line but for the first under its title."""
+        """Give the title and the blocks,
+        each after a blank line but for the first under its title.
+        """
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -195,7 +200,8 @@ class Grid:
             yield block, [_between(least[c], natural[c], cap) for c in block]
 
     def _widths(self, width: int) -> tuple[list[int], list[int]]:
-        """The widths that columns would take, and the least with which no word and no number is broken.
+        """The widths that columns would take,
+        and the least with which no word and no number is broken.
 
         A word that would leave no room for anything beside it is broken all the same.
         """
@@ -218,7 +224,9 @@ def _between(least: int, natural: int, cap: int) -> int:
 
 
 def _broken(text: Text, width: int) -> Text:
-    """A text whose words are at most so long: longer ones are broken after punctuation, else anywhere."""
+    """A text whose words are at most so long:
+    longer ones are broken after punctuation, else anywhere.
+    """
     cuts = []
     for word in WORD.finditer(text.plain):
         start = word.start()

@@ -31,9 +31,9 @@ def trace_describe(
 ) -> int:
     """Summarise a trace: its jobs, arrivals and durations, and the offered load.
 
-    The demand of a job is its GPU-hours in the configuration that needs fewest; a second figure is the mean over the
-    pools in which it can run, weighted by their GPUs. The load is the demand over the GPU-hours of the cluster between
-    the first arrival and the last.
+    The demand of a job is its GPU-hours in the configuration that needs fewest; a second figure is
+    the mean over the pools in which it can run, weighted by their GPUs. The load is the demand over
+    the GPU-hours of the cluster between the first arrival and the last.
 
     Examples:
         optsched trace describe @quickstart
@@ -54,7 +54,7 @@ def trace_describe(
     return 0
 
 
-# --- the summary as a view -------------------------------------------------------------------------
+# --- the summary as a view ------------------------------------------------------------------------
 
 # Rows of a table; further ones are added up.
 ROWS = 12

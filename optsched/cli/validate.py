@@ -45,7 +45,8 @@ def validate(
 ) -> int:
     """Check an instance and summarise what it contains, without solving it.
 
-    Exit codes: 0 the instance is valid, 3 it is not; the message names the field, its value and what was expected.
+    Exit codes: 0 the instance is valid, 3 it is not; the message names the field, its value and
+    what was expected.
 
     Examples:
         optsched validate cluster.json

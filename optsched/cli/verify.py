@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 REFUSED = 6
 HASH = "instance.sha256"
-# Findings that are shown; those about another instance than the solution's follow from that one cause.
+# Findings that are shown; those about another instance than the solution's follow from that one
+# cause.
 MOST, MOST_OF_OTHER = 20, 3
 
 BOUND = {
@@ -39,8 +40,8 @@ def verify(
 ) -> int:
     """Check a solution file against its instance or program: every number is recomputed.
 
-    Exit codes: 0 the solution is right, 3 the file holds no solution, 6 it is refused, with a line for each wrong field
-    on standard error (the first 20; --json has all).
+    Exit codes: 0 the solution is right, 3 the file holds no solution, 6 it is refused, with a line
+    for each wrong field on standard error (the first 20; --json has all).
 
     Examples:
         optsched verify cluster.json plan.json

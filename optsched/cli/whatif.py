@@ -87,11 +87,13 @@ def whatif(
 ) -> int:
     """Solve an instance with other capacities, and compare with what the prices predict.
 
-    "change" is the change of the objective when the instance is compiled again with the other cluster. "held" is the
-    change when only the capacities differ and all coefficients stay, also normalisers that depend on the cluster. "by
-    prices" is price x amount, an upper bound of the improvement "held". GPUs are added and removed in whole nodes.
+    "change" is the change of the objective when the instance is compiled again with the other
+    cluster. "held" is the change when only the capacities differ and all coefficients stay, also
+    normalisers that depend on the cluster. "by prices" is price x amount, an upper bound of the
+    improvement "held". GPUs are added and removed in whole nodes.
 
-    Exit codes: 0 solved with the other capacities (with --each: at least one of them), else as for `optsched solve`.
+    Exit codes: 0 solved with the other capacities (with --each: at least one of them), else as for
+    `optsched solve`.
 
     Examples:
         optsched whatif @quickstart --add v100:8

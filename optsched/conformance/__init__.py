@@ -1,4 +1,5 @@
-"""The conformance suite of solvers: what a back-end must do, as cases that anybody can run on an own one.
+"""The conformance suite of solvers:
+what a back-end must do, as cases that anybody can run on an own one.
 
 from optsched.conformance import check_solver
 for result in check_solver(MySolver):

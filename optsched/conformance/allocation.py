@@ -1,4 +1,5 @@
-"""Smallest levels and totals of utilities with known optima, for back-ends that take allocation programs.
+"""Smallest levels and totals of utilities with known optima,
+for back-ends that take allocation programs.
 
 Every optimum is derived by hand; the words of each program say how.
 """
@@ -60,7 +61,9 @@ class KnownOptimum:
 
 
 def on(instance: Instance, exponent: float) -> AllocationProgram:
-    """The total of w v^e / e over all jobs of an instance, v their throughput; or the smallest throughput."""
+    """The total of w v^e / e over all jobs of an instance, v their throughput;
+    or the smallest throughput.
+    """
     # The utility reads weights: jobs that differ in them are different classes.
     classes = compile(instance, TableModel(instance.rates, instance)).classes(frozenset({"weight"}))
     function = {LINEAR: "linear", LOG: "log"}.get(exponent, "power")
@@ -442,7 +445,9 @@ def deterministic(subject: Subject) -> None:
 
 @case("allocations: a stopped run keeps what it has", ALONE)
 def stopped(subject: Subject) -> None:
-    """After one iteration: a feasible point and a bound that it is not above, and no claim of an optimum."""
+    """After one iteration: a feasible point and a bound that it is not above,
+    and no claim of an optimum.
+    """
     # One iteration solves no program with so many different jobs.
     outcome = subject.engine(work=1).solve_directly(scattered())
     expect_certified(outcome)

@@ -44,7 +44,8 @@ class KnownAnswer:
     x, y : sequence of float, optional
         The optimal point and the duals of the rows, where they are unique.
     may_stop : bool
-        Whether a solver may stop short of the answer if it says so: what is hard for a first-order method.
+        Whether a solver may stop short of the answer if it says so: what is hard for a first-order
+        method.
     """
 
     name: str
@@ -60,7 +61,9 @@ class KnownAnswer:
         return Case(self.name, self.check, frozenset(needs))
 
     def check(self, subject: Subject) -> None:
-        """Solve, certify, and compare objective, bound, point, duals and what the solver itself says."""
+        """Solve, certify, and compare objective, bound, point,
+        duals and what the solver itself says.
+        """
         arrays = self.build().arrays
         outcome = subject.solve(arrays)
         if (
@@ -73,7 +76,8 @@ class KnownAnswer:
             )
         expect_certified(outcome, "", self.status)
         if self.optimum is None:
-            # The engine finds out by itself which of the two it is. The solver must not say the other.
+            # The engine finds out by itself which of the two it is. The solver must not say the
+            # other.
             expect_termination(subject.run(arrays), *NO_OPTIMUM[self.status])
             return
         expect_close(outcome.value, self.optimum, "objective")

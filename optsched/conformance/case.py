@@ -85,7 +85,9 @@ class Subject:
         return self.engine(**limits).solve_linear(arrays)
 
     def engine(self, **limits: Any) -> Engine:
-        """An engine that was asked for this solver; others are there for the duals that it may lack."""
+        """An engine that was asked for this solver;
+        others are there for the duals that it may lack.
+        """
         return Engine(self._load, self.solver.name, Limits(**{"time": PATIENCE, **limits}))
 
     def _load(self, name: str) -> type[Solver]:
@@ -105,7 +107,8 @@ class Case:
     name : str
         Unique in the suite.
     check : callable
-        Takes a `Subject`; raises `Failed` or `Skipped`. An error that the solver raises is a failure too.
+        Takes a `Subject`; raises `Failed` or `Skipped`. An error that the solver raises is a
+        failure too.
     needs : frozenset of Capability
         A solver that claims less is not asked.
     """
@@ -138,7 +141,9 @@ def expect_close(
     relative: float = 1e-6,
     absolute: float | None = None,
 ) -> None:
-    """Fail unless numbers agree, relative to the largest of those wanted (or to 1e-3, if that is more)."""
+    """Fail unless numbers agree,
+    relative to the largest of those wanted (or to 1e-3, if that is more).
+    """
     if found is None:
         raise Failed(f"{what}: found nothing, expected {_text(wanted)}")
     given = np.asarray(found, np.float64)

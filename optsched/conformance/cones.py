@@ -1,4 +1,6 @@
-"""How far a point is from a product of cones, and multipliers from the dual one: the certificate of a conic answer."""
+"""How far a point is from a product of cones, and multipliers from the dual one:
+the certificate of a conic answer.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def primal_residual(program: ConicProgram, x: FloatArray) -> float:
 
 
 def dual_residual(program: ConicProgram, z: FloatArray) -> float:
-    """How much multipliers z miss A'z + c = 0 (of the minimum) or the dual cones by, relative to their size."""
+    """How much multipliers z miss A'z + c = 0 (of the minimum)
+    or the dual cones by, relative to their size.
+    """
     # A maximum is solved as the minimum of -c x, and its multipliers are those of that.
     sign = -1.0 if program.maximise else 1.0
     stationary = np.abs(program.A.T @ z + sign * program.cost).max(initial=0.0)

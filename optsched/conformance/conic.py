@@ -90,7 +90,9 @@ LOG_UTILITY = float(sum(w * np.log(w / sum(WEIGHTS)) for w in WEIGHTS))
 
 
 def entropy() -> ConicProgram:
-    """min sum_i x_i log x_i + 3 on the simplex of five: 3 - log 5, every x_i = 1/5; (-t, x, 1) says t >= x log x."""
+    """min sum_i x_i log x_i + 3 on the simplex of five: 3 - log 5, every x_i = 1/5;
+    (-t, x, 1) says t >= x log x.
+    """
     n = 5
     parts: list[Part] = [(Cone("zero", 1), [[1.0] * n + [0.0] * n], [-1.0])]
     parts += [

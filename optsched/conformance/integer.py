@@ -24,7 +24,9 @@ def knapsack() -> LinearProgram:
 
 
 def covering() -> LinearProgram:
-    """min x + y + z + 0.5 so that every pair of three has one: 2.5, where halves would do with 2."""
+    """min x + y + z + 0.5 so that every pair of three has one:
+    2.5, where halves would do with 2.
+    """
     rows = [[1, 1, 0], [0, 1, 1], [1, 0, 1]]
     return program(
         [1, 1, 1],
@@ -75,7 +77,9 @@ def infeasible_relaxation() -> LinearProgram:
 
 
 def mixed() -> LinearProgram:
-    """Open plants (cost 12 and 20) of capacity 6 and 10 to serve 9 at 1 and 0.5 each: 24.5, the second alone."""
+    """Open plants (cost 12 and 20)
+    of capacity 6 and 10 to serve 9 at 1 and 0.5 each: 24.5, the second alone.
+    """
     rows = [[1, 1, 0, 0], [1, 0, -6, 0], [0, 1, 0, -10]]
     return program(
         [1, 0.5, 12, 20],
@@ -108,7 +112,9 @@ def hard_knapsacks(items: int = 200) -> LinearProgram:
 
 
 def market_split(items: int = 40) -> tuple[LinearProgram, FloatArray]:
-    """Four equalities over 40 columns of 0 or 1, and a point that keeps them, which no search finds by itself."""
+    """Four equalities over 40 columns of 0 or 1, and a point that keeps them,
+    which no search finds by itself.
+    """
     random = np.random.default_rng(0)
     rows = random.integers(1, 100, (4, items)).astype(float)
     planted = (random.random(items) < 0.5).astype(float)
@@ -125,7 +131,9 @@ def market_split(items: int = 40) -> tuple[LinearProgram, FloatArray]:
 
 @case("a point to start from is taken", Capability.INTEGER, Capability.START)
 def start_is_taken(subject: Subject) -> None:
-    """Within one node nothing is found without the start; with it, the answer is at least as good."""
+    """Within one node nothing is found without the start;
+    with it, the answer is at least as good.
+    """
     lp, planted = market_split()
     session = subject.open(lp.arrays)
     session.set_start(planted)

@@ -37,7 +37,9 @@ iteration, some start a process, and cvxpy compiles the program before SCS sees 
 
 
 def slack() -> float:
-    """`SLACK`, and more where more processes want to run than there are cores: each has a part of one only."""
+    """`SLACK`, and more where more processes want to run than there are cores:
+    each has a part of one only.
+    """
     if not hasattr(os, "getloadavg"):  # Windows
         return SLACK
     return SLACK * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
@@ -112,7 +114,9 @@ def gap(subject: Subject) -> None:
 
 @case("progress is reported", Capability.PROGRESS)
 def progress(subject: Subject) -> None:
-    """In order of time; of an integer program with an incumbent and a bound that it is not better than."""
+    """In order of time; of an integer program with an incumbent and a bound
+    that it is not better than.
+    """
     events: list[Progress] = []
     arrays = long_program(subject)
     subject.run(arrays, time=1.2, on_progress=events.append)

@@ -1,4 +1,6 @@
-"""Linear programs with known answers: every kind of row and column, degenerate, badly scaled, without an optimum."""
+"""Linear programs with known answers:
+every kind of row and column, degenerate, badly scaled, without an optimum.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def degenerate() -> LinearProgram:
 
 
 def cycling() -> LinearProgram:
-    """Beale's example, on which the textbook simplex method runs in circles: -1/20 at (1/25, 0, 1, 0)."""
+    """Beale's example, on which the textbook simplex method runs in circles:
+    -1/20 at (1/25, 0, 1, 0).
+    """
     rows: list[list[float]] = [[1 / 4, -60, -1 / 25, 9], [1 / 2, -90, -1 / 50, 3], [0, 0, 1, 0]]
     return program([-3 / 4, 150, -1 / 50, 6], rows, upper=[0, 0, 1], maximise=False)
 
@@ -98,7 +102,9 @@ def negative_bounds() -> LinearProgram:
 
 
 def transport() -> LinearProgram:
-    """Plants with 20 and 30 supply towns that need 10, 25, 15 at costs ((2, 4, 5), (3, 1, 7)): 10 + 75 + 15 + 25."""
+    """Plants with 20 and 30 supply towns that need 10, 25,
+    15 at costs ((2, 4, 5), (3, 1, 7)): 10 + 75 + 15 + 25.
+    """
     cost = [2, 4, 5, 3, 1, 7]
     supply = [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]]
     demand = [[1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0], [0, 0, 1, 0, 0, 1]]

@@ -1,4 +1,6 @@
-"""Programs that are changed and run again, bases, infeasible subsets, and the same answer every time."""
+"""Programs that are changed and run again, bases, infeasible subsets,
+and the same answer every time.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ CHANGES: dict[str, tuple[Callable[[Session], None], float, Sequence[float], str]
     "more columns": (ADD_COLUMNS, 16.0, (3, 0, 1), "columns were added"),
     "more rows": (ADD_ROWS, 10.0, (2, 2), "rows were added"),
 }
-"""How `dense` is changed, its optimum and optimal point then, and the reason that a rebuilt session names."""
+"""How `dense` is changed, its optimum and optimal point then,
+and the reason that a rebuilt session names.
+"""
 
 
 def _changed(name: str) -> Case:

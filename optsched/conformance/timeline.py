@@ -116,7 +116,9 @@ def unrelated() -> TimelineProgram:
 
 
 def gangs() -> TimelineProgram:
-    """Gangs of 4, 2, 2, 1 for 2, 3, 3, 5 on 4 GPUs: 25 GPU units would fit into 7, whole gangs need 8."""
+    """Gangs of 4, 2, 2, 1 for 2, 3, 3, 5 on 4 GPUs:
+    25 GPU units would fit into 7, whole gangs need 8.
+    """
     return timeline([(0, 2, [4]), (1, 3, [2]), (2, 3, [2]), (3, 5, [1])], [4])
 
 
@@ -128,7 +130,9 @@ def one_machine() -> TimelineProgram:
 
 
 def tardiness() -> TimelineProgram:
-    """Weights 1, 5, 1, due 2, 3, 9, durations 3, 3, 3: the heavy one first is never late, the next 4 late."""
+    """Weights 1, 5, 1, due 2, 3, 9, durations 3, 3, 3:
+    the heavy one first is never late, the next 4 late.
+    """
     late = TimelineCost(tardiness=np.array([1, 5, 1]), due=np.array([2, 3, 9]))
     return timeline([(j, 3, [1]) for j in range(3)], [1], cost=late)
 
@@ -139,12 +143,16 @@ def calendar() -> TimelineProgram:
 
 
 def reduced() -> TimelineProgram:
-    """Two gangs of 2 for 2 units on 4 GPUs, of which 2 are gone from 0 to 3: 4, one after the other or late."""
+    """Two gangs of 2 for 2 units on 4 GPUs, of which 2 are gone from 0 to 3:
+    4, one after the other or late.
+    """
     return timeline([(0, 2, [2]), (1, 2, [2])], [4], closed=[(0, 0, 3, 2)])
 
 
 def precedence() -> TimelineProgram:
-    """A chain of 2 and 3 beside 4 on two machines: 5; release dates 0, 0, 3 make the last end at 7."""
+    """A chain of 2 and 3 beside 4 on two machines: 5;
+    release dates 0, 0, 3 make the last end at 7.
+    """
     return timeline(
         [(0, 2, [1]), (1, 3, [1]), (2, 4, [1])],
         [2],
@@ -154,13 +162,17 @@ def precedence() -> TimelineProgram:
 
 
 def budget() -> TimelineProgram:
-    """Fast modes (1 unit) cost 3, slow ones (4 units) nothing; a budget of 3 buys one: 5 on one machine."""
+    """Fast modes (1 unit) cost 3, slow ones (4 units) nothing;
+    a budget of 3 buys one: 5 on one machine.
+    """
     modes: list[Mode] = [(0, 1, [1]), (0, 4, [1]), (1, 1, [1]), (1, 4, [1])]
     return timeline(modes, [1], budget=([3, 0, 3, 0], 3))
 
 
 def mode_cost() -> TimelineProgram:
-    """Makespan and cost of modes together: fast (1) at 5 or slow (4) at 1, alone: 5 of slow beats 6."""
+    """Makespan and cost of modes together:
+    fast (1) at 5 or slow (4) at 1, alone: 5 of slow beats 6.
+    """
     return timeline(
         [(0, 1, [1]), (0, 4, [1])], [1], cost=TimelineCost(makespan=1, mode=np.array([5, 1]))
     )
@@ -201,7 +213,8 @@ def cut_off(subject: Subject) -> None:
 def from_a_start(subject: Subject) -> None:
     """A start changes the way, not the answer; an infeasible one does no harm."""
     program = unrelated()
-    # Starts of the four jobs, then their modes; the second has all of them run at once on one machine.
+    # Starts of the four jobs, then their modes; the second has all of them run at once on one
+    # machine.
     for start in ([0, 3, 7, 5, 1, 2, 5, 7], [0, 0, 0, 0, 0, 2, 4, 6]):
         values = subject.solver().solve_timeline(
             program, Limits(time=20.0), np.array(start, np.float64)

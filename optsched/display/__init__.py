@@ -1,4 +1,6 @@
-"""How values show themselves: one line at a prompt, facts and a table in a notebook, a frame in pandas."""
+"""How values show themselves:
+one line at a prompt, facts and a table in a notebook, a frame in pandas.
+"""
 
 from __future__ import annotations
 
@@ -134,6 +136,8 @@ class DisplayedTable(Displayed):
 
 
 def columns_of(records: Sequence[Mapping[str, Any]]) -> TableColumns:
-    """Records as columns, in the order in which their keys come first; a record without a key has None there."""
+    """Records as columns, in the order in which their keys come first;
+    a record without a key has None there.
+    """
     names = dict.fromkeys(name for record in records for name in record)
     return {name: [record.get(name) for record in records] for name in names}

@@ -1,11 +1,12 @@
 """Foreign files in and out, with a module for each format.
 
-``import_NAME`` of the module ``NAME`` makes an instance or a trace of other projects' files, as a document or as the
-object itself; ``read_...`` reads measurements, programs and points. All tables in CSV go through
-`optsched.formats.tables`.
+``import_NAME`` of the module ``NAME`` makes an instance or a trace of other projects' files, as a
+document or as the object itself; ``read_...`` reads measurements, programs and points. All tables
+in CSV go through `optsched.formats.tables`.
 
 A new trace format is a module with a function ``import_NAME``, whose parameters have the types of
-`optsched.formats.inputs`, and a row of the table in `optsched.cli.imports`; nothing here lists the formats.
+`optsched.formats.inputs`, and a row of the table in `optsched.cli.imports`; nothing here lists the
+formats.
 """
 
 from importlib import import_module

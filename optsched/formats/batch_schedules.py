@@ -1,18 +1,21 @@
-"""How jobs of Shockwave's traces change their batch size (Zheng et al., NSDI 2023): Accordion and gradient noise scale.
+"""How jobs of Shockwave's traces change their batch size (Zheng et al., NSDI 2023):
+Accordion and gradient noise scale.
 
-Facts of the published simulator, uw-mad-dash/shockwave: sizes of data sets and of the largest batches, and from which
-epochs on a batch is which (``scheduler/scheduler.py``: what a simulated job does; ``scheduler/utils.py``: what the
-planner expects). Epochs count from 0, and batches are those of one GPU.
+Facts of the published simulator, uw-mad-dash/shockwave: sizes of data sets and of the largest
+batches, and from which epochs on a batch is which (``scheduler/scheduler.py``: what a simulated job
+does; ``scheduler/utils.py``: what the planner expects). Epochs count from 0, and batches are those
+of one GPU.
 
 static
     Nothing changes.
 accordion
-    A job runs in its first batch while it is in a *critical regime*, in the largest batch of its model otherwise.
+    A job runs in its first batch while it is in a *critical regime*, in the largest batch of its
+    model otherwise.
 gns
     The batch doubles at given epochs, which depend on the model, its first batch and its GPUs.
 
-A Transformer, a CycleGAN and an A3C never change, nor does what starts in the largest batch, nor (under gns) a job for
-which no epoch is given.
+A Transformer, a CycleGAN and an A3C never change, nor does what starts in the largest batch, nor
+(under gns) a job for which no epoch is given.
 """
 
 from __future__ import annotations
@@ -70,8 +73,9 @@ def batch_changes(
     batch, gpus, epochs : int
         First batch of one GPU, GPUs, and epochs of the job.
     planned : bool
-        As Shockwave's planner expects it and not as a simulated job does it: under Accordion the first 30 % of the
-        epochs are critical too, and a Recommendation has further critical regimes (epochs 60-69 and 80-89).
+        As Shockwave's planner expects it and not as a simulated job does it: under Accordion the
+        first 30 % of the epochs are critical too, and a Recommendation has further critical regimes
+        (epochs 60-69 and 80-89).
 
     Returns
     -------

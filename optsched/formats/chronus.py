@@ -1,12 +1,14 @@
-"""Import of Chronus' traces (Gao et al., SoCC 2021): jobs with strict deadlines, soft ones, or none.
+"""Import of Chronus' traces (Gao et al., SoCC 2021):
+jobs with strict deadlines, soft ones, or none.
 
-A trace is a CSV table with a job a line: ``job_id``, ``user``, ``num_gpu``, ``submit_time``, ``model_name``,
-``duration``, ``expect_time_list``, ``expect_value_list``, ``job_type``; ``iterations``, ``interval`` and
-``best_effort`` add nothing. Both lists are joined by hyphens: a job that ends within the first expected time
-after it came is worth the first value, and so on. ``job_type`` is ``strict`` (one time, which must be kept), ``soft``
-or ``best`` (best effort: its time means nothing). Times are in minutes: the published scheduler
-(``time_aware_with_lease.py``) counts 60 to an hour. It skips jobs of 0 GPUs and sorts the others by ``submit_time``,
-and so does the import: jobs of the same time stay in the order of the file.
+A trace is a CSV table with a job a line: ``job_id``, ``user``, ``num_gpu``, ``submit_time``,
+``model_name``, ``duration``, ``expect_time_list``, ``expect_value_list``, ``job_type``;
+``iterations``, ``interval`` and ``best_effort`` add nothing. Both lists are joined by hyphens: a
+job that ends within the first expected time after it came is worth the first value, and so on.
+``job_type`` is ``strict`` (one time, which must be kept), ``soft`` or ``best`` (best effort: its
+time means nothing). Times are in minutes: the published scheduler (``time_aware_with_lease.py``)
+counts 60 to an hour. It skips jobs of 0 GPUs and sorts the others by ``submit_time``, and so does
+the import: jobs of the same time stay in the order of the file.
 """
 
 from __future__ import annotations
@@ -84,12 +86,14 @@ def import_chronus(
     at: Seconds | None = None,
     name: str = "chronus",
 ) -> dict[str, Any]:
-    """Make an instance of a trace of Chronus (Gao et al., SoCC 2021): strict and soft deadlines, best effort.
+    """Make an instance of a trace of Chronus (Gao et al., SoCC 2021):
+    strict and soft deadlines, best effort.
 
-    The steps of a job are the seconds that it ran; its workload is its model, its tenant
-    its user, its weight the value of its first expected time, which is also its deadline: hard if it is strict, soft
-    if it is soft, none if it is best effort. A soft job has an option for every expected time, with its value and the
-    attribute ``deadline``, as the formulation ``lease`` reads them. A round is a lease of 20 units.
+    The steps of a job are the seconds that it ran; its workload is its model, its tenant its user,
+    its weight the value of its first expected time, which is also its deadline: hard if it is
+    strict, soft if it is soft, none if it is best effort. A soft job has an option for every
+    expected time, with its value and the attribute ``deadline``, as the formulation ``lease`` reads
+    them. A round is a lease of 20 units.
 
     Parameters
     ----------
@@ -98,16 +102,16 @@ def import_chronus(
     pools : mapping from str to (int, int), or pool documents
         Nodes of a pool, and GPUs of each node.
     locality : path or bytes, optional
-        model_info.json: slowdown of jobs on several nodes; none by default. It is
-        ``{model: {GPUs: {nodes: share}}}``, what is left of the rate. A gang that it does not list loses as the next
+        model_info.json: slowdown of jobs on several nodes; none by default. It is ``{model: {GPUs:
+        {nodes: share}}}``, what is left of the rate. A gang that it does not list loses as the next
         larger one, and one larger than all of them nothing.
     speeds : mapping from str to float, optional
         How many times as fast as in the trace jobs run in a pool; 1 by default.
     unit : float, default 60
         Length of a unit of time in the trace.
     at : float, optional
-        Only the jobs that have arrived by then, on the trace's clock. ``now`` is ``at``; by default all jobs, and
-        ``now`` is the first arrival.
+        Only the jobs that have arrived by then, on the trace's clock. ``now`` is ``at``; by default
+        all jobs, and ``now`` is the first arrival.
     name : str
         Name of the instance.
 

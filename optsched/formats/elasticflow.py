@@ -1,9 +1,11 @@
-"""Import of ElasticFlow's files (Gu et al., ASPLOS 2023): throughput tables and a trace become an instance.
+"""Import of ElasticFlow's files (Gu et al., ASPLOS 2023):
+throughput tables and a trace become an instance.
 
-A trace is a CSV table with a job a line: ``job_id``, ``submit_time``, ``iteration``, ``model_name``, ``ddl``,
-``batch_size``, ``num_gpu``, perhaps ``best_effort``; the names of the ITP traces (``submission_time``,
-``num_iteration``, ``deadline``) will do. Times are in seconds on one clock, deadlines too. ElasticFlow's scheduler
-sorts the jobs by ``submit_time``, and so does the import: jobs of the same time stay in the order of the file.
+A trace is a CSV table with a job a line: ``job_id``, ``submit_time``, ``iteration``,
+``model_name``, ``ddl``, ``batch_size``, ``num_gpu``, perhaps ``best_effort``; the names of the ITP
+traces (``submission_time``, ``num_iteration``, ``deadline``) will do. Times are in seconds on one
+clock, deadlines too. ElasticFlow's scheduler sorts the jobs by ``submit_time``, and so does the
+import: jobs of the same time stay in the order of the file.
 """
 
 from __future__ import annotations
@@ -64,8 +66,8 @@ def import_elasticflow(
 ) -> dict[str, Any]:
     """Make an instance of throughput tables and a trace of ElasticFlow (Gu et al., ASPLOS 2023).
 
-    A model with a batch size becomes a workload such as ``vgg16/64``; an iteration is a step. A job may run on every
-    number of GPUs that the tables have for it.
+    A model with a batch size becomes a workload such as ``vgg16/64``; an iteration is a step. A job
+    may run on every number of GPUs that the tables have for it.
 
     Parameters
     ----------
@@ -76,8 +78,8 @@ def import_elasticflow(
     pools : mapping from str to (int, int), or pool documents
         Nodes of a pool, and GPUs of each node.
     at : float, optional
-        Only the jobs that have arrived by then, on the trace's clock. ``now`` is ``at``; by default all jobs, and
-        ``now`` is the first arrival.
+        Only the jobs that have arrived by then, on the trace's clock. ``now`` is ``at``; by default
+        all jobs, and ``now`` is the first arrival.
     rigid : bool
         Jobs run only on the number of GPUs that they ask for.
     name : str

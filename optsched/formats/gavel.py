@@ -57,10 +57,10 @@ def import_gavel(
 ) -> dict[str, Any]:
     """Make an instance of a throughput table and a trace of Gavel (Narayanan et al., OSDI 2020).
 
-    Every job type becomes a workload with its rates by pool and GPU count, and with the name and batch by which a model
-    fitted to the same table knows it; a rate of 0 is left out, and a job whose scale has no rate is imported all the
-    same (solutions list it as unplaced). A job is called ``j<number>`` after its
-    place in the trace, from 0.
+    Every job type becomes a workload with its rates by pool and GPU count, and with the name and
+    batch by which a model fitted to the same table knows it; a rate of 0 is left out, and a job
+    whose scale has no rate is imported all the same (solutions list it as unplaced). A job is
+    called ``j<number>`` after its place in the trace, from 0.
 
     Parameters
     ----------
@@ -69,38 +69,44 @@ def import_gavel(
     trace : path or bytes
         Trace, 10 or 7 columns.
     pools : mapping from str to int
-        Worker types and their numbers of GPUs, such as v100:8,p100:16. The GPU type of a pool is its name in upper
-        case.
+        Worker types and their numbers of GPUs, such as v100:8,p100:16. The GPU type of a pool is
+        its name in upper case.
     active : int, optional
         The first N jobs, all present at the start. ``now`` is the arrival of the last.
     at : float, optional
-        Only the jobs that have arrived by then, on the trace's clock. ``now`` is ``at``; with neither this nor
-        ``active``: all jobs, and ``now`` is the arrival of the first, so that the later ones are still to come.
+        Only the jobs that have arrived by then, on the trace's clock. ``now`` is ``at``; with
+        neither this nor ``active``: all jobs, and ``now`` is the arrival of the first, so that the
+        later ones are still to come.
     gpus_per_node : int, default 1
-        GPUs of a node. Where it does not divide a pool, the last node is smaller and no GPU is lost.
+        GPUs of a node. Where it does not divide a pool, the last node is smaller and no GPU is
+        lost.
     pairs : bool, default False
-        Also import the rates of two jobs that share GPUs. These are all pairs of the job types of these jobs (also a
-        type with itself), in every pool, at every scale that these jobs have, where both rates are positive.
+        Also import the rates of two jobs that share GPUs. These are all pairs of the job types of
+        these jobs (also a type with itself), in every pool, at every scale that these jobs have,
+        where both rates are positive.
     reference : str, optional
-        Worker type that fixes durations, and so deadlines; by default v100, else the fastest. The duration is
-        steps / rate, the deadline is arrival + SLO x duration. Where the table has no rate on v100, it is the worker
-        type on which the job is fastest. A job that can run on no worker type at all has no duration and gets no
-        deadline.
+        Worker type that fixes durations, and so deadlines; by default v100, else the fastest. The
+        duration is steps / rate, the deadline is arrival + SLO x duration. Where the table has no
+        rate on v100, it is the worker type on which the job is fastest. A job that can run on no
+        worker type at all has no duration and gets no deadline.
     name : str, default "gavel"
         Name of the instance.
 
     Returns
     -------
     dict
-        An ``optsched-instance/1`` document, as `Instance.from_document` takes it. Times in seconds, rates in steps/s.
+        An ``optsched-instance/1`` document, as `Instance.from_document` takes it. Times in seconds,
+        rates in steps/s.
 
     Raises
     ------
     InvalidInput
-        A file is malformed, ``pools`` or ``reference`` name no worker type, the trace has a job type that the table
-        lacks, a job with an SLO cannot run on ``reference``, or (with ``pairs``) the two directions of a pair differ.
+        A file is malformed, ``pools`` or ``reference`` name no worker type, the trace has a job
+        type that the table lacks, a job with an SLO cannot run on ``reference``, or (with
+        ``pairs``) the two directions of a pair differ.
     UsageError
-        Both ``active`` and ``at``, no pools, or numbers that make no sense, such as more active jobs than there are.
+        Both ``active`` and ``at``, no pools, or numbers that make no sense, such as more active
+        jobs than there are.
     """
     with named_by_path({"throughputs": throughputs, "trace": trace}):
         return gavel_document(
@@ -226,7 +232,9 @@ def _check_job_types(table: GavelThroughputs, jobs: GavelTrace, count: int) -> N
 
 
 def _pool(name: str, gpus: int, node_size: int) -> dict[str, Any]:
-    """``gpus`` GPUs on nodes of ``node_size``; a rest makes a smaller last node, named as the others would be."""
+    """``gpus`` GPUs on nodes of ``node_size``;
+    a rest makes a smaller last node, named as the others would be.
+    """
     nodes, rest = divmod(gpus, node_size)
     document: dict[str, Any] = {
         "name": name,
@@ -261,7 +269,9 @@ def rates_of(
 
 
 def _parameters(job_type: str) -> dict[str, Any]:
-    """By what name and batch a model fitted to profiles of these files knows a job type, if it states a batch."""
+    """By what name and batch a model fitted to profiles
+    of these files knows a job type, if it states a batch.
+    """
     profile, samples = profile_of(job_type)
     return (
         {}
@@ -276,7 +286,8 @@ def colocation(
     scales: Sequence[int],
     pools: Mapping[str, int],
 ) -> list[dict[str, Any]]:
-    """Each unordered pair of workloads (one with itself too) once per pool and scale, where both run.
+    """Each unordered pair of workloads (one with itself too)
+    once per pool and scale, where both run.
 
     ``workloads`` has of each its job type, and the factor between its rates and those of the table.
     """

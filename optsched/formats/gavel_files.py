@@ -1,13 +1,13 @@
 """Gavel's files (Narayanan et al., OSDI 2020): throughput tables and traces.
 
-A throughput table says what each job type does on each worker type. It is JSON: ``{worker type: {"('MODEL (batch
-size B)', SCALE)": {"null": steps/s alone, "('OTHER ...', SCALE)": [steps/s of the row's job, steps/s of the other],
-...}}}``. Keys are the text of Python tuples; 0.0 means "cannot run" or "unknown" alike. A rate is that of the whole
-job on all its SCALE GPUs.
+A throughput table says what each job type does on each worker type. It is JSON: ``{worker type:
+{"('MODEL (batch size B)', SCALE)": {"null": steps/s alone, "('OTHER ...', SCALE)": [steps/s of the
+row's job, steps/s of the other], ...}}}``. Keys are the text of Python tuples; 0.0 means "cannot
+run" or "unknown" alike. A rate is that of the whole job on all its SCALE GPUs.
 
-A trace has one job a line, cells between tabs, no header. There are 10 columns, or 7 in an older format that has no
-working directory, weight and SLO; the first line shows which. Blank lines don't count as jobs. Formats that only add
-columns read theirs with the same `TraceLines`.
+A trace has one job a line, cells between tabs, no header. There are 10 columns, or 7 in an older
+format that has no working directory, weight and SLO; the first line shows which. Blank lines don't
+count as jobs. Formats that only add columns read theirs with the same `TraceLines`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ Value = TypeVar("Value", str, bool, int, float)
 
 
 def profile_of(job_type: str) -> tuple[str, float]:
-    """Workload and samples of one GPU of a job type: ``ResNet-18 (batch size 64)`` is ResNet-18 with 64.
+    """Workload and samples of one GPU of a job type:
+    ``ResNet-18 (batch size 64)`` is ResNet-18 with 64.
 
     One without a batch has 1: a sample is then whatever one GPU does in a step.
     """
@@ -82,7 +83,9 @@ def profile_of(job_type: str) -> tuple[str, float]:
 
 
 def job_type_of(workload: str, samples: float | None) -> str:
-    """The job type of a model and its batch, as `profile_of` takes it apart: a batch of 1 is left out."""
+    """The job type of a model and its batch, as `profile_of` takes it apart:
+    a batch of 1 is left out.
+    """
     if samples is None or samples == 1:
         return workload
     return f"{workload} (batch size {samples:.15g})"
@@ -120,8 +123,8 @@ class GavelThroughputs:
     alone : mapping from worker type to mapping from `RowKey` to float
         steps/s of a job that has its GPUs to itself; 0 where it cannot run or was not measured.
     shared : mapping from worker type to mapping from (RowKey, RowKey) to (float, float)
-        steps/s of the first and of the second job when both share the same GPUs, as the file has it: usually in
-        both directions, with 0 for "cannot run" or "not measured".
+        steps/s of the first and of the second job when both share the same GPUs, as the file has
+        it: usually in both directions, with 0 for "cannot run" or "not measured".
     """
 
     alone: Mapping[str, Mapping[RowKey, float]]
@@ -158,8 +161,8 @@ def read_throughputs(data: bytes) -> GavelThroughputs:
     Raises
     ------
     InvalidInput
-        Not UTF-8, not JSON, another nesting, a key that is no ``('TYPE', SCALE)``, or a rate that is no finite number
-        of at least 0.
+        Not UTF-8, not JSON, another nesting, a key that is no ``('TYPE', SCALE)``, or a rate that
+        is no finite number of at least 0.
     """
     document = _object(_json(decode(data, "throughputs")), "throughputs", "worker types")
     keys: dict[str, RowKey] = {}
@@ -195,7 +198,9 @@ def _object(value: object, path: str, what: str) -> dict[str, Any]:
 
 
 def _row_key(text: str, path: str, known: dict[str, RowKey]) -> RowKey:
-    """Parse ``('TYPE', SCALE)``; ``known`` remembers the few texts that come back thousands of times."""
+    """Parse ``('TYPE', SCALE)``;
+    ``known`` remembers the few texts that come back thousands of times.
+    """
     # The same few keys come back in every row
     if text in known:
         return known[text]
@@ -334,7 +339,9 @@ class TraceLines:
         convert: Callable[[str], Value | None],
         expected: str,
     ) -> list[Value]:
-        """What the cells of a column say; ``convert`` gives None for a text that is not what is expected."""
+        """What the cells of a column say;
+        ``convert`` gives None for a text that is not what is expected.
+        """
         cells = self.cells[column]
         # Most cells of a trace repeat: each text is converted once
         known = {text: convert(text) for text in set(cells)}
@@ -368,8 +375,8 @@ def read_trace(data: bytes) -> GavelTrace:
     Raises
     ------
     InvalidInput
-        With line, column and its name: wrong number of columns, a cell that is no number or out of range, arrivals
-        that go back in time; also text that is not UTF-8 and a trace without jobs.
+        With line, column and its name: wrong number of columns, a cell that is no number or out of
+        range, arrivals that go back in time; also text that is not UTF-8 and a trace without jobs.
     """
     return jobs_of(read_lines(data, LAYOUTS, EXPECTED, "10 columns, or 7 in the old format"))
 

@@ -1,4 +1,6 @@
-"""What all importers take in one way: files, the pools of the cluster, and former names of keywords."""
+"""What all importers take in one way:
+files, the pools of the cluster, and former names of keywords.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ FORMER_NAMES = {"log": "jobs", "paces": "applications", "speed": "speeds"}
 
 
 def importer(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Let an importer take keywords by their former names, and refuse unknown ones with the closest name."""
+    """Let an importer take keywords by their former names,
+    and refuse unknown ones with the closest name.
+    """
     checked = checks_keywords(function)
     former = {
         old: new for old, new in FORMER_NAMES.items() if new in signature(function).parameters
@@ -64,7 +68,9 @@ def called(source: Source, otherwise: str) -> str:
 
 
 def pool_documents(pools: Pools) -> list[dict[str, Any]]:
-    """Pools as an instance document has them; those that are given by numbers have GPUs of their own name."""
+    """Pools as an instance document has them;
+    those that are given by numbers have GPUs of their own name.
+    """
     if not pools:
         raise InvalidArgument("", "no pool", "at least one")
     if not isinstance(pools, Mapping):

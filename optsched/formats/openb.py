@@ -1,8 +1,10 @@
-"""Import of node and pod lists of a production GPU cluster, "openb" (Q. Weng et al., USENIX ATC 2023), as CSV.
+"""Import of node and pod lists of a production GPU cluster,
+"openb" (Q. Weng et al., USENIX ATC 2023), as CSV.
 
-Node list: columns ``sn,cpu_milli,memory_mib,gpu,model``; nodes without GPUs are left out. Pod list: ``name,cpu_milli,
-memory_mib,num_gpu,gpu_milli`` and perhaps ``gpu_spec`` (allowed models joined by a vertical bar; empty: any) and the
-times ``creation_time,deletion_time,scheduled_time`` in seconds; ``gpu_milli`` is the share of one GPU in thousandths.
+Node list: columns ``sn,cpu_milli,memory_mib,gpu,model``; nodes without GPUs are left out. Pod list:
+``name,cpu_milli, memory_mib,num_gpu,gpu_milli`` and perhaps ``gpu_spec`` (allowed models joined by
+a vertical bar; empty: any) and the times ``creation_time,deletion_time,scheduled_time`` in seconds;
+``gpu_milli`` is the share of one GPU in thousandths.
 """
 
 from __future__ import annotations
@@ -55,11 +57,13 @@ def import_openb(
     over_time: bool = False,
     name: str = "openb",
 ) -> dict[str, Any]:
-    """Make an instance of a node list and a pod list of the openb cluster (Weng et al., USENIX ATC 2023).
+    """Make an instance of a node list and a pod list
+    of the openb cluster (Weng et al., USENIX ATC 2023).
 
-    Every GPU model becomes a pool; its nodes keep their names, CPUs and memory. Every pod with GPUs becomes a job with
-    an option per model that it allows: on one node, with its share of the GPU, its CPUs and memory. Pods without GPUs
-    are left out. A pod's steps are the seconds that it ran, at 1 step/s (1 step where the list has no times).
+    Every GPU model becomes a pool; its nodes keep their names, CPUs and memory. Every pod with GPUs
+    becomes a job with an option per model that it allows: on one node, with its share of the GPU,
+    its CPUs and memory. Pods without GPUs are left out. A pod's steps are the seconds that it ran,
+    at 1 step/s (1 step where the list has no times).
 
     Parameters
     ----------
@@ -68,11 +72,12 @@ def import_openb(
     pods : path or bytes, optional
         Pod list (CSV); without it there are no jobs.
     at : float, optional
-        Only the pods that were there then, created and not deleted yet; by default all, as if they came at once.
-        ``now`` is ``at``, or 0.
+        Only the pods that were there then, created and not deleted yet; by default all, as if they
+        came at once. ``now`` is ``at``, or 0.
     over_time : bool, default False
-        Make a trace: pods arrive when they were created, and those that never ran are left out. The order is that of
-        the list. Pods that are not deleted yet are left out too: nobody knows how long they run.
+        Make a trace: pods arrive when they were created, and those that never ran are left out. The
+        order is that of the list. Pods that are not deleted yet are left out too: nobody knows how
+        long they run.
     name : str, default "openb"
         Name of the instance.
 

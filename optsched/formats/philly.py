@@ -1,10 +1,12 @@
-"""Import of logs of the Philly cluster (Jeon et al., USENIX ATC 2019), as published or as the table made of them.
+"""Import of logs of the Philly cluster (Jeon et al., USENIX ATC 2019),
+as published or as the table made of them.
 
-The job log (``cluster_job_log``, JSON) lists jobs with ``jobid``, ``vc`` (virtual cluster), ``submitted_time`` and
-``attempts``, each with ``start_time``, ``end_time`` and ``detail``: a machine's ``ip`` and ``gpus``. The table (CSV)
-has the columns ``timestamp,duration,num_gpus,gpu_time,cluster``. The machine list (CSV) has ``machineId``,
-``number of GPUs`` and ``single GPU mem``. Times are local ones without a zone and are used as they are: across the
-end of daylight saving time they are an hour off.
+The job log (``cluster_job_log``, JSON) lists jobs with ``jobid``, ``vc`` (virtual cluster),
+``submitted_time`` and ``attempts``, each with ``start_time``, ``end_time`` and ``detail``: a
+machine's ``ip`` and ``gpus``. The table (CSV) has the columns
+``timestamp,duration,num_gpus,gpu_time,cluster``. The machine list (CSV) has ``machineId``, ``number
+of GPUs`` and ``single GPU mem``. Times are local ones without a zone and are used as they are:
+across the end of daylight saving time they are an hour off.
 """
 
 from __future__ import annotations
@@ -63,21 +65,24 @@ def import_philly(
 ) -> ImportedLog:
     """Make a trace of logs of the Philly cluster (Jeon et al., USENIX ATC 2019).
 
-    A step is a second of the recorded run. Jobs that did not run, or of which times are missing, are left out.
+    A step is a second of the recorded run. Jobs that did not run, or of which times are missing,
+    are left out.
 
-    A job's gang is the GPUs of its first attempt that has any, its steps are the seconds of all its attempts together,
-    at 1 step/s. Virtual clusters are tenants. The log is in no order; jobs are put in that of their submission.
+    A job's gang is the GPUs of its first attempt that has any, its steps are the seconds of all its
+    attempts together, at 1 step/s. Virtual clusters are tenants. The log is in no order; jobs are
+    put in that of their submission.
 
-    Of the JSON these are left out, and counted: jobs without attempts, without a time of submission, without any GPU,
-    that still ran when the log was written (their last attempt has no end), whose attempts have no times, or end
-    before they start, or that ran for no second.
+    Of the JSON these are left out, and counted: jobs without attempts, without a time of
+    submission, without any GPU, that still ran when the log was written (their last attempt has no
+    end), whose attempts have no times, or end before they start, or that ran for no second.
 
     Parameters
     ----------
     jobs : path or bytes
         Job log (JSON), or a table of jobs (CSV). The first character decides which.
     pools : mapping from str to (int, int), or pool documents, optional
-        Instead of a machine list: nodes of a pool, and GPUs of each node. Logs do not have those of a virtual cluster.
+        Instead of a machine list: nodes of a pool, and GPUs of each node. Logs do not have those of
+        a virtual cluster.
     machines : path or bytes, optional
         Machine list (CSV): the cluster as it was.
     clusters : collection of str, optional
@@ -85,7 +90,8 @@ def import_philly(
     speeds : mapping from str to float, optional
         How many times as fast as in the trace jobs run in a pool; 1 by default.
     at : float, optional
-        Only the jobs that have arrived by then, on the trace's clock. The clock is 0 at the first job.
+        Only the jobs that have arrived by then, on the trace's clock. The clock is 0 at the first
+        job.
     name : str
         Name of the instance.
 

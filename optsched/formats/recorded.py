@@ -1,7 +1,7 @@
 """Traces that have the seconds of each job and no rates: a step is a second of the recorded run.
 
-Such a job runs at 1 step/s in every pool, or at the factor that a pool is said to be faster by, on as many GPUs as it
-had.
+Such a job runs at 1 step/s in every pool, or at the factor that a pool is said to be faster by, on
+as many GPUs as it had.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ NodeRates = Mapping[int, Mapping[int, float]]
 def recorded_workload(
     gangs: Iterable[int], speeds: Mapping[str, float], spread: NodeRates | None = None
 ) -> dict[str, Any]:
-    """A workload with a rate for each gang, on as few nodes as it needs or, with a ``spread``, on so many."""
+    """A workload with a rate for each gang, on as few nodes as it needs or,
+    with a ``spread``, on so many.
+    """
     sizes = sorted(set(gangs))
     return {
         "throughput": {
@@ -55,8 +57,9 @@ def arrived(
 ) -> tuple[IntArray, float]:
     """The jobs that have arrived by ``at`` in the order of their arrival, and the clock.
 
-    Without ``at`` these are all jobs, and the clock is the first arrival. Jobs of the same time stay in the order of
-    the file: the simulators of these traces sort so too. Of some ``rows`` alone if they are given.
+    Without ``at`` these are all jobs, and the clock is the first arrival. Jobs of the same time
+    stay in the order of the file: the simulators of these traces sort so too. Of some ``rows``
+    alone if they are given.
     """
     rows = np.arange(len(arrival)) if rows is None else rows
     order = rows[np.argsort(arrival[rows], kind="stable")]
@@ -104,9 +107,11 @@ def recorded_instance(
     at: float | None = None,
     name: str,
 ) -> Instance:
-    """Make an instance: a step is a second of the recorded run, and every pool makes one step per second.
+    """Make an instance: a step is a second of the recorded run,
+    and every pool makes one step per second.
 
-    Jobs are in the order of their arrival (of equal ones in the order given), on a clock that is 0 at the first.
+    Jobs are in the order of their arrival (of equal ones in the order given), on a clock that is 0
+    at the first.
 
     Parameters
     ----------
@@ -116,8 +121,8 @@ def recorded_instance(
     speeds : mapping from str to float, optional
         How many times as fast as recorded jobs run in a pool; 1 where left out.
     at : float, optional
-        Take the jobs that have arrived by then, s after the first; ``now`` is ``at``. By default all jobs, and ``now``
-        is 0.
+        Take the jobs that have arrived by then, s after the first; ``now`` is ``at``. By default
+        all jobs, and ``now`` is 0.
     name : str
 
     Raises

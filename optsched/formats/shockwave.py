@@ -1,9 +1,11 @@
-"""Import of Shockwave's traces (Zheng et al., NSDI 2023): Gavel's, with batch sizes that change as jobs progress.
+"""Import of Shockwave's traces (Zheng et al., NSDI 2023):
+Gavel's, with batch sizes that change as jobs progress.
 
-A trace has Gavel's 10 columns and two more, 12 in all: ``job_type, command, working_directory, num_steps_arg,
-needs_data_dir, total_steps, scale_factor, mode, priority_weight, SLO, duration, arrival_time``. The throughput table is
-in Gavel's format. ``total_steps`` are steps of the first batch, and ``duration`` is what they take on a v100 in that
-batch; a change of batch makes a job shorter or longer (`optsched.formats.batch_schedules`).
+A trace has Gavel's 10 columns and two more, 12 in all: ``job_type, command, working_directory,
+num_steps_arg, needs_data_dir, total_steps, scale_factor, mode, priority_weight, SLO, duration,
+arrival_time``. The throughput table is in Gavel's format. ``total_steps`` are steps of the first
+batch, and ``duration`` is what they take on a v100 in that batch; a change of batch makes a job
+shorter or longer (`optsched.formats.batch_schedules`).
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ class ShockwaveTrace:
 
 
 def read_shockwave_trace(data: bytes) -> ShockwaveTrace:
-    """Parse a trace of 12 columns; raises `InvalidInput` with line and column, as `read_trace` of Gavel's does."""
+    """Parse a trace of 12 columns;
+    raises `InvalidInput` with line and column, as `read_trace` of Gavel's does.
+    """
     lines = read_lines(data, {len(COLUMNS): COLUMNS}, "12 columns", "12 columns")
     return ShockwaveTrace(
         jobs_of(lines),
@@ -90,13 +94,14 @@ def import_shockwave(
 ) -> dict[str, Any]:
     """Make a trace of a throughput table and a trace of Shockwave (Zheng et al., NSDI 2023).
 
-    Jobs in mode accordion or gns change their batch as they progress: these are the regimes of the trace.
+    Jobs in mode accordion or gns change their batch as they progress: these are the regimes of the
+    trace.
 
-    Otherwise as `import_gavel`. After a change of its batch, a job runs at the rates of a workload such as
-    ``LM (batch size 80) in steps of 10``: those of the larger batch, times the steps of an epoch in the first batch per
-    step of one in the larger, for an epoch stays an epoch and steps are those of the first batch. A batch without a
-    rate in any of the pools is skipped, as in the published simulator. A deadline is arrival + SLO x duration, with the
-    duration of the trace.
+    Otherwise as `import_gavel`. After a change of its batch, a job runs at the rates of a workload
+    such as ``LM (batch size 80) in steps of 10``: those of the larger batch, times the steps of an
+    epoch in the first batch per step of one in the larger, for an epoch stays an epoch and steps
+    are those of the first batch. A batch without a rate in any of the pools is skipped, as in the
+    published simulator. A deadline is arrival + SLO x duration, with the duration of the trace.
 
     Parameters
     ----------
@@ -122,13 +127,14 @@ def import_shockwave(
     Returns
     -------
     dict
-        An ``optsched-trace/1`` document, as `Trace.from_document` takes it; of a trace without any change an
-        ``optsched-instance/1``.
+        An ``optsched-trace/1`` document, as `Trace.from_document` takes it; of a trace without any
+        change an ``optsched-instance/1``.
 
     Raises
     ------
     InvalidInput
-        As in `import_gavel`; or a job that changes its batch has a model whose data nobody knows, or no batch.
+        As in `import_gavel`; or a job that changes its batch has a model whose data nobody knows,
+        or no batch.
     UsageError
         As in `import_gavel`.
     """
@@ -206,7 +212,9 @@ def _changes(
     pools: tuple[str, ...],
     planned: bool,
 ) -> Iterator[tuple[int, int, str, int]]:
-    """Of the changes of a job's batch: the steps done, the batch from then on, the model, and the first batch."""
+    """Of the changes of a job's batch:
+    the steps done, the batch from then on, the model, and the first batch.
+    """
     jobs = trace.jobs
     mode = trace.mode[row]
     gpus = int(trace.jobs.gpus[row])

@@ -1,7 +1,9 @@
-"""Import of workloads of Sia (Jayaram Subramanya et al., SOSP 2023) and Pollux (Qiao et al., OSDI 2021).
+"""Import of workloads of Sia (Jayaram Subramanya et al., SOSP 2023)
+and Pollux (Qiao et al., OSDI 2021).
 
-A workload is a CSV table with a job a line, in order of arrival: ``name,time,application,num_replicas,batch_size``.
-Times are in seconds. What a job of an application does is in a folder of profiles (`optsched.formats.sia_profiles`).
+A workload is a CSV table with a job a line, in order of arrival:
+``name,time,application,num_replicas,batch_size``. Times are in seconds. What a job of an
+application does is in a folder of profiles (`optsched.formats.sia_profiles`).
 """
 
 from __future__ import annotations
@@ -98,32 +100,37 @@ def import_sia(
 ) -> Trace:
     """Make a trace of a workload of Sia (SOSP 2023) or Pollux (OSDI 2021), and of their profiles.
 
-    A step is one of an application's first batch; every epoch of its training is a regime with rates of its own.
+    A step is one of an application's first batch; every epoch of its training is a regime with
+    rates of its own.
 
     A job has as many steps as the training has when its last epoch ends. In each epoch it makes
 
         gain(M) / T      steps/s,    gain(M) = (var + sqr) / (var M0 / M + sqr)
 
-    with a batch of M samples in steps of T seconds, M0 samples in the first batch, and statistics of the gradient
-    (sqr, var) that are linear between the batch sizes of the profiles. Times of steps are those of the profiles on as
-    few nodes as can be, between the measured ones as the published simulators have them; a count of GPUs beyond what
-    was measured has no rate.
+    with a batch of M samples in steps of T seconds, M0 samples in the first batch, and statistics
+    of the gradient (sqr, var) that are linear between the batch sizes of the profiles. Times of
+    steps are those of the profiles on as few nodes as can be, between the measured ones as the
+    published simulators have them; a count of GPUs beyond what was measured has no rate.
 
     Parameters
     ----------
     workload : path or bytes
         Table of jobs (CSV).
     profiles : path
-        Folder with the profiles of each application, in which pools are called like kinds of machines.
+        Folder with the profiles of each application, in which pools are called like kinds of
+        machines.
     pools : mapping from str to (int, int), or pool documents
-        Nodes of a pool, and GPUs of each node. A pool has the name of a kind of machine (``aws``, ``dgx-ext``).
+        Nodes of a pool, and GPUs of each node. A pool has the name of a kind of machine (``aws``,
+        ``dgx-ext``).
     adaptive : bool, default False
-        Jobs take any number of GPUs, with the best batch for it; otherwise what they ask for. The number is from 1 to
-        ``most``, and the batch is the best one in each epoch (`optsched.performance.batches.best_batches`).
+        Jobs take any number of GPUs, with the best batch for it; otherwise what they ask for. The
+        number is from 1 to ``most``, and the batch is the best one in each epoch
+        (`optsched.performance.batches.best_batches`).
     most : int, default 64
         Most GPUs of an adaptive job.
     applications : mapping from str to Pace, optional
-        How much slower than in the profiles its steps are (1), and what a start costs, s (0). By application.
+        How much slower than in the profiles its steps are (1), and what a start costs, s (0). By
+        application.
     name : str
         Name of the instance.
 
@@ -196,7 +203,9 @@ def _rates(
     most: int,
     asked: tuple[int, int] | None,
 ) -> Rates:
-    """Rates in every pool: with the GPUs and the batch that were asked for, or (None) with the best ones."""
+    """Rates in every pool: with the GPUs and the batch that were asked for,
+    or (None) with the best ones.
+    """
     if asked is None:
         return {
             pool: _adaptive(application, pool, nodes, size, most)
@@ -271,7 +280,8 @@ def _adaptive(
     ways = len(counts)
 
     def seconds(samples: FloatArray, passes: IntArray, row: IntArray) -> FloatArray:
-        # What is asked is the same in all epochs: only the noise of the gradient changes from one to the next
+        # What is asked is the same in all epochs: only the noise of the gradient changes from one
+        # to the next
         samples_of_way = samples.reshape(-1, epochs, ways)[:, 0]
         passes_of_way = passes.reshape(-1, epochs, ways)[:, 0]
         T = np.empty(samples_of_way.shape)
@@ -358,8 +368,11 @@ def _workloads(kind: str, name: str, rates: Rates, application: Application) -> 
 
 
 def _regimes(instance: Instance, trainings: Sequence[Training]) -> Regimes:
-    """Every job changes to the workload of the next epoch when the epoch ends; their workloads follow each other."""
-    # `_workloads` puts the epochs of a kind next to each other, so the next epoch is the next workload
+    """Every job changes to the workload of the next epoch when the epoch ends;
+    their workloads follow each other.
+    """
+    # `_workloads` puts the epochs of a kind next to each other, so the next epoch is the next
+    # workload
     first = instance.jobs_table.workload
     more = np.array([len(training.progress) - 1 for training in trainings], np.int64)
     job = np.repeat(np.arange(len(more)), more)

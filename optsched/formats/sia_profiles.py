@@ -1,9 +1,12 @@
-"""Profiles of Sia's and Pollux's simulators: times of steps, and how the gradient's noise changes over a training.
+"""Profiles of Sia's and Pollux's simulators:
+times of steps, and how the gradient's noise changes over a training.
 
-The folder of an application has, for each kind of machine G, ``placements-G.csv`` (``placement,local_bsz,step_time,
-sync_time``; a digit for each node, its GPUs) and ``scalability-G.csv`` (``num_nodes,num_replicas,local_bsz,step_time,
-sync_time``), times in seconds; and for some batch sizes B ``validation-B.csv``, a line for each epoch:
-``progress,iteration,metric,grad_sqr,grad_var``. The smallest B is the first batch M0; progress counts steps of M0.
+The folder of an application has, for each kind of machine G, ``placements-G.csv``
+(``placement,local_bsz,step_time, sync_time``; a digit for each node, its GPUs) and
+``scalability-G.csv`` (``num_nodes,num_replicas,local_bsz,step_time, sync_time``), times in seconds;
+and for some batch sizes B ``validation-B.csv``, a line for each epoch:
+``progress,iteration,metric,grad_sqr,grad_var``. The smallest B is the first batch M0; progress
+counts steps of M0.
 """
 
 from __future__ import annotations
@@ -58,7 +61,8 @@ class Training:
     batch : FloatArray, shape (B,)
         Batch sizes, ascending; the first is M0.
     progress : FloatArray, shape (E,)
-        Steps of M0 that are done at the end of each epoch: the fewest of all batch sizes, as in the simulators.
+        Steps of M0 that are done at the end of each epoch: the fewest of all batch sizes, as in the
+        simulators.
     sqr, var : FloatArray, shape (B, E)
         |G|^2 and the variance of its estimate at M0, in each epoch.
     """
@@ -69,7 +73,9 @@ class Training:
     var: FloatArray
 
     def gain(self, epoch: IntArray, batch: FloatArray) -> FloatArray:
-        """Steps of M0 that a step with a batch is worth, elementwise; statistics are linear between batch sizes."""
+        """Steps of M0 that a step with a batch is worth, elementwise;
+        statistics are linear between batch sizes.
+        """
         low = np.clip(
             np.searchsorted(self.batch, batch, side="right") - 1, 0, max(len(self.batch) - 2, 0)
         )
@@ -85,7 +91,9 @@ class Training:
 
 @dataclass(frozen=True)
 class EpochNoise(GradientNoise):
-    """The noise of a training in the epochs of E rows, for `optsched.performance.batches.best_batches`."""
+    """The noise of a training in the epochs of E rows,
+    for `optsched.performance.batches.best_batches`.
+    """
 
     training: Training
     epoch: IntArray
@@ -102,7 +110,9 @@ class EpochNoise(GradientNoise):
         )
 
     def gain(self, batch: object) -> FloatArray:
-        """Steps of M0 that one step with a batch is worth, with the statistics of that batch size."""
+        """Steps of M0 that one step with a batch is worth,
+        with the statistics of that batch size.
+        """
         return self.training.gain(self.epoch, np.asarray(batch, np.float64))
 
 
@@ -113,8 +123,8 @@ class StepTimes:
     Attributes
     ----------
     placed : mapping from str to FloatArray, shape (N, 3)
-        By placement, nodes from few to many GPUs: samples of a GPU (ascending), seconds of a step, and of it those in
-        which gradients were exchanged.
+        By placement, nodes from few to many GPUs: samples of a GPU (ascending), seconds of a step,
+        and of it those in which gradients were exchanged.
     spread : FloatArray, shape (S, 5)
         Nodes, GPUs, samples of a GPU, and the two times; without looking at the placement.
     """
@@ -129,7 +139,9 @@ class StepTimes:
 
     @cached_property
     def _between(self) -> LinearNDInterpolator | None:
-        """Linear between the points of both tables, where there are enough for that; the means of equal placements."""
+        """Linear between the points of both tables, where there are enough for that;
+        the means of equal placements.
+        """
         rows = [
             np.column_stack(
                 [np.full((len(points), 2), (len(digits), sum(map(int, digits)))), points]
@@ -148,7 +160,9 @@ class StepTimes:
             return None
 
     def at(self, gpus: int, per_node: int, samples: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Seconds of a step and of its exchange, on as few nodes as can be; NaN where they are not known."""
+        """Seconds of a step and of its exchange, on as few nodes as can be;
+        NaN where they are not known.
+        """
         digits = placement(gpus, per_node)
         if digits in self.placed:
             points = self.placed[digits]
@@ -169,7 +183,9 @@ class StepTimes:
         return found[:, 0], found[:, 1]
 
     def most(self, gpus: int, per_node: int) -> float:
-        """Most samples of a GPU that so many GPUs were seen with; NaN if so many or more never were."""
+        """Most samples of a GPU that so many GPUs were seen with;
+        NaN if so many or more never were.
+        """
         digits = placement(gpus, per_node)
         if digits in self.placed:
             return float(self.placed[digits][-1, 0])
@@ -179,13 +195,16 @@ class StepTimes:
 
 
 def placement(gpus: int, per_node: int) -> str:
-    """So many GPUs on as few nodes as can be, a digit for each, the smallest first: 12 on nodes of 8 are ``48``."""
+    """So many GPUs on as few nodes as can be, a digit for each, the smallest first:
+    12 on nodes of 8 are ``48``.
+    """
     rest = [str(gpus % per_node)] if gpus % per_node else []
     return "".join(rest + [str(per_node)] * (gpus // per_node))
 
 
 def read_training(folder: Path) -> Training:
-    """Read the ``validation-B.csv`` of an application; epochs that not all of them have are left out.
+    """Read the ``validation-B.csv`` of an application;
+    epochs that not all of them have are left out.
 
     Raises
     ------
@@ -294,7 +313,9 @@ def applications_of(folder: Path) -> tuple[str, ...]:
 
 
 def application_folder(folder: Path, name: str, place: str) -> Path:
-    """The folder of an application; raises `InvalidInput` at ``place`` for one that there is not, or a pipeline."""
+    """The folder of an application;
+    raises `InvalidInput` at ``place`` for one that there is not, or a pipeline.
+    """
     known = applications_of(folder)
     if PIPELINE in name:
         raise InvalidInput(

@@ -1,7 +1,8 @@
-"""Points of programs as ``.sol`` files: ``=obj= VALUE``, then a line ``NAME VALUE`` for every column.
+"""Points of programs as ``.sol`` files:
+``=obj= VALUE``, then a line ``NAME VALUE`` for every column.
 
-That is the form of MIPLIB. Read are also the files of HiGHS, SCIP, Gurobi and CBC; columns that a file does not name
-are 0, as all of these leave zeros out.
+That is the form of MIPLIB. Read are also the files of HiGHS, SCIP, Gurobi and CBC; columns that a
+file does not name are 0, as all of these leave zeros out.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ def read_start(
 ) -> FloatArray:
     """Read a point to start from, and warn where it looks like one of another program.
 
-    Names such as ``x_0`` are those of many programs. The log has how many columns the file names; a warning says which
-    it lacks, and when the objective that it states is not that of its point here.
+    Names such as ``x_0`` are those of many programs. The log has how many columns the file names; a
+    warning says which it lacks, and when the objective that it states is not that of its point
+    here.
 
     Parameters
     ----------
@@ -100,7 +102,8 @@ def read_sol(path: str | Path, names: Sequence[str]) -> FloatArray:
     Raises
     ------
     InvalidInput
-        With file and line: a name that no column has or that comes twice, or what is not a finite number.
+        With file and line: a name that no column has or that comes twice, or what is not a finite
+        number.
     """
     return _read(path, names)[0]
 
@@ -140,7 +143,9 @@ def _read(path: str | Path, names: Sequence[str]) -> tuple[FloatArray, set[str],
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines that may have a value, with their numbers; of a file of HiGHS those of its section of columns."""
+    """Lines that may have a value, with their numbers;
+    of a file of HiGHS those of its section of columns.
+    """
     # A file of HiGHS also lists rows, whose names are not those of columns
     first = 1
     columns = HIGHS_COLUMNS.search(text)

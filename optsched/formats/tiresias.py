@@ -1,9 +1,11 @@
-"""Import of the files of Tiresias' simulator (Gu et al., NSDI 2019): a trace of jobs and a cluster become an instance.
+"""Import of the files of Tiresias' simulator (Gu et al., NSDI 2019):
+a trace of jobs and a cluster become an instance.
 
-A trace is a CSV table with a job a line: ``job_id``, ``num_gpu``, ``submit_time`` and ``duration`` in seconds,
-``model_name``; ``iterations`` and ``interval`` (seconds to the next job) add nothing. The simulator sorts jobs
-by ``submit_time``, and so does the import: those of the same time stay in the order of the file. A cluster is a CSV
-table of one line: ``num_switch``, ``num_node_p_switch``, ``num_gpu_p_node``, ``num_cpu_p_node``, ``mem_p_node`` in GB.
+A trace is a CSV table with a job a line: ``job_id``, ``num_gpu``, ``submit_time`` and ``duration``
+in seconds, ``model_name``; ``iterations`` and ``interval`` (seconds to the next job) add nothing.
+The simulator sorts jobs by ``submit_time``, and so does the import: those of the same time stay in
+the order of the file. A cluster is a CSV table of one line: ``num_switch``, ``num_node_p_switch``,
+``num_gpu_p_node``, ``num_cpu_p_node``, ``mem_p_node`` in GB.
 """
 
 from __future__ import annotations
@@ -70,14 +72,15 @@ def import_tiresias(
     trace : path or bytes
         Table of jobs (CSV).
     cluster : path or bytes, optional
-        Cluster file (CSV). A pool ``gpu`` of all nodes below all switches, whose distances are not known.
+        Cluster file (CSV). A pool ``gpu`` of all nodes below all switches, whose distances are not
+        known.
     pools : mapping from str to (int, int), or pool documents, optional
         Instead of a cluster file: nodes of a pool, and GPUs of each node.
     speeds : mapping from str to float, optional
         How many times as fast as in the trace jobs run in a pool; 1 by default.
     at : float, optional
-        Only the jobs that have arrived by then, on the trace's clock. ``now`` is ``at``; by default all jobs, and
-        ``now`` is the first arrival.
+        Only the jobs that have arrived by then, on the trace's clock. ``now`` is ``at``; by default
+        all jobs, and ``now`` is the first arrival.
     name : str
         Name of the instance.
 

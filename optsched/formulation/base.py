@@ -30,14 +30,16 @@ if TYPE_CHECKING:  # most formulations plan no schedules
     from optsched.solution.stage import Stage
 
 Extend = Callable[[LinearProgram, Mapping[str, Variables], Classes], None]
-"""A researcher's own rows: called with the program, its blocks of variables by name, and the classes."""
+"""A researcher's own rows:
+called with the program, its blocks of variables by name, and the classes.
+"""
 
 
 class Formulation(ABC, Displayed):
     """Objective and constraints over candidates.
 
-    A subclass's docstring is its mathematics. ``reads`` declares the job arrays that it looks at: jobs that agree in
-    these (and in their columns) are one class.
+    A subclass's docstring is its mathematics. ``reads`` declares the job arrays that it looks at:
+    jobs that agree in these (and in their columns) are one class.
 
     Parameters
     ----------
@@ -53,24 +55,36 @@ class Formulation(ABC, Displayed):
     accepts: ClassVar[frozenset[str]] = frozenset({FORMAT})
     reads: ClassVar[frozenset[str]] = frozenset()
     order_only: ClassVar[frozenset[str]] = frozenset()
-    """Arrays of `reads` by which jobs are only sorted: the allocation stays the same while only time passes."""
+    """Arrays of `reads` by which jobs are only sorted:
+    the allocation stays the same while only time passes.
+    """
     also_reads: ClassVar[frozenset[str]] = frozenset()
-    """Fields of the instance that it reads beside job arrays, such as ``value`` of options (`formulation.notes`)."""
+    """Fields of the instance that it reads beside job arrays,
+    such as ``value`` of options (`formulation.notes`).
+    """
     reads_pairs: ClassVar[bool] = True
-    """Whether it uses columns of two jobs that share GPUs (``colocation``); else it leaves them out."""
+    """Whether it uses columns of two jobs that share GPUs (``colocation``);
+    else it leaves them out.
+    """
     sense: ClassVar[Literal["max", "min", "rule"]] = "max"
     plans_ahead: ClassVar[bool] = False
     """Whether jobs that have not arrived yet are planned too."""
     awaits_nodes: ClassVar[bool] = False
-    """Whether nodes that are not available yet are planned with; the program keeps their times itself."""
+    """Whether nodes that are not available yet are planned with;
+    the program keeps their times itself.
+    """
     hard_deadlines: ClassVar[bool] = False
     """Whether the formulation itself holds jobs to deadlines."""
     takes_rows: ClassVar[bool] = True
     """Whether it has a program over fractions of time, to which side constraints can add rows."""
     leaves_idle: ClassVar[bool] = False
-    """Whether GPUs that its allocation leaves over are meant to stay idle: they cost money, or the order says so."""
+    """Whether GPUs that its allocation leaves over are meant to stay idle:
+    they cost money, or the order says so.
+    """
     generates_columns: ClassVar[bool] = False
-    """Whether columns can be left to column generation: levels are throughputs times numbers of the jobs."""
+    """Whether columns can be left to column generation:
+    levels are throughputs times numbers of the jobs.
+    """
     in_rounds: ClassVar[Mapping[str, Any]] = {}
     """Options that rounds take where a policy says nothing of them."""
     objective_words: ClassVar[str] = "objective"
@@ -194,7 +208,7 @@ class Formulation(ABC, Displayed):
         """
         return x
 
-    # --- the way from candidates to a solution ----------------------------------------------------------------------
+    # --- the way from candidates to a solution ----------------------------------------------------
 
     @property
     def integral(self) -> bool:
@@ -204,8 +218,9 @@ class Formulation(ABC, Displayed):
     def classes(self, candidates: Candidates) -> Classes:
         """Classes of the jobs that neither the formulation nor its side constraints can tell apart.
 
-        Whole jobs of one class may get different allocations, so a side constraint on each of them cannot be written
-        for their sum. An integral program with side constraints therefore has a class for each job.
+        Whole jobs of one class may get different allocations, so a side constraint on each of them
+        cannot be written for their sum. An integral program with side constraints therefore has a
+        class for each job.
 
         Parameters
         ----------
@@ -243,7 +258,9 @@ class Formulation(ABC, Displayed):
         return self.reads | self.also_reads | ({"colocation"} if self.reads_pairs else frozenset())
 
     def _quantile(self) -> float | None:
-        """The quantile of throughputs that hard deadlines reckon with; refused where there are none."""
+        """The quantile of throughputs that hard deadlines reckon with;
+        refused where there are none.
+        """
         quantile: float | None = self.options.quantile
         if (
             quantile is None
@@ -270,7 +287,8 @@ class Formulation(ABC, Displayed):
         Raises
         ------
         UsageError
-            Side constraints and rows of one's own are rows over fractions of time: a plan has none of these.
+            Side constraints and rows of one's own are rows over fractions of time: a plan has none
+            of these.
         Infeasible
             If a side constraint cannot be met at all.
         """
@@ -322,7 +340,8 @@ class Formulation(ABC, Displayed):
     def solve(self, candidates: Candidates, engine: Any) -> Solution:
         """Solve and certify what `procedure` asks for.
 
-        A formulation of a third party may override this, and run an `optsched.solving.engine.Engine` itself.
+        A formulation of a third party may override this, and run an
+        `optsched.solving.engine.Engine` itself.
 
         Parameters
         ----------
@@ -376,7 +395,9 @@ class Formulation(ABC, Displayed):
 
 
 def _check_reads(reader: str, reads: frozenset[str]) -> None:
-    """Refuse what is declared in ``reads`` without being a job array: classes cannot be told apart by it."""
+    """Refuse what is declared in ``reads`` without being a job array:
+    classes cannot be told apart by it.
+    """
     known = {*READABLE, "gang"}
     for name in sorted(reads - known):
         raise UsageError(
@@ -385,7 +406,9 @@ def _check_reads(reader: str, reads: frozenset[str]) -> None:
 
 
 def _refuse_stranded(program: AllocationProgram, all_must_run: bool) -> None:
-    """Raise `Infeasible` for jobs that rows which say where they may run leave nowhere, or any rows if all must run."""
+    """Raise `Infeasible` for jobs that rows which say where they may run leave nowhere,
+    or any rows if all must run.
+    """
     C = program.classes
     barring = [(rows, rows.closed.tocsc()) for rows in program.side if rows.barring or all_must_run]
     barred = np.zeros(C.columns, bool)

@@ -1,7 +1,8 @@
-"""What a user should hear about an answer: what was stated and has no effect on it, and who is not in it yet.
+"""What a user should hear about an answer:
+what was stated and has no effect on it, and who is not in it yet.
 
-An instance may state more than a formulation asks for: max-min fairness has no use for deadlines. That is no error, but
-whoever wrote the deadlines must not think that they were kept.
+An instance may state more than a formulation asks for: max-min fairness has no use for deadlines.
+That is no error, but whoever wrote the deadlines must not think that they were kept.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Field(NamedTuple):
     stated : callable
         Whether an instance states it in a way that could make a difference.
     part_of : str
-        A field without which it has no meaning: nothing is said of it where that is not read either.
+        A field without which it has no meaning: nothing is said of it where that is not read
+        either.
     """
 
     words: str
@@ -43,7 +45,9 @@ def _differs(values: AnyArray) -> bool:
 
 
 def _arrivals_differ(instance: Instance) -> bool:
-    """Whether the jobs that are there have arrived at different times; of those that come later there is a note."""
+    """Whether the jobs that are there have arrived at different times;
+    of those that come later there is a note.
+    """
     arrival = instance.jobs_table.arrival
     return _differs(arrival[arrival <= instance.now])
 
@@ -97,8 +101,8 @@ FIELDS: Mapping[str, Field] = {
 }
 """By the names that ``reads`` and ``also_reads`` use.
 
-What every program reads is not here, nor what describes machines and workloads to those that ask (prices, power,
-bandwidths, parameters of models): these ask nothing of an answer.
+What every program reads is not here, nor what describes machines and workloads to those that ask
+(prices, power, bandwidths, parameters of models): these ask nothing of an answer.
 """
 OF_PLACEMENT = frozenset({"preemptible", "running"})
 """Fields that a placement reads."""
@@ -109,7 +113,9 @@ OF_SIMULATIONS = frozenset({"arrival", "preemptible", "running", "after", "resta
 def notes_on(
     formulation: Formulation, candidates: Candidates, placed: bool = False
 ) -> tuple[str, ...]:
-    """Notes on the answer of a formulation over candidates, each a sentence; ``placed``: on GPUs of nodes, too."""
+    """Notes on the answer of a formulation over candidates, each a sentence;
+    ``placed``: on GPUs of nodes, too.
+    """
     read = formulation.all_reads | (OF_PLACEMENT if placed else frozenset())
     instance = candidates.instance
     notes = (

@@ -22,7 +22,9 @@ MOST_NAMED = 20
 
 
 class Infeasible(Exception):
-    """Raised where some requirements cannot be met, whatever the others ask; has a conflict for each."""
+    """Raised where some requirements cannot be met, whatever the others ask;
+    has a conflict for each.
+    """
 
     def __init__(self, conflicts: Sequence[Conflict]) -> None:
         super().__init__("; ".join(conflict.words for conflict in conflicts))
@@ -47,15 +49,23 @@ class SideConstraint(ABC, Displayed):
     kind: ClassVar[str]
     reads: frozenset[str] = frozenset()
     also_reads: ClassVar[frozenset[str]] = frozenset()
-    """Fields that it reads in other ways, as by `labels`. Answers have notes on fields that nothing reads."""
+    """Fields that it reads in other ways, as by `labels`.
+    Answers have notes on fields that nothing reads.
+    """
     of_placement: ClassVar[bool] = False
-    """Whether it speaks of the placement alone and never has rows: rules take it, and equal jobs stay one class."""
+    """Whether it speaks of the placement alone and never has rows:
+    rules take it, and equal jobs stay one class.
+    """
     hard_deadlines: ClassVar[bool] = False
-    """Whether it asks for throughputs that must be reached: those at the quantile of the formulation."""
+    """Whether it asks for throughputs that must be reached:
+    those at the quantile of the formulation.
+    """
     per_job: bool = False
     """Whether it must tell equal jobs apart: every job is a class of its own then."""
     single: ClassVar[bool] = False
-    """Whether it is one rule for the whole instance: a caller's takes the place of the instance's own."""
+    """Whether it is one rule for the whole instance:
+    a caller's takes the place of the instance's own.
+    """
     assumes: ClassVar[Assumption | None] = None
     """What its rows take for granted of the requirement, where they ask for more than it does."""
 

@@ -13,7 +13,9 @@ from optsched.instance.files import pretty_json
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write every instance to its file, each replaced in one step; the paths go to standard output."""
+    """Write every instance to its file, each replaced in one step;
+    the paths go to standard output.
+    """
     parser = argparse.ArgumentParser(prog="python -m optsched.generate", description=__doc__)
     parser.add_argument("out_dir", type=Path, metavar="OUT_DIR", help="folder, made if missing")
     folder: Path = parser.parse_args(arguments).out_dir

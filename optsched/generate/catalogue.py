@@ -32,7 +32,8 @@ def generate(kind: str, **options: Any) -> Generated:
     kind : str
         A key of `GENERATORS`; ``optsched generate --help`` lists them.
     **options
-        Of the generator, such as ``jobs``, ``nodes`` and ``seed``; ``optsched generate KIND --help`` lists them.
+        Of the generator, such as ``jobs``, ``nodes`` and ``seed``; ``optsched generate KIND
+        --help`` lists them.
 
     Returns
     -------

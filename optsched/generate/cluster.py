@@ -159,11 +159,13 @@ class ClusterOptions(GeneratorOptions):
 
 
 def cluster(options: ClusterOptions) -> Generated:
-    """Jobs with rates from closed forms and noise, on pools so small that the max-min level is what is asked.
+    """Jobs with rates from closed forms and noise,
+    on pools so small that the max-min level is what is asked.
 
     Pool sizes have the proportions of a Dirichlet(5) draw. Their total is such that the bound of
-    `optsched.generate.load` at balanced prices is at most tmax / load, after rounding to whole nodes too: the level of
-    max-min fairness is at most 1 / load of what every job can reach alone, proven without solving anything.
+    `optsched.generate.load` at balanced prices is at most tmax / load, after rounding to whole
+    nodes too: the level of max-min fairness is at most 1 / load of what every job can reach alone,
+    proven without solving anything.
     """
     random = np.random.default_rng([options.seed, 0])
     n = options.jobs
@@ -210,7 +212,9 @@ def _level_note(instance: Instance, sized: Sized) -> str:
 
 @dataclass(frozen=True)
 class Draft:
-    """A cluster before its pools have sizes: nodes, rows of rates, and the co-location entries among the rows."""
+    """A cluster before its pools have sizes:
+    nodes, rows of rates, and the co-location entries among the rows.
+    """
 
     sites: list[Site]
     workloads: list[TrainedModel]
@@ -233,7 +237,9 @@ class Draft:
 
 @dataclass(frozen=True)
 class Sized:
-    """A draft with sizes: W, GPUs of each pool, the demand that fits them, and the most GPUs that a gang has."""
+    """A draft with sizes: W, GPUs of each pool, the demand that fits them,
+    and the most GPUs that a gang has.
+    """
 
     draft: Draft
     W: FloatArray
@@ -242,9 +248,11 @@ class Sized:
 
 
 def _sized(options: ClusterOptions, share: FloatArray, kind: IntArray, weight: FloatArray) -> Sized:
-    """Pools in proportion to ``share`` that keep the bound of `optsched.generate.load` at tmax / load.
+    """Pools in proportion to ``share`` that keep the bound
+    of `optsched.generate.load` at tmax / load.
 
-    Where a gang finds no pool that it fits in, the widest gangs of all jobs are made half as wide, and so on.
+    Where a gang finds no pool that it fits in, the widest gangs of all jobs are made half as wide,
+    and so on.
 
     Raises
     ------
@@ -270,7 +278,9 @@ def _sized(options: ClusterOptions, share: FloatArray, kind: IntArray, weight: F
 
 
 def _draft(options: ClusterOptions, gpus: float, widest: int) -> Draft:
-    """Rows and entries for pools of about so many GPUs; drawn from streams of their own, so always alike."""
+    """Rows and entries for pools of about so many GPUs;
+    drawn from streams of their own, so always alike.
+    """
     sites = sites_of(options.pools, gpus)
     workloads = workloads_of(sites)
     table = closed_forms(workloads, sites)
@@ -300,7 +310,9 @@ def _draft(options: ClusterOptions, gpus: float, widest: int) -> Draft:
 
 
 def _total(demand: GpuDemand, share: FloatArray, load: float) -> float:
-    """GPUs of a cluster with these proportions at which the bound is tmax / load: it grows with them in proportion."""
+    """GPUs of a cluster with these proportions at which the bound is tmax / load:
+    it grows with them in proportion.
+    """
     prices = balanced_prices(demand, share)
     return highest(demand, share) / load * float(costs(demand, share, prices)[0].sum())
 
@@ -343,8 +355,8 @@ def _instance(
 ) -> Instance:
     """Put pools of W GPUs and the jobs together.
 
-    Of distinct rows each job brings its own rates, and its workload is a label; of repeated rows each kind is a
-    workload ``k0, k1, ...`` with rates by GPU count.
+    Of distinct rows each job brings its own rates, and its workload is a label; of repeated rows
+    each kind is a workload ``k0, k1, ...`` with rates by GPU count.
     """
     random = np.random.default_rng([options.seed, 3])
     n = options.jobs

@@ -51,13 +51,13 @@ def draw(options: GapOptions) -> tuple[IntArray, IntArray, FloatArray]:
         d   p ~ U{1..100},  c = 111 - p + U{-10..10},  b as c
         e   p = 1 - 10 ln U(0, 1],  c = 1000 / p - 10 U(0, 1),  b as c
 
-    p and c of type e are rounded to whole numbers as in the published files, b is rounded down (nothing else fits).
+    p and c of type e are rounded to whole numbers as in the published files, b is rounded down
+    (nothing else fits).
 
-    References
-    ----------
-    Types a to d: P. C. Chu and J. E. Beasley 1997, A genetic algorithm for the generalised assignment problem, after
-    S. Martello and P. Toth 1981. Type e: M. Laguna, J. Kelly, J. Gonzalez-Velarde, F. Glover 1995, Tabu search for the
-    multilevel generalized assignment problem. All five side by side: M. Yagiura, T. Ibaraki, F. Glover 2006, A path
+    References ---------- Types a to d: P. C. Chu and J. E. Beasley 1997, A genetic algorithm for
+    the generalised assignment problem, after S. Martello and P. Toth 1981. Type e: M. Laguna, J.
+    Kelly, J. Gonzalez-Velarde, F. Glover 1995, Tabu search for the multilevel generalized
+    assignment problem. All five side by side: M. Yagiura, T. Ibaraki, F. Glover 2006, A path
     relinking approach with ejection chains for the generalized assignment problem.
     """
     random = options.random()
@@ -92,7 +92,8 @@ def draw(options: GapOptions) -> tuple[IntArray, IntArray, FloatArray]:
 
 
 def gap(options: GapOptions) -> Generated:
-    """Agents are resources of the cluster; each job has one option per agent, its use of the agent and its cost.
+    """Agents are resources of the cluster;
+    each job has one option per agent, its use of the agent and its cost.
 
     Small instances of types b to e may have no assignment
     of all jobs, as their capacities come from averages.

@@ -1,4 +1,6 @@
-"""What a generator is: options with ranges, a function that makes an instance, and notes about the result."""
+"""What a generator is: options with ranges, a function that makes an instance,
+and notes about the result.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class GeneratorOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, allow_inf_nan=False)
     only_if: ClassVar[Conditions] = {}
-    """Options that mean something under a condition alone: the text of the condition, and whether it holds."""
+    """Options that mean something under a condition alone:
+    the text of the condition, and whether it holds.
+    """
 
     @model_validator(mode="after")
     def _none_is_ignored(self) -> Self:
@@ -67,7 +71,8 @@ class Generated(Displayed):
     ----------
     instance : Instance
     notes : callable
-        Returns lines about it for people, such as how scarce capacity is. May solve a program, hence on demand.
+        Returns lines about it for people, such as how scarce capacity is. May solve a program,
+        hence on demand.
     """
 
     instance: Instance
@@ -159,7 +164,8 @@ def refused(option: str, found: object, expected: str) -> PydanticCustomError:
 def significant(values: FloatArray, digits: int) -> FloatArray:
     """Values rounded to so many significant digits; zeros stay.
 
-    Rounded numbers are short in files, and the last bits of exponentials, in which processors differ, are gone.
+    Rounded numbers are short in files, and the last bits of exponentials, in which processors
+    differ, are gone.
     """
     with np.errstate(divide="ignore"):
         exponent = np.where(values > 0, np.floor(np.log10(values)), 0.0)

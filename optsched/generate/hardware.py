@@ -1,8 +1,8 @@
 """GPUs: figures from the vendor's datasheets and public list prices.
 
-Peaks are dense (no sparsity), at boost clock, per device as a scheduler sees it: a K80 board is two devices. Prices are
-on-demand list prices of 2023 in US regions, rounded to a cent; they differ several times between vendors, so take them
-as inputs, never as constants.
+Peaks are dense (no sparsity), at boost clock, per device as a scheduler sees it: a K80 board is two
+devices. Prices are on-demand list prices of 2023 in US regions, rounded to a cent; they differ
+several times between vendors, so take them as inputs, never as constants.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Gpu:
     fp32_tflops : float
         Peak of the vector units in single precision, TFLOPS.
     fp16_tflops : float or None
-        Peak in half precision, TFLOPS: of the tensor cores where there are any, else of the vector units; None where
-        half precision brings no speed.
+        Peak in half precision, TFLOPS: of the tensor cores where there are any, else of the vector
+        units; None where half precision brings no speed.
     tensor_cores : bool
     memory : float
         GB.

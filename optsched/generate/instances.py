@@ -1,4 +1,6 @@
-"""The instances that ship with the project. Each function returns a document; the same seed gives the same document."""
+"""The instances that ship with the project. Each function returns a document;
+the same seed gives the same document.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ QUICKSTART_DEADLINES = {4: 2.5, 9: 3.0}
 
 
 def quickstart(seed: int = 1) -> Document:
-    """Twelve jobs that want 24 GPUs on a cluster of 16, with weights, two tenants, arrivals and two deadlines."""
+    """Twelve jobs that want 24 GPUs on a cluster of 16, with weights, two tenants,
+    arrivals and two deadlines.
+    """
     random = np.random.default_rng(seed)
     sites = (
         Site("v100", "V100-SXM2-16GB", nodes=2, gpus_per_node=4),
@@ -108,9 +112,11 @@ INFEASIBLE_JOBS = (
 
 
 def infeasible(seed: int = 2) -> Document:
-    """Seven jobs, six hard deadlines: three jobs are too big for all but one pool, which has time for any two of them.
+    """Seven jobs, six hard deadlines:
+    three jobs are too big for all but one pool, which has time for any two of them.
 
-    Any two run side by side and end in time; all three never do. The seed moves the rates, the conflict stays.
+    Any two run side by side and end in time; all three never do. The seed moves the rates, the
+    conflict stays.
     """
     random = np.random.default_rng(seed)
     sites = (
@@ -137,9 +143,11 @@ PACKING_MODELS = ("ResNet-18", "CycleGAN", "BERT-base", "GPT-2-small", "LSTM", "
 
 
 def packing(seed: int = 3) -> Document:
-    """Twenty-four one-GPU jobs of six workloads on eight GPUs, with the rates of all pairs that share a GPU.
+    """Twenty-four one-GPU jobs of six workloads on eight GPUs,
+    with the rates of all pairs that share a GPU.
 
-    Two pairs of jobs have been seen together: their own entries, a few per cent off, win over those of their workloads.
+    Two pairs of jobs have been seen together: their own entries, a few per cent off, win over those
+    of their workloads.
     """
     random = np.random.default_rng(seed)
     sites = (
@@ -181,10 +189,11 @@ LARGE_LONGEST = 48.0
 
 
 def large(seed: int = 4, jobs: int = 2000) -> Document:
-    """Many jobs with heavy-tailed sizes (log-normal: median 4 h, sigma 1.2, at most 48 h) on four pools.
+    """Many jobs with heavy-tailed sizes (log-normal: median 4 h, sigma 1.2,
+    at most 48 h) on four pools.
 
-    All jobs have different numbers of steps. The pools have a sixth of the GPUs that the jobs want, shared out by a
-    Dirichlet(5) draw and rounded to whole nodes.
+    All jobs have different numbers of steps. The pools have a sixth of the GPUs that the jobs want,
+    shared out by a Dirichlet(5) draw and rounded to whole nodes.
     """
     random = np.random.default_rng(seed)
     types = (
@@ -244,7 +253,9 @@ TOPOLOGY_JOBS = (
 
 
 def topology(seed: int = 5) -> Document:
-    """Twelve gangs that want 50 of 46 usable GPUs in three racks, on nodes of 8, 4 and 2 GPUs; one node is drained."""
+    """Twelve gangs that want 50 of 46 usable GPUs in three racks, on nodes of 8,
+    4 and 2 GPUs; one node is drained.
+    """
     random = np.random.default_rng(seed)
     sites = {
         "a100": Site("a100", "A100-SXM4-40GB", nodes=5, gpus_per_node=8, node_bandwidth=25.0),
@@ -293,7 +304,9 @@ def unrelated(seed: int = 6) -> Document:
 
 
 def leases(seed: int = 7) -> Document:
-    """24 gangs with deadlines on 16 GPUs in leases of half an hour; a plan that keeps all deadlines exists."""
+    """24 gangs with deadlines on 16 GPUs in leases of half an hour;
+    a plan that keeps all deadlines exists.
+    """
     return generate(
         "leases",
         jobs=24,

@@ -52,7 +52,9 @@ Tenants = Annotated[
 
 
 def with_rest(shares: Sequence[float], count: int | None = None) -> FloatArray:
-    """Probabilities of the first ``count`` of some choices: the first has what the ``shares`` of the others leave."""
+    """Probabilities of the first ``count`` of some choices:
+    the first has what the ``shares`` of the others leave.
+    """
     every = np.array([max(0.0, 1.0 - sum(shares)), *shares])[:count]
     return np.asarray(every / every.sum())
 
@@ -105,12 +107,11 @@ def pareto(count: int, median: float, shape: float, random: np.random.Generator)
 
 
 def gavel(count: int, random: np.random.Generator) -> FloatArray:
-    """Hours of Gavel's generator: 60 x 10^U seconds with U in [1.5, 3] for 4 jobs of 5, in [3, 4] for the others.
+    """Hours of Gavel's generator:
+    60 x 10^U seconds with U in [1.5, 3] for 4 jobs of 5, in [3, 4] for the others.
 
-    References
-    ----------
-    D. Narayanan et al., "Heterogeneity-aware cluster scheduling policies for deep learning workloads", OSDI 2020, and
-    the code published with it.
+    References ---------- D. Narayanan et al., "Heterogeneity-aware cluster scheduling policies for
+    deep learning workloads", OSDI 2020, and the code published with it.
     """
     long = random.random(count) < LONG
     U = np.where(long, random.uniform(3.0, 4.0, count), random.uniform(1.5, 3.0, count))
@@ -121,7 +122,9 @@ def gavel(count: int, random: np.random.Generator) -> FloatArray:
 
 
 def poisson(count: int, per_hour: float, random: np.random.Generator) -> FloatArray:
-    """Arrivals of a Poisson process, seconds, the first after an exponential time from 0; shape (count,)."""
+    """Arrivals of a Poisson process, seconds,
+    the first after an exponential time from 0; shape (count,).
+    """
     return np.cumsum(random.exponential(HOUR / per_hour, count), dtype=np.float64)
 
 
@@ -137,10 +140,11 @@ def diurnal(
     peak: float,
     random: np.random.Generator,
 ) -> FloatArray:
-    """Arrivals of a Poisson process whose rate goes up and down within a day, seconds; shape (count,).
+    """Arrivals of a Poisson process whose rate goes up and down within a day,
+    seconds; shape (count,).
 
-    The rate is r(t) = r (1 + a cos(2 pi (t - p) / day)). Candidates arrive at the highest rate, r (1 + a), and each is
-    kept with probability r(t) / (r (1 + a)) (thinning).
+    The rate is r(t) = r (1 + a cos(2 pi (t - p) / day)). Candidates arrive at the highest rate, r
+    (1 + a), and each is kept with probability r(t) / (r (1 + a)) (thinning).
 
     Parameters
     ----------
@@ -151,10 +155,8 @@ def diurnal(
     peak : float
         p, hours after the beginning of a day; time 0 is such a beginning.
 
-    References
-    ----------
-    P. Lewis and G. Shedler, "Simulation of nonhomogeneous Poisson processes by thinning", Naval Research Logistics 26,
-    1979.
+    References ---------- P. Lewis and G. Shedler, "Simulation of nonhomogeneous Poisson processes
+    by thinning", Naval Research Logistics 26, 1979.
     """
     found: list[FloatArray] = []
     missing = count

@@ -39,17 +39,19 @@ class KnapsackOptions(GeneratorOptions):
 
 
 def draw(options: KnapsackOptions) -> tuple[IntArray, IntArray, IntArray]:
-    """Uses r, shape (jobs, choices, resources); values u, shape (jobs, choices); capacities b, shape (resources,).
+    """Uses r, shape (jobs, choices, resources); values u, shape (jobs, choices);
+    capacities b, shape (resources,).
 
-    With n jobs and K resources, as in P. C. Chu and J. E. Beasley 1998, A genetic algorithm for the multidimensional
-    knapsack problem::
+    With n jobs and K resources, as in P. C. Chu and J. E. Beasley 1998, A genetic algorithm for the
+    multidimensional knapsack problem::
 
         r_jck ~ U{0..1000}
         b_k   = tightness * sum_j max_c r_jck           rounded down
         u_jc  = sum_k r_jck / K + 500 q_jc,  q ~ U(0, 1)   rounded; at least 1
 
-    Values go with uses, which is what makes these hard. The authors have one choice, and tightness 0.25, 0.5 and 0.75;
-    their uses are in U(0, 1000). The largest of several choices keeps "tightness 1: everything fits" true.
+    Values go with uses, which is what makes these hard. The authors have one choice, and tightness
+    0.25, 0.5 and 0.75; their uses are in U(0, 1000). The largest of several choices keeps
+    "tightness 1: everything fits" true.
     """
     random = options.random()
     K = options.resources
@@ -63,7 +65,9 @@ def draw(options: KnapsackOptions) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def knapsack(options: KnapsackOptions) -> Generated:
-    """Resources r0, r1, ... of the cluster; each job has options with what they use and what they are worth."""
+    """Resources r0, r1, ... of the cluster;
+    each job has options with what they use and what they are worth.
+    """
     r, u, b = draw(options)
     names = [f"r{k}" for k in range(options.resources)]
     jobs = [

@@ -1,4 +1,6 @@
-"""Gangs with deadlines on one pool, in rounds that are leases: whoever has one keeps it to its end."""
+"""Gangs with deadlines on one pool, in rounds that are leases:
+whoever has one keeps it to its end.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ class Leases:
     gang, needed : IntArray
         GPUs g_i, and leases b_i that the job must have.
     planned : IntArray
-        End of the job in the plan that was made with it: the number of the lease after its last one.
+        End of the job in the plan that was made with it: the number of the lease after its last
+        one.
     due : IntArray
         Leases from 0 to due - 1 may be used.
     gpus : int
@@ -62,7 +65,8 @@ class Leases:
     gpus: int
 
     def overfull(self) -> tuple[int, int] | None:
-        """A lease T and the GPU leases needed before it, where these exceed T x gpus: no plan keeps all deadlines.
+        """A lease T and the GPU leases needed before it, where these exceed T x gpus:
+        no plan keeps all deadlines.
 
         Every plan keeps sum of g_i b_i over the jobs with due_i <= T at most T x gpus, for every T.
         """
@@ -72,7 +76,8 @@ class Leases:
 
 
 def draw(options: LeasesOptions) -> Leases:
-    """Draw gangs and lengths, make a plan, and set deadlines by it: due_i = max(b_i, ceil(planned_i / tightness)).
+    """Draw gangs and lengths, make a plan, and set deadlines by it:
+    due_i = max(b_i, ceil(planned_i / tightness)).
 
     The plan gives each job, in a drawn order, the first b_i leases that have g_i GPUs left.
     """
@@ -101,7 +106,9 @@ def draw(options: LeasesOptions) -> Leases:
 
 
 def leases(options: LeasesOptions) -> Generated:
-    """One pool; every job runs at 1 step/s, so its steps are seconds, and needs b_i leases, the last one not full."""
+    """One pool; every job runs at 1 step/s, so its steps are seconds,
+    and needs b_i leases, the last one not full.
+    """
     plan = draw(options)
     random = np.random.default_rng([options.seed, 1])
     seconds = np.ceil((plan.needed - 0.9 * random.random(options.jobs)) * options.lease)

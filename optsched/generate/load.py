@@ -7,8 +7,8 @@ sum_i s_i x_ij <= W_j. No allocation gets beyond
     tmax = min_i max_j a_ij                   every job alone in its best pool
     t*  <= p . W / sum_i min_j p_j s_i / a_ij    for any prices p >= 0 of the pools
 
-(weak duality: at prices p job i pays at least t min_j p_j s_i / a_ij for the level t, and all jobs together at most
-p . W). Where the second bound is below the first, capacity binds.
+(weak duality: at prices p job i pays at least t min_j p_j s_i / a_ij for the level t, and all jobs
+together at most p . W). Where the second bound is below the first, capacity binds.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class GpuDemand:
     Attributes
     ----------
     slow, fast : FloatArray, shape (jobs, pools)
-        steps/s at the fewest and at the most GPUs that the job can have (equal for a gang); 0 where it cannot run.
-        More GPUs never give more steps/s per GPU.
+        steps/s at the fewest and at the most GPUs that the job can have (equal for a gang); 0 where
+        it cannot run. More GPUs never give more steps/s per GPU.
     gang : IntArray, shape (jobs,)
         Fewest GPUs, s_i.
     weight : FloatArray, shape (jobs,)
     sharing : FloatArray, shape (jobs,)
-        Lower bound of the GPUs that a job has alone over s_i, 1 without co-location: of two jobs that slow each
-        other down by f on the same GPUs each counts as holding f / 2 at full speed.
+        Lower bound of the GPUs that a job has alone over s_i, 1 without co-location: of two jobs
+        that slow each other down by f on the same GPUs each counts as holding f / 2 at full speed.
     """
 
     slow: FloatArray
@@ -75,7 +75,9 @@ def highest(demand: GpuDemand, W: FloatArray) -> float:
 
 
 def costs(demand: GpuDemand, W: FloatArray, prices: FloatArray) -> tuple[FloatArray, IntArray]:
-    """GPUs x price that a level of 1 costs each job at least, and the pool where it does; shapes (jobs,)."""
+    """GPUs x price that a level of 1 costs each job at least,
+    and the pool where it does; shapes (jobs,).
+    """
     with np.errstate(divide="ignore"):
         # Inf where it cannot run
         per_step = prices / demand.slow
@@ -90,9 +92,11 @@ def level_bound(demand: GpuDemand, W: FloatArray, prices: FloatArray) -> float:
 
 
 def balanced_prices(demand: GpuDemand, W: FloatArray) -> FloatArray:
-    """Prices that make the bound small: raised where a sample of the jobs wants more than its share, else lowered.
+    """Prices that make the bound small:
+    raised where a sample of the jobs wants more than its share, else lowered.
 
-    The best of `STEPS` multiplicative steps; any prices give a valid bound. Normalised to p . W = 1.
+    The best of `STEPS` multiplicative steps; any prices give a valid bound. Normalised to p .
+    W = 1.
     """
     sample = demand.first(SAMPLE)
     prices = np.full(len(W), 1.0 / W.sum())

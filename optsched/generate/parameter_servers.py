@@ -1,4 +1,6 @@
-"""The shipped instance of jobs with workers and parameter servers: speed laws from published facts."""
+"""The shipped instance of jobs with workers and parameter servers:
+speed laws from published facts.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ SERVER_COPIES = 4
 PEER = 4e-4
 
 JOBS = (
-    # model, batches of one GPU that make a step, hours at best, GPUs of the limit, servers of the limit, value, jobs
+    # model, batches of one GPU that make a step, hours at best, GPUs of the limit, servers of the
+    # limit, value, jobs
     ("ResNet-50", 16, 6.0, 12, 8, 60, 2),
     ("ResNet-18", 8, 2.0, 8, 6, 25, 2),
     ("VGG-16", 16, 5.0, 12, 12, 50, 1),
@@ -56,7 +59,8 @@ def law(workload: TrainedModel, batches: int, site: Site, noise: float) -> Docum
         c = 2 * bytes / (0.8 * bandwidth of a node)              a server sends and takes 1 / p of the model, w times
         d = e = 0.4 ms
 
-    The form is that of Peng et al. 2018, Optimus, section 3.2; every worker and server has its own network card.
+    The form is that of Peng et al. 2018, Optimus, section 3.2; every worker and server has its own
+    network card.
     """
     one = step(workload, site.type)
     size = workload.parameters * (2 if in_half(workload, site.type) else 4)
@@ -70,9 +74,11 @@ def law(workload: TrainedModel, batches: int, site: Site, noise: float) -> Docum
 
 
 def smd(seed: int = 6) -> Document:
-    """Sixteen jobs of twelve workloads that train with parameter servers and would reserve three times the cluster.
+    """Sixteen jobs of twelve workloads that train with parameter servers
+    and would reserve three times the cluster.
 
-    The value of a job falls with its duration, half of it being gone at 1.1 to 1.8 times the shortest.
+    The value of a job falls with its duration, half of it being gone at 1.1 to 1.8 times the
+    shortest.
     """
     random = np.random.default_rng(seed)
     site = Site("v100", "V100-SXM2-16GB", NODES, GPUS_PER_NODE, NODE_BANDWIDTH)

@@ -53,7 +53,9 @@ class Site:
         return self.nodes * self.gpus_per_node
 
     def spreads(self, gpus: int) -> list[int]:
-        """Numbers of nodes to spread a gang over: as few as can be, and twice as many if there are so many."""
+        """Numbers of nodes to spread a gang over:
+        as few as can be, and twice as many if there are so many.
+        """
         fewest = math.ceil(gpus / self.gpus_per_node)
         return [nodes for nodes in (fewest, 2 * fewest) if nodes <= min(gpus, self.nodes)]
 
@@ -85,8 +87,8 @@ def workload_document(
 ) -> Document:
     """Workload of an instance document, with rates by pool, GPU count and nodes spanned.
 
-    A pool whose GPUs are too small in memory is left out, as is a gang that is larger than the pool. One noise factor
-    per pool, the same for all counts: noise doesn't bend the scaling.
+    A pool whose GPUs are too small in memory is left out, as is a gang that is larger than the
+    pool. One noise factor per pool, the same for all counts: noise doesn't bend the scaling.
     """
     throughput: dict[str, Document] = {}
     for site in sites:

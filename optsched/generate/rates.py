@@ -1,7 +1,8 @@
-"""Closed-form rates: a roofline for one GPU, a ring all-reduce for several, shared units for a pair on one GPU.
+"""Closed-form rates: a roofline for one GPU, a ring all-reduce for several,
+shared units for a pair on one GPU.
 
-These are models with published forms and round constants, good to perhaps a factor of 1.5; they make instances that
-look like measured ones, and are no prediction for a real machine.
+These are models with published forms and round constants, good to perhaps a factor of 1.5; they
+make instances that look like measured ones, and are no prediction for a real machine.
 """
 
 from __future__ import annotations
@@ -67,16 +68,17 @@ def fits(workload: TrainedModel, gpu: Gpu) -> bool:
 def step(workload: TrainedModel, gpu: Gpu) -> StepTime:
     """Roofline of a training step (Williams, Waterman and Patterson 2009), operator by operator.
 
-    An operator runs at the lower of two roofs, the peak and the memory bandwidth; of training, the products are under
-    the first and everything else is under the second, and they take turns. The launching host is a third roof::
+    An operator runs at the lower of two roofs, the peak and the memory bandwidth; of training, the
+    products are under the first and everything else is under the second, and they take turns. The
+    launching host is a third roof::
 
         samples/s = batch / max(compute + memory, host)
         compute   = batch * 3 * forward FLOPs / (efficiency * peak)
         memory    = (batch * 4 * activation bytes + 32 * parameters) / (0.7 * memory bandwidth)
         host      = 3 * operators * 10 us
 
-    The optimiser reads and writes 16 bytes per parameter. The peak is that of half precision for workloads in mixed
-    precision where the GPU has it; activations take 2 bytes then, else 4.
+    The optimiser reads and writes 16 bytes per parameter. The peak is that of half precision for
+    workloads in mixed precision where the GPU has it; activations take 2 bytes then, else 4.
     """
     half = in_half(workload, gpu)
     if half and gpu.fp16_tflops is not None:
@@ -96,7 +98,8 @@ def step(workload: TrainedModel, gpu: Gpu) -> StepTime:
 
 
 def ring_seconds(workload: TrainedModel, gpu: Gpu, gpus: int, bandwidth: float) -> float:
-    """Ring all-reduce of the gradients, s: ``2 (k - 1) / k * bytes / (0.8 * bandwidth)`` (Patarasuk and Yuan 2009).
+    """Ring all-reduce of the gradients, s:
+    ``2 (k - 1) / k * bytes / (0.8 * bandwidth)`` (Patarasuk and Yuan 2009).
 
     Parameters
     ----------
@@ -116,9 +119,9 @@ def rate(
 ) -> float:
     """Rate of a data-parallel job in steps/s, a step being one batch of one GPU.
 
-    Weak scaling: every GPU works on its own batch, then all wait for the all-reduce (no overlap), so k GPUs make
-    ``k / (step + ring)`` steps/s. A ring enters and leaves each node once; over several nodes its slowest link is the
-    network card.
+    Weak scaling: every GPU works on its own batch, then all wait for the all-reduce (no overlap),
+    so k GPUs make ``k / (step + ring)`` steps/s. A ring enters and leaves each node once; over
+    several nodes its slowest link is the network card.
 
     Parameters
     ----------
@@ -134,13 +137,15 @@ def rate(
 def slowdown(first: TrainedModel, second: TrainedModel, gpu: Gpu) -> float:
     """Factor by which two jobs slow each other down on one shared GPU; both by the same.
 
-    With u and v the shares of a step in which a job keeps the compute units and the memory busy when alone,
+    With u and v the shares of a step in which a job keeps the compute units and the memory busy
+    when alone,
 
     ::
 
         slowdown = 1.1 * max(1, u_a + u_b, v_a + v_b)
 
-    so jobs that the host holds up, or that need different units, share well (below 2 is a gain over taking turns).
+    so jobs that the host holds up, or that need different units, share well (below 2 is a gain over
+    taking turns).
     """
     a = step(first, gpu)
     b = step(second, gpu)

@@ -43,7 +43,9 @@ TYPES = (
 
 
 def sites_of(pools: int, gpus: float) -> list[Site]:
-    """Pools to be, of about so many GPUs each: nodes are made small where full ones would be too few; nodes to come."""
+    """Pools to be, of about so many GPUs each:
+    nodes are made small where full ones would be too few; nodes to come.
+    """
     sites = []
     for row in range(pools):
         name, gpu, full, bandwidth = TYPES[row % len(TYPES)]
@@ -61,7 +63,9 @@ def sites_of(pools: int, gpus: float) -> list[Site]:
 
 
 def workloads_of(sites: Sequence[Site]) -> list[TrainedModel]:
-    """Workloads that fit somewhere; not the one that is as fast on every GPU (alone it would set the level)."""
+    """Workloads that fit somewhere;
+    not the one that is as fast on every GPU (alone it would set the level).
+    """
     return [
         w
         for w in WORKLOADS.values()
@@ -70,7 +74,9 @@ def workloads_of(sites: Sequence[Site]) -> list[TrainedModel]:
 
 
 def closed_forms(workloads: Sequence[TrainedModel], sites: Sequence[Site]) -> FloatArray:
-    """steps/s without noise, shape (workloads, pools, COUNTS): on as few nodes as can be; 0 where it doesn't fit."""
+    """steps/s without noise, shape (workloads, pools, COUNTS):
+    on as few nodes as can be; 0 where it doesn't fit.
+    """
     table = np.zeros((len(workloads), len(sites), len(COUNTS)))
     for i, workload in enumerate(workloads):
         for j, site in enumerate(sites):
@@ -110,7 +116,9 @@ class RateRows:
     factor: FloatArray
 
     def at(self, rows: IntArray, table: FloatArray, count: int) -> FloatArray:
-        """Rates of some rows at a count of `COUNTS`, shape (rows, pools), in full digits of the file."""
+        """Rates of some rows at a count of `COUNTS`, shape (rows, pools),
+        in full digits of the file.
+        """
         return significant(
             table[self.workload[rows], :, COUNTS.index(count)] * self.factor[rows], DIGITS
         )
@@ -166,7 +174,9 @@ class Pairs:
 
 
 def slowdowns(workloads: Sequence[TrainedModel], sites: Sequence[Site]) -> FloatArray:
-    """Factor by which two workloads slow each other down, shape (workloads, workloads, pools); inf: no memory."""
+    """Factor by which two workloads slow each other down,
+    shape (workloads, workloads, pools); inf: no memory.
+    """
     # Two jobs whose memory does not fit on one GPU never share it
     table = np.full((len(workloads), len(workloads), len(sites)), np.inf)
     for j, site in enumerate(sites):
@@ -183,8 +193,9 @@ def slowdowns(workloads: Sequence[TrainedModel], sites: Sequence[Site]) -> Float
 def draw_pairs(rows: RateRows, share: float, repeated: bool, random: np.random.Generator) -> Pairs:
     """A share of the pairs of rows with one GPU each.
 
-    Of kinds: of all pairs, a kind with itself too. Of single jobs: the jobs are put in couples first, as all pairs of
-    many jobs are too many. Raises `InvalidArgument` for more than `MOST_ENTRIES` entries.
+    Of kinds: of all pairs, a kind with itself too. Of single jobs: the jobs are put in couples
+    first, as all pairs of many jobs are too many. Raises `InvalidArgument` for more than
+    `MOST_ENTRIES` entries.
     """
     single = np.flatnonzero(rows.gang == 1)
     possible = len(single) * (len(single) + 1) // 2 if repeated else len(single) // 2
@@ -211,7 +222,8 @@ def pair_entries(
     key: str,
     letter: str,
 ) -> tuple[list[Document], FloatArray]:
-    """Entries for every pair in every pool that holds both, and `optsched.generate.load.GpuDemand.sharing` of the rows.
+    """Entries for every pair in every pool that holds both,
+    and `optsched.generate.load.GpuDemand.sharing` of the rows.
 
     Parameters
     ----------

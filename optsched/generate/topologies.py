@@ -1,4 +1,6 @@
-"""Networks and nodes of generated clusters: leaf and spine switches, nodes of mixed sizes, nodes that are out."""
+"""Networks and nodes of generated clusters:
+leaf and spine switches, nodes of mixed sizes, nodes that are out.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,12 @@ def hosts_of(
     unavailable: float,
     random: np.random.Generator,
 ) -> list[Host]:
-    """Nodes whose usable ones have ``gpus`` GPUs in all, a multiple of the site's ``gpus_per_node``.
+    """Nodes whose usable ones have ``gpus`` GPUs in all,
+    a multiple of the site's ``gpus_per_node``.
 
-    With mixed nodes a third of the GPUs, roughly, is on nodes of half the size. Nodes that are out (the share
-    ``unavailable`` of all, but no more than there are in use) come on top, drained and down in turn, among the others.
+    With mixed nodes a third of the GPUs, roughly, is on nodes of half the size. Nodes that are out
+    (the share ``unavailable`` of all, but no more than there are in use) come on top, drained and
+    down in turn, among the others.
     """
     full = site.gpus_per_node
     halves = 2 * (gpus // full // 3) if topology == "mixed-nodes" and full > 1 else 0
@@ -75,11 +79,12 @@ def pool_document(site: Site, hosts: Sequence[Host]) -> Document:
 
 
 def network(hosts: Sequence[Host], topology: Topology, rack: int = RACK) -> Document | None:
-    """The topology as networkx node-link data; None leaves it to the default, a tree from the pools' bandwidths.
+    """The topology as networkx node-link data;
+    None leaves it to the default, a tree from the pools' bandwidths.
 
-    ``tree`` has a leaf switch per pool and one spine, ``racks`` and ``mixed-nodes`` racks of so many nodes, each
-    with a leaf switch that reaches both spines. Bandwidths of links are in GB/s per direction; towards the spines a
-    leaf has half of what its nodes have.
+    ``tree`` has a leaf switch per pool and one spine, ``racks`` and ``mixed-nodes`` racks of so
+    many nodes, each with a leaf switch that reaches both spines. Bandwidths of links are in GB/s
+    per direction; towards the spines a leaf has half of what its nodes have.
     """
     if topology == "none":
         return None

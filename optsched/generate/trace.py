@@ -129,10 +129,11 @@ class TraceOptions(GeneratorOptions):
 
 
 def trace(options: TraceOptions) -> Generated:
-    """Draw workloads, gangs and durations, then arrivals at the rate that makes the load, then deadlines and tenants.
+    """Draw workloads, gangs and durations, then arrivals at the rate that makes the load,
+    then deadlines and tenants.
 
-    What a job asks for is the GPU-hours that it needs with every pool where it can run as likely as it has GPUs
-    (`Demand.mean`); the rate of a load rho on G GPUs is
+    What a job asks for is the GPU-hours that it needs with every pool where it can run as likely as
+    it has GPUs (`Demand.mean`); the rate of a load rho on G GPUs is
 
         r = rho G (n - 1) / sum_i GPU-hours_i      arrivals per hour
 
@@ -207,7 +208,9 @@ def _without_arrivals(
 
 
 def _hours(options: TraceOptions) -> FloatArray:
-    """Hours in the fastest pool; from a stream of random numbers for them alone, so always the same."""
+    """Hours in the fastest pool;
+    from a stream of random numbers for them alone, so always the same.
+    """
     return significant(draw_hours(options, np.random.default_rng([options.seed, 1001])), DIGITS)
 
 

@@ -56,8 +56,9 @@ def durations(options: UnrelatedOptions) -> IntArray:
         jobs      p_ij = b_i + d_ij,  b_i ~ U{low..high},  d_ij ~ U{1..noise}
         machines  p_ij = a_j + d_ij,  a_j ~ U{low..high},  d_ij ~ U{1..noise}
 
-    the three classes that studies of R || Cmax use (for example Fanjul-Peyro and Ruiz 2010, Iterated greedy local
-    search methods for unrelated parallel machine scheduling), with ranges that can be chosen.
+    the three classes that studies of R || Cmax use (for example Fanjul-Peyro and Ruiz 2010,
+    Iterated greedy local search methods for unrelated parallel machine scheduling), with ranges
+    that can be chosen.
     """
     random = options.random()
     shape = (options.jobs, options.machines)
@@ -69,7 +70,9 @@ def durations(options: UnrelatedOptions) -> IntArray:
 
 
 def unrelated(options: UnrelatedOptions) -> Generated:
-    """Machines m0, m1, ... are pools of one GPU; each job has one option per machine with its exact duration."""
+    """Machines m0, m1, ... are pools of one GPU;
+    each job has one option per machine with its exact duration.
+    """
     p = durations(options)
     machines = [f"m{j}" for j in range(options.machines)]
     jobs = [

@@ -47,7 +47,9 @@ ENTRIES = frozenset(
 
 
 class ArchiveHeader(Document):
-    """What an npz file says outside its arrays: the instance without its jobs, and the jobs' rare fields by row."""
+    """What an npz file says outside its arrays:
+    the instance without its jobs, and the jobs' rare fields by row.
+    """
 
     archive: Literal["optsched-instance-npz/1"]
     instance: dict[str, Any]

@@ -97,7 +97,9 @@ def _pool(document: PoolDocument) -> Pool:
 
 
 def _names(pool: str, nodes: Sequence[NodeDocument]) -> tuple[str, ...] | int:
-    """Names of nodes that are written out; how many there are where they are called like those of a plain pool."""
+    """Names of nodes that are written out;
+    how many there are where they are called like those of a plain pool.
+    """
     usual = all(node.name == f"{pool}-{row}" for row, node in enumerate(nodes))
     return len(nodes) if usual else tuple(node.name for node in nodes)
 
@@ -129,7 +131,9 @@ def _check_node_names(pools: tuple[Pool, ...]) -> None:
 
 
 def _refuse_generated_names(pools: tuple[Pool, ...]) -> None:
-    """``<pool>.cpu`` and ``<pool>.memory`` are what the CPUs and the memory of a pool are called."""
+    """``<pool>.cpu`` and ``<pool>.memory`` are what the CPUs
+    and the memory of a pool are called.
+    """
     generated = {f"{pool.name}.{resource}": pool.name for pool in pools for resource in RESERVED}
     for row, pool in enumerate(pools):
         if pool.name in generated:

@@ -66,7 +66,9 @@ class ResourceName(str):
 
 Item = TypeVar("Item")
 Throughput = Mapping[str, float | Mapping[int, Any]]
-"""steps/s by pool or GPU type: a number, or by number of GPUs, or by number of GPUs and of nodes."""
+"""steps/s by pool or GPU type:
+a number, or by number of GPUs, or by number of GPUs and of nodes.
+"""
 
 
 # --- the builder ---------------------------------------------------------------------------------
@@ -75,12 +77,14 @@ Throughput = Mapping[str, float | Mapping[int, Any]]
 class InstanceBuilder(Displayed):
     """Builds an `Instance` from calls, for those who do not want to write documents.
 
-    Every ``add_`` method checks what it is given by the rules of the instance format, and adds it or raises. Pools come
-    first: jobs, workloads and resources name them. Names in the options of a constraint are looked up when the instance
-    is solved, as those of a document are. Each method returns the name as a handle, which stands wherever a name does.
+    Every ``add_`` method checks what it is given by the rules of the instance format, and adds it
+    or raises. Pools come first: jobs, workloads and resources name them. Names in the options of a
+    constraint are looked up when the instance is solved, as those of a document are. Each method
+    returns the name as a handle, which stands wherever a name does.
 
-    Numbers of seconds mean what they mean in the format: ``now``, ``arrival`` and ``deadline`` are on one clock. A
-    text such as ``"2h"`` is a duration; as arrival or deadline it counts from ``now``.
+    Numbers of seconds mean what they mean in the format: ``now``, ``arrival`` and ``deadline`` are
+    on one clock. A text such as ``"2h"`` is a duration; as arrival or deadline it counts from
+    ``now``.
 
     Parameters
     ----------
@@ -334,7 +338,8 @@ class InstanceBuilder(Displayed):
         steps, steps_done : float
             Work in all, and what is done of it.
         gpus : int or mapping
-            Gang size, or ``{"min": 1, "max": 8}`` of an elastic job, with ``levels`` where only some counts will do.
+            Gang size, or ``{"min": 1, "max": 8}`` of an elastic job, with ``levels`` where only
+            some counts will do.
         throughput : mapping, optional
             steps/s of the whole job by pool or GPU type (`Throughput`).
         workload, tenant : str, optional
@@ -432,7 +437,8 @@ class InstanceBuilder(Displayed):
         Parameters
         ----------
         kind : str
-            Such as ``budget`` or ``quota``; ``optsched formulations`` lists the kinds and their options.
+            Such as ``budget`` or ``quota``; ``optsched formulations`` lists the kinds and their
+            options.
         **options
             Of the kind, such as ``limit=12.5``.
 
@@ -459,7 +465,7 @@ class InstanceBuilder(Displayed):
         """What was added so far, in the format ``optsched-instance/1``."""
         return deepcopy(self._everything())
 
-    # --- checks --------------------------------------------------------------------------------------------------
+    # --- checks -----------------------------------------------------------------------------------
 
     def _headline(self) -> str:
         jobs, pools = count(len(self._jobs), "job"), count(len(self._cluster["pools"]), "pool")
@@ -486,7 +492,9 @@ class InstanceBuilder(Displayed):
         entry: dict[str, Any],
         path: str,
     ) -> None:
-        """Check an entry by itself and beside all that is there, then append it to a list of ``owner``."""
+        """Check an entry by itself and beside all that is there,
+        then append it to a list of ``owner``.
+        """
         with _arguments(""):
             validate(model, entry)
         grown = [*owner[name], entry]
@@ -497,7 +505,9 @@ class InstanceBuilder(Displayed):
         owner[name] = grown
 
     def _check(self, path: str, document: Mapping[str, Any]) -> None:
-        """Check all but the jobs; before there is a pool, pieces are checked by themselves alone."""
+        """Check all but the jobs;
+        before there is a pool, pieces are checked by themselves alone.
+        """
         if document["cluster"]["pools"]:
             with _arguments(path):
                 build_header(document)
@@ -517,8 +527,8 @@ class InstanceBuilder(Displayed):
     def _built(self) -> Header:
         """All but the jobs, workloads and tenants; refuses what names pools before there are any.
 
-        Workloads are in `_workloads` and tenants in `_tenants`: a header with all of them would be built anew for each
-        that is added.
+        Workloads are in `_workloads` and tenants in `_tenants`: a header with all of them would be
+        built anew for each that is added.
         """
         self._require_pool()
         if self._last_header is None:
@@ -573,7 +583,9 @@ def _names(values: object, name: str) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Handles as text, numbers of any kind as those of JSON, mappings and sequences as dictionaries and lists."""
+    """Handles as text, numbers of any kind as those of JSON,
+    mappings and sequences as dictionaries and lists.
+    """
     if isinstance(value, str):
         return str(value)
     if isinstance(value, np.generic | np.ndarray):

@@ -1,7 +1,9 @@
-"""Canonical numbering: profiles, option lists and level lists that are in use, numbered in order of first use.
+"""Canonical numbering: profiles, option lists and level lists that are in use,
+numbered in order of first use.
 
-Every instance is numbered in this way, however it was made: read from documents, arrays or npz, or revised from another
-one. Two that say the same in the same order then have the same arrays, to the last number.
+Every instance is numbered in this way, however it was made: read from documents, arrays or npz, or
+revised from another one. Two that say the same in the same order then have the same arrays, to the
+last number.
 """
 
 from __future__ import annotations
@@ -76,7 +78,8 @@ def compact_rates(
     of_job : IntArray, shape (jobs,)
         Profile of each job, -1 for none.
     same : IntArray, shape (P,), optional
-        Which profile stands for each of several that are equal (`equal_profiles`); without it they stay apart.
+        Which profile stands for each of several that are equal (`equal_profiles`); without it they
+        stay apart.
     """
     of_workload = np.array([workload.rates for workload in workloads], np.int64)
     index = joined([of_workload, of_job])
@@ -131,10 +134,11 @@ def equal_profiles(rates: RateTable, split: int) -> IntArray:
 def _equal_lists(
     indptr: IntArray, columns: Sequence[AnyArray], telling: FloatArray, split: int
 ) -> IntArray:
-    """The first list of rows that equals each list, to the last bit; list i has the rows from ``indptr[i]`` on.
+    """The first list of rows that equals each list, to the last bit;
+    list i has the rows from ``indptr[i]`` on.
 
-    Only lists that agree with one on the other side of ``split`` in the first value of a ``telling`` column are looked
-    at: there are few of these where a few lists join very many.
+    Only lists that agree with one on the other side of ``split`` in the first value of a
+    ``telling`` column are looked at: there are few of these where a few lists join very many.
     """
     same = np.arange(len(indptr) - 1)
     if split in (0, len(same)):
@@ -204,7 +208,9 @@ def equal_options(options: OptionTable, split: int) -> IntArray:
 def compact_options(
     options: OptionTable, of_job: IntArray, same: IntArray | None = None
 ) -> tuple[OptionTable, IntArray]:
-    """Option lists in order of first use by the jobs; ``same`` is that of `equal_options`, or they stay apart."""
+    """Option lists in order of first use by the jobs;
+    ``same`` is that of `equal_options`, or they stay apart.
+    """
     if same is not None:
         of_job = looked_up(np.append(same, -1), of_job)
     index, old = first_use(of_job)

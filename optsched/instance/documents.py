@@ -1,10 +1,12 @@
-"""The instance format ``optsched-instance/1`` as pydantic models: what a document may say, field by field.
+"""The instance format ``optsched-instance/1`` as pydantic models:
+what a document may say, field by field.
 
 These models check one document at a time and are thrown away afterwards; what is kept are arrays
-(`optsched.instance.tables`). Rules that need two fields or two objects are in `optsched.instance.build`.
+(`optsched.instance.tables`). Rules that need two fields or two objects are in
+`optsched.instance.build`.
 
-Units: times in absolute seconds on the clock of ``now``, rates in steps/s of the whole job, memory in GB, bandwidth in
-GB/s per direction, power in W, money in USD.
+Units: times in absolute seconds on the clock of ``now``, rates in steps/s of the whole job, memory
+in GB, bandwidth in GB/s per direction, power in W, money in USD.
 """
 
 import sys
@@ -32,7 +34,9 @@ MAX_DEPTH = 100
 
 Name = Annotated[str, Field(min_length=1)]
 LARGEST, SMALLEST = 1e100, 1e-100
-"""Numbers beyond these are slips of the pen; products and ratios of numbers within them are finite."""
+"""Numbers beyond these are slips of the pen;
+products and ratios of numbers within them are finite.
+"""
 Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
@@ -51,7 +55,9 @@ Pair = Annotated[tuple[T, T], _FROM_LIST]
 Triple = Annotated[tuple[T, T, T], _FROM_LIST]
 
 RateEntry = tuple[str, int, int, float]
-"""(place, GPUs, nodes spanned, steps/s); 0 GPUs: a plain number; 0 nodes: whatever the count needs."""
+"""(place, GPUs, nodes spanned, steps/s); 0 GPUs: a plain number; 0 nodes:
+whatever the count needs.
+"""
 
 
 class Document(BaseModel):
@@ -93,7 +99,9 @@ def _count(value: object, path: str, what: str) -> int:
 
 
 def parse_index(text: str) -> int:
-    """The whole number that a text spells in the one usual way (no sign, space or leading zero); -1 for any other."""
+    """The whole number that a text spells in the one usual way (no sign, space
+    or leading zero); -1 for any other.
+    """
     usual = (
         text.isascii() and text.isdecimal() and len(text) <= 18 and (text[0] != "0" or text == "0")
     )
@@ -101,7 +109,9 @@ def parse_index(text: str) -> int:
 
 
 def parse_rates(value: object) -> tuple[RateEntry, ...]:
-    """Flatten ``{"v100": 40.2, "k80": {"2": {"1": 9.0, "2": 8.0}}}`` into rate entries, in the order given."""
+    """Flatten ``{"v100": 40.2, "k80": {"2": {"1": 9.0, "2":
+    8.0}}}`` into rate entries, in the order given.
+    """
     if not isinstance(value, dict):
         raise _refuse("", value, 'an object such as {"v100": 40.2} (rates by pool or GPU type)')
     entries: list[RateEntry] = []
@@ -161,7 +171,9 @@ def _plain(value: Any, path: str, depth: int) -> Any:
 
 
 def parse_object(value: object) -> dict[str, Any]:
-    """A copy of an object of free content; it must be what JSON can hold, so that every format keeps it."""
+    """A copy of an object of free content;
+    it must be what JSON can hold, so that every format keeps it.
+    """
     if not isinstance(value, dict):
         raise _refuse("", value, "an object")
     copy: dict[str, Any] = _plain(value, "", 0)
@@ -213,7 +225,9 @@ class GpuRange(Document):
 
 
 def _tag(branch: type | tuple[type, ...], name: str, other: str) -> Discriminator:
-    """Choose the branch of a union by the type of the input, so that errors speak of one branch only."""
+    """Choose the branch of a union by the type of the input,
+    so that errors speak of one branch only.
+    """
     return Discriminator(lambda value: name if isinstance(value, branch) else other)
 
 
@@ -238,7 +252,9 @@ class NodeDocument(Document):
 
 
 class BandwidthDocument(Document):
-    """Bandwidths of the default topology (GPU - node - leaf switch of the pool - spine), GB/s per direction."""
+    """Bandwidths of the default topology (GPU - node - leaf switch
+    of the pool - spine), GB/s per direction.
+    """
 
     intra_node: Positive | None = None
     node: Positive | None = None
@@ -246,7 +262,9 @@ class BandwidthDocument(Document):
 
 
 class PartitionDocument(Document):
-    """One way to slice a GPU (MIG): a profile with its compute and memory slices and where it may start."""
+    """One way to slice a GPU (MIG):
+    a profile with its compute and memory slices and where it may start.
+    """
 
     profile: Name
     compute_slices: PositiveCount
@@ -388,7 +406,9 @@ class RareDocument(Document):
 
 
 class ColocationDocument(Document):
-    """Throughputs of two jobs, or of any two jobs of two workloads, that share the same GPUs of a pool."""
+    """Throughputs of two jobs, or of any two jobs of two workloads,
+    that share the same GPUs of a pool.
+    """
 
     workloads: Pair[Name] | None = None
     jobs: Pair[Name] | None = None

@@ -34,7 +34,8 @@ def read_file(source: str | Path, what: str, build: Callable[[Any], Read]) -> Re
     Parameters
     ----------
     source : str or path
-        ``-`` is standard input. The format is recognised by the suffix, npz also by its first bytes.
+        ``-`` is standard input. The format is recognised by the suffix, npz also by its first
+        bytes.
     what : str
         What the file should be, for messages.
     build : callable

@@ -136,7 +136,9 @@ def _job_count(
 
 
 def _profiles(matrix: AnyArray, count: int, cluster: Cluster) -> tuple[RateTable, IntArray]:
-    """Distinct rows of the throughput matrix as profiles of plain numbers, and the profile of each job."""
+    """Distinct rows of the throughput matrix as profiles of plain numbers,
+    and the profile of each job.
+    """
     pools = cluster.pools
     if matrix.dtype.kind not in "iuf":
         raise InvalidInput("throughput", f"an array of {matrix.dtype}", "numbers")
@@ -155,7 +157,8 @@ def _profiles(matrix: AnyArray, count: int, cluster: Cluster) -> tuple[RateTable
         raise InvalidInput(f"throughput[{row}, {pool}]", f"{matrix[row, pool]:g}", expected)
     groups = group_rows([matrix[:, pool] for pool in range(matrix.shape[1])], count)
     distinct = matrix if len(groups) == count else matrix[groups.first]
-    # A zero is left out, but not where the rate of the pool's GPU type, given as another pool's, would step in for it.
+    # A zero is left out, but not where the rate of the pool's GPU type, given as another pool's,
+    # would step in for it.
     hides = np.array([pool.gpu != pool.name and pool.gpu in cluster.pool_index for pool in pools])
     listed = (distinct > 0) | hides
     rate = distinct[listed]
@@ -187,8 +190,8 @@ def assemble(
     Parameters
     ----------
     arrays : mapping
-        One array of shape (jobs,) per name of `ARRAY_FIELDS`; ``rates`` indexes the profiles of ``rates``, ``levels``
-        the ``level_lists``; ``options`` are in ``rare``.
+        One array of shape (jobs,) per name of `ARRAY_FIELDS`; ``rates`` indexes the profiles of
+        ``rates``, ``levels`` the ``level_lists``; ``options`` are in ``rare``.
     rare : mapping, optional
         By job row.
     where : function
@@ -266,7 +269,9 @@ def _refuse_bare(
 def _numbered(
     own: RateTable, rates: RateTable | None, workloads: tuple[Workload, ...], of_job: IntArray
 ) -> tuple[RateTable, tuple[Workload, ...], IntArray]:
-    """The workloads' profiles, then those of the jobs that no workload has, in order of first use."""
+    """The workloads' profiles,
+    then those of the jobs that no workload has, in order of first use.
+    """
     if rates is None:
         return compact_rates(own, workloads, of_job)
     both = join_profiles(own, rates)

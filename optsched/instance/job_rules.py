@@ -1,4 +1,6 @@
-"""Rules over single columns of the job table, for instances that are made of arrays or get other ones."""
+"""Rules over single columns of the job table,
+for instances that are made of arrays or get other ones.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def as_array(name: str, value: Any) -> AnyArray:
 
 
 def as_column(name: str, array: AnyArray, kind: str, count: int | None) -> AnyArray:
-    """A new array of the kind's type and of shape (count,), or any length for None; one number stands for all rows.
+    """A new array of the kind's type and of shape (count,), or any length for None;
+    one number stands for all rows.
 
     That of one number is `constant`, and cannot be written to.
     """
@@ -111,7 +114,8 @@ def check_arrays(
                 where(row, field), f"{arrays[field][row]} (job {show(names[row])})", expected
             )
 
-    # What is the same in all rows is looked at once: if it is wrong, the first row is the first wrong one.
+    # What is the same in all rows is looked at once: if it is wrong, the first row is the first
+    # wrong one.
     arrays = {field: array[:1] if is_constant(array) else array for field, array in arrays.items()}
     for field in among(FINITE):
         refuse(field, ~np.isfinite(arrays[field]), "a finite number")

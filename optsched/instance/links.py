@@ -1,4 +1,6 @@
-"""Links of a topology document: what it may say, and which nodes its links join at each bandwidth."""
+"""Links of a topology document:
+what it may say, and which nodes its links join at each bandwidth.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ NONE = -1
 
 
 def check_topology(document: Mapping[str, Any], path: str) -> None:
-    """Check networkx node-link JSON: nodes with ids, links between known nodes, positive bandwidths (GB/s)."""
+    """Check networkx node-link JSON:
+    nodes with ids, links between known nodes, positive bandwidths (GB/s).
+    """
     unknown = set(document) - {"directed", "multigraph", "graph", "nodes", "links", "edges"}
     if unknown:
         raise InvalidInput(
@@ -95,7 +99,8 @@ def edges_key(document: Mapping[str, Any]) -> str:
 def joined_nodes(
     names: Sequence[str], gpus: IntArray, topology: Mapping[str, Any]
 ) -> tuple[FloatArray, IntArray]:
-    """Groups of nodes that are joined at each bandwidth that is stated: widest paths, as nested groups.
+    """Groups of nodes that are joined at each bandwidth that is stated:
+    widest paths, as nested groups.
 
     Parallel links add up; an arc counts where there is one back, with the smaller bandwidth of the
     two. A node is its GPUs ``node/index`` where the document has them, else the vertex of its name.

@@ -10,7 +10,9 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def shipped_folder() -> Path:
-    """The folder of shipped instances: ``optsched/_instances`` of a wheel, ``instances`` of a checkout."""
+    """The folder of shipped instances:
+    ``optsched/_instances`` of a wheel, ``instances`` of a checkout.
+    """
     for folder in (PACKAGE / "_instances", PACKAGE.parent / "instances"):
         if folder.is_dir():
             return folder

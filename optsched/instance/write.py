@@ -227,10 +227,11 @@ def _without_empty(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def content_hash(instance: Instance) -> str:
-    """SHA-256 over the header document and the job arrays, with interned rows told by content, not by number.
+    """SHA-256 over the header document and the job arrays,
+    with interned rows told by content, not by number.
 
-    Workloads, profiles and option lists are numbered in order of first appearance, so that reading the same jobs from
-    JSON, YAML, npz or arrays gives the same hash.
+    Workloads, profiles and option lists are numbered in order of first appearance, so that reading
+    the same jobs from JSON, YAML, npz or arrays gives the same hash.
     """
     table, rates = instance.jobs_table, instance.rates
     digest = hashlib.sha256()
@@ -262,9 +263,11 @@ def _text(document: object) -> bytes:
 
 
 def plain_profiles(rates: RateTable) -> list[bytes]:
-    """`RateTable.document` of all profiles as JSON, where each is one number per place; empty where some is not.
+    """`RateTable.document` of all profiles as JSON, where each is one number per place;
+    empty where some is not.
 
-    A hundred thousand jobs with rates of their own are written in one pass, and not as so many documents.
+    A hundred thousand jobs with rates of their own are written in one pass, and not as so many
+    documents.
     """
     if not (rates.gpus == OWN_GANG).all() or not rates.one_by_one:
         return []
@@ -283,7 +286,9 @@ def plain_profiles(rates: RateTable) -> list[bytes]:
 
 
 def _by_content(index: IntArray, content: Callable[[int], bytes]) -> tuple[IntArray, list[bytes]]:
-    """Number rows (-1: none) in order of first appearance, equal contents alike; the numbers and the contents."""
+    """Number rows (-1: none) in order of first appearance, equal contents alike;
+    the numbers and the contents.
+    """
     values, first, inverse = np.unique(index, return_index=True, return_inverse=True)
     ranks = np.full(len(values), -1, np.int64)
     seen: dict[bytes, int] = {}

@@ -1,4 +1,6 @@
-"""YAML 1.1 to plain data, safe against documents that are small on disk and huge, or endless, in memory."""
+"""YAML 1.1 to plain data,
+safe against documents that are small on disk and huge, or endless, in memory.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from optsched.errors import InvalidInput
 from optsched.instance.reading import first_repeated, repeated_key
 
 MAX_DEPTH = 200
-"""Levels of nesting, aliases followed; the C composer would overflow its stack on very deep documents."""
+"""Levels of nesting, aliases followed;
+the C composer would overflow its stack on very deep documents.
+"""
 MAX_VALUES = 10_000_000
 """Values with every alias written out; a longer file may hold more."""
 
@@ -59,7 +63,9 @@ def parse_yaml(text: bytes | str, what: str) -> Any:
 
 
 def _refuse_repeated_keys(root: yaml.Node) -> None:
-    """Raise `InvalidInput` for the first key that stands twice; what an alias stands for is looked at once."""
+    """Raise `InvalidInput` for the first key that stands twice;
+    what an alias stands for is looked at once.
+    """
     places: list[tuple[tuple[int | str, ...], yaml.Node]] = [((), root)]
     known: set[int] = set()
     while places:
@@ -88,7 +94,9 @@ class _Measure:
         self._known: dict[int, tuple[int, int] | None] = {}
 
     def measure(self, node: yaml.Node) -> tuple[int, int]:
-        """(Values, levels of nesting) of a node; refuses one that is too large, too deep, or contains itself."""
+        """(Values, levels of nesting) of a node;
+        refuses one that is too large, too deep, or contains itself.
+        """
         if id(node) in self._known:
             known = self._known[id(node)]
             if known is None:

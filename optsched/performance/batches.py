@@ -30,10 +30,11 @@ class Batches:
     """Batches of the W workloads of an instance, from their ``parameters``.
 
     - ``batch``: samples of one step of the whole job, whatever its GPUs (strong scaling);
-    - ``batch_per_gpu``: samples of one GPU in a step, whatever their number (weak scaling). A step is then that many
-      samples, so that the work of a job does not depend on its GPUs; with ``batch`` as well, a step is ``batch``;
-    - ``max_batch_per_gpu``: most samples of one GPU at a time; more are taken in several passes. A ``batch`` is split
-      into whole samples, so beside one alone this is a whole number;
+    - ``batch_per_gpu``: samples of one GPU in a step, whatever their number (weak scaling). A step
+      is then that many samples, so that the work of a job does not depend on its GPUs; with
+      ``batch`` as well, a step is ``batch``;
+    - ``max_batch_per_gpu``: most samples of one GPU at a time; more are taken in several passes. A
+      ``batch`` is split into whole samples, so beside one alone this is a whole number;
     - ``profile``: name under which a fitted model knows the workload (its own by default).
 
     Attributes
@@ -80,7 +81,8 @@ class Batches:
         )
 
     def in_whole_steps(self, names: Collection[str]) -> Batches:
-        """The same, where the steps of some workloads were measured without samples: no batch of theirs counts.
+        """The same, where the steps of some workloads were measured without samples:
+        no batch of theirs counts.
 
         A step of them is one sample that all GPUs share, however many they are, as in the profiles.
         """
@@ -96,8 +98,9 @@ class Batches:
     def split(self, workload: IntArray, gpus: IntArray) -> tuple[FloatArray, IntArray]:
         """Samples of the fullest GPU in a pass, and passes of a step, for rows (workload, GPUs).
 
-        A batch of B is ceil(B / k) samples of the fullest of k GPUs, in as few passes as fit its memory; NaN samples
-        where the batch is not known, 0 where there are more GPUs than samples. Whole steps are split over any GPUs.
+        A batch of B is ceil(B / k) samples of the fullest of k GPUs, in as few passes as fit its
+        memory; NaN samples where the batch is not known, 0 where there are more GPUs than samples.
+        Whole steps are split over any GPUs.
         """
         count = np.maximum(gpus, 1)
         # A quotient that is whole but for rounding must not be rounded up: hence the factor.
@@ -132,7 +135,9 @@ def _check_passes(
     per_gpu: FloatArray,
     most: FloatArray,
 ) -> None:
-    """Refuse a ``max_batch_per_gpu`` that whole samples exceed, or that takes more passes than can be counted."""
+    """Refuse a ``max_batch_per_gpu`` that whole samples exceed,
+    or that takes more passes than can be counted.
+    """
     each = np.where(np.isnan(per_gpu), step, per_gpu)
     split = np.isnan(per_gpu) & ~np.isnan(step) & (most != np.floor(most)) & ~np.isnan(most)
     for wrong, expected in (
@@ -170,14 +175,17 @@ StepSeconds = Callable[[FloatArray, IntArray, IntArray], FloatArray]
 
 @dataclass(frozen=True, repr=False)
 class GradientNoise(Columns):
-    """Statistics of the gradient of E kinds of work at their first batch size; all shape (E,) or scalars.
+    """Statistics of the gradient of E kinds of work at their first batch size;
+    all shape (E,) or scalars.
 
-    With s = B / B0, the gain of a step with a batch of B over one with B0 and the worth of a sample are
+    With s = B / B0, the gain of a step with a batch of B over one with B0 and the worth of a sample
+    are
 
         gain(B)       = (var + sqr) / (var / s + sqr)
         efficiency(B) = gain(B) / s  =  (var + sqr) / (var + s sqr)
 
-    efficiency is 1 at B0 and falls with B; without noise (var = 0) more samples per step gain nothing.
+    efficiency is 1 at B0 and falls with B; without noise (var = 0) more samples per step gain
+    nothing.
 
     Attributes
     ----------
@@ -186,10 +194,9 @@ class GradientNoise(Columns):
     batch : array of float
         B0, samples per step.
 
-    References
-    ----------
-    A. Qiao et al., "Pollux: co-adaptive cluster scheduling for goodput-optimized deep learning", OSDI 2021, section
-    3.1; S. McCandlish et al., "An empirical model of large-batch training", 2018.
+    References ---------- A. Qiao et al., "Pollux: co-adaptive cluster scheduling for
+    goodput-optimized deep learning", OSDI 2021, section 3.1; S. McCandlish et al., "An empirical
+    model of large-batch training", 2018.
     """
 
     sqr: FloatArray
@@ -253,12 +260,14 @@ def best_batches(
     noise: GradientNoise,
     limits: BatchLimits,
 ) -> BestBatches:
-    """Goodput = samples/s x efficiency, at the best of `SIZES` geometric batch sizes for each of E ways to run.
+    """Goodput = samples/s x efficiency,
+    at the best of `SIZES` geometric batch sizes for each of E ways to run.
 
-    Batches run from max(B0, k x least local) to the largest one. A GPU takes ceil(B / k) samples, with accumulation in
-    as few passes as its limit allows, without it no more than that limit. One GPU alone takes a batch above B0 in at
-    least two passes, and without accumulation no other batch than B0: gradient noise cannot be estimated from one
-    gradient. A way that cannot take B0 has no goodput. Of equally good batch sizes the smallest is taken.
+    Batches run from max(B0, k x least local) to the largest one. A GPU takes ceil(B / k) samples,
+    with accumulation in as few passes as its limit allows, without it no more than that limit. One
+    GPU alone takes a batch above B0 in at least two passes, and without accumulation no other batch
+    than B0: gradient noise cannot be estimated from one gradient. A way that cannot take B0 has no
+    goodput. Of equally good batch sizes the smallest is taken.
 
     Parameters
     ----------
@@ -280,7 +289,8 @@ def best_batches(
     passes = np.ones((SIZES, count), np.int64)
     # AdaptDL: as few passes as the limit of a GPU allows.
     split = np.maximum(np.ceil(local / limits.most_local - TOLERANCE), 1.0).astype(np.int64)
-    # Gradient noise is estimated from the difference of gradients: one GPU needs two passes for that.
+    # Gradient noise is estimated from the difference of gradients: one GPU needs two passes for
+    # that.
     split = np.where((gpus == 1) & (local > noise.batch), np.maximum(split, 2), split)
     passes = np.where(limits.accumulation, split, passes)
     # Without accumulation one GPU has a single gradient, and its batch must stay B0.
@@ -336,11 +346,13 @@ class GradientNoiseDocument(Document):
 
 @dataclass(frozen=True)
 class AdaptiveBatches:
-    """Gradient noise and batch limits of the W workloads of an instance; row W is for jobs without a workload.
+    """Gradient noise and batch limits of the W workloads of an instance;
+    row W is for jobs without a workload.
 
-    ``parameters.gradient_noise`` of a workload holds ``sqr``, ``var`` and ``batch`` (B0), and perhaps ``max_batch`` (of
-    a step; B0 by default), ``min_batch_per_gpu`` and ``max_batch_per_gpu`` (samples of one GPU in one pass; 1 and the
-    largest batch by default) and ``accumulation`` (several passes are allowed; true by default).
+    ``parameters.gradient_noise`` of a workload holds ``sqr``, ``var`` and ``batch`` (B0), and
+    perhaps ``max_batch`` (of a step; B0 by default), ``min_batch_per_gpu`` and
+    ``max_batch_per_gpu`` (samples of one GPU in one pass; 1 and the largest batch by default) and
+    ``accumulation`` (several passes are allowed; true by default).
     """
 
     known: BoolArray
@@ -386,7 +398,9 @@ class AdaptiveBatches:
         )
 
     def choose(self, ways: Ways, seconds: Callable[[Ways], FloatArray]) -> BestBatches:
-        """The best batch size in each way; what the ways say of samples and passes is not looked at."""
+        """The best batch size in each way;
+        what the ways say of samples and passes is not looked at.
+        """
         # Samples and passes are what is chosen, so that ways that differ in them alone are one.
         columns = (ways.workload, ways.gpu, ways.gpus, ways.nodes)
         groups = group_rows(columns, len(ways))

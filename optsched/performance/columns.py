@@ -33,7 +33,9 @@ class Columns(Displayed):
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
-        """The rows of several tables, one after the other; what belongs to a table as a whole is the first one's."""
+        """The rows of several tables, one after the other;
+        what belongs to a table as a whole is the first one's.
+        """
         first, *_ = tables = [part._columns() for part in parts]  # noqa: SLF001
         joined = {name: np.concatenate([table[name] for table in tables]) for name in first}
         return replace(parts[0], **joined)

@@ -9,10 +9,12 @@ from optsched.arrays import FloatArray
 
 
 def concave_envelope(k: ArrayLike, rates: ArrayLike, *, from_zero: bool = False) -> FloatArray:
-    """The least concave curve over k that is nowhere below the rates: the upper hull of the points (k, rate).
+    """The least concave curve over k that is nowhere below the rates:
+    the upper hull of the points (k, rate).
 
-    Measured curves are often neither concave nor monotone (of ElasticFlow's 23, 12 are not concave); whoever takes
-    marginal gains for granted replaces them by this and reports `envelope_gap`.
+    Measured curves are often neither concave nor monotone (of ElasticFlow's 23, 12 are not
+    concave); whoever takes marginal gains for granted replaces them by this and reports
+    `envelope_gap`.
 
     Parameters
     ----------
@@ -21,8 +23,8 @@ def concave_envelope(k: ArrayLike, rates: ArrayLike, *, from_zero: bool = False)
     rates : array of shape (K,) or (N, K)
         Finite rates, one curve per row.
     from_zero : bool
-        Whether the hull also goes through the origin (0 GPUs, rate 0), so that gains per GPU never grow from the first
-        GPU on; k must be above 0 then.
+        Whether the hull also goes through the origin (0 GPUs, rate 0), so that gains per GPU never
+        grow from the first GPU on; k must be above 0 then.
 
     Returns
     -------
@@ -55,7 +57,9 @@ def concave_envelope(k: ArrayLike, rates: ArrayLike, *, from_zero: bool = False)
 
 
 def _upper_hull(x: FloatArray, curves: FloatArray) -> FloatArray:
-    """Walk all curves at once from corner to corner: the next corner is where the slope from here is steepest."""
+    """Walk all curves at once from corner to corner:
+    the next corner is where the slope from here is steepest.
+    """
     count, width = curves.shape
     envelope = curves.copy()
     corner = np.zeros(count, np.int64)
@@ -83,7 +87,8 @@ def _upper_hull(x: FloatArray, curves: FloatArray) -> FloatArray:
 
 
 def envelope_gap(rates: ArrayLike, envelope: ArrayLike) -> FloatArray:
-    """Largest relative excess of the envelope over each curve, (envelope - rate) / envelope; 0 for concave curves.
+    """Largest relative excess of the envelope over each curve,
+    (envelope - rate) / envelope; 0 for concave curves.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Ways to run: the configurations table that models and candidates share, and how many GPUs a pool's nodes hold."""
+"""Ways to run: the configurations table that models and candidates share,
+and how many GPUs a pool's nodes hold.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from optsched.instance import Cluster, Instance
 NO_ATTRIBUTES = 0
 
 ONE_GPU, ONE_NODE, ONE_POOL = 0, 2, 3
-"""Link levels: one GPU; several on one node; several nodes of a pool (1, an NVLink island, needs a topology)."""
+"""Link levels: one GPU; several on one node;
+several nodes of a pool (1, an NVLink island, needs a topology).
+"""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,7 +100,8 @@ class PoolSizes(NamedTuple):
     nodes : IntArray, shape (pools,)
         Usable nodes that have GPUs.
     reach : IntArray, shape (sum of nodes + 1,)
-        Pool by pool, the GPUs on its 0, 1, 2, ... largest nodes, plus the pool's row times `STRIDE`; increasing.
+        Pool by pool, the GPUs on its 0, 1, 2, ... largest nodes, plus the pool's row times
+        `STRIDE`; increasing.
     start : IntArray, shape (pools,)
         Where each pool starts in ``reach``.
     """
@@ -108,7 +113,9 @@ class PoolSizes(NamedTuple):
 
     @classmethod
     def of(cls, instance: Instance, later: bool = False) -> PoolSizes:
-        """The sizes at the instance's clock; ``later`` counts nodes that become available as well."""
+        """The sizes at the instance's clock;
+        ``later`` counts nodes that become available as well.
+        """
         reaches = [pool.reach(np.inf if later else instance.now) for pool in instance.cluster.pools]
         # Nodes without GPUs come last, and are left out.
         reaches = [reach[: 1 + np.count_nonzero(reach[1:] > reach[:-1])] for reach in reaches]
@@ -122,7 +129,9 @@ class PoolSizes(NamedTuple):
         )
 
     def fewest_nodes(self, pool: IntArray, gpus: IntArray) -> IntArray:
-        """Fewest nodes that hold so many GPUs; one more than has GPUs where they don't fit, 0 without a pool."""
+        """Fewest nodes that hold so many GPUs;
+        one more than has GPUs where they don't fit, 0 without a pool.
+        """
         # The stride keeps the pools apart: one search for all pools at once.
         position = np.searchsorted(self.reach, pool * STRIDE + gpus) - self.start[pool]
         return np.where(pool >= 0, position, 0)

@@ -40,7 +40,9 @@ def read_model(source: str | Path) -> dict[str, Any]:
 
 
 def model_bytes(document: Mapping[str, Any]) -> bytes:
-    """The file of a performance object; `read_model` gives exactly the same back, and equal objects equal bytes."""
+    """The file of a performance object;
+    `read_model` gives exactly the same back, and equal objects equal bytes.
+    """
     return pretty_json({"format": FORMAT, **check_performance(document, "")}).encode()
 
 
@@ -50,7 +52,8 @@ def check_performance(document: Mapping[str, Any], path: str = "performance") ->
 
 
 def refused(found: str, expected: str, subpath: str = "") -> PydanticCustomError:
-    """What a document's own check of several fields raises; `validate` tells it with the whole path.
+    """What a document's own check of several fields raises;
+    `validate` tells it with the whole path.
 
     ``subpath`` leads on from the document that is checked: ``.seconds``, ``[3]``.
     """
@@ -61,8 +64,8 @@ def refused(found: str, expected: str, subpath: str = "") -> PydanticCustomError
 class FittedModel(ABC):
     """A model that was fitted to measurements, and is a document.
 
-    What `document` returns is an object of a performance object or a file, and `from_document` makes exactly the same
-    model of it.
+    What `document` returns is an object of a performance object or a file, and `from_document`
+    makes exactly the same model of it.
     """
 
     name: ClassVar[str]
@@ -70,7 +73,9 @@ class FittedModel(ABC):
     @classmethod
     @abstractmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The model of a document (without ``model``); raises `InvalidInput` with paths below ``performance``."""
+        """The model of a document (without ``model``);
+        raises `InvalidInput` with paths below ``performance``.
+        """
 
     @abstractmethod
     def document(self) -> dict[str, Any]:
@@ -78,7 +83,9 @@ class FittedModel(ABC):
 
 
 WHOLE_STEPS = "whole_steps"
-"""Option of every fitted model: workloads that were measured in steps without samples, for which no batch counts."""
+"""Option of every fitted model:
+workloads that were measured in steps without samples, for which no batch counts.
+"""
 
 
 class WholeStepsDocument(Document):
@@ -100,7 +107,8 @@ PERFORMANCE = "performance"
 
 @contextmanager
 def below(path: str) -> Iterator[None]:
-    """Errors of a model, whose paths begin with ``performance``, given the path of its performance object.
+    """Errors of a model, whose paths begin with ``performance``,
+    given the path of its performance object.
 
     That is empty if it is a document of its own.
     """

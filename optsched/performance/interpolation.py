@@ -42,10 +42,13 @@ from optsched.performance.ways import Ways
 MEASURED_LOG_SD = LEAST_LOG_SD
 """Two measurements of one workload differ by 4 to 6 % in the median (Gavel's two tables)."""
 BATCH_LOG_SD, COUNT_LOG_SD = 0.18, 0.12
-"""Stated where too little was measured to leave some out: mean errors of 14 % (a batch size of Gavel's table) and 9.5 %
-(a count of ElasticFlow's curves), as standard deviations (1.25 times as much)."""
+"""Stated where too little was measured to leave some out: mean errors of 14 % (a batch size of
+Gavel's table) and 9.5 % (a count of ElasticFlow's curves), as standard deviations (1.25 times as
+much)."""
 LEAST_LEFT_OUT, MOST_LEFT_OUT = 10, 1000
-"""Points that are left out in turn to see how uncertain the model is; fewer say too little, more take too long."""
+"""Points that are left out in turn to see how uncertain the model is;
+fewer say too little, more take too long.
+"""
 
 PointRow = Annotated[
     tuple[PositiveCount, PositiveCount, Positive, PositiveCount, Positive],
@@ -55,7 +58,9 @@ PointRow = Annotated[
 
 
 class InterpolationDocument(Document):
-    """The model: measured points by workload, then GPU type, and how uncertain what lies between them is."""
+    """The model: measured points by workload, then GPU type,
+    and how uncertain what lies between them is.
+    """
 
     points: dict[Name, dict[Name, NonEmpty[PointRow]]]
     batch_log_sd: LogSd = BATCH_LOG_SD
@@ -86,7 +91,9 @@ MOST_GPUS = 2**31
 
 
 def _rank(values: AnyArray, wanted: AnyArray) -> IntArray:
-    """Position of each wanted value among sorted distinct values, ``len(values)`` where it is not one of them."""
+    """Position of each wanted value among sorted distinct values,
+    ``len(values)`` where it is not one of them.
+    """
     position = np.searchsorted(values, wanted)
     position[position == len(values)] = 0
     return np.where(values[position] == wanted, position, len(values)).astype(np.int64)
@@ -95,8 +102,8 @@ def _rank(values: AnyArray, wanted: AnyArray) -> IntArray:
 class Lookup:
     """Rows of a table by the values of some columns, and by a number of GPUs, their last column.
 
-    Each row has a key, (rank of its values) x 2^31 + GPUs, and keys are sorted: rows that agree in all
-    columns but the last, a series, stand together in the order of their GPUs.
+    Each row has a key, (rank of its values) x 2^31 + GPUs, and keys are sorted: rows that agree in
+    all columns but the last, a series, stand together in the order of their GPUs.
     """
 
     def __init__(self, *columns: AnyArray) -> None:
@@ -125,7 +132,9 @@ class Lookup:
         return gathered(self._rows, find_sorted(self._keys, self._key(columns)), -1)
 
     def around(self, *columns: AnyArray) -> tuple[IntArray, IntArray]:
-        """Rows of the series with the nearest GPU counts at or below, and at or above; -1 where one is missing."""
+        """Rows of the series with the nearest GPU counts at or below, and at or above;
+        -1 where one is missing.
+        """
         if not len(self._rows):
             nothing = np.full(len(columns[-1]), -1)
             return nothing, nothing
@@ -179,14 +188,18 @@ class MeasuredPoints(Columns):
         )
 
     def outside(self, ways: Ways) -> BoolArray:
-        """Whether a way has more or less GPUs, nodes, samples or passes than its pair was measured with."""
+        """Whether a way has more or less GPUs, nodes,
+        samples or passes than its pair was measured with.
+        """
         least, most = (ends[self.cells.find(ways)] for ends in self._ranges)
         asked = np.stack([ways.gpus, ways.nodes, ways.samples, ways.passes], axis=1)
         return np.asarray(((asked < least) | (asked > most)).any(axis=1))
 
     @cached_property
     def _ranges(self) -> tuple[FloatArray, FloatArray]:
-        """Least and most k, n, m and passes of each pair, two arrays of shape (pairs + 1, 4); the last is for none."""
+        """Least and most k, n, m and passes of each pair,
+        two arrays of shape (pairs + 1, 4); the last is for none.
+        """
         rows = np.stack([self.gpus, self.nodes, self.samples, self.passes], axis=1)
         least, most = np.full((2, len(self.cells) + 1, 4), np.inf)
         most *= -1
@@ -241,7 +254,9 @@ class MeasuredPoints(Columns):
 
     @cached_property
     def _lines(self) -> FloatArray:
-        """a and b of t(m) = a + b m of each shape, shape (2, S + 1); NaN where fewer than two m were measured."""
+        """a and b of t(m) = a + b m of each shape, shape (2, S + 1);
+        NaN where fewer than two m were measured.
+        """
         lines = np.full((2, len(self._shapes) + 1), np.nan)
         for shape, rows in enumerate(self.of_shapes):
             if len(rows) > 1:
@@ -259,7 +274,9 @@ class MeasuredPoints(Columns):
         return np.asarray(a + b * samples, np.float64)
 
     def _seconds_at(self, shape: IntArray, samples: FloatArray) -> FloatArray:
-        """Seconds of a step of one pass in a shape: measured, else on its line; NaN for shape -1."""
+        """Seconds of a step of one pass in a shape:
+        measured, else on its line; NaN for shape -1.
+        """
         at = self._shapes.take(shape)
         one_pass = np.ones(len(shape), np.int64)
         exact = self._measured(at.cell, at.nodes, samples, one_pass, at.gpus)
@@ -271,8 +288,8 @@ class MeasuredPoints(Columns):
     def between(self, ways: Ways, same_batch: bool, by_density: bool) -> FloatArray:
         """Seconds between the nearest two k of a way's series; NaN where one of them is missing.
 
-        A series is what was measured of a pair on as many nodes, or (``by_density``) with as many GPUs
-        on the fullest node; with as many samples per step, or else with as many of each GPU.
+        A series is what was measured of a pair on as many nodes, or (``by_density``) with as many
+        GPUs on the fullest node; with as many samples per step, or else with as many of each GPU.
         """
         ends = self.single if same_batch else self._shapes
         fullest = -(-ends.gpus // ends.nodes)
@@ -301,18 +318,20 @@ class Interpolation(StoredModel):
 
     Of each pair (workload, GPU type), for k GPUs on n nodes with m samples each:
 
-    1. measured exactly so: what was measured, bit for bit (source `MEASURED`; the median, if it was repeated);
-    2. k and n measured with at least two other m: t(m) = a + b m, a, b >= 0, least squares of relative errors. The line
-       goes on beyond the measured m, with the source `EXTRAPOLATED` beyond all m of the pair;
-    3. k between measured ones on as many nodes, or else of as many GPUs per node: log throughput k m / t, piecewise
-       linear in log k, between two ends with as many samples per step, or else with m by 1 or 2. Never beyond the
-       measured k;
-    4. else unknown (NaN): the next model of a ``chain`` is asked. So are steps of several passes that were not
-       measured exactly so.
+    1. measured exactly so: what was measured, bit for bit (source `MEASURED`; the median, if it was
+       repeated);
+    2. k and n measured with at least two other m: t(m) = a + b m, a, b >= 0, least squares of
+       relative errors. The line goes on beyond the measured m, with the source `EXTRAPOLATED`
+       beyond all m of the pair;
+    3. k between measured ones on as many nodes, or else of as many GPUs per node: log throughput k
+       m / t, piecewise linear in log k, between two ends with as many samples per step, or else
+       with m by 1 or 2. Never beyond the measured k;
+    4. else unknown (NaN): the next model of a ``chain`` is asked. So are steps of several passes
+       that were not measured exactly so.
 
-    2 and 3 have the source `INTERPOLATED` and a log_sd from leaving each measured point, or each inner k, out of its
-    own line or series (root mean square of log errors; stated where fewer than 10 can be left out), never less than
-    that of what was measured.
+    2 and 3 have the source `INTERPOLATED` and a log_sd from leaving each measured point, or each
+    inner k, out of its own line or series (root mean square of log errors; stated where fewer than
+    10 can be left out), never less than that of what was measured.
     """
 
     name = "interpolation"
@@ -364,7 +383,7 @@ class Interpolation(StoredModel):
         )
 
 
-# --- how uncertain it is ----------------------------------------------------------------------------------------------
+# --- how uncertain it is --------------------------------------------------------------------------
 
 
 def _batch_log_sd(points: MeasuredPoints) -> float:

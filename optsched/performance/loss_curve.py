@@ -55,7 +55,8 @@ class LossCurve(Displayed):
 
 
 def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
-    """Fit a loss curve by weighted least squares; later thirds of the points weigh 4 and 16 times as much.
+    """Fit a loss curve by weighted least squares;
+    later thirds of the points weigh 4 and 16 times as much.
 
     Parameters
     ----------
@@ -72,9 +73,8 @@ def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
     InvalidInput
         Fewer than 3 different epochs, or numbers that are none.
 
-    References
-    ----------
-    Y. Peng et al., "Optimus", EuroSys 2018, section 3.1, and its repository, ``scheduler/estimator.py``.
+    References ---------- Y. Peng et al., "Optimus", EuroSys 2018, section 3.1, and its repository,
+    ``scheduler/estimator.py``.
     """
     e = np.asarray(epochs, np.float64)
     loss = np.asarray(losses, np.float64)

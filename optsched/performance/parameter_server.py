@@ -17,9 +17,13 @@ LAWS = {
     "ps-sync": {"a": (-1, 0), "b": (0, 0), "c": (1, -1), "d": (1, 0), "e": (0, 1)},
     "ps-async": {"a": (-1, 0), "b": (0, -1), "c": (0, 0), "d": (-1, 1)},
 }
-"""The term that each coefficient of a law belongs to; of ``ps-sync`` a is multiplied by the batch."""
+"""The term that each coefficient of a law belongs to;
+of ``ps-sync`` a is multiplied by the batch.
+"""
 SLACK = 1e-9
-"""Relative slack when whole workers and servers are fitted into a limit: 0.3 holds three times 0.1."""
+"""Relative slack when whole workers and servers are fitted into a limit:
+0.3 holds three times 0.1.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +48,8 @@ class ParameterServers:
     terms : FloatArray, shape (L, 7)
         Coefficients of the `TERMS`, s.
     names : tuple of str
-        The R resources that some law names: pools (their GPUs), ``<pool>.cpu``, ``<pool>.memory``, others.
+        The R resources that some law names: pools (their GPUs), ``<pool>.cpu``, ``<pool>.memory``,
+        others.
     pool_of : IntArray, shape (R,)
         Pool whose GPUs a resource is, else -1.
     worker, server, limit : FloatArray, shape (L, R)
@@ -56,11 +61,10 @@ class ParameterServers:
     constant : BoolArray, shape (L,)
         Whether the value is g_1, whatever the duration.
 
-    References
-    ----------
-    Y. Peng et al., "Optimus: an efficient dynamic resource scheduler for deep learning clusters", EuroSys 2018, and its
-    repository, ``scheduler/estimator.py`` (both laws); M. Yu et al., "A sum-of-ratios multi-dimensional-knapsack
-    decomposition for DNN resource scheduling", INFOCOM 2021 (limits and values).
+    References ---------- Y. Peng et al., "Optimus: an efficient dynamic resource scheduler for deep
+    learning clusters", EuroSys 2018, and its repository, ``scheduler/estimator.py`` (both laws); M.
+    Yu et al., "A sum-of-ratios multi-dimensional-knapsack decomposition for DNN resource
+    scheduling", INFOCOM 2021 (limits and values).
     """
 
     workload: IntArray
@@ -115,7 +119,7 @@ class ParameterServers:
         value: FloatArray = np.where(self.constant[law], g1, sigmoid)
         return value
 
-    # --- what fits ----------------------------------------------------------------------------------------------------
+    # --- what fits --------------------------------------------------------------------------------
 
     @cached_property
     def room(self) -> FloatArray:
@@ -167,10 +171,11 @@ class ParameterServers:
         fits = servers > 0
         return law[fits], w[fits], servers[fits]
 
-    # --- the inner problem ------------------------------------------------------------------------------------------
+    # --- the inner problem ------------------------------------------------------------------------
 
     def fastest(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """The (w, p) that minimises t inside the limit, and its t: the inner problem of SMD, exactly, in O(W).
+        """The (w, p) that minimises t inside the limit, and its t:
+        the inner problem of SMD, exactly, in O(W).
 
         For fixed w the time is  beta / p + gamma p + (what doesn't depend on p),  convex in p, with its minimum at
         sqrt(beta / gamma); the best whole p is this rounded down or up, clipped to [1, P_max(w)]. With gamma = 0 more
@@ -197,7 +202,8 @@ class ParameterServers:
         p = np.where(faster < slower, high, low)
         t = np.minimum(slower, faster)
 
-        # The fastest pair of each law first; of equally fast ones that with the fewest workers, then servers.
+        # The fastest pair of each law first; of equally fast ones that with the fewest workers,
+        # then servers.
         order = np.lexsort((p, w, t, law))
         fits, first = np.unique(law[order], return_index=True)
         best_w, best_p = np.zeros((2, len(self)), np.int64)

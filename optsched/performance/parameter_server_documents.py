@@ -1,4 +1,6 @@
-"""``workloads[*].parameters.parameter_server`` of an instance: checked documents -> `ParameterServers`."""
+"""``workloads[*].parameters.parameter_server`` of an instance:
+checked documents -> `ParameterServers`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from optsched.performance.files import refused
 from optsched.performance.parameter_server import KEY, LAWS, TERMS, ParameterServers
 
 MOST_PAIRS = 1_000_000
-"""Pairs (workers, servers) of one law: more are a slip of the pen, and no solver would see the end of them."""
+"""Pairs (workers, servers) of one law:
+more are a slip of the pen, and no solver would see the end of them.
+"""
 
 
 class AsyncCoefficients(Document):
@@ -60,7 +64,9 @@ class ValueDocument(Document):
 
 
 class ParameterServerDocument(Document):
-    """What both laws have in common; amounts are by resource, per worker, per server, and per job."""
+    """What both laws have in common;
+    amounts are by resource, per worker, per server, and per job.
+    """
 
     law: Literal["ps-sync", "ps-async"]
     worker: dict[Name, NonNegative]
@@ -147,7 +153,9 @@ def _check_amounts(
     instance: Instance,
     capacities: Mapping[str, float],
 ) -> None:
-    """Names are those of capacities, all that is used is limited, and GPUs are whole and of one pool."""
+    """Names are those of capacities, all that is used is limited,
+    and GPUs are whole and of one pool.
+    """
     resources = instance.cluster.resources
     consumable = {resource.name for resource in resources if resource.kind == "consumable"}
     pools: set[str] = set()
@@ -202,10 +210,13 @@ def _matrix(amounts: list[dict[str, float]], names: list[str]) -> FloatArray:
 
 
 def _refuse_too_many(laws: ParameterServers, paths: list[str]) -> None:
-    """No law has an absurd number of pairs; W is looked at first, as its range is walked to count them."""
+    """No law has an absurd number of pairs;
+    W is looked at first, as its range is walked to count them.
+    """
     if len(laws) == 0:
         return
-    # W is looked at first: counting pairs walks all w, which would take forever for a slip of the pen.
+    # W is looked at first: counting pairs walks all w, which would take forever for a slip of the
+    # pen.
     narrow = laws.most_workers.max() <= MOST_PAIRS
     counts = laws.count_pairs() if narrow else laws.most_workers
     law = int(counts.argmax())

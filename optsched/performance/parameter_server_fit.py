@@ -1,4 +1,6 @@
-"""Speeds of workers and parameter servers: Optimus's laws fitted to measurements, and a law from resources alone."""
+"""Speeds of workers and parameter servers:
+Optimus's laws fitted to measurements, and a law from resources alone.
+"""
 
 from __future__ import annotations
 
@@ -66,9 +68,9 @@ def fit_parameter_server(
         ps-sync   1/f = a B / w + b + c w / p + d w + e p
         ps-async  1/f = (a + b w / p + c w + d p) / w
 
-    1/f is linear in the coefficients: non-negative least squares with each row times f, which is least squares of
-    relative errors. Optimus measures 8 random (w, p); the published rule is 5 points (4 for ps-async), no fewer than
-    coefficients.
+    1/f is linear in the coefficients: non-negative least squares with each row times f, which is
+    least squares of relative errors. Optimus measures 8 random (w, p); the published rule is 5
+    points (4 for ps-async), no fewer than coefficients.
 
     Parameters
     ----------
@@ -90,9 +92,8 @@ def fit_parameter_server(
     InvalidInput
         Too few different (w, p), or numbers that are none.
 
-    References
-    ----------
-    Y. Peng et al., "Optimus", EuroSys 2018, section 3.2, and its repository, ``scheduler/estimator.py``.
+    References ---------- Y. Peng et al., "Optimus", EuroSys 2018, section 3.2, and its repository,
+    ``scheduler/estimator.py``.
     """
     w, p, f = (np.asarray(column, np.float64) for column in (workers, servers, steps_per_second))
     for name, column in (("workers", w), ("servers", p), ("steps_per_second", f)):
@@ -146,19 +147,20 @@ def _terms(law: str, w: FloatArray, p: FloatArray, batch: float) -> FloatArray:
 class BottleneckLaw:
     """Seconds of a step of w workers and p servers, without any measured speed of several workers.
 
-    A worker computes t_c seconds per step alone, sends a gradient of S bytes and fetches as many; the p servers, among
-    which parameters are split evenly, do u seconds of work per gradient in all; each server and worker has W bytes/s in
-    each direction:
+    A worker computes t_c seconds per step alone, sends a gradient of S bytes and fetches as many;
+    the p servers, among which parameters are split evenly, do u seconds of work per gradient in
+    all; each server and worker has W bytes/s in each direction:
 
         asynchronous  f(w, p) = min( w / (t_c + 2 S / W_worker),  p W_server / S,  p / u )
         synchronous   t(w, p) = t_c / w + max( 2 S / W_worker,  2 w S / (p W_server),  w u / p )
 
-    In synchronous training workers share the batch, and all gradients of a step meet at the servers; in asynchronous
-    training the steps of all workers count, and a queue at the busiest resource is the limit.
+    In synchronous training workers share the batch, and all gradients of a step meet at the
+    servers; in asynchronous training the steps of all workers count, and a queue at the busiest
+    resource is the limit.
 
-    This is the idea of Cynthia (H. Zheng et al., ICPP 2019: worker compute against use of the servers' CPU and
-    network); the formulas are this project's own. Cynthia's exact published formula was not available: that this agrees
-    with it is unverified.
+    This is the idea of Cynthia (H. Zheng et al., ICPP 2019: worker compute against use of the
+    servers' CPU and network); the formulas are this project's own. Cynthia's exact published
+    formula was not available: that this agrees with it is unverified.
 
     Attributes
     ----------

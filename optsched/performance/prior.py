@@ -1,4 +1,6 @@
-"""The ``prior`` model: what is known of a workload on some GPU types, carried to others by their datasheets."""
+"""The ``prior`` model: what is known of a workload on some GPU types,
+carried to others by their datasheets.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ ROUNDING = 1e-9
 
 
 class KnownRateDocument(Document):
-    """A rate in samples/s of k GPUs on n nodes with so many samples of a GPU in a pass and passes of a step."""
+    """A rate in samples/s of k GPUs on n nodes with so many samples of a GPU
+    in a pass and passes of a step.
+    """
 
     gpus: PositiveCount
     nodes: PositiveCount = 1
@@ -90,14 +94,15 @@ class KnownRates:
         return cls(indptr, ways.take(order), rate[order])
 
     def nearest(self, wanted: Ways, options: PriorDocument) -> tuple[FloatArray, FloatArray]:
-        """Rates and their log_sd from the known rate of the same workload with the least variance, elementwise.
+        """Rates and their log_sd from the known rate of the same workload
+        with the least variance, elementwise.
 
             rate' = rate x sqrt(FLOPS'/FLOPS x bandwidth'/bandwidth) x k'/k
             log_sd^2 = sd_least^2 + [g' != g] sd_gpu^2 + (sd_gpus log2(k'/k))^2 + (sd_nodes log2(n'/n))^2
                        + (sd_batch log2(m'/m))^2 + (sd_batch log2(A'/A))^2        A passes
 
-        NaN where nothing is known of the workload, or one of two different GPU types is no known board. Among equals
-        those of the same GPU type come first, then the first given.
+        NaN where nothing is known of the workload, or one of two different GPU types is no known
+        board. Among equals those of the same GPU type come first, then the first given.
         """
         rate, log_sd = np.full((2, len(wanted)), np.nan)
         workload = wanted.workload_among(numbered(self.ways.workloads))
@@ -141,7 +146,9 @@ class KnownRates:
 
 
 def _log_speeds(gpu_types: Sequence[str], precision: str) -> FloatArray:
-    """log sqrt(FLOP/s x bandwidth) of each GPU type, then of none; NaN of those that are no known board."""
+    """log sqrt(FLOP/s x bandwidth) of each GPU type, then of none;
+    NaN of those that are no known board.
+    """
     return np.array([*(_log_speed(name, precision) for name in gpu_types), np.nan])
 
 
@@ -160,17 +167,18 @@ class Prior(StoredModel):
 
         rate' = rate x sqrt(FLOPS'/FLOPS x bandwidth'/bandwidth) x k'/k
 
-    with the datasheet's peak FLOP/s and memory bandwidth of the two boards, from the known rate that leaves least doubt
-    (`KnownRates`): scaling in GPUs is linear, which is an upper bound more often than not, and
-    log_sd grows with the distance. Known are rates in samples/s that it was fitted to, and on an instance what its
-    workloads state in steps/s; the latter come first where both speak. A GPU type without a known board gets rates only
-    from itself.
+    with the datasheet's peak FLOP/s and memory bandwidth of the two boards, from the known rate
+    that leaves least doubt (`KnownRates`): scaling in GPUs is linear, which is an upper bound more
+    often than not, and log_sd grows with the distance. Known are rates in samples/s that it was
+    fitted to, and on an instance what its workloads state in steps/s; the latter come first where
+    both speak. A GPU type without a known board gets rates only from itself.
 
-    Where the numbers come from: the ratio is wrong by 27.5 % on average on one GPU (Gavel's physical table, 25 jobs),
-    about as much as anything learnt from three GPU types: log_sd 0.3 (all ordered pairs of types: root mean square
-    0.42, with a heavy tail). Linear scaling is off by 0.25 to 0.35 in log for each doubling on one node and by 0.4 to
-    0.75 over slow networks (Gavel, ElasticFlow), nearly always too optimistic: 0.3 for a doubling of GPUs and as much
-    again for a doubling of nodes. That of the batch is a guess.
+    Where the numbers come from: the ratio is wrong by 27.5 % on average on one GPU (Gavel's
+    physical table, 25 jobs), about as much as anything learnt from three GPU types: log_sd 0.3 (all
+    ordered pairs of types: root mean square 0.42, with a heavy tail). Linear scaling is off by 0.25
+    to 0.35 in log for each doubling on one node and by 0.4 to 0.75 over slow networks (Gavel,
+    ElasticFlow), nearly always too optimistic: 0.3 for a doubling of GPUs and as much again for a
+    doubling of nodes. That of the batch is a guess.
 
     Source: `Source.PRIOR`.
     """
@@ -195,7 +203,9 @@ class Prior(StoredModel):
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
-        """Keep the median rate of each way to run; ``options`` are those of the document without ``rates``."""
+        """Keep the median rate of each way to run;
+        ``options`` are those of the document without ``rates``.
+        """
         if "rates" in options:
             raise InvalidInput("performance.rates", "rates beside a profile", "one of the two")
         profiles = profiles.sorted()
@@ -238,7 +248,9 @@ class PriorOnInstance(TimesOnInstance):
         job: IntArray,
         configuration: IntArray,
     ) -> Prediction:
-        """Rates carried over from what the workloads state, else from the rates that the model was fitted to."""
+        """Rates carried over from what the workloads state,
+        else from the rates that the model was fitted to.
+        """
         fitted = super().rates(jobs, configurations, job, configuration)
         pool, gpus, nodes = (
             getattr(configurations, name)[configuration] for name in ("pool", "gpus", "nodes")
@@ -260,13 +272,17 @@ class PriorOnInstance(TimesOnInstance):
 
 
 def _batchless(workload: IntArray, gpu: IntArray, gpus: IntArray, nodes: IntArray) -> Ways:
-    """Ways to run of stated rates, which are in steps/s: all have the same batch, whatever it is."""
+    """Ways to run of stated rates, which are in steps/s:
+    all have the same batch, whatever it is.
+    """
     one = np.ones(len(workload), np.int64)
     return Ways(workload, gpu, gpus, nodes, one.astype(np.float64), one, (), ())
 
 
 def _stated(instance: Instance) -> KnownRates:
-    """What the workloads of an instance state: rates above 0 in steps/s, at a pool's or a GPU type's name."""
+    """What the workloads of an instance state:
+    rates above 0 in steps/s, at a pool's or a GPU type's name.
+    """
     table = instance.rates
     pools = instance.cluster.pools
     # A name may be a pool and a GPU type: then it means the pool.

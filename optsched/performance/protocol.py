@@ -1,4 +1,6 @@
-"""The interface of performance models: arrays in, arrays out, over interned kinds of jobs and configurations."""
+"""The interface of performance models:
+arrays in, arrays out, over interned kinds of jobs and configurations.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from optsched.performance.configurations import Configurations
 class Source(IntEnum):
     """Where a rate comes from; the first five are in order, best first.
 
-    ``EXTRAPOLATED`` are rates outside of the range that was measured, by a model that was fitted inside of it.
+    ``EXTRAPOLATED`` are rates outside of the range that was measured, by a model that was fitted
+    inside of it.
     """
 
     MEASURED = 0
@@ -49,7 +52,8 @@ class JobBatch(Columns):
     workload : IntArray
         Row of the instance's workloads, -1 for none; features of workloads live there.
     profile : IntArray
-        Row of the instance's rate table of this kind (the job's own, else its workload's), -1 for none.
+        Row of the instance's rate table of this kind (the job's own, else its workload's), -1 for
+        none.
     own : BoolArray
         Whether the profile is the job's own.
     gang : IntArray
@@ -69,7 +73,9 @@ Edges = tuple[IntArray, IntArray]
 def expand_edges(
     jobs: JobBatch, configurations: Configurations, edges: Edges | None
 ) -> tuple[IntArray, IntArray, tuple[int, ...]]:
-    """Rows of jobs and of configurations, one by one, and the shape that a prediction for them has."""
+    """Rows of jobs and of configurations, one by one,
+    and the shape that a prediction for them has.
+    """
     if edges is not None:
         return edges[0], edges[1], (len(edges[0]),)
     shape = (len(jobs), len(configurations))
@@ -119,7 +125,9 @@ class Prediction(Columns):
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Measured throughputs: O jobs, each in a row of the configurations, with its rate in steps/s."""
+    """Measured throughputs:
+    O jobs, each in a row of the configurations, with its rate in steps/s.
+    """
 
     jobs: JobBatch
     configurations: Configurations
@@ -131,8 +139,8 @@ class Observations:
 class PerformanceModel(Protocol):
     """A model of throughput. ``version`` changes whenever a prediction may change.
 
-    A model is made by its class's ``from_instance(instance, options)``, where ``options`` is the instance's
-    ``performance`` object without ``model``.
+    A model is made by its class's ``from_instance(instance, options)``, where ``options`` is the
+    instance's ``performance`` object without ``model``.
     """
 
     @property
@@ -150,7 +158,9 @@ class PerformanceModel(Protocol):
         *,
         edges: Edges | None = None,
     ) -> Prediction:
-        """Predict every (job, configuration), or the pairs ``edges = (job rows, configuration rows)`` only."""
+        """Predict every (job, configuration),
+        or the pairs ``edges = (job rows, configuration rows)`` only.
+        """
         ...
 
     def observe(self, observations: Observations) -> set[int]:
@@ -159,7 +169,9 @@ class PerformanceModel(Protocol):
 
 
 class RateModel(ABC):
-    """Base of a performance model that answers cell by cell, (job, configuration), and never learns."""
+    """Base of a performance model that answers cell by cell,
+    (job, configuration), and never learns.
+    """
 
     @property
     def version(self) -> int:
@@ -188,7 +200,9 @@ class RateModel(ABC):
         """The prediction of each cell, given by a row of the jobs and one of the configurations."""
 
     def observe(self, observations: Observations) -> set[int]:
-        """`PerformanceModel.observe`: a model that does not learn while it runs is wrapped by ``online`` for that."""
+        """`PerformanceModel.observe`:
+        a model that does not learn while it runs is wrapped by ``online`` for that.
+        """
         return set()
 
 
@@ -217,8 +231,9 @@ class PairPrediction:
 class ColocatingModel(Protocol):
     """A performance model that also knows how much two jobs on the same GPUs slow each other down.
 
-    One whose fractions depend on the workloads of the two jobs and the configuration alone may say so by an attribute
-    ``pairs_by_workload = True``: pairs are then looked at by workload where columns are generated.
+    One whose fractions depend on the workloads of the two jobs and the configuration alone may say
+    so by an attribute ``pairs_by_workload = True``: pairs are then looked at by workload where
+    columns are generated.
     """
 
     def pair_fractions(
@@ -229,7 +244,9 @@ class ColocatingModel(Protocol):
         second: IntArray,
         configuration: IntArray,
     ) -> PairPrediction:
-        """Fractions of the pairs (first job, second job, configuration), rows of jobs and of configurations."""
+        """Fractions of the pairs (first job, second job, configuration),
+        rows of jobs and of configurations.
+        """
         ...
 
 
@@ -240,14 +257,15 @@ class LearningModel(Protocol):
     def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """The performance object that the model was made of, with all that it has learnt in it.
 
-        What is made of it, for the same instance or another one, predicts and learns on in the same way, to the last
-        bit.
+        What is made of it, for the same instance or another one, predicts and learns on in the same
+        way, to the last bit.
         """
         ...
 
 
 def with_learnt(model: PerformanceModel, document: Mapping[str, Any]) -> dict[str, Any]:
-    """The performance object ``document``, of which a model was made, with what the model has learnt in it.
+    """The performance object ``document``, of which a model was made,
+    with what the model has learnt in it.
 
     Of a model that never learns it is the same object.
     """

@@ -18,8 +18,9 @@ FIELDS = (
 class Records:
     """What is known for one configurations table: a record for each distinct row of jobs.
 
-    A record holds rates, log sds, feasibilities and sources of all ways together, so that a look-up copies one array:
-    several of its size would be given back to the system after each call, and be made of new pages in the next.
+    A record holds rates, log sds, feasibilities and sources of all ways together, so that a look-up
+    copies one array: several of its size would be given back to the system after each call, and be
+    made of new pages in the next.
     """
 
     def __init__(self, columns: int, rows: int = 0) -> None:
@@ -43,7 +44,9 @@ class Records:
         self.known[rows] = True
 
     def take(self, rows: IntArray) -> Prediction:
-        """All ways of the rows; ``np.take`` copies whole records several times as fast as an index does."""
+        """All ways of the rows;
+        ``np.take`` copies whole records several times as fast as an index does.
+        """
         found = np.take(self.table, rows)
         return Prediction(found["rate"], found["log_sd"], found["feasible"], found["source"])
 

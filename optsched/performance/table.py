@@ -34,7 +34,9 @@ from optsched.performance.protocol import Feasibility, JobBatch, Prediction, Rat
 
 
 STRIDE = 2**32
-"""More than any count of GPUs or nodes. Keys are (position in the level above) x `STRIDE` + count: no overflow."""
+"""More than any count of GPUs or nodes.
+Keys are (position in the level above) x `STRIDE` + count: no overflow.
+"""
 SPARSE = 4
 """Cells per entry from which on a table of all cells is not worth its memory."""
 FEW = 1024
@@ -42,7 +44,9 @@ FEW = 1024
 
 
 def keys_of(rates: RateTable) -> Iterator[tuple[slice, IntArray]]:
-    """``profile * places + place`` of the entries of a table, block by block: which, and their keys."""
+    """``profile * places + place`` of the entries of a table,
+    block by block: which, and their keys.
+    """
     for part in blocks(len(rates)):
         # Some profiles at a time: their keys need not be there all at once.
         length = np.diff(rates.indptr[part.start : part.stop + 1])
@@ -118,7 +122,9 @@ class Level(NamedTuple):
 
     @classmethod
     def of(cls, above: IntArray, number: IntArray) -> tuple[Level, IntArray]:
-        """The level of entries, given by the place above and the number of each, and the place of each entry."""
+        """The level of entries, given by the place above and the number of each,
+        and the place of each entry.
+        """
         if is_range(above, len(above)):
             # One number below each place: keys are not needed, and equal numbers are kept once.
             alike = len(number) > 0 and (number == number[0]).all()
@@ -151,7 +157,8 @@ class Level(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """The entries of a table, level by level: (profile, place), then its GPU counts, then the nodes spanned of each.
+    """The entries of a table, level by level:
+    (profile, place), then its GPU counts, then the nodes spanned of each.
 
     Attributes
     ----------
@@ -184,7 +191,8 @@ class Entries(NamedTuple):
 
 
 class PlainRates(NamedTuple):
-    """Rates of a table of plain numbers alone, as matrices of jobs and pools become, profile by profile.
+    """Rates of a table of plain numbers alone,
+    as matrices of jobs and pools become, profile by profile.
 
     Attributes
     ----------
@@ -199,7 +207,9 @@ class PlainRates(NamedTuple):
 
     @classmethod
     def of(cls, rates: RateTable) -> PlainRates | None:
-        """The rates of a table; None where it has rates of counts or spreads, or too few for so many places."""
+        """The rates of a table;
+        None where it has rates of counts or spreads, or too few for so many places.
+        """
         places = len(rates.places)
         entries = len(rates.rate)
         room = len(rates) * places
@@ -227,7 +237,9 @@ class PlainRates(NamedTuple):
         return self.cells[key]
 
     def rows(self, profile: IntArray, place: IntArray) -> FloatArray:
-        """Rates of profiles in places, shape (profiles, places); NaN for none, also where a place is -1."""
+        """Rates of profiles in places, shape (profiles, places);
+        NaN for none, also where a place is -1.
+        """
         table = self.cells[:-1].reshape(-1, self.places)
         own = table[profile]
         if len(place) == self.places and is_range(place, self.places):
@@ -253,10 +265,11 @@ class TableModel(RateModel):
 
     1. the entry for (k, n) nodes spanned;
     2. the entry for k GPUs, if n is the fewest nodes that k GPUs need in the pool;
-    3. the plain number, if k is the job's gang (a job's own profile) or 1 (a workload's profile), on the fewest nodes.
+    3. the plain number, if k is the job's gang (a job's own profile) or 1 (a workload's profile),
+       on the fewest nodes.
 
-    An entry under the pool's name hides those under its GPU type. What is not listed is no candidate (`NO_RATE`), a
-    zero says that the job cannot run so (`ZERO_RATE`).
+    An entry under the pool's name hides those under its GPU type. What is not listed is no
+    candidate (`NO_RATE`), a zero says that the job cannot run so (`ZERO_RATE`).
     """
 
     name = "table"
@@ -364,7 +377,8 @@ class TableModel(RateModel):
         if self._has_plain_numbers:
             plain = table.spreads.find(table.counts.find(place, OWN_GANG), ANY_SPREAD)
             entry = plain = np.where(here, plain, -1)
-        # Rates by GPU count, where some profile has them: by nodes first, then for the fewest nodes.
+        # Rates by GPU count, where some profile has them: by nodes first, then for the fewest
+        # nodes.
         if len(self._profile_counts):
             count = table.counts.find(place, gpus)
             entry = table.spreads.find(count, ways.nodes[way])
@@ -375,7 +389,9 @@ class TableModel(RateModel):
         return gathered(table.rate, entry, np.nan)
 
     def _find_place(self, profile: IntArray, pool: IntArray) -> IntArray:
-        """Position of the (profile, place) of a profile in a pool: the pool's, else its GPU type's."""
+        """Position of the (profile, place) of a profile in a pool:
+        the pool's, else its GPU type's.
+        """
         found = self._entries.at.find(profile, self.places_of_pools[pool])
         # An entry under the name of the pool hides those under its GPU type.
         if (self._type_place != self.places_of_pools).any():
@@ -394,7 +410,9 @@ class TableModel(RateModel):
         low: IntArray,
         high: IntArray,
     ) -> tuple[IntArray, IntArray]:
-        """GPU counts in (low, high] that the profiles list for any place: (rows of the profiles given, counts)."""
+        """GPU counts in (low, high] that the profiles list for any place: (rows
+        of the profiles given, counts).
+        """
         if not len(self._profile_counts):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         first = np.searchsorted(self._profile_counts, profile * STRIDE + low, "right")
@@ -409,7 +427,9 @@ class TableModel(RateModel):
         pool: IntArray,
         gpus: IntArray,
     ) -> tuple[IntArray, IntArray]:
-        """Spreads that the table lists by nodes spanned: (rows of the edges given, nodes spanned)."""
+        """Spreads that the table lists by nodes spanned:
+        (rows of the edges given, nodes spanned).
+        """
         if not self.has_spreads:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         return self._entries.spreads.above(
@@ -417,7 +437,9 @@ class TableModel(RateModel):
         )
 
     def _refuse_plain_numbers(self, instance: Instance) -> None:
-        """A plain number of a workload is its rate on 1 GPU: refused where a larger gang would have to use it."""
+        """A plain number of a workload is its rate on 1 GPU:
+        refused where a larger gang would have to use it.
+        """
         if not instance.workloads or not self._has_plain_numbers:
             return
         table = instance.jobs_table

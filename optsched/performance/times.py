@@ -187,9 +187,10 @@ PIECE = 32768
 class TimesOnInstance(RateModel):
     """A `TimeModel` as the performance model of an instance.
 
-    With B samples per step of the job (`Batches`) and t seconds for a step of k x passes x m samples, the rate is
-    k x passes x m / (t B) steps/s. Workloads with gradient noise take the batch size with the best goodput in each way
-    (`AdaptiveBatches`); their rate is goodput / B0, in steps/s of their first batch size.
+    With B samples per step of the job (`Batches`) and t seconds for a step of k x passes x m
+    samples, the rate is k x passes x m / (t B) steps/s. Workloads with gradient noise take the
+    batch size with the best goodput in each way (`AdaptiveBatches`); their rate is goodput / B0, in
+    steps/s of their first batch size.
     """
 
     per_workload = True
@@ -209,7 +210,9 @@ class TimesOnInstance(RateModel):
         self._gpu_types = tuple(pool.gpu for pool in instance.cluster.pools)
 
     def _count_in_whole_steps(self, instance: Instance, names: Collection[str]) -> None:
-        """Rates of these workloads are those of their steps as measured: like stated rates, whatever their batch is."""
+        """Rates of these workloads are those of their steps as measured:
+        like stated rates, whatever their batch is.
+        """
         for row, workload in enumerate(instance.workloads):
             name = self.batches.names[row]
             if name in names and self.adaptive.known[row]:
@@ -227,7 +230,8 @@ class TimesOnInstance(RateModel):
     ) -> Prediction:
         """Rates of the workloads whose batch is known; `optsched.performance.PerformanceModel`.
 
-        Jobs of one workload are asked about once where all configurations are wanted of many of them.
+        Jobs of one workload are asked about once where all configurations are wanted of many of
+        them.
         """
         # A job of each workload; the last entry is of jobs without one, whose row is -1.
         job_of = np.full(len(self.batches.names) + 1, -1, np.int64)
@@ -263,7 +267,9 @@ class TimesOnInstance(RateModel):
         configurations: Configurations,
         configuration: IntArray,
     ) -> None:
-        """Write the prediction of rows of workloads and configurations into one that has no rates yet."""
+        """Write the prediction of rows of workloads
+        and configurations into one that has no rates yet.
+        """
         pool = configurations.pool[configuration]
         gpus = configurations.gpus[configuration]
         nodes = configurations.nodes[configuration]
@@ -298,7 +304,9 @@ class TimesOnInstance(RateModel):
         predicted.feasible[rows] = np.where(runs, Feasibility.OK, nothing)
 
     def _with_steps(self, ways: Ways) -> tuple[Ways, FloatArray]:
-        """The ways with the batch sizes that they take, and how many of the job's steps one step of each is worth."""
+        """The ways with the batch sizes that they take,
+        and how many of the job's steps one step of each is worth.
+        """
         steps = self.batches.steps(ways.workload, ways.samples_per_step)
         adaptive = np.flatnonzero(self.adaptive.known[ways.workload])
         if len(adaptive) == 0:

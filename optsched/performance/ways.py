@@ -1,4 +1,6 @@
-"""Ways to run, by names of workloads and GPU types: what models of a step's time are asked about and fitted to."""
+"""Ways to run, by names of workloads and GPU types:
+what models of a step's time are asked about and fitted to.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ def rows_among(names: Iterable[str], known: Mapping[str, int], missing: int = -1
 class Ways(Columns):
     """Ways to run, structure of arrays of length E; names stand beside the arrays.
 
-    In one step each of k GPUs takes ``passes`` times ``samples`` samples forward and backward, then all exchange their
-    gradients: a step is k x passes x samples samples.
+    In one step each of k GPUs takes ``passes`` times ``samples`` samples forward and backward, then
+    all exchange their gradients: a step is k x passes x samples samples.
 
     Attributes
     ----------
@@ -95,7 +97,9 @@ class Ways(Columns):
         return replace(self, samples=samples, passes=passes)
 
     def in_whole_steps(self, names: Collection[str]) -> Ways:
-        """The same ways; those of some workloads take steps without samples, which count as one that all GPUs share."""
+        """The same ways; those of some workloads take steps without samples,
+        which count as one that all GPUs share.
+        """
         whole = np.array([name in names for name in self.workloads], bool)[self.workload]
         return self.with_batches(
             np.where(whole, 1.0 / self.gpus, self.samples), np.where(whole, 1, self.passes)

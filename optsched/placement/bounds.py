@@ -24,7 +24,8 @@ EXACT = 1e-6
 
 
 def bounds(problem: Problem, worth: Worth, engine: Engine) -> Bounds:
-    """Bounds for a placement of this worth: on its rows, and on the nodes of any placement of as many rows.
+    """Bounds for a placement of this worth:
+    on its rows, and on the nodes of any placement of as many rows.
 
     Cheap bounds come first: a request fits if it has no others beside it or not, and spans at least
     the nodes that it needs then. Where a gap is left, the linear program of `_Pieces` is asked.
@@ -193,7 +194,9 @@ class _Pieces:
 
 
 def _further_differences(problem: Problem) -> list[IntArray | FloatArray]:
-    """What else nodes differ in where GPUs are held or nodes closed: the room of their GPUs, and to whom."""
+    """What else nodes differ in where GPUs are held or nodes closed:
+    the room of their GPUs, and to whom.
+    """
     nodes = problem.nodes
     room = [] if (nodes.free == nodes.gpus).all() else list(np.sort(nodes.room, axis=1).T)
     closed = {part.tobytes(): part for part in problem.closed if len(part)}

@@ -212,7 +212,9 @@ def running_jobs_unmoved(
     column: IntArray,
     gpus: Sequence[Sequence[str]],
 ) -> list[Flaw]:
-    """Running jobs that cannot be preempted keep their GPUs, and no other row has one of these whole."""
+    """Running jobs that cannot be preempted keep their GPUs,
+    and no other row has one of these whole.
+    """
     table = classes.instance.jobs_table
     stays = must_stay(classes.instance)
     share = classes.configurations.share[classes.configuration[column]]
@@ -249,7 +251,8 @@ def check_placement(
     gpus: Sequence[Sequence[str]],
     constraints: Iterable[Mapping[str, Any]] = (),
 ) -> list[Flaw]:
-    """What is wrong with the GPUs of some rows that run at one time; an empty list where nothing is.
+    """What is wrong with the GPUs of some rows that run at one time;
+    an empty list where nothing is.
 
     Parameters
     ----------
@@ -325,7 +328,9 @@ REPORTED = 20
 
 
 class RoundsFlaw(NamedTuple):
-    """What is wrong with rounds: the field, as a path inside of `rounds` in a solution file, and words."""
+    """What is wrong with rounds:
+    the field, as a path inside of `rounds` in a solution file, and words.
+    """
 
     field: str
     words: str
@@ -464,7 +469,9 @@ def _check_packing(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
 
 
 def _check_received(rounds: Rounds) -> list[RoundsFlaw]:
-    """Rows that run for another time than they should; of a wrong scale, where all the others agree, just that."""
+    """Rows that run for another time than they should;
+    of a wrong scale, where all the others agree, just that.
+    """
     fraction = rounds.rows.fraction
     received = rounds.received
     wanted = fraction > 0

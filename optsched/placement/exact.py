@@ -24,15 +24,20 @@ from optsched.solution.solution import Status
 from optsched.solving.engine import Engine
 
 COLUMNS = 2_000
-"""Pairs of a request and a node (or a GPU, of requests that share) up to which the integer program is solved."""
+"""Pairs of a request and a node (or a GPU, of requests that share)
+up to which the integer program is solved.
+"""
 WORK = 500
-"""Nodes of branch and bound after which each search of `optsched.place` stops: some ten seconds at worst."""
+"""Nodes of branch and bound after which each search of `optsched.place` stops:
+some ten seconds at worst.
+"""
 BANDWIDTH_SLACK = 1e-9
 """Relative slack of the bandwidth that the fewest moves may not give up."""
 
 
 class PlacementProgram:
-    """Integer program of a placement problem; `optsched.placement.problem` states the rules and the objective.
+    """Integer program of a placement problem;
+    `optsched.placement.problem` states the rules and the objective.
 
     Columns, for request j, node n of its pool that could give it a GPU, and GPU h:
 
@@ -74,7 +79,9 @@ class PlacementProgram:
     # --- which columns there are --------------------------------------------------------------
 
     def _find_pairs(self) -> IntArray:
-        """Pairs of a request and a node (j, n) with the GPUs that the node can give it; all of them as a table."""
+        """Pairs of a request and a node (j, n)
+        with the GPUs that the node can give it; all of them as a table.
+        """
         R = self.problem.requests
         N = self.problem.nodes
         most = np.zeros((len(R), len(N)), np.int64)
@@ -110,7 +117,9 @@ class PlacementProgram:
         self.open_gpu = np.unique(self.part_gpu)
 
     def _find_kept(self, most: IntArray) -> None:
-        """Held GPUs that a request of whole GPUs could keep, each with how many of its jobs hold it."""
+        """Held GPUs that a request of whole GPUs could keep,
+        each with how many of its jobs hold it.
+        """
         R = self.problem.requests
         room = self.problem.nodes.room
         kept: list[tuple[int, int, int]] = []
@@ -129,7 +138,9 @@ class PlacementProgram:
     # --- families of rows ---------------------------------------------------------------------
 
     def _gangs(self) -> Expression:
-        """A request has all its GPUs or none, on nodes that it spans, at most k_j of them; returns a[j,n]."""
+        """A request has all its GPUs or none, on nodes that it spans,
+        at most k_j of them; returns a[j,n].
+        """
         R = self.problem.requests
         program = self.program
         pairs = len(self.j)
@@ -154,7 +165,9 @@ class PlacementProgram:
         return amount
 
     def _gpus(self, amount: Expression) -> None:
-        """Free GPUs are given as a whole or opened for shares; the shares of an open GPU are within its room."""
+        """Free GPUs are given as a whole or opened for shares;
+        the shares of an open GPU are within its room.
+        """
         R = self.problem.requests
         N = self.problem.nodes
         whole = (R.share[self.j] == 1.0).astype(np.float64)
@@ -200,7 +213,9 @@ class PlacementProgram:
             self.program.constrain(on_node <= np.ones(nodes), name=f"apart {number}")
 
     def _kept(self, amount: Expression) -> None:
-        """A GPU is kept by one request, is not open for shares then, and counts among those on its node."""
+        """A GPU is kept by one request, is not open for shares then,
+        and counts among those on its node.
+        """
         keep = self.keep = self._binary(len(self.keep_j), "keep")
         gpus, place = np.unique(self.keep_gpu, return_inverse=True)
         once = sum_by(place, 1.0, len(gpus)) @ keep
@@ -324,7 +339,9 @@ def _whole(x: FloatArray, block: Expression) -> IntArray:
 
 
 def size(problem: Problem) -> int:
-    """Columns that the program of a problem has at most, those of the levels of bandwidth left out."""
+    """Columns that the program of a problem has at most,
+    those of the levels of bandwidth left out.
+    """
     R = problem.requests
     N = problem.nodes
     pools = int(R.pool.max(initial=0)) + 1
@@ -351,7 +368,8 @@ class Exact:
 
 
 def solve_exactly(problem: Problem, start: Worth, bounds: Bounds, engine: Engine) -> Exact:
-    """Most rows, then fewest nodes, then best bandwidth, then fewest moves, each with what came before it fixed.
+    """Most rows, then fewest nodes, then best bandwidth, then fewest moves,
+    each with what came before it fixed.
 
     What the start is known to have at its bound is fixed without being solved. A run that stops at
     a limit, or whose certificate does not hold, ends the search: what was found so far is given,

@@ -1,7 +1,8 @@
-"""Which rows of an allocation can run at the same time, and which of them do when they are tried in turn.
+"""Which rows of an allocation can run at the same time,
+and which of them do when they are tried in turn.
 
-`Instant` has the rules, `first_fit` takes rows in an order, and `next_round` does so in the order of
-Gavel's priorities: Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep
+`Instant` has the rules, `first_fit` takes rows in an order, and `next_round` does so in the order
+of Gavel's priorities: Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep
 Learning Workloads", OSDI 2020, section 5.
 """
 
@@ -88,7 +89,8 @@ class Uses:
 
 @dataclass(frozen=True)
 class Instant:
-    """The rules of one instant: a job runs at most once, renewable resources stay within capacity, shares are packed.
+    """The rules of one instant:
+    a job runs at most once, renewable resources stay within capacity, shares are packed.
 
     The shares of GPUs that rows hold are packed into whole GPUs of the pool. Consumable resources,
     as a budget, bind over the whole time and not at an instant; they are left out.
@@ -177,7 +179,9 @@ class Instant:
         return within and (self.shares is None or self.shares.fits(rows) is True)
 
     def packed(self, rows: IntArray) -> IntArray:
-        """Those of some rows within all capacities that find whole GPUs for their shares too, ascending."""
+        """Those of some rows within all capacities that find whole GPUs
+        for their shares too, ascending.
+        """
         if self.shares is None or self.shares.fits(rows):
             return np.sort(rows)
         order = self.shares.decreasing(rows)
@@ -185,7 +189,9 @@ class Instant:
 
     @cached_property
     def impossible(self) -> BoolArray:
-        """Mask of the rows that not even run alone, as they need more of some resource than there is."""
+        """Mask of the rows that not even run alone,
+        as they need more of some resource than there is.
+        """
         mask = np.zeros(len(self), bool)
         mask[self.uses.row[self.uses.share > FULL]] = True
         return mask
@@ -220,11 +226,14 @@ def _can_bind(job: IntArray, usage: sp.csr_matrix) -> BoolArray:
 # --- rows in turn ----------------------------------------------------------------------------
 
 SCRAMBLE = (np.sqrt(5.0) - 1.0) / 2.0
-"""Multiples of the golden ratio, modulo 1, put the rows of a tie in an order without long monotone stretches."""
+"""Multiples of the golden ratio, modulo 1,
+put the rows of a tie in an order without long monotone stretches.
+"""
 
 
 def priorities(fraction: FloatArray, received: FloatArray, elapsed: float) -> FloatArray:
-    """Priority of each row: its fraction of the time over the share of the time that it has received.
+    """Priority of each row:
+    its fraction of the time over the share of the time that it has received.
 
     With half a round added to both times, so that a row that never ran has a finite priority:
 
@@ -293,7 +302,8 @@ def first_fit(
     free: FloatArray | None = None,
     busy: BoolArray | None = None,
 ) -> IntArray:
-    """Rows that run side by side when each is taken, in order, if it fits beside those taken before; ascending.
+    """Rows that run side by side when each is taken, in order,
+    if it fits beside those taken before; ascending.
 
     Parameters
     ----------
@@ -347,7 +357,9 @@ def _first_fit_of_shares(
     free: FloatArray | None,
     busy: BoolArray | None,
 ) -> IntArray:
-    """`first_fit` where shares have to be packed: a row that finds no GPU makes way, and the rest is tried again."""
+    """`first_fit` where shares have to be packed:
+    a row that finds no GPU makes way, and the rest is tried again.
+    """
     assert instant.shares is not None
     # The sums of shares are necessary; whether whole GPUs can be found is decided by packing.
     sums = replace(instant, shares=None)
@@ -368,7 +380,9 @@ def _kept(
     resource: IntArray,
     share: FloatArray,
 ) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-    """The rows of a mask with their uses, numbered anew; faster than `Uses.take`, which takes rows in any order."""
+    """The rows of a mask with their uses, numbered anew;
+    faster than `Uses.take`, which takes rows in any order.
+    """
     entries = mask[row]
     return (
         left[mask],
@@ -379,7 +393,9 @@ def _kept(
 
 
 def _beyond(resource: IntArray, amount: FloatArray, free: FloatArray) -> BoolArray:
-    """Mask of the uses that, with all those of the same resource before them, are more than is free of it."""
+    """Mask of the uses that, with all those of the same resource before them,
+    are more than is free of it.
+    """
     # By resource, in order: running sums tell where each resource is used up.
     order = np.argsort(resource, kind="stable")
     total = np.concatenate(([0.0], np.cumsum(amount[order])))
@@ -400,7 +416,9 @@ def _first_of_jobs(instant: Instant, rows: IntArray) -> BoolArray:
 
 
 def priority_slices(instant: Instant, rounds: int) -> tuple[FloatArray, sp.csr_matrix]:
-    """A window of equal rounds, each filled by `next_round`: lengths as shares of the window, and what runs."""
+    """A window of equal rounds, each filled by `next_round`:
+    lengths as shares of the window, and what runs.
+    """
     received = np.zeros(len(instant))
     chosen = []
     for elapsed in range(rounds):

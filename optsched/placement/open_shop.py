@@ -1,4 +1,5 @@
-"""Open shop: times of jobs on pools of identical GPUs cut into slices in which every job is on at most one GPU.
+"""Open shop: times of jobs on pools of identical GPUs cut into slices in
+which every job is on at most one GPU.
 
 Gonzalez and Sahni, "Open shop scheduling to minimize finish time", 1976; Birkhoff, "Tres
 observaciones sobre el algebra lineal", 1946. Given X[j, i], the time of job j on pool i of N_i
@@ -36,7 +37,8 @@ from optsched.placement.shares import FULL
 
 
 class Matching:
-    """Edges of a bipartite graph of jobs and places: each job on at most one edge, each place on at most its capacity.
+    """Edges of a bipartite graph of jobs and places:
+    each job on at most one edge, each place on at most its capacity.
 
     `cover` adds a job that must be matched, `fill` a place that must be full, along a shortest
     alternating path; both keep every job that must be matched matched, and every place that must be
@@ -212,11 +214,14 @@ class Matching:
 UNIT = 2**60
 """Times are counted in units of 1 / UNIT."""
 GRID = 2**16
-"""Times are rounded to as many units, 6e-14: what differs by a solver's rounding alone ends together."""
+"""Times are rounded to as many units, 6e-14:
+what differs by a solver's rounding alone ends together.
+"""
 
 
 def as_open_shop(instant: Instant) -> tuple[IntArray, IntArray] | None:
-    """(place of each row, jobs that each place takes) if the instant is a matching of jobs and places, else None.
+    """(place of each row, jobs that each place takes)
+    if the instant is a matching of jobs and places, else None.
 
     It is one if no jobs share and each row uses one resource, of which all its rows use the same
     amount: one GPU each of a pool, or gangs of one size. Rows that use no resource that can bind
@@ -284,7 +289,9 @@ def decompose(
 
 
 class _Slices:
-    """The state of a decomposition: what is left of the times, and the matching of the current slice."""
+    """The state of a decomposition:
+    what is left of the times, and the matching of the current slice.
+    """
 
     def __init__(
         self,

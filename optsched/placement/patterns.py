@@ -60,7 +60,8 @@ from optsched.solving.engine import Engine
 
 @dataclass(frozen=True)
 class Items:
-    """Rows put together: n_g jobs that have the same rows, of equal use and equal fraction, are one group.
+    """Rows put together: n_g jobs that have the same rows,
+    of equal use and equal fraction, are one group.
 
     An item is one of the rows of a group, with all its members; c of an item run when c members run
     in that row. Jobs that share with another are groups of their own.
@@ -127,7 +128,9 @@ class Items:
         return len(self.need)
 
     def greedy(self, order: IntArray, most: FloatArray) -> FloatArray:
-        """Counts of a set that fits: items in order, each as often as there is room for it, at most ``most`` times."""
+        """Counts of a set that fits:
+        items in order, each as often as there is room for it, at most ``most`` times.
+        """
         free = np.full(len(self.usage), FULL)
         members = self.count.astype(np.float64)
         by_item = self.member.tocsc()
@@ -147,7 +150,9 @@ class Items:
         return self.packed(counts)
 
     def packed(self, counts: FloatArray) -> FloatArray:
-        """As many of these counts, which are within all capacities, as find whole GPUs for their shares too."""
+        """As many of these counts, which are within all capacities,
+        as find whole GPUs for their shares too.
+        """
         if self.shares is None:
             return counts
         each = np.repeat(np.arange(len(self)), counts.astype(np.int64))
@@ -159,7 +164,8 @@ class Items:
         )
 
     def peel(self, need: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """A plain way to run all of ``need``: sets that fit, the longest jobs first, each until something ends.
+        """A plain way to run all of ``need``:
+        sets that fit, the longest jobs first, each until something ends.
 
         Returns
         -------
@@ -201,7 +207,8 @@ def _kinds(use: FloatArray, shares: Shares | None) -> IntArray:
 def _rows_of_jobs(
     instant: Instant, kind: IntArray
 ) -> tuple[dict[int, tuple[list[int], tuple[tuple[int, float], ...]]], BoolArray]:
-    """Rows of each job by kind and fraction, with these as a key; mask of the jobs that share with another.
+    """Rows of each job by kind and fraction, with these as a key;
+    mask of the jobs that share with another.
 
     A row of two jobs is listed with the first of them.
     """
@@ -493,7 +500,9 @@ def _vertex(
     size: int,
     engine: Engine,
 ) -> FloatArray:
-    """t of every member and cell (slice, item), shape (members, cells): a vertex, or equal shares if a limit is met."""
+    """t of every member and cell (slice, item), shape (members, cells):
+    a vertex, or equal shares if a limit is met.
+    """
     cells = len(slices)
     equal = np.tile(amount / size, (size, 1))
     whole = sp.eye_array(size)

@@ -178,7 +178,9 @@ def _components(requests: Requests) -> list[list[int]]:
 
 
 class _Solved(NamedTuple):
-    """The best assignment found, bounds on its rows and nodes, and whether no other one is better."""
+    """The best assignment found, bounds on its rows and nodes,
+    and whether no other one is better.
+    """
 
     problem: Problem
     best: Scored
@@ -281,7 +283,8 @@ def _worth_of(
 
 
 def runs_first(solution: Solution) -> IntArray:
-    """Rows of the allocation that run first: in the first slice of its rounds, else all of them if they fit at once.
+    """Rows of the allocation that run first:
+    in the first slice of its rounds, else all of them if they fit at once.
 
     Raises
     ------
@@ -309,7 +312,9 @@ def runs_first(solution: Solution) -> IntArray:
 
 
 def _excess(classes: Classes, rows: JobRows, wanted: IntArray) -> str:
-    """Why rows cannot run at the same time, as text; empty if they can, as far as jobs and totals go."""
+    """Why rows cannot run at the same time, as text;
+    empty if they can, as far as jobs and totals go.
+    """
     names = classes.instance.jobs_table.names
     resources = classes.resources
     jobs = np.concatenate([rows.job[wanted], rows.partner[wanted]])

@@ -107,7 +107,9 @@ def realise(
 
 
 class _Cut(NamedTuple):
-    """Slices of the window, the share of the allocation that they realise, and a bound on that share."""
+    """Slices of the window, the share of the allocation that they realise,
+    and a bound on that share.
+    """
 
     length: FloatArray
     runs: sp.csr_matrix
@@ -178,7 +180,8 @@ def _patterns(instant: Instant, engine: Engine) -> _Cut:
 def _exactly(
     instant: Instant, length: FloatArray, runs: sp.csr_matrix
 ) -> tuple[FloatArray, sp.csr_matrix]:
-    """Every row runs for its fraction: the rest is cut off; what the solver's tolerance left out is run at the end.
+    """Every row runs for its fraction: the rest is cut off;
+    what the solver's tolerance left out is run at the end.
 
     So is what finds no whole GPUs for its shares in a slice.
     """
@@ -225,7 +228,8 @@ ORDERED = 1024
 def trimmed(
     length: FloatArray, runs: sp.csr_matrix, need: FloatArray
 ) -> tuple[FloatArray, sp.csr_matrix]:
-    """Take from each row the last part of what it runs beyond its need; cuts at most one slice per row.
+    """Take from each row the last part of what it runs beyond its need;
+    cuts at most one slice per row.
 
     Parameters
     ----------

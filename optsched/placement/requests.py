@@ -1,4 +1,6 @@
-"""What must be placed, as arrays: what rows need per GPU, and rows that run at the same time as requests."""
+"""What must be placed, as arrays:
+what rows need per GPU, and rows that run at the same time as requests.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from optsched.instance.reading import show
 # --- what rows need per GPU ------------------------------------------------------------------
 
 OWN = ("cpu", "memory")
-"""Resources that every node has of its own; the columns of ``Nodes.own`` and of ``Requests.need``."""
+"""Resources that every node has of its own;
+the columns of ``Nodes.own`` and of ``Requests.need``.
+"""
 
 
 def own_capacity(instance: Instance) -> FloatArray:
@@ -29,7 +33,9 @@ def own_capacity(instance: Instance) -> FloatArray:
 
 
 def renewable_groups(instance: Instance) -> tuple[Resource, ...]:
-    """Renewable resources that belong to some nodes: what is placed on these nodes at one time must fit in."""
+    """Renewable resources that belong to some nodes:
+    what is placed on these nodes at one time must fit in.
+    """
     resources = instance.cluster.resources
     return tuple(
         resource
@@ -49,7 +55,9 @@ def members(instance: Instance) -> BoolArray:
 
 
 def needs_per_gpu(classes: Classes, column: IntArray) -> tuple[FloatArray, FloatArray]:
-    """What columns need per GPU: CPUs and memory (GB), shape (columns, 2); resources of some nodes, (columns, G)."""
+    """What columns need per GPU: CPUs and memory (GB), shape (columns, 2);
+    resources of some nodes, (columns, G).
+    """
     candidates = classes.candidates
     names = (
         *OWN,

@@ -39,7 +39,9 @@ PIECES = 100
 STEPS = 5_000
 """GPUs that such a search fills at most before it gives up."""
 COUNTED = 2_000
-"""Rows up to which a bisection looks for how many of them a packing holds; above, one first fit counts."""
+"""Rows up to which a bisection looks for how many of them a packing holds;
+above, one first fit counts.
+"""
 
 
 class Shares(NamedTuple):
@@ -63,7 +65,9 @@ class Shares(NamedTuple):
 
     @classmethod
     def of(cls, classes: Classes, column: IntArray, now: float | None = None) -> Shares | None:
-        """Shares that columns hold at a time (default: the instance's ``now``); None if all GPUs are whole."""
+        """Shares that columns hold at a time (default: the instance's ``now``);
+        None if all GPUs are whole.
+        """
         gpus = classes.gpus[column]
         pool = classes.pool[column]
         share = classes.configurations.share[classes.configuration[column]]
@@ -85,7 +89,9 @@ class Shares(NamedTuple):
         return Shares(self.pool[rows], self.gpus[rows], self.share[rows], self.capacity)
 
     def necessary(self) -> Iterator[FloatArray]:
-        """Shares of a capacity that every set of rows which fit keeps to, each of shape (A,): the u_k of each pool."""
+        """Shares of a capacity that every set of rows which fit keeps to,
+        each of shape (A,): the u_k of each pool.
+        """
         for pool in self._pools():
             mine = np.flatnonzero(self.pool == pool)
             for k in _useful(self.share[mine]):
@@ -118,7 +124,9 @@ class Shares(NamedTuple):
         return fits
 
     def interchangeable(self) -> bool:
-        """Whether in each pool any set of rows fits that has as many rows as another one that fits."""
+        """Whether in each pool any set of rows fits that has as many rows
+        as another one that fits.
+        """
         for pool in self._pools():
             mine = self.pool == pool
             if len(np.unique(self.gpus[mine])) > 1 or len(np.unique(per_gpu(self.share[mine]))) > 1:
@@ -130,7 +138,9 @@ class Shares(NamedTuple):
         return rows[np.lexsort((-self.gpus[rows], -self.share[rows]))]
 
     def most(self) -> tuple[int, int]:
-        """(rows that a packing holds, rows that no packing exceeds); those without a share count as held."""
+        """(rows that a packing holds, rows that no packing exceeds);
+        those without a share count as held.
+        """
         outside = int((self.pool < 0).sum())
         held = most = outside
         for pool in self._pools():
@@ -152,7 +162,9 @@ class Bins:
         self.load = np.zeros(count)
 
     def take(self, gpus: int, share: float) -> IntArray | None:
-        """Take the fullest GPUs with room for a share, of equal ones the first; None if there are too few."""
+        """Take the fullest GPUs with room for a share, of equal ones the first;
+        None if there are too few.
+        """
         # The fullest first, so that what is left over is on few GPUs.
         room = self.load <= FULL - share
         if gpus == 1:
@@ -168,14 +180,18 @@ class Bins:
 
 
 class Packing(NamedTuple):
-    """Whether rows fit on the GPUs of a pool (None: not known), and if so the GPUs of each, numbered from 0."""
+    """Whether rows fit on the GPUs of a pool (None: not known),
+    and if so the GPUs of each, numbered from 0.
+    """
 
     fits: bool | None
     gpus: tuple[IntArray, ...] = ()
 
 
 def packing(gpus: IntArray, share: FloatArray, count: int) -> Packing:
-    """Pack rows with shares of a number of GPUs each into ``count`` GPUs: first fit decreasing, then a search."""
+    """Pack rows with shares of a number of GPUs each into ``count`` GPUs:
+    first fit decreasing, then a search.
+    """
     if any(float(gpus @ dual_feasible(share, k)) > count * FULL for k in _useful(share)):
         return Packing(False)
     if float(gpus @ share) > count * FULL:
@@ -215,7 +231,8 @@ def _filled(sizes: FloatArray, kind: IntArray, gpus: IntArray, count: int) -> In
 
 
 def _dealt(filled: IntArray, kind: IntArray, gpus: IntArray) -> Packing:
-    """GPUs for rows, from how many shares of each size lie on each GPU; not known if a gang gets too few of them.
+    """GPUs for rows, from how many shares of each size lie on each GPU;
+    not known if a gang gets too few of them.
 
     Each gang takes the GPUs on which most shares of its size are left: of equal shares that deals
     all, if any way does (Gale and Ryser).
@@ -245,7 +262,9 @@ def per_gpu(share: FloatArray) -> IntArray:
 
 
 def _useful(share: FloatArray) -> list[int]:
-    """The k of which u_k says more than the sum: with k equal shares to a GPU, u_k counts each as 1 / k."""
+    """The k of which u_k says more than the sum:
+    with k equal shares to a GPU, u_k counts each as 1 / k.
+    """
     useful: list[int] = np.unique(per_gpu(share[share < 1.0])).tolist()
     return useful
 
@@ -290,7 +309,8 @@ class _GaveUp(Exception):
 
 
 class _Search:
-    """Fills GPU after GPU: the largest share that is left, with every choice of others that leaves no more room.
+    """Fills GPU after GPU: the largest share that is left,
+    with every choice of others that leaves no more room.
 
     Parameters
     ----------
@@ -304,7 +324,9 @@ class _Search:
         self.hopeless: set[tuple[tuple[int, ...], int]] = set()
 
     def fill(self, left: tuple[int, ...], count: int) -> list[tuple[int, ...]] | None:
-        """How many shares of each size lie on each of at most ``count`` GPUs, or None if they don't fit."""
+        """How many shares of each size lie on each of at most ``count`` GPUs,
+        or None if they don't fit.
+        """
         if not any(left):
             return []
         if self._total(left) > count * FULL or (left, count) in self.hopeless:
@@ -333,7 +355,9 @@ class _Search:
         chosen: tuple[int, ...],
         room: float,
     ) -> Iterator[tuple[int, ...]]:
-        """Counts of each size for one GPU, with at least one of the first, such that none of the rest fits beside."""
+        """Counts of each size for one GPU, with at least one of the first,
+        such that none of the rest fits beside.
+        """
         number = len(chosen)
         if number == len(left):
             fits = any(
@@ -349,7 +373,8 @@ class _Search:
 
 
 def packed(allocation: Allocation | None, schedule: Schedule | None = None) -> Packed | None:
-    """What a packing into whole GPUs holds of rows that run side by side; None if it is shown to hold all of them.
+    """What a packing into whole GPUs holds of rows that run side by side;
+    None if it is shown to hold all of them.
 
     Such rows are those of an allocation of whole jobs, and those of a schedule at any time, of
     which the first is used at which not all are shown to fit. Fractions of time say nothing of

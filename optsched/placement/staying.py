@@ -169,7 +169,9 @@ def pinned_rows(
     constraints: Iterable[Mapping[str, Any]] = (),
     occupied: Occupied | None = None,
 ) -> PinnedRows:
-    """Rows wanted whose jobs cannot be preempted; jobs that are in ``occupied`` are left to whoever made it."""
+    """Rows wanted whose jobs cannot be preempted;
+    jobs that are in ``occupied`` are left to whoever made it.
+    """
     instance = classes.instance
     fixed = Occupied.none(instance) if occupied is None else occupied
     running = Running.of(instance)
@@ -213,7 +215,9 @@ def _continued(
     running: Running,
     stays: BoolArray,
 ) -> tuple[dict[int, tuple[str, ...]], dict[int, int]]:
-    """Rows that continue jobs which must stay, with their GPUs; rows that would move one, with that job."""
+    """Rows that continue jobs which must stay, with their GPUs;
+    rows that would move one, with that job.
+    """
     held_by = classes.instance.jobs_table.running
     continued = dict[int, tuple[str, ...]]()
     moved = dict[int, int]()

@@ -1,7 +1,9 @@
-"""Work in other processes: start a child, send it requests, wait with a timeout, kill it with all it started.
+"""Work in other processes:
+start a child, send it requests, wait with a timeout, kill it with all it started.
 
-`optsched.solvers.isolated` runs solvers so, `optsched.benchmarking` the tasks of a sweep. A child is given the address
-``module:function`` of a function that serves it; that function gets its end of the `Wire`, and answers with `Reply`.
+`optsched.solvers.isolated` runs solvers so, `optsched.benchmarking` the tasks of a sweep. A child
+is given the address ``module:function`` of a function that serves it; that function gets its end of
+the `Wire`, and answers with `Reply`.
 """
 
 from optsched.processes.child import STARTING, Child, TimedOut, Timeout, exit_text

@@ -1,8 +1,8 @@
 """The parent's side: start a child, send and receive with a timeout, kill it, say how it ended.
 
-Facts that shape this file: libraries look at their time limit when they please, so that a limit that is kept needs
-somebody who can kill; a library can hold Python's lock for as long as it runs, so that nothing in the same process can
-be trusted to act meanwhile.
+Facts that shape this file: libraries look at their time limit when they please, so that a limit
+that is kept needs somebody who can kill; a library can hold Python's lock for as long as it runs,
+so that nothing in the same process can be trusted to act meanwhile.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class TimedOut(Exception):
 class Timeout:
     """How long a process is waited for.
 
-    Ctrl-C shortens it: the process is told once (``on_interrupt``), and has ``grace`` seconds from then.
+    Ctrl-C shortens it: the process is told once (``on_interrupt``), and has ``grace`` seconds from
+    then.
     """
 
     def __init__(
@@ -77,7 +78,8 @@ class Timeout:
         """Seconds that are left; raises `TimedOut` if none are."""
         if self._interrupted is not None and self._interrupted.is_set() and not self.interrupt_seen:
             self.interrupt_seen = True
-            # Nobody to tell means that the request was not sent yet: there is no answer to wait for.
+            # Nobody to tell means that the request was not sent yet: there is no answer to wait
+            # for.
             grace = 0.0 if self.on_interrupt is None else self._grace
             self.end = min(time.monotonic() + grace, self.end)
             if self.on_interrupt is not None:
@@ -94,7 +96,8 @@ class Timeout:
 class Child:
     """A process that serves this one.
 
-    It leads a session of its own: Ctrl-C at a terminal does not reach it, and what it starts is killed with it.
+    It leads a session of its own: Ctrl-C at a terminal does not reach it, and what it starts is
+    killed with it.
 
     Parameters
     ----------
@@ -104,9 +107,10 @@ class Child:
         ``module:function`` that serves, called in the child with its `Wire` and the arguments.
     arguments : sequence of str
     threads : int or None
-        Threads that libraries there may start by themselves. With a number, the child is forked from this process
-        where that is safe (`can_fork`), as imports take longer than most tasks. With None, it is a new interpreter
-        that has imported nothing but what serves, in the environment of this one.
+        Threads that libraries there may start by themselves. With a number, the child is forked
+        from this process where that is safe (`can_fork`), as imports take longer than most tasks.
+        With None, it is a new interpreter that has imported nothing but what serves, in the
+        environment of this one.
     keep_errors : bool
         Keep its standard error for `last_words`, instead of sharing that of this process.
     """
@@ -225,7 +229,9 @@ class Child:
 
     @property
     def usable(self) -> bool:
-        """Whether it runs, and is a child of this process and not of one that this was forked from."""
+        """Whether it runs, and is a child of this process and not of one
+        that this was forked from.
+        """
         if (
             self._owner != os.getpid()
             or not self._end.alive
@@ -300,7 +306,9 @@ class Child:
             _kill(self._process)
 
     def exit_code(self) -> int | None:
-        """How a process that closed its connection ended, as `subprocess` has it; None if it had to be killed."""
+        """How a process that closed its connection ended, as `subprocess` has it;
+        None if it had to be killed.
+        """
         try:
             with suppress(subprocess.TimeoutExpired):
                 return self._process.wait(DYING)
@@ -336,7 +344,10 @@ def _kill(process: Process) -> None:
 def _end(
     process: Process, connection: socket.socket, lifeline: int, errors: IO[bytes] | None, owner: int
 ) -> None:
-    """Kill and reap a process. Not a method: a finalizer must not hold what it waits to be collected."""
+    """Kill and reap a process.
+
+    Not a method: a finalizer must not hold what it waits to be collected.
+    """
     # A fork of the process that started it only closes its copies.
     if os.getpid() == owner and process.returncode is None:
         _kill(process)

@@ -11,7 +11,9 @@ POLL_EVERY = 0.01
 
 
 class Forked:
-    """A process that was forked from this one, with the methods of `subprocess.Popen` that `Child` needs."""
+    """A process that was forked from this one,
+    with the methods of `subprocess.Popen` that `Child` needs.
+    """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -39,9 +41,11 @@ class Forked:
 
 
 def can_fork(threads: int) -> bool:
-    """Whether a copy of this process can do tasks: nothing else runs in it, and libraries have as many threads.
+    """Whether a copy of this process can do tasks:
+    nothing else runs in it, and libraries have as many threads.
 
-    A copy has one thread alone, so that locks which other threads held at the time stay locked in it for ever.
+    A copy has one thread alone, so that locks which other threads held at the time stay locked in
+    it for ever.
     """
     if any(os.environ.get(name) != str(threads) for name in THREADS):
         return False
@@ -52,10 +56,11 @@ def can_fork(threads: int) -> bool:
 
 
 def few_threads(threads: int = 1) -> None:
-    """Set how many threads libraries start that are not loaded yet; variables that are set already stay.
+    """Set how many threads libraries start that are not loaded yet;
+    variables that are set already stay.
 
-    A program that calls this first, and starts no threads itself, has its children forked (`can_fork`): they need not
-    import again what the program has imported.
+    A program that calls this first, and starts no threads itself, has its children forked
+    (`can_fork`): they need not import again what the program has imported.
     """
     for name in THREADS:
         os.environ.setdefault(name, str(threads))

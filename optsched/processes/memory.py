@@ -10,7 +10,8 @@ from pathlib import Path
 
 
 def half_of_memory() -> int | None:
-    """Half of the machine's memory in bytes, or of what its control group leaves to it; None where none can be limited.
+    """Half of the machine's memory in bytes, or of what its control group leaves to it;
+    None where none can be limited.
 
     Enough for any program that can be solved here at all, and too little to take the machine down.
     """
@@ -24,9 +25,11 @@ def half_of_memory() -> int | None:
 
 
 def limit_memory(more: int | None) -> None:
-    """Have the kernel refuse this process more than so many bytes of address space beyond what it has taken by now.
+    """Have the kernel refuse this process more than so many bytes
+    of address space beyond what it has taken by now.
 
-    None lifts a limit that was set so before. A limit that the process was started with (the hard one) stays.
+    None lifts a limit that was set so before. A limit that the process was started with (the hard
+    one) stays.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = hard
@@ -40,7 +43,9 @@ def limit_memory(more: int | None) -> None:
 
 
 def memory_in_use(pid: int) -> int:
-    """Bytes of memory in use by a process and all that it has started (Linux); 0 of one that is gone."""
+    """Bytes of memory in use by a process and all
+    that it has started (Linux); 0 of one that is gone.
+    """
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         threads = list(Path(f"/proc/{pid}/task").iterdir())
@@ -53,7 +58,9 @@ def memory_in_use(pid: int) -> int:
 
 
 def peak_memory(pid: int) -> int | None:
-    """The most memory that a process had in use, in bytes (Linux); None where the system does not say."""
+    """The most memory that a process had in use, in bytes (Linux);
+    None where the system does not say.
+    """
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

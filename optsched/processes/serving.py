@@ -23,13 +23,15 @@ def imported(address: str) -> Any:
 
 
 def serve(descriptor: int, lifeline: int, address: str, arguments: Sequence[str]) -> None:
-    """Call the function at an address with this end of the wire, and return once the other side has hung up.
+    """Call the function at an address with this end of the wire,
+    and return once the other side has hung up.
 
-    Standard output becomes standard error, so that what libraries print is neither lost nor in anybody's way. Ctrl-C is
-    ignored: it reaches the process that started this one, which decides.
+    Standard output becomes standard error, so that what libraries print is neither lost nor in
+    anybody's way. Ctrl-C is ignored: it reaches the process that started this one, which decides.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Processes that this one starts must not inherit them: they would keep the connection open after its end.
+    # Processes that this one starts must not inherit them: they would keep the connection open
+    # after its end.
     os.set_inheritable(descriptor, False)
     os.set_inheritable(lifeline, False)
     end_with(lifeline)
@@ -40,10 +42,11 @@ def serve(descriptor: int, lifeline: int, address: str, arguments: Sequence[str]
 
 
 def end_with(lifeline: int) -> None:
-    """Have the kernel end this process, and those that it starts, when the other end of a pipe is closed.
+    """Have the kernel end this process, and those that it starts,
+    when the other end of a pipe is closed.
 
-    A thread that waits for that would wait for Python's lock as well, which some solvers hold while they run; and
-    ``PR_SET_PDEATHSIG`` ends a process with the *thread* that started it.
+    A thread that waits for that would wait for Python's lock as well, which some solvers hold while
+    they run; and ``PR_SET_PDEATHSIG`` ends a process with the *thread* that started it.
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())

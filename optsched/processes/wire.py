@@ -1,11 +1,12 @@
 """Frames over a socket, between a program and a process that it has started.
 
-A frame is a magic word, the number and sizes of its parts, and the parts: a pickle (protocol 5) and the arrays that it
-refers to, out of band. An LP of 4,003 rows, 6,000 columns and 15,000 coefficients (0.5 MB) passes so in 0.25 ms; with
-the arrays inside of the pickle it takes 0.55 ms.
+A frame is a magic word, the number and sizes of its parts, and the parts: a pickle (protocol 5) and
+the arrays that it refers to, out of band. An LP of 4,003 rows, 6,000 columns and 15,000
+coefficients (0.5 MB) passes so in 0.25 ms; with the arrays inside of the pickle it takes 0.55 ms.
 
-Unpickling runs code. That is accepted here, and only here: the socket is one of a pair that was made for this one
-child, which this program has started itself and which may do what this program may. Never read frames from elsewhere.
+Unpickling runs code. That is accepted here, and only here: the socket is one of a pair that was
+made for this one child, which this program has started itself and which may do what this program
+may. Never read frames from elsewhere.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class Reply:
     number : int
         That of the request; 0 for what it was asked when it was started.
     kind : str
-        ``ready`` (it has imported what it needs), ``progress`` or ``log`` (it is at work), or one that ends a request:
-        ``answer`` or ``failed``.
+        ``ready`` (it has imported what it needs), ``progress`` or ``log`` (it is at work), or one
+        that ends a request: ``answer`` or ``failed``.
     content : object
     """
 
@@ -70,7 +71,9 @@ class Wire:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self.midway = False
-        """Whether part of a frame has passed: after an error nothing can be read or written any more."""
+        """Whether part of a frame has passed:
+        after an error nothing can be read or written any more.
+        """
         # The callbacks of a solver may send from threads of its own.
         self._sending = threading.Lock()
 

@@ -1,4 +1,6 @@
-"""`AllocationProgram`: fractions of time under a utility; the structure is carried, not recognised later."""
+"""`AllocationProgram`: fractions of time under a utility;
+the structure is carried, not recognised later.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ if TYPE_CHECKING:  # a process loads the utilities and candidates that it needs
 
 @dataclass(frozen=True, repr=False, eq=False)
 class AllocationProgram(FeasibleRegion, Displayed):
-    """Choose x, the totals of the class columns, to maximise a utility of levels over a `FeasibleRegion`.
+    """Choose x, the totals of the class columns,
+    to maximise a utility of levels over a `FeasibleRegion`.
 
         level_k(x) = (levels @ x)_k / n_k                     level of every job of class k
         time       member @ x <= n                            each job at most all the time
@@ -37,8 +40,8 @@ class AllocationProgram(FeasibleRegion, Displayed):
         side rows  lower <= matrix @ x <= upper
         x >= 0,  integer if ``integral``
 
-    What depends on the utility (its linear program, its tangent, its bounds) is in the file of the utility:
-    `optsched.program.minimum`, `total`, `ratio`.
+    What depends on the utility (its linear program, its tangent, its bounds) is in the file of the
+    utility: `optsched.program.minimum`, `total`, `ratio`.
 
     Attributes
     ----------
@@ -49,7 +52,8 @@ class AllocationProgram(FeasibleRegion, Displayed):
     integral : bool
         Whole jobs: each runs in one configuration all the time or not at all.
     extend : callable or None
-        Called with the lowered linear program, its variables by name and the classes, to add rows of one's own.
+        Called with the lowered linear program, its variables by name and the classes, to add rows
+        of one's own.
     units : Units
         What the value is in the units of the formulation's objective.
     """
@@ -62,7 +66,7 @@ class AllocationProgram(FeasibleRegion, Displayed):
     extend: Callable[[LinearProgram, Mapping[str, Variables], Classes], None] | None = None
     units: Units = AS_IT_IS
 
-    # --- value and objective ---------------------------------------------------------------------------------------
+    # --- value and objective ----------------------------------------------------------------------
 
     def _headline(self) -> str:
         classes = count(len(self.classes), "class", "classes")
@@ -79,15 +83,19 @@ class AllocationProgram(FeasibleRegion, Displayed):
         return self.units.objective(self.value(x))
 
     def worth_of_duals(self, x: FloatArray) -> float:
-        """Improvement of the objective per unit of a row's side, by which its dual is multiplied."""
+        """Improvement of the objective per unit of a row's side,
+        by which its dual is multiplied.
+        """
         return self.units.slope(self.value(x)) * self.utility.dual_factor(self, x)
 
     @cached_property
     def highest(self) -> float:
-        """No value of a minimum is above this: what the job that is worst off could have if it were alone."""
+        """No value of a minimum is above this:
+        what the job that is worst off could have if it were alone.
+        """
         return self.utility.highest(self)
 
-    # --- what kind of program it is --------------------------------------------------------------------------------
+    # --- what kind of program it is ---------------------------------------------------------------
 
     @property
     def all_must_run(self) -> bool:
@@ -101,7 +109,9 @@ class AllocationProgram(FeasibleRegion, Displayed):
 
     @property
     def concave(self) -> bool:
-        """Whether the utility is concave and not piecewise linear, so that tangents stand for it."""
+        """Whether the utility is concave and not piecewise linear,
+        so that tangents stand for it.
+        """
         return self.utility.concave
 
     @property
@@ -116,19 +126,22 @@ class AllocationProgram(FeasibleRegion, Displayed):
 
     @property
     def explained_apart(self) -> bool:
-        """Whether `feasible_set` says why nothing is feasible, and not the program that is solved."""
+        """Whether `feasible_set` says why nothing is feasible,
+        and not the program that is solved.
+        """
         return self.concave or self.utility.homogenised
 
-    # --- lowering --------------------------------------------------------------------------------------------------
+    # --- lowering ---------------------------------------------------------------------------------
 
     def to_linear(self) -> LinearProgram:
-        """Lower to a linear program (exact for minima, linear totals and ratios; of the lexicographic one a stage).
+        """Lower to a linear program (exact for minima, linear totals and ratios;
+        of the lexicographic one a stage).
 
         Raises
         ------
         UsageError
-            For a total of a nonlinear function, which needs `to_conic`, and for a minimum with delays, which is solved
-            by a sequence of tangents.
+            For a total of a nonlinear function, which needs `to_conic`, and for a minimum with
+            delays, which is solved by a sequence of tangents.
         """
         return self.utility.lowered(self)
 
@@ -137,15 +150,21 @@ class AllocationProgram(FeasibleRegion, Displayed):
         return self.utility.to_conic(self)
 
     def tangent(self, x: FloatArray, duals: FloatArray | None = None) -> LinearProgram:
-        """The linear program with the utility replaced by its tangent at x, or near x where the duals say."""
+        """The linear program with the utility replaced by its tangent at x,
+        or near x where the duals say.
+        """
         return self.utility.tangent(self, x, duals)
 
     def without_matrix(self, x: FloatArray, duals: FloatArray | None = None) -> LinearForm:
-        """`to_linear` or `tangent` of a program of jobs alone without side rows, its matrix not written down."""
+        """`to_linear` or `tangent` of a program of jobs alone without side rows,
+        its matrix not written down.
+        """
         return self.utility.without_matrix(self, x, duals)
 
     def complete(self, x: FloatArray) -> FloatArray:
-        """The point of the linear program (or tangent) that an allocation stands for: auxiliary columns from x."""
+        """The point of the linear program (or tangent) that an allocation stands for:
+        auxiliary columns from x.
+        """
         return self.utility.complete(self, x)
 
     def complete_and_value(self, x: FloatArray) -> tuple[FloatArray, float]:
@@ -154,7 +173,9 @@ class AllocationProgram(FeasibleRegion, Displayed):
         return point, float(point[-1]) if self.utility.smallest_level else self.value(x)
 
     def allocation_of(self, point: FloatArray) -> FloatArray:
-        """The allocation that a point of the linear program stands for; the way back from `complete`."""
+        """The allocation that a point of the linear program stands for;
+        the way back from `complete`.
+        """
         return self.utility.allocation_of(self, point)
 
     def polished(self, form: LinearForm, y: FloatArray | None) -> FloatArray | None:
@@ -167,7 +188,8 @@ class AllocationProgram(FeasibleRegion, Displayed):
         return self.utility.polished(self, form, y)
 
     def worth_of_noise(self, duals: Mapping[str, FloatArray] | None) -> float:
-        """What the value may be wrong by and mean the same: what the slack of side rows is worth at these row duals.
+        """What the value may be wrong by and mean the same:
+        what the slack of side rows is worth at these row duals.
 
         Without duals it is worth nothing. A utility may have noise of its own.
         """
@@ -178,22 +200,25 @@ class AllocationProgram(FeasibleRegion, Displayed):
         ]
         return float(sum(worth)) + self.utility.noise(self)
 
-    # --- points ----------------------------------------------------------------------------------------------------
+    # --- points -----------------------------------------------------------------------------------
 
     def known_point(self) -> FloatArray:
-        """A point that needs no solver: what is gained most of per unit of the resources, or an even split.
+        """A point that needs no solver:
+        what is gained most of per unit of the resources, or an even split.
 
-        It keeps time and capacity, and side rows that limit sums; whether it keeps all is for the certificate to say.
+        It keeps time and capacity, and side rows that limit sums; whether it keeps all is for the
+        certificate to say.
         """
         if self.integral:
             return self.filled_up(np.zeros(self.classes.columns))
         return max(self.even(), self.best_places(), key=self.value)
 
     def restored(self, x: FloatArray, raw: FloatArray) -> FloatArray:
-        """Undo the dropping of negligible fractions for classes that have nothing else, where every job counts.
+        """Undo the dropping of negligible fractions for classes that have nothing else,
+        where every job counts.
 
-        A job of a tiny weight may need no more than a tiny fraction to reach the common level, or its deadline, and is
-        due no more than that of a sum of logarithms.
+        A job of a tiny weight may need no more than a tiny fraction to reach the common level, or
+        its deadline, and is due no more than that of a sum of logarithms.
         """
         every_job_counts = (
             self.utility.smallest_level or self.utility.worthless_at_zero or bool(self.side)
@@ -208,13 +233,15 @@ class AllocationProgram(FeasibleRegion, Displayed):
 
     @property
     def free_to_lift(self) -> bool:
-        """Whether any point within time and capacity is feasible, and its smallest level is what counts."""
+        """Whether any point within time and capacity is feasible,
+        and its smallest level is what counts.
+        """
         return self.utility.smallest_level and not (self.integral or self.side or self.extend)
 
     def lifted(self, x: FloatArray, value: float) -> FloatArray:
         """Raise every class to what a value needs, then scale down into time and capacity.
 
-        A solver may leave a job below the level by its tolerance, which is everything to a job that needs 1e-12 of the
-        time: to lift it costs next to nothing.
+        A solver may leave a job below the level by its tolerance, which is everything to a job that
+        needs 1e-12 of the time: to lift it costs next to nothing.
         """
         return self.raised(x, self.utility.needed(self, min(value, self.highest)))

@@ -110,12 +110,16 @@ class LinearArrays(Displayed):
 
     @cached_property
     def sizes(self) -> FloatArray:
-        """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
+        """Size of each row: its largest finite side,
+        or what one unit (or the whole range) of its columns does.
+        """
         unit = unit_changes(self.column_parts(), self.shape[1])
         return row_sizes(self.row_parts(), self.largest_in_rows(unit))
 
     def largest_in_rows(self, factor: FloatArray) -> FloatArray:
-        """Largest entry of each row, of A with each column multiplied by a factor of at least 0; shape (M,)."""
+        """Largest entry of each row,
+        of A with each column multiplied by a factor of at least 0; shape (M,).
+        """
         largest = np.zeros(self.shape[0])
         np.maximum.at(largest, self.A.indices, np.abs(self.A.data) * factor[self.column])
         return largest
@@ -182,7 +186,9 @@ class LinearArrays(Displayed):
 
 
 def row_sizes(rows: Iterable[RowPart], largest: FloatArray) -> FloatArray:
-    """Size of each row: its largest finite side, or what one unit of its columns does; written into ``largest``."""
+    """Size of each row: its largest finite side, or what one unit of its columns does;
+    written into ``largest``.
+    """
     for part in rows:
         for side in (part.lower, part.upper):
             if is_constant(side) and (np.isinf(side[:1]) | (side[:1] == 0.0)).all():
@@ -251,7 +257,9 @@ def differing_entries(
 
 
 def _keys(matrix: sp.csc_matrix) -> IntArray:
-    """Places of the entries in the order of columns, then rows: ascending, as indices are sorted."""
+    """Places of the entries in the order of columns, then rows:
+    ascending, as indices are sorted.
+    """
     matrix.sort_indices()
     columns = np.repeat(np.arange(matrix.shape[1], dtype=np.int64), np.diff(matrix.indptr))
     return columns * matrix.shape[0] + matrix.indices

@@ -19,12 +19,14 @@ def implied_bounds(
 ) -> tuple[FloatArray, FloatArray]:
     """Tighten infinite column bounds: what every feasible point keeps.
 
-    In a row ``sum_j a_ij x_j <= u_i`` the other columns contribute at least their smallest activity, hence
+    In a row ``sum_j a_ij x_j <= u_i`` the other columns contribute at least their smallest
+    activity, hence
 
         x_j <= (u_i - sum_{k != j} min(a_ik lower_k, a_ik upper_k)) / a_ij    for a_ij > 0,
 
-    and likewise for the other signs and ``>=`` rows. Only columns that lack a finite bound are touched; a bound of the
-    level t in ``a_i x - t >= 0`` comes in a later pass, once x has its own. At most `PASSES` passes.
+    and likewise for the other signs and ``>=`` rows. Only columns that lack a finite bound are
+    touched; a bound of the level t in ``a_i x - t >= 0`` comes in a later pass, once x has its own.
+    At most `PASSES` passes.
 
     Returns
     -------

@@ -14,7 +14,8 @@ from optsched.program.arrays import LinearArrays
 
 @dataclass(frozen=True, slots=True)
 class Cone:
-    """A cone of consecutive rows: ``zero``, ``nonnegative``, ``exponential`` (3 rows) or ``power`` (3 rows).
+    """A cone of consecutive rows:
+    ``zero``, ``nonnegative``, ``exponential`` (3 rows) or ``power`` (3 rows).
 
     The exponential cone is the closure of {(x, y, z): y > 0, y exp(x / y) <= z}; the power cone with parameter a is
     {(x, y, z): x^a y^(1 - a) >= |z|, x, y >= 0}.
@@ -29,7 +30,8 @@ class Cone:
 class LinearRows:
     """How the rows of a linear program became rows of cones, to bring duals back.
 
-    Row i of the conic form is ``sign[i]`` times linear row ``source[i]``, or a column bound where ``source`` is -1.
+    Row i of the conic form is ``sign[i]`` times linear row ``source[i]``, or a column bound where
+    ``source`` is -1.
     """
 
     source: np.ndarray
@@ -37,7 +39,9 @@ class LinearRows:
     count: int
 
     def duals(self, z: FloatArray, maximise: bool) -> FloatArray:
-        """Duals of the linear rows (derivatives of the optimum) from multipliers of the first rows of the cones."""
+        """Duals of the linear rows (derivatives of the optimum)
+        from multipliers of the first rows of the cones.
+        """
         y = np.zeros(self.count)
         own = self.source >= 0
         np.add.at(y, self.source[own], (self.sign * z[: len(self.source)])[own])
@@ -84,7 +88,9 @@ class ConicProgram(Displayed):
 
 
 def linear_to_conic(arrays: LinearArrays) -> ConicProgram:
-    """Write a linear program over the zero and nonnegative cones: equalities, then ``<=``, ``>=``, column bounds."""
+    """Write a linear program over the zero and nonnegative cones:
+    equalities, then ``<=``, ``>=``, column bounds.
+    """
     matrix = arrays.by_rows
     equal = arrays.row_lower == arrays.row_upper
     fixed = np.flatnonzero(equal)

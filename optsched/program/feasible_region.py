@@ -1,4 +1,6 @@
-"""The feasible region of an allocation program: totals of the class columns within time, capacity and side rows."""
+"""The feasible region of an allocation program:
+totals of the class columns within time, capacity and side rows.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ if TYPE_CHECKING:  # a process that only solves needs no candidates
 
 
 class FeasibleRegion:
-    """What x must keep, and the levels that it gives the classes; what is maximised there is not known here.
+    """What x must keep, and the levels that it gives the classes;
+    what is maximised there is not known here.
 
         level_k(x) = (levels @ x)_k / n_k                     level of every job of class k
         time       member @ x <= n                            each job at most all the time
@@ -38,7 +41,7 @@ class FeasibleRegion:
     integral: bool
     extend: Callable[[LinearProgram, Mapping[str, Variables], Classes], None] | None
 
-    # --- levels ----------------------------------------------------------------------------------------------------
+    # --- levels -----------------------------------------------------------------------------------
 
     def level(self, x: FloatArray) -> FloatArray:
         """Level of every job of each class, shape (K,)."""
@@ -46,7 +49,9 @@ class FeasibleRegion:
 
     @cached_property
     def highest_level(self) -> FloatArray:
-        """The highest level of a job of each class, shape (K,): all its time in its best column, alone or in a pair."""
+        """The highest level of a job of each class, shape (K,):
+        all its time in its best column, alone or in a pair.
+        """
         C, data = self.classes, self.levels.data
         if not C.all_alone:
             data = data / np.where(C.class_a == C.class_b, 2.0, 1.0)[self.levels.indices]
@@ -59,7 +64,9 @@ class FeasibleRegion:
 
     @cached_property
     def best_alone(self) -> tuple[IntArray, FloatArray]:
-        """The column alone of each class that brings it most (the last of several), and what it brings."""
+        """The column alone of each class that brings it most (the last
+        of several), and what it brings.
+        """
         C, levels = self.classes, self.levels
         alone = np.flatnonzero(C.alone)
         # The entries of levels are the columns.
@@ -72,7 +79,7 @@ class FeasibleRegion:
         last = np.flatnonzero(np.diff(C.class_a[alone[order]], append=-1))
         return alone[order[last]], rate[order[last]]
 
-    # --- rows ------------------------------------------------------------------------------------------------------
+    # --- rows -------------------------------------------------------------------------------------
 
     def bare(self) -> tuple[LinearProgram, dict[str, Variables]]:
         """x with its time, capacity and side rows; no objective."""
@@ -115,20 +122,24 @@ class FeasibleRegion:
 
     @property
     def limited_sums(self) -> Iterator[tuple[sp.csr_matrix, FloatArray]]:
-        """Matrices without negative entries, and the most that their rows may come to: capacity, and side rows."""
+        """Matrices without negative entries, and the most that their rows may come to:
+        capacity, and side rows.
+        """
         yield self.classes.usage, self.classes.capacity
         for rows in self.side:
             if rows.matrix.nnz and rows.matrix.data.min() >= 0 and (rows.upper >= 0).all():
                 yield sp.csr_matrix(rows.matrix), rows.upper
 
-    # --- points that need no solver --------------------------------------------------------------------------------
+    # --- points that need no solver ---------------------------------------------------------------
 
     def repaired(self, x: FloatArray) -> FloatArray:
-        """A point that keeps time and capacity: x scaled down class by class, then by the fullest resource of a column.
+        """A point that keeps time and capacity:
+        x scaled down class by class, then by the fullest resource of a column.
 
-        What a solver left when it was stopped may break rows; what it is worth afterwards is for the certificate to
-        say. Of the side rows those are kept too that only limit sums, as budgets and quotas: less is feasible there.
-        An integral point is only scaled by dropping fractions of jobs.
+        What a solver left when it was stopped may break rows; what it is worth afterwards is for
+        the certificate to say. Of the side rows those are kept too that only limit sums, as budgets
+        and quotas: less is feasible there. An integral point is only scaled by dropping fractions
+        of jobs.
         """
         C = self.classes
         use = C.time(x)
@@ -171,7 +182,9 @@ class FeasibleRegion:
         return self.repaired(x)
 
     def raised(self, x: FloatArray, level: FloatArray | float) -> FloatArray:
-        """Every class raised to a level on its best column alone, then scaled down into time and capacity."""
+        """Every class raised to a level on its best column alone,
+        then scaled down into time and capacity.
+        """
         C = self.classes
         best, rate = self.best_alone
         lack = np.maximum(level * C.count - self.levels @ x, 0.0)[C.class_a[best]]

@@ -1,18 +1,21 @@
-"""Water filling: the state of a lexicographic max-min, and the linear program of each of its stages.
+"""Water filling: the state of a lexicographic max-min,
+and the linear program of each of its stages.
 
-All levels rise along a path that is known in advance as long as only jobs drop out that have reached the highest level
-that they can have at all (alone, all the time): the clock of these events and the level of every class at any clock
-are in closed form. How far along the path the cluster's capacity reaches is for a linear program to say, one segment
-of the path between two events at a time:
+All levels rise along a path that is known in advance as long as only jobs drop out that have
+reached the highest level that they can have at all (alone, all the time): the clock of these events
+and the level of every class at any clock are in closed form. How far along the path the cluster's
+capacity reaches is for a linear program to say, one segment of the path between two events at a
+time:
 
     maximise  d   s.t.  level_k(x) >= L_k + r_k e d   for every class k,  time, capacity, side rows,  e d <= width
 
-L_k is the level at the segment's start, r_k the rate there (0 for who is frozen or waits), and e the clock at its end,
-the unit of the rise: clocks may differ by eighteen orders of magnitude where weights do, d does not. Where the
-optimum lies inside the segment, somebody is held: a class with a positive dual has this level in every optimal
-solution, as complementary slackness says, and so cannot rise while nobody falls. It is frozen, and the others go on.
-A class that waits at level 0, and whose columns all have a negative reduced cost, has nothing in any optimal solution:
-it is frozen at 0. The duals so prove the whole vector of levels, stage by stage.
+L_k is the level at the segment's start, r_k the rate there (0 for who is frozen or waits), and e
+the clock at its end, the unit of the rise: clocks may differ by eighteen orders of magnitude where
+weights do, d does not. Where the optimum lies inside the segment, somebody is held: a class with a
+positive dual has this level in every optimal solution, as complementary slackness says, and so
+cannot rise while nobody falls. It is frozen, and the others go on. A class that waits at level 0,
+and whose columns all have a negative reduced cost, has nothing in any optimal solution: it is
+frozen at 0. The duals so prove the whole vector of levels, stage by stage.
 """
 
 from __future__ import annotations
@@ -35,11 +38,15 @@ SAME = 1e-12
 HELD = 1e-6
 """Share of the largest dual above which a class counts as held."""
 SURE = 1e-6
-"""Rise, in units of the clock at the segment's end, that a held class may still have, if duals can tell."""
+"""Rise, in units of the clock at the segment's end,
+that a held class may still have, if duals can tell.
+"""
 HOLDING = 1e-3
 """Least sum of the duals of the levels, which is 1 where they alone hold the rise."""
 LOOSE, LOOSEST = 1e-10, 1e-7
-"""Relative slack of levels that were reached before, which a solver meets up to its tolerance only; and the most."""
+"""Relative slack of levels that were reached before,
+which a solver meets up to its tolerance only; and the most.
+"""
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,9 @@ class Path:
         return float(low), max(float(high), np.finfo(float).tiny)
 
     def at(self, clock: float) -> tuple[FloatArray, FloatArray]:
-        """Level and rate of every class at a clock (after the events of that clock), both of shape (K,)."""
+        """Level and rate of every class at a clock (after the events of
+        that clock), both of shape (K,).
+        """
         filling, utility = self.filling, self.filling.utility
         over = self.ends <= clock * (1 + SAME)
         rising = ~filling.frozen & ~over & (self.begins <= clock * (1 + SAME))
@@ -144,7 +153,7 @@ class Filling:
         """Whether nobody can rise."""
         return bool(self.frozen.all())
 
-    # --- the path --------------------------------------------------------------------------------------------------
+    # --- the path ---------------------------------------------------------------------------------
 
     def path(self) -> Path:
         """The path from here on."""
@@ -190,7 +199,7 @@ class Filling:
             (clock - before) * np.maximum(left, mass) / self.utility.group_weight[group], group
         )
 
-    # --- one stage -------------------------------------------------------------------------------------------------
+    # --- one stage --------------------------------------------------------------------------------
 
     @cached_property
     def _base(self) -> LinearArrays:
@@ -233,11 +242,13 @@ class Filling:
         y: FloatArray,
         bound: float | None,
     ) -> BoolArray:
-        """Go to a clock in a segment, and freeze whom the duals of its program hold there; returns who is new.
+        """Go to a clock in a segment,
+        and freeze whom the duals of its program hold there; returns who is new.
 
-        ``arrays`` is the program of the segment, ``bound`` what the duals prove of the rise; as for the bound, what has
-        the wrong sign for its row counts as 0. A class can still rise by what is left up to it over its share of the
-        duals: what that leaves open is held only where no share is large enough to tell.
+        ``arrays`` is the program of the segment, ``bound`` what the duals prove of the rise; as for
+        the bound, what has the wrong sign for its row counts as 0. A class can still rise by what
+        is left up to it over its share of the duals: what that leaves open is held only where no
+        share is large enough to tell.
         """
         C = self.program.classes
         y = np.where(np.isposinf(arrays.row_upper), np.minimum(y, 0.0), y)
@@ -260,9 +271,11 @@ class Filling:
         return self.frozen & ~before
 
     def _starved(self, arrays: LinearArrays, y: FloatArray, gap: float) -> BoolArray:
-        """Classes whose every column has a negative reduced cost: no optimal solution gives them anything.
+        """Classes whose every column has a negative reduced cost:
+        no optimal solution gives them anything.
 
-        A solution that gives a column x loses x times its reduced cost, and there is no more to lose than the gap.
+        A solution that gives a column x loses x times its reduced cost, and there is no more to
+        lose than the gap.
         """
         C = self.program.classes
         reduced = -(arrays.A.T @ y)[: C.columns]
@@ -273,10 +286,12 @@ class Filling:
         some[C.class_b[open_to & ~C.alone]] = True
         return ~some
 
-    # --- the end ---------------------------------------------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------------
 
     def final(self) -> AllocationProgram:
-        """Maximise the total of the levels (or of what comes ``then``), nobody below the level that filling gave."""
+        """Maximise the total of the levels (or of what comes ``then``),
+        nobody below the level that filling gave.
+        """
         C, level = self.program.classes, self.level
         floor = SideRows(
             name="filling",
@@ -296,7 +311,9 @@ class Filling:
         return self.program.levels if self.utility.then is None else self.utility.then
 
     def last(self) -> LinearArrays:
-        """The linear program of `final`, with the column of the rise, fixed at 0: what a stage's session can become."""
+        """The linear program of `final`, with the column of the rise, fixed at 0:
+        what a stage's session can become.
+        """
         base, C = self._base, self.program.classes
         column, rows = C.columns, base.row_block("levels").slice
         data, row_lower = base.A.data.copy(), base.row_lower.copy()

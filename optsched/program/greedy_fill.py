@@ -1,4 +1,6 @@
-"""Whole jobs taken one after the other while they fit: a feasible point of an integral program without a solver."""
+"""Whole jobs taken one after the other while they fit:
+a feasible point of an integral program without a solver.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ if TYPE_CHECKING:  # a process that only solves needs no candidates
     from optsched.candidates import Classes
 
 PASSES = 200
-"""Passes over the columns at most: each one takes as many as fit, in order, up to the first that does not."""
+"""Passes over the columns at most:
+each one takes as many as fit, in order, up to the first that does not.
+"""
 ROUNDING = 1e-12
 
 

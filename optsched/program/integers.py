@@ -14,7 +14,8 @@ MOST_UNITS = 10_000_000
 
 
 def common_unit(seconds: FloatArray) -> float | None:
-    """The largest unit of which all these times are whole multiples; None where there is none worth having.
+    """The largest unit of which all these times are whole multiples;
+    None where there is none worth having.
 
     Times with at most `DECIMALS` decimal places have one.
     """
@@ -47,6 +48,8 @@ def round_down(seconds: FloatArray, unit: float) -> IntArray:
 
 
 def amount_unit(amounts: FloatArray) -> float:
-    """A unit for amounts of a resource: exact where they have few decimal places, else a millionth of the largest."""
+    """A unit for amounts of a resource:
+    exact where they have few decimal places, else a millionth of the largest.
+    """
     unit = common_unit(amounts)
     return float(amounts.max(initial=1.0)) / 1e6 if unit is None else unit

@@ -153,7 +153,9 @@ class Relation:
 
 
 class LinearProgram:
-    """A linear or mixed-integer program under construction; ``arrays`` is what solvers and certificates take."""
+    """A linear or mixed-integer program under construction;
+    ``arrays`` is what solvers and certificates take.
+    """
 
     def __init__(self) -> None:
         self._columns: list[Block] = []
@@ -183,7 +185,8 @@ class LinearProgram:
             Unique; what exports and duals call the block.
         lower, upper : float or array, shape (count,)
         implied : pair, optional
-            Bounds that follow from the rows, for the certificate; what is left out is derived from the rows.
+            Bounds that follow from the rows, for the certificate; what is left out is derived from
+            the rows.
         integer : bool or array
         """
         block = self._add_block(self._columns, name, count)
@@ -270,10 +273,11 @@ class LinearProgram:
 def _by_columns(
     data: FloatArray, rows: IntArray, columns: IntArray, shape: tuple[int, int]
 ) -> sp.csc_matrix:
-    """The matrix with these entries, those of a column in order of rows; entries of one place are added up.
+    """The matrix with these entries, those of a column in order of rows;
+    entries of one place are added up.
 
-    Rows are given in order, so that a stable sort of the columns, which mostly are in order row block by row block,
-    is all that it takes.
+    Rows are given in order, so that a stable sort of the columns, which mostly are in order row
+    block by row block, is all that it takes.
     """
     order = np.argsort(columns, kind="stable")
     kind = index_type(*shape, len(data))

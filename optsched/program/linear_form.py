@@ -33,7 +33,8 @@ if TYPE_CHECKING:  # a solver in another process loads no candidates
 
 @dataclass(frozen=True)
 class TransposeProduct:
-    """What the rows of an allocation program take of each column at multipliers y, with nothing negative in the blocks.
+    """What the rows of an allocation program take of each column at multipliers y,
+    with nothing negative in the blocks.
 
     Attributes
     ----------
@@ -80,7 +81,9 @@ class TransposeProduct:
         return total if behind is None else np.concatenate([total, behind])
 
     def parts_of(self, part: slice) -> tuple[FloatArray, FloatArray | None, FloatArray | None]:
-        """What time and capacity take of some columns of the classes, what levels do, and of columns behind these."""
+        """What time and capacity take of some columns of the classes, what levels do,
+        and of columns behind these.
+        """
         C = self.classes
         start, stop, _ = part.indices(C.columns + len(self.behind))
         mine = slice(start, min(stop, C.columns))
@@ -95,12 +98,14 @@ class TransposeProduct:
 
 @dataclass(frozen=True)
 class OneSignProduct:
-    """`TransposeProduct` and its terms without signs, as duals give them: time and capacity take, levels give.
+    """`TransposeProduct` and its terms without signs, as duals give them:
+    time and capacity take, levels give.
 
     Attributes
     ----------
     product : TransposeProduct
-        With multipliers of time and capacity of at least 0, multipliers of levels of at most 0, and with ``levels``.
+        With multipliers of time and capacity of at least 0, multipliers of levels of at most 0, and
+        with ``levels``.
     """
 
     product: TransposeProduct
@@ -118,7 +123,8 @@ class OneSignProduct:
 class LinearForm(ColumnBounds, Protocol):
     """optimise c'x + offset  s.t.  row_lower <= A x <= row_upper,  lower <= x <= upper,  some x_j integer.
 
-    `LinearArrays` is one that holds A; `SmallestLevelForm` and those of `optsched.program.linear_form` have its blocks.
+    `LinearArrays` is one that holds A; `SmallestLevelForm` and those of
+    `optsched.program.linear_form` have its blocks.
     """
 
     @property
@@ -142,7 +148,9 @@ class LinearForm(ColumnBounds, Protocol):
         """Whether any column must be integer."""
 
     def column_parts(self) -> Iterator[ColumnPart]:
-        """All columns in order, block by block, so that constant arrays are never written out in full."""
+        """All columns in order, block by block,
+        so that constant arrays are never written out in full.
+        """
 
     def row_parts(self) -> Iterator[RowPart]:
         """All rows, in the same way."""
@@ -176,7 +184,9 @@ class LinearForm(ColumnBounds, Protocol):
 
     @property
     def sizes(self) -> FloatArray:
-        """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
+        """Size of each row: its largest finite side,
+        or what one unit (or the whole range) of its columns does.
+        """
 
     def objective(self, x: FloatArray) -> float:
         """Value of the objective at x, c'x + offset."""
@@ -187,10 +197,11 @@ class LinearForm(ColumnBounds, Protocol):
 
 @dataclass(frozen=True)
 class SmallestLevelForm:
-    """The linear program of an allocation program with the smallest level for utility, without its matrix.
+    """The linear program of an allocation program with the smallest level
+    for utility, without its matrix.
 
-    The same columns (x, t) and rows (time, capacity, levels) as `AllocationProgram.to_linear` makes: of a million jobs
-    the matrix takes longer to write down than prices take to solve it.
+    The same columns (x, t) and rows (time, capacity, levels) as `AllocationProgram.to_linear`
+    makes: of a million jobs the matrix takes longer to write down than prices take to solve it.
 
     Parameters
     ----------
@@ -202,7 +213,9 @@ class SmallestLevelForm:
 
     @property
     def _levels(self) -> sp.csr_matrix | None:
-        """The rows behind time and capacity, which are the usage of the classes; with nothing negative, as these."""
+        """The rows behind time and capacity, which are the usage of the classes;
+        with nothing negative, as these.
+        """
         return self.region.levels
 
     @cached_property
@@ -362,7 +375,9 @@ class SmallestLevelForm:
 
     @cached_property
     def sizes(self) -> FloatArray:
-        """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
+        """Size of each row: its largest finite side,
+        or what one unit (or the whole range) of its columns does.
+        """
         columns = self.region.classes.columns
         largest = self._largest(
             unit_changes(self._alike(slice(0, columns), self.region.limit), columns)
@@ -377,7 +392,9 @@ class SmallestLevelForm:
         return np.array([float(by_class.sum())])
 
     def largest_in_rows(self, factor: FloatArray) -> FloatArray:
-        """Largest entry of each row, of |A| with each column multiplied by a factor of at least 0."""
+        """Largest entry of each row,
+        of |A| with each column multiplied by a factor of at least 0.
+        """
         columns = self.region.classes.columns
         largest = self._largest(factor[:columns])
         self._with_behind(largest, factor[columns:])
@@ -466,7 +483,8 @@ class TangentForm(SmallestLevelForm):
 
 @dataclass(frozen=True)
 class LinearTotalForm(SmallestLevelForm):
-    """The linear program of an allocation program with a linear total: its columns x, its rows time and capacity.
+    """The linear program of an allocation program with a linear total:
+    its columns x, its rows time and capacity.
 
     Parameters
     ----------
@@ -532,5 +550,7 @@ class LinearTotalForm(SmallestLevelForm):
         )
 
     def largest_in_rows(self, factor: FloatArray) -> FloatArray:
-        """Largest entry of each row, of |A| with each column multiplied by a factor of at least 0."""
+        """Largest entry of each row,
+        of |A| with each column multiplied by a factor of at least 0.
+        """
         return self._largest(factor)

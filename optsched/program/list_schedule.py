@@ -1,9 +1,10 @@
 """List schedules of timeline programs: feasible at once, good enough to start a search from.
 
-Activities are taken in an order and placed as early as their resources allow, never to be moved again (the serial
-schedule generation scheme: R. Kolisch, "Serial and parallel resource-constrained project scheduling methods revisited",
-European Journal of Operational Research 90, 1996). With one mode each on one pool, the list is at most twice as long as
-the optimum (M. R. Garey, R. L. Graham, SIAM Journal on Computing 4, 1975).
+Activities are taken in an order and placed as early as their resources allow, never to be moved
+again (the serial schedule generation scheme: R. Kolisch, "Serial and parallel resource-constrained
+project scheduling methods revisited", European Journal of Operational Research 90, 1996). With one
+mode each on one pool, the list is at most twice as long as the optimum (M. R. Garey, R. L. Graham,
+SIAM Journal on Computing 4, 1975).
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class ResourceProfile:
         first = int(np.searchsorted(self.time, start, "right")) - 1
         full = self.level[first:] > self.capacity - amount
         ends = np.append(self.time[first + 1 :], FAR)
-        # A gap begins at `start` or where something full ends, and lasts until the next thing that is full begins.
+        # A gap begins at `start` or where something full ends, and lasts until the next thing that
+        # is full begins.
         begins = np.concatenate(([start], ends[full]))
         stops = np.append(np.maximum(self.time[first:][full], start), FAR)
         fits = np.flatnonzero(stops - begins >= length)
@@ -95,7 +97,8 @@ class _Placer:
 
 
 def list_schedule(program: TimelineProgram) -> tuple[IntArray, IntArray] | None:
-    """(start, mode) of every activity: longest first, each in the mode that ends first; None if a limit is broken.
+    """(start, mode) of every activity: longest first, each in the mode that ends first;
+    None if a limit is broken.
 
     Activities that others wait for come before these.
     """
@@ -136,7 +139,8 @@ def list_schedule(program: TimelineProgram) -> tuple[IntArray, IntArray] | None:
 
 
 def shifted_left(program: TimelineProgram, start: IntArray, mode: IntArray) -> IntArray:
-    """Starts as early as the order of a feasible schedule allows: one activity after the other, in that order.
+    """Starts as early as the order of a feasible schedule allows:
+    one activity after the other, in that order.
 
     No end becomes later, so a schedule of regular cost stays as good.
     """

@@ -1,4 +1,6 @@
-"""Utilities that are a smallest level: the minimum, the minimum with delays, the lexicographic minimum."""
+"""Utilities that are a smallest level:
+the minimum, the minimum with delays, the lexicographic minimum.
+"""
 
 from __future__ import annotations
 
@@ -68,8 +70,9 @@ class Minimum(Utility):
 class DelayedMinimum(Minimum):
     """Maximise the smallest of the values 1 / (a_k + 1 / level_k).
 
-    A job that has a_k behind it, and 1 / level_k before it, is a_k + 1 / level_k late at its end: the value is the
-    inverse of that, concave in the level. A value t needs the level g_k(t) = t / (1 - a_k t), which is convex.
+    A job that has a_k behind it, and 1 / level_k before it, is a_k + 1 / level_k late at its end:
+    the value is the inverse of that, concave in the level. A value t needs the level
+    g_k(t) = t / (1 - a_k t), which is convex.
 
     Attributes
     ----------
@@ -110,12 +113,14 @@ class DelayedMinimum(Minimum):
         return self.tangent_at(R, self.value(R, x))
 
     def tangent_at(self, R: FeasibleRegion, value: float) -> LinearProgram:
-        """The linear program in which the levels that a value t needs are replaced by their tangent at v.
+        """The linear program in which the levels
+        that a value t needs are replaced by their tangent at v.
 
             maximise  t   s.t.  level_k >= g_k(v) + g_k'(v) (t - v)   for every class k,  time, capacity, side rows
 
-        g_k is convex, so its tangent asks for less than g_k does: the optimum bounds that of the allocation program,
-        and equals it where v is the optimum. Newton's method is to make this v the next one.
+        g_k is convex, so its tangent asks for less than g_k does: the optimum bounds that of the
+        allocation program, and equals it where v is the optimum. Newton's method is to make this v
+        the next one.
         """
         v, n = min(value, self.highest(R)), R.classes.count
         lp, variables = R.bare()
@@ -129,10 +134,11 @@ class DelayedMinimum(Minimum):
         return R.with_own_rows(lp, variables)
 
     def polished(self, R: FeasibleRegion, arrays: LinearArrays, y: FloatArray) -> FloatArray:
-        """Duals of one tangent as duals of another: scaled so that the reduced cost of t, the last column, is 0.
+        """Duals of one tangent as duals of another:
+        scaled so that the reduced cost of t, the last column, is 0.
 
-        All other reduced costs keep their signs, and the bound is off by the square of the distance of the two
-        tangents, not by the distance.
+        All other reduced costs keep their signs, and the bound is off by the square of the distance
+        of the two tangents, not by the distance.
         """
         weight = float((arrays.A[:, [-1]].T @ y)[0])
         return y * (arrays.cost[-1] / weight) if np.isfinite(weight) and weight > 0 else y
@@ -140,11 +146,13 @@ class DelayedMinimum(Minimum):
 
 @dataclass(frozen=True, eq=False)
 class LexicographicMinimum(Minimum):
-    """Raise all levels together; who cannot rise any more stays where it is, and the others go on (water filling).
+    """Raise all levels together;
+    who cannot rise any more stays where it is, and the others go on (water filling).
 
-    Every job i of weight p_i rises at a rate per unit of a common clock: p_i / s_i, where s_i is its gang; as a member
-    of a group of weight w that shares it, w p_i / (s_i sum of p over the members that still rise); and the first member
-    that still rises of a group that queues rises at w / s_i alone.
+    Every job i of weight p_i rises at a rate per unit of a common clock: p_i / s_i, where s_i is
+    its gang; as a member of a group of weight w that shares it, w p_i / (s_i sum of p over the
+    members that still rise); and the first member that still rises of a group that queues rises at
+    w / s_i alone.
 
     Attributes
     ----------
@@ -161,7 +169,8 @@ class LexicographicMinimum(Minimum):
     place : IntArray, shape (K,)
         Place in the queue; 0 in other groups.
     then : csr_matrix or None, shape (K, N)
-        What the last program makes the total of as large as possible, nobody below the level reached; None: the levels.
+        What the last program makes the total of as large as possible, nobody below the level
+        reached; None: the levels.
     """
 
     weight: FloatArray

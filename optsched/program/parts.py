@@ -1,4 +1,6 @@
-"""Columns and rows of a program, block by block, so that constant arrays are never written out in full."""
+"""Columns and rows of a program, block by block,
+so that constant arrays are never written out in full.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from optsched.arrays import FloatArray, blocks, constant, is_constant
 
 
 class ColumnPart(NamedTuple):
-    """Some columns beside each other: which, and what a program says of them; arrays of shape (columns,)."""
+    """Some columns beside each other: which, and what a program says of them;
+    arrays of shape (columns,).
+    """
 
     at: slice
     lower: FloatArray
@@ -22,7 +26,9 @@ class ColumnPart(NamedTuple):
 
     @property
     def reach(self) -> FloatArray:
-        """The largest number that each column can be without its sign; inf without implied bounds."""
+        """The largest number that each column can be without its sign;
+        inf without implied bounds.
+        """
         if is_constant(self.implied_lower) and not self.implied_lower[:1].any():
             return self.implied_upper  # which is not below
         return np.maximum(np.abs(self.implied_lower), np.abs(self.implied_upper))

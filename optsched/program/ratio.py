@@ -1,4 +1,5 @@
-"""`Ratio`: one total over another as a utility, and the linear program over y = x tau that it becomes.
+"""`Ratio`: one total over another as a utility,
+and the linear program over y = x tau that it becomes.
 
 Charnes and Cooper's transformation. With the rows of x written as l <= M x <= u,
 
@@ -11,29 +12,31 @@ is, with tau = S / (d x) and y = x tau, the linear program
               d y = S                                                           (spending)
               y, tau >= 0
 
-S is a mere scale, the power of two below the most that d x could be, so that y is not smaller than x. A row with two
-different finite sides becomes two rows, the second in a block of its own (`UPPER`).
+S is a mere scale, the power of two below the most that d x could be, so that y is not smaller than
+x. A row with two different finite sides becomes two rows, the second in a block of its own
+(`UPPER`).
 
-Implied bounds. d y = S gives y_c <= S / d_c. tau has none that every feasible point keeps, but for given y the smallest
-tau that the rows allow is as good as any, and it is as large as one row makes it:
+Implied bounds. d y = S gives y_c <= S / d_c. tau has none that every feasible point keeps, but for
+given y the smallest tau that the rows allow is as good as any, and it is as large as one row makes
+it:
 
     tau  <=  S max_r max_c (M_rc / d_c) / u_r      over rows with u_r > 0 (and M_rc < 0, l_r < 0 likewise)
 
-as M_r y is at most max_c (M_rc / d_c) d y. So some optimal point keeps this bound, which is what a certificate needs.
-Where a column is free (d_c = 0) neither bound exists: there `optsched.solution.certificate.NOISE` holds.
+as M_r y is at most max_c (M_rc / d_c) d y. So some optimal point keeps this bound, which is what a
+certificate needs. Where a column is free (d_c = 0) neither bound exists: there
+`optsched.solution.certificate.NOISE` holds.
 
-Rows that only limit. Where M >= 0, l <= 0 and u >= 0 (time, capacity, upper limits), any feasible x stays feasible when
-it is scaled down or when columns are taken out of it. For every x with d x > 0
+Rows that only limit. Where M >= 0, l <= 0 and u >= 0 (time, capacity, upper limits), any feasible x
+stays feasible when it is scaled down or when columns are taken out of it. For every x with d x > 0
 
     g x / d x  =  sum_c (g_c / d_c) d_c x_c / sum_c d_c x_c  <=  r,   r = max g_c / d_c over columns that can be above 0
 
-as a mean of ratios is at most the largest; and any amount of one column alone that has this ratio reaches it. So no
-solver is needed (`Ratio.closed_form`): r is the optimum, and r / S as the dual of ``spending`` proves it, beside duals
-of rows with u = 0, which keep better columns at 0.
+as a mean of ratios is at most the largest; and any amount of one column alone that has this ratio
+reaches it. So no solver is needed (`Ratio.closed_form`): r is the optimum, and r / S as the dual of
+``spending`` proves it, beside duals of rows with u = 0, which keep better columns at 0.
 
-References
-----------
-A. Charnes, W. W. Cooper. "Programming with linear fractional functionals", Naval Research Logistics Quarterly 9, 1962.
+References ---------- A. Charnes, W. W. Cooper. "Programming with linear fractional functionals",
+Naval Research Logistics Quarterly 9, 1962.
 """
 
 from __future__ import annotations
@@ -82,7 +85,9 @@ class Ratio(Utility):
         return float(R.gain @ x) / spent if spent > 0 else 0.0
 
     def scale(self, R: FeasibleRegion) -> float:
-        """S: the power of two at or below the sum over columns of d_c and the most that x_c can be."""
+        """S: the power of two at or below the sum over columns of d_c
+        and the most that x_c can be.
+        """
         most = float(self.denominator @ R.requirements.implied_upper)
         return float(2.0 ** np.floor(np.log2(most))) if most > 0 else 1.0
 
@@ -143,13 +148,11 @@ class Ratio(Utility):
     def closed_form(self, R: FeasibleRegion) -> tuple[FloatArray, FloatArray] | None:
         """The optimum where rows only limit, and duals of the linear program's rows that prove it.
 
-        Columns of the best ratio are filled one after the other, in their order, each as far as the rows allow: the
-        ratio is the same for any amount of them, the throughput is not.
+        Columns of the best ratio are filled one after the other, in their order, each as far as the
+        rows allow: the ratio is the same for any amount of them, the throughput is not.
 
-        Returns
-        -------
-        (point, duals), or None where a row asks for something (it is a linear program then), where nothing can run, or
-        where a column that can run costs nothing.
+        Returns ------- (point, duals), or None where a row asks for something (it is a linear
+        program then), where nothing can run, or where a column that can run costs nothing.
         """
         gain, rows = R.gain, R.requirements
         self._check(rows)
@@ -183,7 +186,9 @@ class Ratio(Utility):
         return self.complete(R, x), np.concatenate([*duals, [best / S]])
 
     def _smallest_tau(self, rows: LinearArrays) -> float:
-        """The most, over all y with d y = 1, of the smallest tau that the rows allow; infinite with free columns."""
+        """The most, over all y with d y = 1, of the smallest tau that the rows allow;
+        infinite with free columns.
+        """
         usable = np.flatnonzero(rows.implied_upper > 0)
         d = self.denominator[usable]
         if (d <= 0).any():
@@ -200,9 +205,10 @@ class Ratio(Utility):
     def polished(self, R: FeasibleRegion, arrays: LinearArrays, y: FloatArray) -> FloatArray:
         """Duals of the linear program moved to where they prove most: any duals prove something.
 
-        The bound that an interior-point method's duals leave is weak, as the bound of tau, by which the error of its
-        reduced cost counts, may be thousands of times its value. So the duals of rows that ask tau to be large shrink
-        until tau earns nothing, and that of ``spending`` becomes the least by which no y_c with d_c > 0 earns anything.
+        The bound that an interior-point method's duals leave is weak, as the bound of tau, by which
+        the error of its reduced cost counts, may be thousands of times its value. So the duals of
+        rows that ask tau to be large shrink until tau earns nothing, and that of ``spending``
+        becomes the least by which no y_c with d_c > 0 earns anything.
 
         """
         d = self.denominator
@@ -219,15 +225,18 @@ class Ratio(Utility):
         return y
 
     def complete(self, R: FeasibleRegion, x: FloatArray) -> FloatArray:
-        """(y, tau) of an allocation; 0 of one that spends nothing, which the row ``spending`` then refuses."""
+        """(y, tau) of an allocation;
+        0 of one that spends nothing, which the row ``spending`` then refuses.
+        """
         tau = self.dual_factor(R, x)
         return np.append(x * tau, tau)
 
     def allocation_of(self, R: FeasibleRegion, point: FloatArray) -> FloatArray:
-        """The allocation of (y, tau): y / tau, all of it raised by one factor as far as the rows allow.
+        """The allocation of (y, tau):
+        y / tau, all of it raised by one factor as far as the rows allow.
 
-        The ratio does not change with the factor, the throughput does. Rows with a side of 0 allow any factor. A
-        point with a NaN or of the wrong size stands for NaN.
+        The ratio does not change with the factor, the throughput does. Rows with a side of 0 allow
+        any factor. A point with a NaN or of the wrong size stands for NaN.
         """
         if point.shape != (len(self.denominator) + 1,) or not np.isfinite(point).all():
             return np.full(len(self.denominator), np.nan)

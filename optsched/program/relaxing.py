@@ -22,7 +22,8 @@ class Relaxation:
     """The rows of a program that may give way, and the program of how little they must.
 
         minimise  sum_i w_i s_i   s.t.  (matrix @ x)_i + lower_i s_i >= lower_i   for every row i that may,
-                                        0 <= s_i <= 1 (whole where rows are dropped as a whole), the other rows
+                                        0 <= s_i <= 1 (whole where rows are dropped as a whole), the
+                                        other rows
 
     s_i is the part of the requirement that is not met. These s are then fixed, row by row.
 

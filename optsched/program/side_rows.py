@@ -15,16 +15,16 @@ from optsched.arrays import FloatArray
 class Assumption(NamedTuple):
     """What rows take for granted of the requirement that they stand for.
 
-    Where such rows cannot hold, it is shown only that the requirement cannot be met in this way. Every sentence about
-    it says so.
+    Where such rows cannot hold, it is shown only that the requirement cannot be met in this way.
+    Every sentence about it says so.
 
     Attributes
     ----------
     words : str
         In which way, to stand before a statement: ``at a constant rate from now on``.
     decided_by : str
-        What decides whether the requirement can be met at all, as a sentence without its full stop; empty if nothing
-        does.
+        What decides whether the requirement can be met at all, as a sentence without its full stop;
+        empty if nothing does.
     """
 
     words: str
@@ -33,7 +33,8 @@ class Assumption(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SideRows:
-    """Rows over the columns of the classes that a side constraint adds: lower <= matrix @ x <= upper.
+    """Rows over the columns of the classes that a side constraint adds:
+    lower <= matrix @ x <= upper.
 
     Attributes
     ----------
@@ -43,18 +44,19 @@ class SideRows:
     describe : callable
         Row number -> the requirement in the user's words, for the explanation of conflicts.
     relax : str
-        What is done where not all requirements can be met: ``none`` (the program is infeasible), ``shortfall`` (rows
-        fall short by as little as possible in total) or ``count`` (as few rows as possible are given up); such rows
-        have a lower side only, above 0.
+        What is done where not all requirements can be met: ``none`` (the program is infeasible),
+        ``shortfall`` (rows fall short by as little as possible in total) or ``count`` (as few rows
+        as possible are given up); such rows have a lower side only, above 0.
     weight : FloatArray or None, shape (rows,)
         What giving way counts, row by row (None: 1).
     slack : FloatArray or None, shape (rows,)
-        By how much lower sides are below what is meant, because a solver met them up to its tolerance only.
+        By how much lower sides are below what is meant, because a solver met them up to its
+        tolerance only.
     broken : tuple of str
         Requirements that nothing can meet and that have no row, in words, where rows may give way.
     barring : bool
-        The rows say where jobs may not run: one that they leave nowhere makes the program infeasible, even if its
-        utility could do without it.
+        The rows say where jobs may not run: one that they leave nowhere makes the program
+        infeasible, even if its utility could do without it.
     assumption : Assumption or None
         What the rows take for granted of the requirement.
     """
@@ -91,7 +93,9 @@ class SideRows:
 
     @property
     def closed(self) -> sp.csr_matrix:
-        """The rows that leave nothing to their columns, shape (rows, N), with all other rows empty."""
+        """The rows that leave nothing to their columns, shape (rows, N),
+        with all other rows empty.
+        """
         least = (
             np.asarray(self.matrix.min(axis=1).todense()).ravel()
             if self.matrix.nnz

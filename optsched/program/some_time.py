@@ -1,4 +1,6 @@
-"""Whether every job can have some time at all, for objectives that are infinite as soon as one has none."""
+"""Whether every job can have some time at all,
+for objectives that are infinite as soon as one has none.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,9 @@ class SomeTime:
         maximise  t   s.t.  level_k(x) >= h_k t  for every class k (some time),  0 <= t <= 1,
                             time, capacity, side rows, rows of one's own
 
-    h_k is the level of a job of class k that has the cluster to itself. Without whole jobs, which could only make
-    t smaller. If duals prove t = 0, every allocation leaves a job without any time: no makespan is finite, and no
-    sum of logarithms.
+    h_k is the level of a job of class k that has the cluster to itself. Without whole jobs, which
+    could only make t smaller. If duals prove t = 0, every allocation leaves a job without any time:
+    no makespan is finite, and no sum of logarithms.
 
     Attributes
     ----------
@@ -69,10 +71,11 @@ class SomeTime:
         return slack
 
     def none_left(self, bound: float | None, slack_worth: float) -> bool:
-        """Whether a bound on t, and what slack is worth at its duals, show that some job has nothing.
+        """Whether a bound on t, and what slack is worth at its duals,
+        show that some job has nothing.
 
-        The bound less that worth is one of the program without slack. As t is concave in the slack, a true share
-        would be seen beside what the slack alone makes.
+        The bound less that worth is one of the program without slack. As t is concave in the slack,
+        a true share would be seen beside what the slack alone makes.
         """
         return bound is not None and bound - slack_worth <= max(NO_SHARE, slack_worth)
 

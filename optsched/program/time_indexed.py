@@ -1,9 +1,10 @@
 """A timeline program as a linear one: a column for every start that a mode can have.
 
-J. P. Sousa, L. A. Wolsey, "A time indexed formulation of non-preemptive single machine scheduling problems",
-Mathematical Programming 54 (1992). Its linear relaxation is far tighter than that of programs with orders of pairs; its
-size grows with the horizon. What a resource is used for follows from its use a unit of time before, from what starts
-and what ends; each start is in two such rows, not in one for every unit of time that it lasts.
+J. P. Sousa, L. A. Wolsey, "A time indexed formulation of non-preemptive single machine scheduling
+problems", Mathematical Programming 54 (1992). Its linear relaxation is far tighter than that of
+programs with orders of pairs; its size grows with the horizon. What a resource is used for follows
+from its use a unit of time before, from what starts and what ends; each start is in two such rows,
+not in one for every unit of time that it lasts.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class TimeIndexed:
         return self.start[first], self.mode[first]
 
     def complete(self, start: IntArray, mode: IntArray) -> FloatArray:
-        """The point that a schedule stands for; of one that breaks a rule, a point that breaks rows."""
+        """The point that a schedule stands for;
+        of one that breaks a rule, a point that breaks rows.
+        """
         arrays = self.program.arrays
         x = np.zeros(arrays.shape[1])
         first = np.searchsorted(self.mode, mode)
@@ -225,7 +228,9 @@ class _Changes:
     def at(
         self, stock: IntArray, moment: IntArray, column: IntArray, amount: FloatArray
     ) -> sp.csr_matrix:
-        """Columns that add an amount to a stock from a moment on; after the horizon nothing counts."""
+        """Columns that add an amount to a stock from a moment on;
+        after the horizon nothing counts.
+        """
         row = stock * self.horizon + moment
         some = moment < self.horizon
         shape = (self.stocks * self.horizon, self.columns)

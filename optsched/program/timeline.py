@@ -1,8 +1,9 @@
 """`TimelineProgram`: activities in time, in integers; knows no solver.
 
-Every activity runs once, without interruption, in one of its modes. Times are whole units from 0; a mode has a duration
-and takes amounts of resources while it runs. Identical GPUs are one resource with a capacity, never n machines; a
-resource of capacity 1 is what other texts call a machine with no overlap.
+Every activity runs once, without interruption, in one of its modes. Times are whole units from 0; a
+mode has a duration and takes amounts of resources while it runs. Identical GPUs are one resource
+with a capacity, never n machines; a resource of capacity 1 is what other texts call a machine with
+no overlap.
 """
 
 from __future__ import annotations
@@ -142,10 +143,12 @@ class TimelineProgram(Displayed):
         return total
 
     def violations(self, start: IntArray, mode: IntArray) -> Iterator[tuple[str, int, int]]:
-        """(requirement, number, by how much) of everything that a schedule breaks; integers, no tolerance.
+        """(requirement, number, by how much)
+        of everything that a schedule breaks; integers, no tolerance.
 
-        Requirements are ``mode``, ``release``, ``deadline`` and ``precedence`` (number of the activity or pair),
-        ``capacity`` (of the resource, its worst moment), ``budget`` and ``most``.
+        Requirements are ``mode``, ``release``, ``deadline`` and ``precedence`` (number of the
+        activity or pair), ``capacity`` (of the resource, its worst moment), ``budget`` and
+        ``most``.
         """
         wrong = np.flatnonzero((mode < 0) | (mode >= self.modes))
         if not len(wrong):

@@ -56,7 +56,7 @@ class Total(Utility):
         """Whether f(0) is minus infinity."""
         return self.function == "log" or (self.function == "power" and self.exponent < 0)
 
-    # --- f ---------------------------------------------------------------------------------------------------------
+    # --- f ----------------------------------------------------------------------------------------
 
     def f(self, level: FloatArray) -> FloatArray:
         """f(level), elementwise."""
@@ -76,13 +76,15 @@ class Total(Utility):
         return 1.0 / slope if self.function == "log" else slope ** (1.0 / (self.exponent - 1.0))
 
     def level_at(self, slope: FloatArray, other: FloatArray) -> FloatArray:
-        """Where w f has these slopes, elementwise; ``other`` where it has them nowhere, or too far away."""
+        """Where w f has these slopes, elementwise;
+        ``other`` where it has them nowhere, or too far away.
+        """
         slope = slope / self.weight
         with np.errstate(over="ignore"):
             level = self.level(np.where(slope > 0, slope, 1.0))
         return np.where((slope > 0) & (level < LARGEST_LEVEL), level, other)
 
-    # --- as programs -----------------------------------------------------------------------------------------------
+    # --- as programs ------------------------------------------------------------------------------
 
     def value(self, R: FeasibleRegion, x: FloatArray) -> float:
         return float((R.classes.count * self.weight) @ self.f(R.level(x)))
@@ -104,10 +106,12 @@ class Total(Utility):
     def touching(
         self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
     ) -> FloatArray:
-        """Levels at which the tangent touches, shape (K,): those of x, or where the duals of its rows say.
+        """Levels at which the tangent touches, shape (K,):
+        those of x, or where the duals of its rows say.
 
-        A point whose objective is right to 1e-9 may be wrong by 1e-5 in its levels, as the objective is flat there.
-        The tangent at x then leaves a gap of 1e-5; that where f' agrees with the duals leaves none.
+        A point whose objective is right to 1e-9 may be wrong by 1e-5 in its levels, as the
+        objective is flat there. The tangent at x then leaves a gap of 1e-5; that where f' agrees
+        with the duals leaves none.
         """
         v = np.maximum(R.level(x), np.finfo(float).tiny)
         # The last rows.
@@ -120,9 +124,9 @@ class Total(Utility):
 
             maximise  sum_k n_k w_k (f(v_k) + f'(v_k) (l_k - v_k))   s.t.  levels @ x >= n l,  the other rows
 
-        This is where tangent cuts of a concave total are made: one per class, at v_k. As f is concave, its
-        tangents lie above it, so a bound on this program is a bound on the allocation program too. That is how
-        duals certify a concave total, whichever solver found them.
+        This is where tangent cuts of a concave total are made: one per class, at v_k. As f is
+        concave, its tangents lie above it, so a bound on this program is a bound on the allocation
+        program too. That is how duals certify a concave total, whichever solver found them.
         """
         if not self.conic:
             return self.lowered(R)
@@ -147,7 +151,9 @@ class Total(Utility):
         return TangentForm(R, size * slope, float(size @ (self.f(v) - slope * v)))
 
     def to_conic(self, R: FeasibleRegion) -> ConicProgram:
-        """One exponential or power cone per class: u_k <= f(level_k), maximise sum_k n_k w_k u_k."""
+        """One exponential or power cone per class:
+        u_k <= f(level_k), maximise sum_k n_k w_k u_k.
+        """
         if not self.conic or R.integral or R.extend is not None:
             return super().to_conic(R)
         lp, _ = R.bare()
@@ -158,7 +164,8 @@ class Total(Utility):
     def _with_cones(
         self, base: ConicProgram, levels: sp.csr_matrix, count: FloatArray
     ) -> ConicProgram:
-        """Append (u, 1, level) in the exponential cone, or the power cone that says e u <= level^e, per class.
+        """Append (u, 1, level) in the exponential cone,
+        or the power cone that says e u <= level^e, per class.
 
         The columns of ``base`` are N totals x of columns, then K values u.
         """
@@ -193,11 +200,13 @@ class Total(Utility):
         )
 
     def tangent_duals(self, R: FeasibleRegion, linear: FloatArray, cones: FloatArray) -> FloatArray:
-        """Duals of the rows of `tangent` from those of the linear rows and the multipliers of the cones."""
+        """Duals of the rows of `tangent` from those of the linear rows
+        and the multipliers of the cones.
+        """
         place = 2 if self.function == "log" else 0 if self.exponent > 0 else 1
         return np.concatenate([linear, -cones.reshape(-1, 3)[:, place] / R.classes.count])
 
-    # --- bounds and rows -------------------------------------------------------------------------------------------
+    # --- bounds and rows --------------------------------------------------------------------------
 
     def level_prices(self, R: FeasibleRegion) -> FloatArray | None:
         """w, where f is linear."""
@@ -206,8 +215,8 @@ class Total(Utility):
     def noise(self, R: FeasibleRegion) -> float:
         """A sum of logarithms has no size of its own: it is 0 where all levels are 1.
 
-        Divided by the sum of the weights it is the logarithm of a mean of the levels, of which a part of `LEVELS` means
-        nothing.
+        Divided by the sum of the weights it is the logarithm of a mean of the levels, of which a
+        part of `LEVELS` means nothing.
         """
         return LEVELS * float(R.classes.count @ self.weight) if self.function == "log" else 0.0
 

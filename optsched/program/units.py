@@ -1,7 +1,8 @@
 """How the value of a program reads as the objective of its formulation.
 
-A program maximises a number that is convenient to solve for: a makespan M is solved as the largest t = S / M. Its units
-lead back, and travel with the program, so that a formulation has nothing to remember.
+A program maximises a number that is convenient to solve for: a makespan M is solved as the largest
+t = S / M. Its units lead back, and travel with the program, so that a formulation has nothing to
+remember.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class Inverse(NamedTuple):
 
 
 class Exponential(NamedTuple):
-    """objective = scale * exp(value / weight): of a sum of logarithms of this total weight, the geometric mean."""
+    """objective = scale * exp(value / weight):
+    of a sum of logarithms of this total weight, the geometric mean.
+    """
 
     scale: float
     weight: float

@@ -1,4 +1,6 @@
-"""What a utility is: an objective over the levels of the classes that knows how it is lowered and bounded."""
+"""What a utility is: an objective over the levels of the classes
+that knows how it is lowered and bounded.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,19 @@ class Method(StrEnum):
 class Utility(ABC):
     """What is maximised over the levels of the classes.
 
-    Methods take the feasible region R of the program that the utility belongs to, and x, totals of its columns.
+    Methods take the feasible region R of the program that the utility belongs to, and x, totals of
+    its columns.
     """
 
     method: ClassVar[Method] = Method.DIRECT
     smallest_level: ClassVar[bool] = False
-    """Whether the value is one level t that all classes reach: a last column, with a row of ``levels`` per class."""
+    """Whether the value is one level t that all classes reach:
+    a last column, with a row of ``levels`` per class.
+    """
     homogenised: ClassVar[bool] = False
-    """Whether the linear program is over multiples of x, so that capacities are not sides of its rows."""
+    """Whether the linear program is over multiples of x,
+    so that capacities are not sides of its rows.
+    """
     empty_value: ClassVar[float | None] = None
     """Value where there is no job; None where it does not exist."""
     without_optimum: ClassVar[str] = ""
@@ -70,14 +77,20 @@ class Utility(ABC):
 
     @abstractmethod
     def complete(self, R: FeasibleRegion, x: FloatArray) -> FloatArray:
-        """The point of the linear program (or tangent) that an allocation stands for: auxiliary columns from x."""
+        """The point of the linear program (or tangent) that an allocation stands for:
+        auxiliary columns from x.
+        """
 
     def allocation_of(self, R: FeasibleRegion, point: FloatArray) -> FloatArray:
-        """The allocation that a point of the linear program stands for; the way back from `complete`."""
+        """The allocation that a point of the linear program stands for;
+        the way back from `complete`.
+        """
         return point[: R.classes.columns]
 
     def highest(self, R: FeasibleRegion) -> float:
-        """No value of a minimum is above this: what the job that is worst off could have if it were alone."""
+        """No value of a minimum is above this:
+        what the job that is worst off could have if it were alone.
+        """
         return float(R.highest_level.min()) if len(R.highest_level) else 0.0
 
     def to_conic(self, R: FeasibleRegion) -> ConicProgram:
@@ -93,19 +106,25 @@ class Utility(ABC):
     def without_matrix(
         self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
     ) -> LinearForm:
-        """The linear program (or the tangent at x) of jobs alone without side rows, its matrix not written down."""
+        """The linear program (or the tangent at x) of jobs alone without side rows,
+        its matrix not written down.
+        """
         raise UsageError(f"a program of {type(self).__name__} needs its matrix")
 
-    # --- bounds ----------------------------------------------------------------------------------------------------
+    # --- bounds -----------------------------------------------------------------------------------
 
     def tangent(
         self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
     ) -> LinearProgram:
-        """The linear program with the utility replaced by its tangent at x, or near x where the duals say."""
+        """The linear program with the utility replaced by its tangent at x,
+        or near x where the duals say.
+        """
         return self.lowered(R)
 
     def dual_factor(self, R: FeasibleRegion, x: FloatArray) -> float:
-        """What duals of the linear program's rows are multiplied by to be derivatives by the sides of the rows."""
+        """What duals of the linear program's rows are multiplied by to be derivatives
+        by the sides of the rows.
+        """
         return 1.0
 
     def polished(self, R: FeasibleRegion, arrays: LinearArrays, y: FloatArray) -> FloatArray:
@@ -113,11 +132,15 @@ class Utility(ABC):
         return y
 
     def closed_form(self, R: FeasibleRegion) -> tuple[FloatArray, FloatArray] | None:
-        """A point of the linear program and duals of its rows that prove it optimal, where that takes no solver."""
+        """A point of the linear program and duals of its rows that prove it optimal,
+        where that takes no solver.
+        """
         return None
 
     def level_prices(self, R: FeasibleRegion) -> FloatArray | None:
-        """What the value pays for a unit of ``levels @ x``, shape (K,); None where duals of rows say that."""
+        """What the value pays for a unit of ``levels @ x``, shape (K,);
+        None where duals of rows say that.
+        """
         return None
 
     def noise(self, R: FeasibleRegion) -> float:
@@ -128,12 +151,14 @@ class Utility(ABC):
         """What terms that may cancel leave of rounding in the value."""
         return 0.0
 
-    # --- other programs --------------------------------------------------------------------------------------------
+    # --- other programs ---------------------------------------------------------------------------
 
     def needed(self, R: FeasibleRegion, value: float) -> FloatArray | float:
         """Level that each class needs for a value, where the value is a smallest level."""
         return value
 
     def at_least(self, R: FeasibleRegion, value: FloatArray | float, name: str) -> SideRows:
-        """Rows by which the value is at least so much (of each class, where it is a smallest level)."""
+        """Rows by which the value is at least so much (of each class,
+        where it is a smallest level).
+        """
         raise UsageError(f"{type(self).__name__} has no rows that ask for a value")

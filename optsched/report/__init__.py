@@ -1,4 +1,6 @@
-"""Reports: pictures of solutions, traces and simulations; matplotlib is loaded when one is drawn."""
+"""Reports: pictures of solutions, traces and simulations;
+matplotlib is loaded when one is drawn.
+"""
 
 from optsched.report.answers import SolutionFile
 from optsched.report.front import FrontLines, front_picture

@@ -1,4 +1,6 @@
-"""Allocation, schedule, rounds and placement as pictures need them, from a `Solution` or from a solution file."""
+"""Allocation, schedule, rounds and placement as pictures need them,
+from a `Solution` or from a solution file.
+"""
 
 from __future__ import annotations
 
@@ -177,7 +179,8 @@ class Runs:
 
 @dataclass(frozen=True)
 class Shares:
-    """Rows of an allocation: who has which pool (-1: none) for what fraction of the time; arrays of equal length.
+    """Rows of an allocation:
+    who has which pool (-1: none) for what fraction of the time; arrays of equal length.
 
     Attributes
     ----------
@@ -196,7 +199,8 @@ class Shares:
 
 @dataclass(frozen=True)
 class Slices:
-    """Rounds: stretches of rows of the allocation, where rows that run on in the next slice are one stretch.
+    """Rounds: stretches of rows of the allocation,
+    where rows that run on in the next slice are one stretch.
 
     Attributes
     ----------
@@ -224,7 +228,7 @@ class Held:
     gpus: tuple[str, ...]
 
 
-# --- from a solution, or from a file -------------------------------------------------------------------------------
+# --- from a solution, or from a file --------------------------------------------------------------
 
 
 def shares_of(source: Allocation | Rounds | SolutionFile) -> Shares:
@@ -304,7 +308,9 @@ def _slices(
 def _joined(
     length: FloatArray, runs: np.ndarray
 ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-    """Row, start and end of every stretch of slices in which a row runs without a break; and the ends of slices."""
+    """Row, start and end of every stretch of slices in which a row runs without a break;
+    and the ends of slices.
+    """
     edge = np.concatenate(([0.0], np.cumsum(length)))
     border = np.zeros((1, runs.shape[1]), bool)
     change = np.diff(np.concatenate((border, runs, border)).astype(np.int8), axis=0)

@@ -1,4 +1,6 @@
-"""What the formulations of a comparison make of an instance: one panel for each measure that they share."""
+"""What the formulations of a comparison make of an instance:
+one panel for each measure that they share.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ MOST = 30
 
 
 class Panel(NamedTuple):
-    """A measure of `optsched.solution.measures.Measures`, its title, which end is good, and its numbers in words."""
+    """A measure of `optsched.solution.measures.Measures`, its title, which end is good,
+    and its numbers in words.
+    """
 
     measure: str
     title: str

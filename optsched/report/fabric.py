@@ -1,8 +1,10 @@
-"""The cluster as its picture shows it: hosts with their GPUs, in groups under leaf switches, and links between them.
+"""The cluster as its picture shows it:
+hosts with their GPUs, in groups under leaf switches, and links between them.
 
-The topology graph may be the default tree or anybody's node-link document. Names say what its vertices are: a node
-of the cluster is a host; ``node/index`` is a GPU and counts as its host, and so does what has no neighbours beyond one
-host and its GPUs (a switch inside); all others are switches.
+The topology graph may be the default tree or anybody's node-link document. Names say what its
+vertices are: a node of the cluster is a host; ``node/index`` is a GPU and counts as its host, and
+so does what has no neighbours beyond one host and its GPUs (a switch inside); all others are
+switches.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class HostGroup:
         Switches that every host of the group is linked to; may be empty.
     hosts : IntArray
     inside, uplink : tuple of float
-        Bandwidths (GB/s) that occur inside a host, and from a host to a leaf switch; sorted, each once.
+        Bandwidths (GB/s) that occur inside a host, and from a host to a leaf switch; sorted, each
+        once.
     """
 
     pool: int
@@ -75,7 +78,8 @@ class Fabric:
     levels : mapping of str to int
         Switches above the leaves and how many links they are above one.
     links : tuple of Link
-        Between switches, or between hosts; those of a host with its leaf switches are in the groups.
+        Between switches, or between hosts; those of a host with its leaf switches are in the
+        groups.
     """
 
     names: tuple[str, ...]
@@ -171,7 +175,8 @@ def _owners(
 def _condensed(
     graph: networkx.Graph[Any], owner: Mapping[Any, Vertex]
 ) -> tuple[dict[tuple[Vertex, Vertex], float | None], dict[int, list[float | None]]]:
-    """Links between hosts and switches with the sum of their bandwidths, and the bandwidths inside each host.
+    """Links between hosts and switches with the sum of their bandwidths,
+    and the bandwidths inside each host.
 
     The two directions of a directed graph are one link.
     """
@@ -195,7 +200,9 @@ def _condensed(
 
 
 def _levels(leaves: Iterable[str], links: Iterable[Link]) -> dict[str, int]:
-    """Links from each further switch to the nearest leaf switch; those that reach none are above all others."""
+    """Links from each further switch to the nearest leaf switch;
+    those that reach none are above all others.
+    """
     near: dict[str, set[str]] = {}
     for link in links:
         one, other = link.ends

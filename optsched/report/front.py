@@ -115,7 +115,9 @@ class FrontLines:
 
 
 def _unit(axis: Axis, values: FloatArray) -> tuple[float, str]:
-    """What values of an objective are divided by, and its title: long times are read in hours or days."""
+    """What values of an objective are divided by, and its title:
+    long times are read in hours or days.
+    """
     if axis.unit != "s":
         return 1.0, axis.title
     scale, name = time_unit(float(np.abs(values).max()))
@@ -125,9 +127,9 @@ def _unit(axis: Axis, values: FloatArray) -> tuple[float, str]:
 def front_picture(front: Front, ax: Axes | None = None) -> Axes:
     """Draw a front: its points with their numbers, the ideal and the nadir that it lies between.
 
-    The ideal has the best of both objectives, which no allocation reaches unless they agree; the nadir has the worst of
-    both that the front (as far as it is drawn) accepts. Points are joined where jobs share time, as everything between
-    two allocations can be had then.
+    The ideal has the best of both objectives, which no allocation reaches unless they agree; the
+    nadir has the worst of both that the front (as far as it is drawn) accepts. Points are joined
+    where jobs share time, as everything between two allocations can be had then.
 
     Parameters
     ----------
@@ -191,7 +193,9 @@ def _draw(ax: Axes, lines: FrontLines) -> None:
 
 
 def _number(ax: Axes, lines: FrontLines) -> None:
-    """The numbers of the points beside them, on the side of the nadir; of many points those of the ends alone."""
+    """The numbers of the points beside them, on the side of the nadir;
+    of many points those of the ends alone.
+    """
     last = len(lines.first) - 1
     rows = range(last + 1) if last < LABELLED else (0, last)
     ideal = lines.ideal or (0.0, 0.0)

@@ -1,4 +1,6 @@
-"""Gantt diagrams: what runs when, on lanes of GPUs pool by pool; of a schedule, and of the rounds of an allocation."""
+"""Gantt diagrams: what runs when, on lanes of GPUs pool by pool;
+of a schedule, and of the rounds of an allocation.
+"""
 
 from __future__ import annotations
 
@@ -86,9 +88,10 @@ def lay_out(
 ) -> Lanes:
     """Greedy packing in order of start; as many lanes are used as GPUs are held at a time, no more.
 
-    Each stretch takes lanes that are free when it starts: those that its owner had before if it can, else the smallest
-    gap that holds it in one piece, else the lowest free lanes. All free lanes are equally good for what comes later,
-    so no stretch ever needs a lane beyond the largest number of GPUs held at once.
+    Each stretch takes lanes that are free when it starts: those that its owner had before if it
+    can, else the smallest gap that holds it in one piece, else the lowest free lanes. All free
+    lanes are equally good for what comes later, so no stretch ever needs a lane beyond the largest
+    number of GPUs held at once.
 
     Parameters
     ----------
@@ -127,7 +130,9 @@ def lay_out(
 
 
 def _smallest_gap(free: IntArray, wanted: int) -> IntArray:
-    """The lowest lanes of the smallest run of free ones that is long enough, else the lowest free lanes."""
+    """The lowest lanes of the smallest run of free ones that is long enough,
+    else the lowest free lanes.
+    """
     runs = [run for run in _neighbours(free) if len(run) >= wanted]
     return min(runs, key=len)[:wanted] if runs else free[:wanted]
 
@@ -152,7 +157,8 @@ class GanttRows:
     unit : str
         ``s``, ``min``, ``h``, ``days`` or ``%``.
     deadline : FloatArray, shape (S,)
-        Of the job of each stretch, in the unit of the axis; inf for none, and for all but the job's last stretch.
+        Of the job of each stretch, in the unit of the axis; inf for none, and for all but the job's
+        last stretch.
     now : float or None
         On the axis.
     cuts : FloatArray
@@ -199,7 +205,9 @@ class GanttRows:
 
     @classmethod
     def of_rounds(cls, answer: Answer | Rounds) -> GanttRows:
-        """The rounds of a solution or of a solution file: seconds where the window is known, else percent of it."""
+        """The rounds of a solution or of a solution file:
+        seconds where the window is known, else percent of it.
+        """
         slices = slices_of(answer)
         instance = instance_of(answer)
         if not len(slices.runs):
@@ -354,8 +362,9 @@ class Blocks:
 def schedule_gantt(answer: Answer | Schedule, ax: Axes | None = None) -> Axes:
     """Draw the schedule of a solution: time from now against the GPUs of each pool.
 
-    A stretch is as high as the GPUs that it holds; which GPUs it is drawn on is chosen to fit (`lay_out`) and
-    says nothing about the placement. Deadlines that are kept are thin marks, missed ones crosses.
+    A stretch is as high as the GPUs that it holds; which GPUs it is drawn on is chosen to fit
+    (`lay_out`) and says nothing about the placement. Deadlines that are kept are thin marks, missed
+    ones crosses.
 
     Parameters
     ----------
@@ -432,7 +441,9 @@ def _draw(rows: GanttRows, ax: Axes | None) -> Axes:
 def draw_ground(
     ax: Axes, bands: Iterable[tuple[float, float]], lines: Sequence[float], linewidth: float
 ) -> None:
-    """The ground of a Gantt diagram: bands from top to bottom, thin lines in them, the grid of the time."""
+    """The ground of a Gantt diagram:
+    bands from top to bottom, thin lines in them, the grid of the time.
+    """
     for top, bottom in bands:
         ax.axhspan(top, bottom, color=PANEL, linewidth=0, zorder=0)
     ax.hlines(lines, *ax.get_xlim(), color=PAPER, linewidth=linewidth, zorder=0.5)
@@ -491,7 +502,9 @@ def _stretches(rows: GanttRows, bands: Sequence[Band]) -> Blocks:
 
 
 def beside(blocks: Blocks) -> Mapping[int, set[int]]:
-    """Jobs of which blocks touch: one ends where the other begins, or they lie on neighbouring lanes."""
+    """Jobs of which blocks touch:
+    one ends where the other begins, or they lie on neighbouring lanes.
+    """
     found: dict[int, set[int]] = {}
     if len(blocks.job) > MAX_TOUCHING:
         return found
@@ -557,7 +570,9 @@ def add_boxes(ax: Axes, blocks: Blocks, colours: Mapping[int, str]) -> Collectio
 
 
 def _draw_deadlines(ax: Axes, rows: GanttRows, bands: Sequence[Band]) -> None:
-    """A mark at each deadline, joined to the end of the job's last stretch; a cross where it is missed."""
+    """A mark at each deadline, joined to the end of the job's last stretch;
+    a cross where it is missed.
+    """
     missed = rows.runs.end > rows.deadline + 1e-9 * (1.0 + abs(rows.deadline))
     shown = (
         np.isfinite(rows.deadline)

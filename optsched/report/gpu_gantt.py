@@ -1,4 +1,6 @@
-"""Who held which GPUs when in a simulation: GPUs by pool and node against time; of large clusters, nodes."""
+"""Who held which GPUs when in a simulation: GPUs by pool and node against time;
+of large clusters, nodes.
+"""
 
 from __future__ import annotations
 
@@ -49,14 +51,15 @@ if TYPE_CHECKING:
 
 
 # --- which GPUs ----------------------------------------------------------------------------------
-# A simulation keeps the lowest GPU of each stretch, how many GPUs there are, and over how many nodes
-# they are spread. So the node of a stretch on one node is known, and the first node of any other; the
-# rest is chosen such that no GPU is held twice.
+# A simulation keeps the lowest GPU of each stretch, how many GPUs there are, and over how many
+# nodes they are spread. So the node of a stretch on one node is known, and the first node of any
+# other; the rest is chosen such that no GPU is held twice.
 
 
 @dataclass(frozen=True)
 class Holders:
-    """Stretches of time in which somebody holds the same GPUs: one job, or several that share them; by start.
+    """Stretches of time in which somebody holds the same GPUs:
+    one job, or several that share them; by start.
 
     Attributes
     ----------
@@ -133,8 +136,8 @@ class Parts:
 def parts_on_nodes(instance: Instance, holders: Holders) -> Parts:
     """The nodes of each holder, and its GPUs on each.
 
-    Those on one node are known. A gang on several takes, in order of start, its first node and then those of the pool
-    that have the most GPUs free all the time that it runs.
+    Those on one node are known. A gang on several takes, in order of start, its first node and then
+    those of the pool that have the most GPUs free all the time that it runs.
     """
     numbering = instance.cluster.numbering
     node = numbering.node_of(holders.first_gpu)
@@ -178,7 +181,9 @@ def _free(
     mine: IntArray,
     times: FloatArray,
 ) -> IntArray:
-    """GPUs that holders on one node leave free, shape (nodes of the pool, times): from each time to the next."""
+    """GPUs that holders on one node leave free, shape (nodes of the pool, times):
+    from each time to the next.
+    """
     change = np.zeros((len(members), len(times) + 1), np.int32)
     row = node[mine] - members[0]
     np.add.at(
@@ -196,7 +201,9 @@ def _free(
 
 
 def _shared_out(free: IntArray, first: int, gpus: int, nodes: int) -> tuple[IntArray, IntArray]:
-    """Rows of nodes with GPUs of a gang, and how many on each: on as many nodes as it is said to be on."""
+    """Rows of nodes with GPUs of a gang, and how many on each:
+    on as many nodes as it is said to be on.
+    """
     later = np.arange(first + 1, len(free))
     others = later[np.argsort(-free[later], kind="stable")][: nodes - 1]
     row = np.concatenate([[first], np.sort(others)]).astype(np.int64)
@@ -213,8 +220,9 @@ def _shared_out(free: IntArray, first: int, gpus: int, nodes: int) -> tuple[IntA
 def gpus_of(instance: Instance, holders: Holders, parts: Parts) -> tuple[IntArray, IntArray]:
     """GPUs that holders are drawn on: pairs of holder and GPU, by holder.
 
-    In order of start, a holder has the lowest GPU that it is known to have where that is free, and then the next ones
-    of its nodes. Where the nodes that were chosen for gangs leave too few, fewer are drawn.
+    In order of start, a holder has the lowest GPU that it is known to have where that is free, and
+    then the next ones of its nodes. Where the nodes that were chosen for gangs leave too few, fewer
+    are drawn.
     """
     start = instance.cluster.numbering.start
     until = np.full(int(start[-1]), -np.inf)
@@ -273,7 +281,10 @@ def blocks_of(
     rows: GpuRows,
     origin: float,
 ) -> tuple[Blocks, int]:
-    """Rectangles in seconds and inches; where two jobs share GPUs, halves lie over those. And how many halves."""
+    """Rectangles in seconds and inches; where two jobs share GPUs, halves lie over those.
+
+    And how many halves.
+    """
     order = np.lexsort((gpu, holder))
     holder = holder[order]
     gpu = gpu[order]
@@ -359,10 +370,10 @@ def gpu_gantt_picture(
 ) -> Axes:
     """Draw which job holds which GPUs when.
 
-    The node of a stretch on one node is the one that it was on; which of its GPUs, and the further nodes of gangs on
-    several, are chosen to fit (`gpus_of`). Two jobs that share GPUs have half of the height each. Of more than 160
-    GPUs the picture shows which part of the GPUs of each node is held instead. Of long simulations it shows the first
-    hours, and says so.
+    The node of a stretch on one node is the one that it was on; which of its GPUs, and the further
+    nodes of gangs on several, are chosen to fit (`gpus_of`). Two jobs that share GPUs have half of
+    the height each. Of more than 160 GPUs the picture shows which part of the GPUs of each node is
+    held instead. Of long simulations it shows the first hours, and says so.
 
     Parameters
     ----------
@@ -380,7 +391,8 @@ def gpu_gantt_picture(
     Raises
     ------
     UsageError
-        If the simulation has no segments, or none in the window, or they are on no GPUs (mode ``fluid``).
+        If the simulation has no segments, or none in the window, or they are on no GPUs (mode
+        ``fluid``).
     SolverUnavailable
         If matplotlib is not installed.
     """
@@ -446,7 +458,9 @@ def _between(segments: Segments, low: float, high: float) -> Segments:
 
 
 def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> None:
-    """The ground: pools and nodes, with their names on the left; those of pools on the right where nodes have one."""
+    """The ground: pools and nodes, with their names on the left;
+    those of pools on the right where nodes have one.
+    """
     numbering = simulation.trace.instance.cluster.numbering
     pools = simulation.trace.instance.cluster.pools
     node_top = rows.top[numbering.start[:-1][np.diff(numbering.start) > 0]]
@@ -487,7 +501,9 @@ def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> Non
 def _draw_jobs(
     ax: Axes, simulation: Simulation, shown: Segments, rows: GpuRows, unit: float
 ) -> str:
-    """A block for each stretch on neighbouring GPUs of a node; returns what is to be said of them."""
+    """A block for each stretch on neighbouring GPUs of a node;
+    returns what is to be said of them.
+    """
     instance = simulation.trace.instance
     holders = Holders.of(shown)
     holder, gpu = gpus_of(instance, holders, parts_on_nodes(instance, holders))
@@ -522,7 +538,9 @@ def _misfits(drawn: int, wanted: int) -> list[str]:
 def _draw_nodes(
     ax: Axes, simulation: Simulation, shown: Segments, rows: GpuRows, unit: float
 ) -> str:
-    """The part of the GPUs of each node that is held, window by window; returns what is to be said of it."""
+    """The part of the GPUs of each node that is held, window by window;
+    returns what is to be said of it.
+    """
     from matplotlib.colors import LinearSegmentedColormap
 
     instance = simulation.trace.instance

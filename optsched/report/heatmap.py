@@ -73,8 +73,8 @@ class HeatmapRows:
 def heatmap_rows(source: Allocation | SolutionFile) -> HeatmapRows:
     """Fractions by job and pool, put together until the rows fit on a page.
 
-    A row is a job; else a class of jobs that are equal for the formulation; and if even these are too many, the jobs
-    are sorted by the pool that they use most, and neighbours are put together.
+    A row is a job; else a class of jobs that are equal for the formulation; and if even these are
+    too many, the jobs are sorted by the pool that they use most, and neighbours are put together.
     """
     shares = shares_of(source)
     C = source.classes
@@ -140,7 +140,9 @@ def _means(fraction: FloatArray, runs: BoolArray, group: IntArray) -> tuple[Floa
 
 
 def _bands(fraction: FloatArray) -> IntArray:
-    """Group of each job: sorted by the place used most, then by how much, and cut into bands of nearly equal size."""
+    """Group of each job: sorted by the place used most, then by how much,
+    and cut into bands of nearly equal size.
+    """
     count = len(fraction)
     most = fraction.argmax(axis=1)
     most = np.where(fraction.max(axis=1) >= VISIBLE, most, fraction.shape[1])
@@ -162,15 +164,17 @@ def _label(instance: Instance, job: int, count: int) -> str:
 def allocation_heatmap(solution: Answer | Allocation, ax: Axes | None = None) -> Axes:
     """Draw the allocation of a solution: jobs x pools, coloured by fraction of time.
 
-    A job alone on a pool for half of the time counts 0.5 there, whatever its GPUs; a pair that shares GPUs counts for
-    both jobs. Places where a job cannot run are grey. Many jobs are put together (`heatmap_rows`).
+    A job alone on a pool for half of the time counts 0.5 there, whatever its GPUs; a pair that
+    shares GPUs counts for both jobs. Places where a job cannot run are grey. Many jobs are put
+    together (`heatmap_rows`).
 
     Parameters
     ----------
     solution : Solution, SolutionFile or Allocation
         A solution must have an allocation.
     ax : matplotlib axes, optional
-        Where to draw; by default on a figure of its own, of a size that fits the rows (``ax.figure``).
+        Where to draw; by default on a figure of its own, of a size that fits the rows
+        (``ax.figure``).
 
     Returns
     -------

@@ -1,4 +1,6 @@
-"""How well models tell times as a picture: predicted against measured, a panel for each model and split."""
+"""How well models tell times as a picture:
+predicted against measured, a panel for each model and split.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,12 @@ INTERVALS = 150
 
 
 def evaluation_picture(found: Evaluation) -> Axes:
-    """Draw what models said of times that they were not fitted to, against the measured times, on logarithmic axes.
+    """Draw what models said of times that they were not fitted to,
+    against the measured times, on logarithmic axes.
 
-    A row of panels for each model, a column for each split; a point for each step, coloured by its workload, with the
-    interval that should hold the nominal share of them (of many points those of `INTERVALS`). On the diagonal a
-    prediction is right.
+    A row of panels for each model, a column for each split; a point for each step, coloured by its
+    workload, with the interval that should hold the nominal share of them (of many points those of
+    `INTERVALS`). On the diagonal a prediction is right.
 
     Parameters
     ----------
@@ -94,7 +97,9 @@ def evaluation_picture(found: Evaluation) -> Axes:
 
 
 def _limits(drawn: list[Points]) -> tuple[float, float]:
-    """Of both axes of all panels, from the points and not from their intervals, which may be endless."""
+    """Of both axes of all panels,
+    from the points and not from their intervals, which may be endless.
+    """
     every = np.concatenate(
         [values[points.known] for points in drawn for values in (points.seconds, points.predicted)]
     )

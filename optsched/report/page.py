@@ -1,4 +1,6 @@
-"""One self-contained page of HTML: sections one below the other, no scripts, nothing fetched from elsewhere."""
+"""One self-contained page of HTML:
+sections one below the other, no scripts, nothing fetched from elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def picture_html(ax: Axes, words: str) -> str:
 
 
 def inline_svg(ax: Axes, label: str) -> str:
-    """The figure of these axes as an SVG element, with text as text, whose ids no other picture of a page has."""
+    """The figure of these axes as an SVG element, with text as text,
+    whose ids no other picture of a page has.
+    """
     from matplotlib import rc_context
 
     from optsched.report.pictures import UNDATED, drawable, plain_text, quiet_glyphs

@@ -1,8 +1,9 @@
 """Colours and type sizes of all pictures.
 
-The twelve colours of jobs were chosen among published colour-blind safe palettes (Okabe and Ito 2008; Tol 2021) by the
-smallest distance between any two of them as seen with full colour vision, protanopia, deuteranopia and tritanopia. No
-picture relies on colour alone: where there is room, numbers or names stand beside it, and states are hatched.
+The twelve colours of jobs were chosen among published colour-blind safe palettes (Okabe and Ito
+2008; Tol 2021) by the smallest distance between any two of them as seen with full colour vision,
+protanopia, deuteranopia and tritanopia. No picture relies on colour alone: where there is room,
+numbers or names stand beside it, and states are hatched.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ def job_colours(
 ) -> Mapping[int, str]:
     """A colour for each job (row of the job table), the same in every picture as far as that goes.
 
-    Job r would like colour r (modulo their number) and takes the next free one if another has it; so up to twelve jobs
-    always differ. Of more jobs each gets its own choice, and colours repeat; a job that stands ``beside`` others of the
-    same colour takes the next one that none of them has.
+    Job r would like colour r (modulo their number) and takes the next free one if another has it;
+    so up to twelve jobs always differ. Of more jobs each gets its own choice, and colours repeat; a
+    job that stands ``beside`` others of the same colour takes the next one that none of them has.
     """
     rows = sorted(set(jobs))
     count = len(JOBS)

@@ -1,4 +1,6 @@
-"""What all pictures share: matplotlib on demand, and files whose bytes depend on the picture alone."""
+"""What all pictures share:
+matplotlib on demand, and files whose bytes depend on the picture alone.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def require_matplotlib() -> None:
 
 
 def new_axes(width: float, height: float) -> Axes:
-    """Axes on a figure of their own (inches), which no window and no global state of matplotlib holds on to."""
+    """Axes on a figure of their own (inches),
+    which no window and no global state of matplotlib holds on to.
+    """
     require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -63,7 +67,9 @@ def new_axes(width: float, height: float) -> Axes:
 def new_panels(
     width: float, height: float, rows: int = 2, columns: int = 2, *, one_scale: bool = False
 ) -> tuple[Figure, np.ndarray]:
-    """A figure (inches) with rows of axes; on ``one_scale`` all of a row share the vertical axis."""
+    """A figure (inches) with rows of axes;
+    on ``one_scale`` all of a row share the vertical axis.
+    """
     require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -89,7 +95,8 @@ def picture_format(path: str | Path) -> str:
 
 
 def save_picture(ax: Axes, path: str | Path) -> None:
-    """Write the figure of these axes as png, svg or pdf, atomically; equal pictures give equal bytes.
+    """Write the figure of these axes as png, svg or pdf, atomically;
+    equal pictures give equal bytes.
 
     Parameters
     ----------
@@ -119,7 +126,8 @@ def save_picture(ax: Axes, path: str | Path) -> None:
 def quiet_glyphs() -> Iterator[None]:
     """Let matplotlib draw a box for a character that its font lacks, without a warning.
 
-    Names of jobs may hold any character, such as an emoji; whoever draws them cannot act on the warning.
+    Names of jobs may hold any character, such as an emoji; whoever draws them cannot act on the
+    warning.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from", UserWarning)
@@ -149,7 +157,9 @@ def plain_text(figure: Figure) -> None:
 
 
 def head(ax: Axes, title: str, subtitle: str, x: str = "", y: str = "") -> None:
-    """Write the title and the smaller line below it, above the axes on the left; and the names of the axes."""
+    """Write the title and the smaller line below it, above the axes on the left;
+    and the names of the axes.
+    """
     ax.set_xlabel(x, fontsize=LABEL)
     ax.set_ylabel(y, fontsize=LABEL)
     ax.set_title(title, loc="left", fontsize=TITLE, pad=20, color=INK)
@@ -284,7 +294,9 @@ def time_words(seconds: float) -> str:
 
 
 def round_width(span: float, most: int, widths: Sequence[float], least: float = 0.0) -> float:
-    """The smallest of some widths, or of multiples of the last, that cuts a span into ``most`` windows or fewer."""
+    """The smallest of some widths, or of multiples of the last,
+    that cuts a span into ``most`` windows or fewer.
+    """
     for width in widths:
         if width >= least and span / width <= most:
             return width

@@ -40,7 +40,9 @@ PICTURES: dict[str, Callable[[Answer], Axes]] = {
 
 
 def solution_picture(answer: Answer, kind: str | None = None) -> Axes:
-    """A picture of a kind in `PICTURES`; by default the schedule where there is one, else the allocation."""
+    """A picture of a kind in `PICTURES`;
+    by default the schedule where there is one, else the allocation.
+    """
     return PICTURES[kind or ("gantt" if has_part(answer, "schedule") else "allocation")](answer)
 
 

@@ -38,8 +38,8 @@ MOST = 20_000
 class ProgressRecorder:
     """Keeps the events of a solver: ``optsched.solve(..., on_progress=recorder)``.
 
-    Solvers call it from a thread of theirs. Events that repeat incumbent and bound are kept once more at the end of
-    their stretch only, so that a long search stays small.
+    Solvers call it from a thread of theirs. Events that repeat incumbent and bound are kept once
+    more at the end of their stretch only, so that a long search stays small.
     """
 
     def __init__(self) -> None:
@@ -146,8 +146,8 @@ class ProgressLines:
         solution : Solution
         events : iterable of Progress
         report : callable, optional
-            `Units.objective` of the program: events are in units of the program, the solution in those of the
-            objective.
+            `Units.objective` of the program: events are in units of the program, the solution in
+            those of the objective.
         """
         reported = [event if report is None else _reported(event, report) for event in events]
         last = reported[-1].elapsed if reported else 0.0
@@ -183,7 +183,8 @@ def _reported(event: Progress, report: Callable[[float], float]) -> Progress:
 
 
 def progress_picture(lines: ProgressLines | Iterable[Progress], ax: Axes | None = None) -> Axes:
-    """Draw incumbent and bound over time as steps, the gap between them shaded, its final value in a corner.
+    """Draw incumbent and bound over time as steps, the gap between them shaded,
+    its final value in a corner.
 
     Parameters
     ----------
@@ -305,7 +306,9 @@ def _say_that_nothing_went_on(ax: Axes, lines: ProgressLines) -> None:
 
 
 def _range(lines: ProgressLines) -> tuple[float, float]:
-    """Limits of the axis: the last tenth of what happened counts, first values that are far off run out of it."""
+    """Limits of the axis: the last tenth of what happened counts,
+    first values that are far off run out of it.
+    """
     values = np.concatenate((lines.incumbent, lines.bound))
     values = values[np.isfinite(values)]
     late = np.concatenate(

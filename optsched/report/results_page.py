@@ -48,7 +48,8 @@ def profile_picture(
     axis: str = "time over the least time",
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a profile: on the left how often a method is the best, on the right how many problems it solves at all.
+    """Draw a profile: on the left how often a method is the best,
+    on the right how many problems it solves at all.
 
     Parameters
     ----------
@@ -239,7 +240,9 @@ def time_picture(results: Results) -> Axes | None:
 
 
 def gap_picture(results: Results) -> Axes | None:
-    """The profile of objectives; None where there are not two methods to compare, or no objectives."""
+    """The profile of objectives;
+    None where there are not two methods to compare, or no objectives.
+    """
     return _picture(
         results,
         gap_profile(results),

@@ -1,4 +1,6 @@
-"""Simulations arranged for a report: by policy, each policy with one name and one colour in all pictures of a page."""
+"""Simulations arranged for a report:
+by policy, each policy with one name and one colour in all pictures of a page.
+"""
 
 from __future__ import annotations
 
@@ -99,8 +101,8 @@ class Simulated:
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
         """What each simulation was of: trace, seed, and how often its policy met the two before."""
-        # A policy may meet a trace with a seed several times, as with other options of the simulation:
-        # the first such run is compared with the first of the other policy, and so on
+        # A policy may meet a trace with a seed several times, as with other options of the
+        # simulation: the first such run is compared with the first of the other policy, and so on
         found: list[Problem] = [("", None, 0)] * len(self.simulations)
         for policy in self.policies:
             met: Counter[tuple[str, Any]] = Counter()

@@ -59,10 +59,12 @@ DEFINITIONS = {
 def completion_times_picture(
     simulations: Sequence[Simulation] | Simulated, ax: Axes | None = None
 ) -> Axes:
-    """Draw on what share of the measured jobs the completion time (JCT) is up to a value, one line for each policy.
+    """Draw on what share of the measured jobs the completion time (JCT) is up to a value,
+    one line for each policy.
 
-    The jobs of all seeds of a policy are one line; the band around it goes from the lowest to the highest of its seeds.
-    Jobs that never ended count, so that the line of a policy ends where it leaves them.
+    The jobs of all seeds of a policy are one line; the band around it goes from the lowest to the
+    highest of its seeds. Jobs that never ended count, so that the line of a policy ends where it
+    leaves them.
 
     Parameters
     ----------
@@ -95,9 +97,11 @@ def completion_times_picture(
 def fairness_picture(
     simulations: Sequence[Simulation] | Simulated, ax: Axes | None = None, *, rho: RHO = "isolated"
 ) -> Axes:
-    """Draw on what share of the measured jobs the finish-time ratio rho is up to a value, with a line at rho = 1.
+    """Draw on what share of the measured jobs the finish-time ratio rho is up to a value,
+    with a line at rho = 1.
 
-    As `completion_times_picture`; ``rho`` says which definition counts (`finish_time_ratios`), unless `Simulated` does.
+    As `completion_times_picture`; ``rho`` says which definition counts (`finish_time_ratios`),
+    unless `Simulated` does.
     """
     shown = Simulated.of(simulations, rho)
     values = [
@@ -283,10 +287,12 @@ Amounts = Callable[["RoundLog"], tuple[FloatArray, FloatArray]]
 def utilisation_picture(
     simulations: Sequence[Simulation] | Simulated, ax: Axes | None = None
 ) -> Axes:
-    """Draw which part of the GPUs of the nodes that are up jobs hold, over the time, one line for each policy.
+    """Draw which part of the GPUs of the nodes that are up jobs hold, over the time,
+    one line for each policy.
 
-    Up to 300 rounds of one seed are drawn as they are; else means over windows of equal width. Of several seeds the
-    line is their mean (of those that have not ended), the band goes from the lowest to the highest.
+    Up to 300 rounds of one seed are drawn as they are; else means over windows of equal width. Of
+    several seeds the line is their mean (of those that have not ended), the band goes from the
+    lowest to the highest.
 
     Parameters
     ----------
@@ -328,7 +334,9 @@ def waiting_jobs(rounds: RoundLog) -> tuple[FloatArray, FloatArray]:
 
 
 def _draw_over_time(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tuple[Axes, str, str]:
-    """The lines of all policies; the smaller line below the title, and the name of the axis of time."""
+    """The lines of all policies;
+    the smaller line below the title, and the name of the axis of time.
+    """
     running = [run for run in shown.simulations if len(run.rounds)]
     span = max((float(run.rounds.end.max()) - first_arrival(run) for run in running), default=0.0)
     if span <= 0:
@@ -359,7 +367,9 @@ def _draw_over_time(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tupl
 
 
 def _rounds(run: Simulation, amounts: Amounts) -> tuple[FloatArray, FloatArray]:
-    """Steps of a line through all rounds; broken where there is none, or nothing to be a part of."""
+    """Steps of a line through all rounds;
+    broken where there is none, or nothing to be a part of.
+    """
     rounds = run.rounds
     origin = first_arrival(run)
     if not len(rounds):
@@ -394,7 +404,8 @@ def _windows(
 
 
 def window_means(run: Simulation, amounts: Amounts, edges: FloatArray) -> FloatArray:
-    """Integral of an amount over each window, by that of what it is a part of; NaN where the run has no time in it.
+    """Integral of an amount over each window, by that of what it is a part of;
+    NaN where the run has no time in it.
 
     Parameters
     ----------
@@ -422,7 +433,9 @@ def window_means(run: Simulation, amounts: Amounts, edges: FloatArray) -> FloatA
 
 
 def _width(span: float, least: float) -> float:
-    """The width of the windows: not below the usual round, and not so small that there are too many."""
+    """The width of the windows:
+    not below the usual round, and not so small that there are too many.
+    """
     return round_width(span, WINDOWS, WIDTHS, least)
 
 

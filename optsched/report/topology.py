@@ -1,4 +1,6 @@
-"""The topology as a picture: hosts with their GPUs in the colours of the jobs that hold them, switches and links."""
+"""The topology as a picture:
+hosts with their GPUs in the colours of the jobs that hold them, switches and links.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,8 @@ class TopologyCells:
     instance : Instance
     fabric : Fabric
     gpu, job, slot, slots : IntArray, shape (C,)
-        A GPU (counted over all hosts) and a job (row of the job table) that holds it, or its ``slot``-th of ``slots``
-        equal parts where several do.
+        A GPU (counted over all hosts) and a job (row of the job table) that holds it, or its
+        ``slot``-th of ``slots`` equal parts where several do.
     title, subtitle : str
     """
 
@@ -138,8 +140,8 @@ def _amounts(fabric: Fabric, gpu: IntArray, job: IntArray, *_: IntArray) -> str:
 
 # --- layout --------------------------------------------------------------------------------------
 # All lengths are inches, from the upper left corner. Hosts are in panels, one per group, under bars
-# for their leaf switches; further switches are above these, level by level. A small cluster has names
-# and numbers; of a large one only cells are left, as large as the page allows.
+# for their leaf switches; further switches are above these, level by level. A small cluster has
+# names and numbers; of a large one only cells are left, as large as the page allows.
 
 # Up to so many hosts and GPUs there is room for names and numbers.
 NAMED_HOSTS, NAMED_GPUS = 48, 400
@@ -281,7 +283,9 @@ def bandwidths_of(group: HostGroup) -> str:
 
 
 def lay_out(fabric: Fabric) -> ClusterLayout:
-    """Place everything: with names where there is room, else with the largest cells that fit on a page."""
+    """Place everything: with names where there is room,
+    else with the largest cells that fit on a page.
+    """
     if len(fabric.names) <= NAMED_HOSTS and fabric.total <= NAMED_GPUS:
         made = _best(fabric, Sizes(CELL, True))
         if made.width <= 1.3 * PAGE[0] and made.height <= 1.3 * PAGE[1]:
@@ -421,7 +425,9 @@ def _place_hosts(
 
 
 def _place_switches(fabric: Fabric, leaves: list[Bar], right: float) -> dict[str, Bar]:
-    """Switches above the leaves, each over the middle of what it is linked to, and apart from its neighbours."""
+    """Switches above the leaves, each over the middle of what it is linked to,
+    and apart from its neighbours.
+    """
     middle = {bar.name: bar.middle for bar in reversed(leaves)}
     top = max(fabric.levels.values(), default=0)
     bars: dict[str, Bar] = {}
@@ -466,9 +472,10 @@ RASTER = 20_000
 def topology_picture(source: Answer | Instance, ax: Axes | None = None) -> Axes:
     """Draw the cluster: hosts by pool and leaf switch, GPUs coloured by the job that holds them.
 
-    Of a solution its placement is drawn, of an instance the jobs that run now. Links are as wide as their bandwidth
-    (logarithmically). Nodes that are drained, down, reserved or not yet available are hatched. A GPU that several jobs
-    hold is cut into stripes. Large clusters lose names, numbers and the links of hosts: a small cell per GPU is left.
+    Of a solution its placement is drawn, of an instance the jobs that run now. Links are as wide as
+    their bandwidth (logarithmically). Nodes that are drained, down, reserved or not yet available
+    are hatched. A GPU that several jobs hold is cut into stripes. Large clusters lose names,
+    numbers and the links of hosts: a small cell per GPU is left.
 
     Parameters
     ----------
@@ -531,7 +538,9 @@ def _draw(cells: TopologyCells, layout: ClusterLayout, ax: Axes | None) -> Axes:
 
 
 def _own_axes(layout: ClusterLayout, words: float, lines: int) -> Axes:
-    """Axes whose unit is an inch, with room for the words above and so many lines of the legend below."""
+    """Axes whose unit is an inch,
+    with room for the words above and so many lines of the legend below.
+    """
     width = layout.width + 0.12
     height = layout.height + 0.12
     above = 0.62
@@ -551,7 +560,9 @@ def link_width(bandwidth: float | None) -> float:
 
 
 def _draw_panel(ax: Axes, cells: TopologyCells, layout: ClusterLayout, panel: HostPanel) -> None:
-    """The ground of a group with its words, and in a picture with names the links from its hosts to the leaf switch."""
+    """The ground of a group with its words,
+    and in a picture with names the links from its hosts to the leaf switch.
+    """
     group = panel.group
     named = layout.sizes.named
     _add_rounded(ax, panel.left, panel.top, panel.width, panel.height, PANEL, 0.5)
@@ -606,7 +617,9 @@ def _draw_switch(ax: Axes, bar: Bar) -> None:
 
 
 def _draw_links(ax: Axes, cells: TopologyCells, layout: ClusterLayout) -> None:
-    """Links between switches as straight lines, or as a bracket between neighbours; between hosts below their boxes."""
+    """Links between switches as straight lines, or as a bracket between neighbours;
+    between hosts below their boxes.
+    """
     from matplotlib.collections import LineCollection
 
     bars = {bar.name: bar for bar in reversed(layout.leaves)} | dict(layout.switches)
@@ -646,7 +659,9 @@ def _draw_links(ax: Axes, cells: TopologyCells, layout: ClusterLayout) -> None:
 
 
 class Labels:
-    """Texts on lines, each where it covers none before it; one that finds no such place is left out."""
+    """Texts on lines, each where it covers none before it;
+    one that finds no such place is left out.
+    """
 
     def __init__(self) -> None:
         self.placed: list[tuple[float, float, str]] = []
@@ -667,7 +682,9 @@ class Labels:
 def _end(
     vertex: Vertex, bars: Mapping[str, Bar], layout: ClusterLayout
 ) -> tuple[float, float] | None:
-    """Where a link ends: the upper edge of a switch, the middle of a host; None where it is not drawn."""
+    """Where a link ends: the upper edge of a switch, the middle of a host;
+    None where it is not drawn.
+    """
     if isinstance(vertex, int):
         left, top, width, height = layout.host[vertex].tolist()
         return (left + width / 2, top + height / 2)
@@ -719,7 +736,9 @@ def _draw_hosts(ax: Axes, cells: TopologyCells, layout: ClusterLayout) -> None:
 def _draw_gpus(
     ax: Axes, cells: TopologyCells, layout: ClusterLayout, colours: Mapping[int, str]
 ) -> None:
-    """Free cells, held cells or stripes of them, and the numbers of the jobs where there is room."""
+    """Free cells, held cells or stripes of them,
+    and the numbers of the jobs where there is room.
+    """
     from matplotlib.collections import PolyCollection
 
     fabric = cells.fabric

@@ -88,7 +88,9 @@ def arrivals_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
 
 
 def load_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
-    """Draw the GPU-hours that arrive over those that the cluster has meanwhile; above 1 jobs must wait."""
+    """Draw the GPU-hours that arrive over those
+    that the cluster has meanwhile; above 1 jobs must wait.
+    """
     _some(summary)
     ax = ax or new_axes(6.0, 3.6)
     edges, width, unit, name = _bins(summary)
@@ -107,7 +109,9 @@ def load_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
 
 
 def durations_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
-    """Draw the share of jobs, and of their GPU-hours, with durations up to a value (in their fastest configuration)."""
+    """Draw the share of jobs, and of their GPU-hours,
+    with durations up to a value (in their fastest configuration).
+    """
     _some(summary)
     ax = ax or new_axes(6.0, 3.6)
     plain_frame(ax, "left", "bottom")
@@ -193,7 +197,9 @@ def _some(summary: TraceSummary) -> None:
 
 
 def _bins(summary: TraceSummary) -> tuple[FloatArray, float, float, str]:
-    """Edges of bars over the arrivals (seconds on the clock), their width, and the unit of the axis with its name."""
+    """Edges of bars over the arrivals (seconds on the clock), their width,
+    and the unit of the axis with its name.
+    """
     width = round_width(summary.span, BINS, WIDTHS)
     bars = max(1, int(np.ceil(summary.span / width * (1 + 1e-12))))
     first = summary.first or 0.0

@@ -140,7 +140,8 @@ def _allowed(view: View, job: IntArray, gpus: IntArray) -> BoolArray:
 
 
 def _share(view: View, jobs: list[int], setups: Mapping[int, Setup]) -> bool:
-    """Whether jobs may share a GPU: two jobs that stand in a pair, or jobs whose shares fit together.
+    """Whether jobs may share a GPU:
+    two jobs that stand in a pair, or jobs whose shares fit together.
 
     Of a job that runs as only the caller knows, the least share of its options counts.
     """

@@ -45,13 +45,16 @@ from optsched.placement.instant import Instant, Uses, first_fit
 MUCH = 4.0
 """Rounds that are owed, beyond which it counts how many rounds a row needs to be owed as much."""
 SMALL = 0.01
-"""Fractions below this count as this: what is left of larger ones that were owed much does not outweigh all."""
+"""Fractions below this count as this:
+what is left of larger ones that were owed much does not outweigh all.
+"""
 ROUNDING = 1e-9
 """Rounds."""
 
 
 def worth_of(rows: JobRows, deficit: FloatArray, ahead: FloatArray, lead: FloatArray) -> FloatArray:
-    """w of each row, in rounds; negative for rows that have no claim, or could not be credited with a round.
+    """w of each row, in rounds;
+    negative for rows that have no claim, or could not be credited with a round.
 
     Parameters
     ----------
@@ -96,7 +99,8 @@ def exchanged(
     free: FloatArray,
     busy: BoolArray,
 ) -> IntArray:
-    """Rows that run side by side, and are worth no less than when each is taken in order if it fits.
+    """Rows that run side by side,
+    and are worth no less than when each is taken in order if it fits.
 
     Parameters
     ----------
@@ -278,7 +282,9 @@ class Packing:
         return length > 0
 
     def _in_the_way(self, row: int, kept: set[int]) -> list[int] | None:
-        """Rows that have to go for one, or None: those of its jobs, and those worth least that hold what it needs."""
+        """Rows that have to go for one, or None:
+        those of its jobs, and those worth least that hold what it needs.
+        """
         going = list(
             dict.fromkeys(self._row_of[job] for job in self._jobs[row] if job in self._row_of)
         )

@@ -1,8 +1,8 @@
 """Hosts and guests: the row in which each job that cannot be preempted goes on.
 
 A running job that cannot be preempted (a **host**) keeps its GPUs, but another job (its **guest**)
-may join it there, and leave again, while the host runs on. Of the rows in which a host keeps its GPUs
-it takes the first one in the order whose guest is free and has room (`Hosts.chosen`).
+may join it there, and leave again, while the host runs on. Of the rows in which a host keeps its
+GPUs it takes the first one in the order whose guest is free and has room (`Hosts.chosen`).
 """
 
 from __future__ import annotations

@@ -19,10 +19,11 @@ class Instance(Document):
 
 
 class Seated(Document):
-    """A job that runs: its GPUs, as ``node/index`` and by node, since when, and steps/s that it is reckoned to make.
+    """A job that runs: its GPUs, as ``node/index`` and by node, since when,
+    and steps/s that it is reckoned to make.
 
-    Where its configuration is more than GPUs: its share of each, the place in its own list of options, its workers and
-    servers.
+    Where its configuration is more than GPUs: its share of each, the place in its own list of
+    options, its workers and servers.
     """
 
     job: str
@@ -80,7 +81,8 @@ class PlanCertificate(Document):
 
 
 class PlanMetrics(Document):
-    """Jobs by what happens to them, GPUs that are usable and in use, and the share of each pool that is in use.
+    """Jobs by what happens to them, GPUs that are usable and in use,
+    and the share of each pool that is in use.
 
     What a job that cannot be preempted holds on a node that takes no more work counts as usable.
     """

@@ -10,8 +10,8 @@ The rules follow in the order in which a round applies them. A function without 
 file; the modules are in `optsched.rounds`, but for `staying`, `occupied` and `beside`, which are in
 `optsched.placement`.
 
-1. **Keep.** A job that cannot be preempted keeps its GPUs (`occupied.must_stay`), unless a node of it
-   is down.
+1. **Keep.** A job that cannot be preempted keeps its GPUs (`occupied.must_stay`), unless a node of
+   it is down.
 2. **Evict.** A job leaves nodes that are down, take no more work, or have less than what runs there
    needs (`evicted`).
 3. **Faster GPUs.** Under a ranking, a running job moves to idle GPUs on which it ends sooner
@@ -21,12 +21,13 @@ file; the modules are in `optsched.rounds`, but for `staying`, `occupied` and `b
 4. **Guests.** A job that cannot be preempted takes the first row in the order in which it keeps its
    GPUs, and whose guest is free and has room (`hosts.Hosts.chosen`). A guest that it had before
    leaves if that is another row; `hosts._Choice._preempted` counts who has to stop or move.
-5. **Order.** Rows are tried in the order of their `priority_groups`: those that must run, then those
-   of starved jobs (`starved`), then all others by the time at which they are due (`due_times`). A
-   running row has a head start of the hysteresis and its restart cost (`head_start`). Under a ranking,
-   its order replaces the due times.
-6. **Pairs.** Where rows of pairs have a claim, the set of rows that is worth most goes to the front of
-   the third group (`selection.best_set_first`); a running row outside the set may lose its GPUs to it.
+5. **Order.** Rows are tried in the order of their `priority_groups`: those that must run, then
+   those of starved jobs (`starved`), then all others by the time at which they are due
+   (`due_times`). A running row has a head start of the hysteresis and its restart cost
+   (`head_start`). Under a ranking, its order replaces the due times.
+6. **Pairs.** Where rows of pairs have a claim, the set of rows that is worth most goes to the front
+   of the third group (`selection.best_set_first`); a running row outside the set may lose its GPUs
+   to it.
 7. **Preempt.** A running job is preempted if no row is chosen in which it can go on (`displaced`).
 8. **Limit.** With `max_moves` no more than so many are, the ones that are due last: the others stay
    (`rows_that_stay`). Only starved jobs may preempt beyond that. Running jobs that can go on in no
@@ -34,22 +35,23 @@ file; the modules are in `optsched.rounds`, but for `staying`, `occupied` and `b
 9. **Strict ranking.** All rows behind the first job that has no room are dropped
    (`selection.ahead_of_first_blocked`), those of running jobs too: these stop although their GPUs
    stay idle. `max_moves` does not limit this.
-10. **Stay.** A chosen row that could go on may find its GPUs or CPUs in use by rows before it, or by a
-    new guest (`staying.StayRule.keep`). It then needs other GPUs, as a row that starts does.
-11. **Shift.** Chosen rows may find enough GPUs free, but scattered. Once a round, plain gangs of the
-    pool move to other nodes for them, whatever their position in the order
+10. **Stay.** A chosen row that could go on may find its GPUs or CPUs in use by rows before it, or
+    by a new guest (`staying.StayRule.keep`). It then needs other GPUs, as a row that starts does.
+11. **Shift.** Chosen rows may find enough GPUs free, but scattered. Once a round, plain gangs of
+    the pool move to other nodes for them, whatever their position in the order
     (`seating.Seating._shifted`). The smallest gang on a node that suffices moves, else the largest
-    ones (`beside._Migration._gangs_to_move`). Side constraints of kind ``anti-affinity`` turn this off.
+    ones (`beside._Migration._gangs_to_move`). Side constraints of kind ``anti-affinity`` turn this
+    off.
 12. **Make room.** For a row that still has no room, others move if all of them find room elsewhere,
     also those ahead of it (`beside.Occupants.make_room`, `beside.Clearing.nearest`). Failing that,
     rows behind it (`victims`) move or stop (`beside.Clearing.needed`). This is done for the first
     `seating.ATTEMPTS` such rows, and for the job that has starved longest
     (`seating.Seating._seat_longest_starved`).
-13. **No plan.** If no round can be planned, jobs are only evicted, and jobs without steps left stop:
-    all others run on (`runs_on`).
+13. **No plan.** If no round can be planned, jobs are only evicted, and jobs without steps left
+    stop: all others run on (`runs_on`).
 
-Rules 11 and 12 stop or move no more jobs than are left of `max_moves` (`displaced_so_far`). In rule 12
-a starved job ignores the limit.
+Rules 11 and 12 stop or move no more jobs than are left of `max_moves` (`displaced_so_far`). In rule
+12 a starved job ignores the limit.
 """
 
 from __future__ import annotations
@@ -90,7 +92,9 @@ def runs_on(
     evicted: BoolArray,
     steps_left: FloatArray,
 ) -> BoolArray:
-    """Jobs that run in a round which could not be planned: all that ran, may stay and are not done."""
+    """Jobs that run in a round which could not be planned:
+    all that ran, may stay and are not done.
+    """
     may_stay = ~evicted & (steps_left > 0)
     on: BoolArray = ran & (may_stay | must_run)
     return on

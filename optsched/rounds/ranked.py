@@ -1,4 +1,6 @@
-"""Rounds that follow a ranking of the jobs instead of an allocation, and moves of running jobs to faster GPUs."""
+"""Rounds that follow a ranking of the jobs instead of an allocation,
+and moves of running jobs to faster GPUs.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ from optsched.rounds.view import View
 # --- when a move pays, and which find idle GPUs ----------------------------------------------
 
 ROUNDING = 1e-9
-"""A move must save more than this part of the time left, so that rates which differ by rounding move nobody."""
+"""A move must save more than this part of the time left,
+so that rates which differ by rounding move nobody.
+"""
 
 
 def seconds_saved(
@@ -238,7 +242,9 @@ def _row_order(
     given: Answer,
     position: IntArray,
 ) -> tuple[IntArray, Mapping[tuple[int, int], float], bool]:
-    """The rows, the first first, seconds that moves of running jobs save by job and column, and `Order.at_rest`."""
+    """The rows, the first first,
+    seconds that moves of running jobs save by job and column, and `Order.at_rest`.
+    """
     C = given.classes
     rows = given.rows
     running = view.running
@@ -280,7 +286,9 @@ def _row_order(
 def _published_order(
     C: Classes, rows: JobRows, sizes: Sizes, as_now: BoolArray, position: IntArray
 ) -> IntArray:
-    """The rows as the policies were published: a running job moves whenever another row is before its own."""
+    """The rows as the policies were published:
+    a running job moves whenever another row is before its own.
+    """
     slowest_last = -rows.rate
     keys = {
         "least": (slowest_last, ~as_now),
@@ -298,7 +306,9 @@ def _order_of_idle_gpus(
     moves: BoolArray,
     position: IntArray,
 ) -> IntArray:
-    """Rows that want idle GPUs, the first first: of jobs that wait, starved ones before all others, and moves."""
+    """Rows that want idle GPUs, the first first:
+    of jobs that wait, starved ones before all others, and moves.
+    """
     goes_on = np.zeros(len(view.running.pool), bool)
     goes_on[rows.job[continues]] = True
     waited = state.service.waited(state.now)
@@ -342,7 +352,9 @@ def _unordered(view: View, model: Callable[[Instance], PerformanceModel], sizes:
 def _barred(
     C: Classes, constraints: Sequence[SideConstraint]
 ) -> tuple[BoolArray, tuple[SideConstraint, ...], tuple[str, ...]]:
-    """Columns that constraints bar, shape (N,), the constraints that a ranking keeps, and what to say of the others."""
+    """Columns that constraints bar, shape (N,), the constraints that a ranking keeps,
+    and what to say of the others.
+    """
     barred = np.zeros(C.columns, bool)
     kept = []
     others = []
@@ -369,7 +381,9 @@ def _barred(
 
 
 def ranked_jobs(state: RoundState, instance: Instance, rows: JobRows, C: Classes) -> RankedJobs:
-    """What the ranking sees of the jobs that have rows; deadlines are those of the state, passed or not."""
+    """What the ranking sees of the jobs that have rows;
+    deadlines are those of the state, passed or not.
+    """
     given = state.instance.jobs_table
     table = instance.jobs_table
     service = state.service

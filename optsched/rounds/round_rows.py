@@ -4,8 +4,8 @@ These are the rows of the allocation, and rows without a claim in which running 
 they are, or starved jobs can run alone. A row has a **claim** to the part of the time that the
 allocation gives it (its fraction, above 0). The order is that of `optsched.rounds.preemption`.
 
-Which row a running job that cannot be preempted takes, alone or with a guest on its GPUs, is decided
-before all others (`optsched.rounds.hosts`).
+Which row a running job that cannot be preempted takes, alone or with a guest on its GPUs, is
+decided before all others (`optsched.rounds.hosts`).
 """
 
 from __future__ import annotations
@@ -265,7 +265,9 @@ class RoundRows:
     # --- the queue ------------------------------------------------------------------------
 
     def queue(self) -> tuple[RowQueue, int | None]:
-        """The rows in their order, and how many running jobs that could go on may be preempted or moved."""
+        """The rows in their order,
+        and how many running jobs that could go on may be preempted or moved.
+        """
         rows = self.rows
         view = self.view
         hosts = Hosts(

@@ -1,8 +1,8 @@
 """GPUs for the rows that run in a round.
 
-A running job keeps its GPUs (`StayRule`). A new one gets free GPUs (`place_beside`). If it finds none,
-others are moved or stopped (`Seating._shifted`, `Occupants.make_room`). Who may be moved or stopped
-for whom is in `optsched.rounds.preemption`.
+A running job keeps its GPUs (`StayRule`). A new one gets free GPUs (`place_beside`). If it finds
+none, others are moved or stopped (`Seating._shifted`, `Occupants.make_room`). Who may be moved or
+stopped for whom is in `optsched.rounds.preemption`.
 """
 
 from __future__ import annotations

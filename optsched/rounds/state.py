@@ -1,8 +1,8 @@
 """The state of a round: everything that the next plan depends on, as one value.
 
-A document of the format ``optsched-round/1`` holds an instance and what else a round needs. Only the
-instance is required: without the rest it is the state before a first round. All parts refer to jobs
-by name, so a user may add jobs to the instance of such a document, or remove some.
+A document of the format ``optsched-round/1`` holds an instance and what else a round needs. Only
+the instance is required: without the rest it is the state before a first round. All parts refer to
+jobs by name, so a user may add jobs to the instance of such a document, or remove some.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class ReservationDocument(Document):
 
 
 class LedgerRow(Document):
-    """A job, or two that share GPUs, in a configuration: its part of the time, and what it is owed and has received."""
+    """A job, or two that share GPUs, in a configuration:
+    its part of the time, and what it is owed and has received.
+    """
 
     job: Name | None = None
     jobs: Pair[Name] | None = None
@@ -256,7 +258,8 @@ class RoundState(Displayed):
         policy: RoundPolicy | None = None,
         reservations: Sequence[Reservation] = (),
     ) -> RoundState:
-        """The state before the first round: nobody is owed anything, and what runs has just begun to.
+        """The state before the first round:
+        nobody is owed anything, and what runs has just begun to.
 
         Parameters
         ----------
@@ -306,7 +309,9 @@ class RoundState(Displayed):
         return _read_document(document)
 
     def to_document(self) -> dict[str, Any]:
-        """The state as a document that `from_document` reads back to an equal state: its plan is the same."""
+        """The state as a document that `from_document` reads back
+        to an equal state: its plan is the same.
+        """
         names = self.instance.jobs_table.names.written()
         return {
             "format": FORMAT,
@@ -394,7 +399,9 @@ class RoundState(Displayed):
 
 
 StateSource = RoundState | Instance | Mapping[str, Any] | str | Path
-"""A state, or the instance of a first round: as it is, as a document, or what `optsched.load` takes."""
+"""A state, or the instance of a first round:
+as it is, as a document, or what `optsched.load` takes.
+"""
 
 
 def state_of(

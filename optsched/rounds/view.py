@@ -1,4 +1,6 @@
-"""The instance as it is in the coming round (`View`), and which rows go on as they run now (`InPlace`)."""
+"""The instance as it is in the coming round (`View`),
+and which rows go on as they run now (`InPlace`).
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ class View:
 
     @cached_property
     def hosts(self) -> BoolArray:
-        """Jobs that cannot be preempted, and whose GPUs, which they hold whole, a guest may share."""
+        """Jobs that cannot be preempted, and whose GPUs,
+        which they hold whole, a guest may share.
+        """
         holds_whole = self.instance.jobs_table.options < 0
         return self.must & ~self.outside & ~self.together & holds_whole
 
@@ -88,7 +92,9 @@ class View:
 
     @cached_property
     def together(self) -> BoolArray:
-        """Jobs that cannot be preempted and share GPUs with others that cannot, so that none can go on as if alone."""
+        """Jobs that cannot be preempted and share GPUs with others that cannot,
+        so that none can go on as if alone.
+        """
         jobs = np.flatnonzero(self.must)
         gpus = [self.instance.jobs_table.running[job][1] for job in jobs.tolist()]
         owner = np.repeat(np.arange(len(jobs)), [len(names) for names in gpus])

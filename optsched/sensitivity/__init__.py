@@ -1,4 +1,6 @@
-"""What an optimum would become: with other capacities (what-if, ranging), and traded against another objective."""
+"""What an optimum would become:
+with other capacities (what-if, ranging), and traded against another objective.
+"""
 
 from optsched.sensitivity.epsilon_constraint import pareto
 from optsched.sensitivity.front import Axis, Front, FrontPoint

@@ -68,15 +68,17 @@ class FrontPoint(Displayed):
     Attributes
     ----------
     objectives : (float, float)
-        Of both formulations, recomputed from the allocation; inf where one does not exist (a makespan in which some job
-        gets nothing).
+        Of both formulations, recomputed from the allocation; inf where one does not exist (a
+        makespan in which some job gets nothing).
     values : (float, float)
-        Values of both programs, which are maximised; the front is concave in these if both are linear.
+        Values of both programs, which are maximised; the front is concave in these if both are
+        linear.
     solution : Solution
-        Certified: the first objective optimised, while the second keeps its level (a side row named ``second``).
+        Certified: the first objective optimised, while the second keeps its level (a side row named
+        ``second``).
     exchange : float or None
-        What one unit of improvement of the second objective costs of the first here, from the dual of that row; None
-        at the ends and without duals.
+        What one unit of improvement of the second objective costs of the first here, from the dual
+        of that row; None at the ends and without duals.
     """
 
     objectives: tuple[float, float]
@@ -119,7 +121,8 @@ class Front(DisplayedTable):
     instance : Instance
     axes : (Axis, Axis)
     ends : tuple of Solution
-        The optimum of each objective alone, or what came in its place: an infeasible instance has no points.
+        The optimum of each objective alone, or what came in its place: an infeasible instance has
+        no points.
     points : tuple of FrontPoint
         None of them dominates or repeats another.
     removed : int
@@ -129,7 +132,8 @@ class Front(DisplayedTable):
     runs : int
         Runs of both sessions.
     rebuilt : tuple of str
-        Why a session was rebuilt or something solved anew; empty if both were only changed in place.
+        Why a session was rebuilt or something solved anew; empty if both were only changed in
+        place.
     notes : tuple of str
         What is to be known of the front, in words.
     """

@@ -1,4 +1,6 @@
-"""A program whose coefficients are held while its right sides change: one session, changed in place and run again."""
+"""A program whose coefficients are held while its right sides change:
+one session, changed in place and run again.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,14 @@ REASON = "linear program whose right sides change"
 
 @dataclass
 class HeldProgram:
-    """An allocation program with changing capacities and bounds of side rows, and everything else as it was.
+    """An allocation program with changing capacities and bounds of side rows,
+    and everything else as it was.
 
-    Columns, levels and side rows are those of the program, with whatever normalisers they were built with; what
-    changes is ``capacity`` in ``usage @ x <= capacity`` and the bounds of the side rows. A linear program is loaded in
-    one session (of HiGHS where the solver is ``auto``, which goes on from the last basis). A concave utility is solved
-    from scratch each time, as conic solvers cannot be changed in place.
+    Columns, levels and side rows are those of the program, with whatever normalisers they were
+    built with; what changes is ``capacity`` in ``usage @ x <= capacity`` and the bounds of the side
+    rows. A linear program is loaded in one session (of HiGHS where the solver is ``auto``, which
+    goes on from the last basis). A concave utility is solved from scratch each time, as conic
+    solvers cannot be changed in place.
 
     Attributes
     ----------
@@ -56,7 +60,9 @@ class HeldProgram:
 
     @property
     def rebuilt(self) -> tuple[str, ...]:
-        """Reasons for which something was rebuilt or solved anew, each once; empty if one session did it all."""
+        """Reasons for which something was rebuilt or solved anew, each once;
+        empty if one session did it all.
+        """
         return tuple(dict.fromkeys((*self.engine.rebuilt, *self.anew)))
 
     @cached_property
@@ -82,9 +88,11 @@ class HeldProgram:
         )
 
     def run(self, program: AllocationProgram) -> Outcome:
-        """Solve the program with the right sides of another one that differs in nothing else, and certify.
+        """Solve the program with the right sides of another one that differs
+        in nothing else, and certify.
 
-        What has no optimum is solved anew, which proves and explains it; so is an answer whose certificate fails.
+        What has no optimum is solved anew, which proves and explains it; so is an answer whose
+        certificate fails.
         """
         return proved_allocation(self.engine, program, self._run(program))
 

@@ -2,19 +2,18 @@
 
 Two readings of "8 more GPUs" are sensible, and both are told:
 
-- **recompiled** (``solution``): a larger cluster, everything made again. Jobs may run in ways that did not fit before,
-  new nodes bring CPUs and memory, and normalisers that depend on the cluster (a job's proportional share of it, against
-  which max-min fairness measures) move with it;
-- **held** (``held``): the program as it is with another right side: coefficients, columns and normalisers stay. This is
-  what prices speak of. With v the optimum of the program as a function of all capacities b and y their duals, v is
-  concave, so that v(b + d) <= v(b) + y'd: no held optimum is better than the prices say (``limit``).
+- **recompiled** (``solution``): a larger cluster, everything made again. Jobs may run in ways that
+  did not fit before, new nodes bring CPUs and memory, and normalisers that depend on the cluster (a
+  job's proportional share of it, against which max-min fairness measures) move with it;
+- **held** (``held``): the program as it is with another right side: coefficients, columns and
+  normalisers stay. This is what prices speak of. With v the optimum of the program as a function of
+  all capacities b and y their duals, v is concave, so that v(b + d) <= v(b) + y'd: no held optimum
+  is better than the prices say (``limit``).
 
 The held optima come from one session whose right sides are changed in place.
 
-References
-----------
-D. Bertsimas, J. Tsitsiklis. "Introduction to Linear Optimization", Athena Scientific 1997, section 5.2 (the optimum as
-a function of the right side).
+References ---------- D. Bertsimas, J. Tsitsiklis. "Introduction to Linear Optimization", Athena
+Scientific 1997, section 5.2 (the optimum as a function of the right side).
 """
 
 from __future__ import annotations
@@ -62,12 +61,14 @@ class Change(Displayed):
     solution : Solution
         Of the cluster with these capacities, everything recompiled.
     held : Solution or None
-        With coefficients, columns and normalisers held; None where the formulation is no single program.
+        With coefficients, columns and normalisers held; None where the formulation is no single
+        program.
     predicted : float or None
         Change of the objective by the prices: the sum of price x amount. None without prices.
     limit : float or None
-        The best objective that a held program can have by concavity. It is the old objective and ``predicted`` together
-        where the objective is linear in the program's value, and tighter where it is not (makespan).
+        The best objective that a held program can have by concavity. It is the old objective and
+        ``predicted`` together where the objective is linear in the program's value, and tighter
+        where it is not (makespan).
     """
 
     add: Mapping[str, float]
@@ -102,7 +103,8 @@ class WhatIf(DisplayedTable):
     runs : int
         Runs of the session of the held program.
     rebuilt : tuple of str
-        Why that session was rebuilt or something solved anew; empty if it was only changed in place.
+        Why that session was rebuilt or something solved anew; empty if it was only changed in
+        place.
     """
 
     base: Solution
@@ -189,7 +191,9 @@ class WhatIf(DisplayedTable):
         return f"{amount(change.solution.objective)}: {', '.join(said)}"
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        """The changes: what was added, and what the objective becomes, with all else held and by the prices too."""
+        """The changes: what was added, and what the objective becomes,
+        with all else held and by the prices too.
+        """
         changes = self.changes[:first]
         return {
             "add": [change.label for change in changes],
@@ -228,8 +232,9 @@ def whatif(
     formulation : str
         Registry name.
     add : mapping
-        Resource -> amount: GPUs of a pool, its CPUs or memory (``v100.cpu``), or units of a resource; negative amounts
-        are taken away. `optsched.instance.resize` says which nodes come and go.
+        Resource -> amount: GPUs of a pool, its CPUs or memory (``v100.cpu``), or units of a
+        resource; negative amounts are taken away. `optsched.instance.resize` says which nodes come
+        and go.
     each : bool
         One change for each resource alone, instead of one change of them all.
     on_change : callable, optional
@@ -237,7 +242,8 @@ def whatif(
     solver, constraints, extend, model, performance, classes, options, prove
         As of `optsched.solve`.
     **limits : LimitOptions
-        As of `optsched.solve`, of each run by itself; those of the held program have one more together.
+        As of `optsched.solve`, of each run by itself; those of the held program have one more
+        together.
 
     Returns
     -------

@@ -1,21 +1,23 @@
-"""Ranging of capacities: how far a price reaches, and the optimum over the capacity of one resource.
+"""Ranging of capacities:
+how far a price reaches, and the optimum over the capacity of one resource.
 
-With everything else held, the optimum v of a linear program over the capacity b of one resource is concave, does not
-fall, and is piecewise linear; its slope is the price. The price y at b0 is that of the line v(b0) + y (b - b0), which
-lies on v for b in [low, high] and above it elsewhere. The ends of this interval are found along the line: at a trial
-capacity c the optimum lies below it, so the line of the dual at c, another tangent from above, meets it at a capacity
-between b0 and c, which is the next trial; where the optimum lies on the line, the end is found. No piece of v is met
+With everything else held, the optimum v of a linear program over the capacity b of one resource is
+concave, does not fall, and is piecewise linear; its slope is the price. The price y at b0 is that
+of the line v(b0) + y (b - b0), which lies on v for b in [low, high] and above it elsewhere. The
+ends of this interval are found along the line: at a trial capacity c the optimum lies below it, so
+the line of the dual at c, another tangent from above, meets it at a capacity between b0 and c,
+which is the next trial; where the optimum lies on the line, the end is found. No piece of v is met
 twice, and each trial is one run of a warm session.
 
-That is the true interval. The ranging of a simplex basis, which solvers offer, is part of it: at a degenerate optimum
-another basis has the same price, and goes on where the first one ends. Where b0 itself is a breakpoint, any price
-between the slopes on both sides is optimal, and a price strictly between them is valid at b0 alone.
+That is the true interval. The ranging of a simplex basis, which solvers offer, is part of it: at a
+degenerate optimum another basis has the same price, and goes on where the first one ends. Where b0
+itself is a breakpoint, any price between the slopes on both sides is optimal, and a price strictly
+between them is valid at b0 alone.
 
-References
-----------
-T. Gal. "Postoptimal Analyses, Parametric Programming, and Related Topics", 2nd edition, de Gruyter 1995, chapter 4.
-M. Eisner, D. Severance. "Mathematical techniques for efficient record segmentation in large shared databases", Journal
-of the ACM 23(4), 1976 (all breakpoints of a concave piecewise linear function, by intersections of tangents).
+References ---------- T. Gal. "Postoptimal Analyses, Parametric Programming, and Related Topics",
+2nd edition, de Gruyter 1995, chapter 4. M. Eisner, D. Severance. "Mathematical techniques for
+efficient record segmentation in large shared databases", Journal of the ACM 23(4), 1976 (all
+breakpoints of a concave piecewise linear function, by intersections of tangents).
 """
 
 from __future__ import annotations
@@ -55,11 +57,12 @@ class CapacityRange(Displayed):
     price : float
         Improvement of the objective per unit, as in `Solution.prices`.
     low, high : float
-        Capacities between which the dual behind the price stays optimal, all others held; ``high`` is inf where it
-        has no end. ``low`` may be the least capacity with which the side constraints can be met.
+        Capacities between which the dual behind the price stays optimal, all others held; ``high``
+        is inf where it has no end. ``low`` may be the least capacity with which the side
+        constraints can be met.
     below, above : float or None
-        Prices just below ``low`` and just above ``high``; None where there is nothing: no capacity below 0 or below
-        what the side constraints need.
+        Prices just below ``low`` and just above ``high``; None where there is nothing: no capacity
+        below 0 or below what the side constraints need.
     finished : bool
         False if a limit was reached: the interval is then part of the true one.
     """
@@ -90,7 +93,8 @@ class CapacityRange(Displayed):
 
 @dataclass(frozen=True, repr=False)
 class CapacityCurve(DisplayedTable):
-    """The optimum over the capacity of one resource, all others held: its breakpoints, and both ends.
+    """The optimum over the capacity of one resource, all others held:
+    its breakpoints, and both ends.
 
     Attributes
     ----------
@@ -100,8 +104,8 @@ class CapacityCurve(DisplayedTable):
     value : FloatArray, shape (P,)
         Optimum of the program (a maximum): concave, does not fall, linear between these capacities.
     objective : FloatArray, shape (P,)
-        The same in units of the objective. It is linear in between if the objective is linear in the program's value
-        (that of the makespan is its reciprocal).
+        The same in units of the objective. It is linear in between if the objective is linear in
+        the program's value (that of the makespan is its reciprocal).
     finished : bool
         False if a limit was reached: further breakpoints may lie between.
     """
@@ -114,7 +118,9 @@ class CapacityCurve(DisplayedTable):
 
     @property
     def slope(self) -> FloatArray:
-        """Rise of the program's value per unit between neighbouring capacities, shape (P - 1,): it never rises."""
+        """Rise of the program's value per unit between neighbouring capacities,
+        shape (P - 1,): it never rises.
+        """
         return np.diff(self.value) / np.diff(self.capacity)
 
     def to_document(self) -> dict[str, Any]:
@@ -171,8 +177,8 @@ def capacity_ranging(
     Raises
     ------
     UsageError
-        The solution is not optimal, has no prices, is not of one linear program, or was made with ``extend``; or there
-        is no such resource.
+        The solution is not optimal, has no prices, is not of one linear program, or was made with
+        ``extend``; or there is no such resource.
     """
     budget = make_limits(**limits)
     held = held_of(solution, solver, budget)
@@ -194,7 +200,8 @@ def capacity_curve(
     solver: str = "auto",
     **limits: Unpack[LimitOptions],
 ) -> CapacityCurve:
-    """The optimum over the capacity of a resource, all else held: every breakpoint between two capacities.
+    """The optimum over the capacity of a resource, all else held:
+    every breakpoint between two capacities.
 
     Parameters
     ----------
@@ -202,8 +209,8 @@ def capacity_curve(
         As of `capacity_ranging`.
     resource : str
     low, high : float
-        Ends; ``low`` is raised to the least capacity with which the side constraints can be met. By default ``high`` is
-        a capacity beyond which more never helps, whatever the jobs run in.
+        Ends; ``low`` is raised to the least capacity with which the side constraints can be met. By
+        default ``high`` is a capacity beyond which more never helps, whatever the jobs run in.
     solver, **limits : LimitOptions
         As of `capacity_ranging`.
 
@@ -214,7 +221,8 @@ def capacity_curve(
     Raises
     ------
     UsageError
-        As of `capacity_ranging`; or ``low`` is not below ``high``, or nothing is feasible between them.
+        As of `capacity_ranging`; or ``low`` is not below ``high``, or nothing is feasible between
+        them.
     """
     budget = make_limits(**limits)
     held = held_of(solution, solver, budget)
@@ -235,7 +243,9 @@ def capacity_curve(
 
 
 def held_of(solution: Solution, solver: str = "auto", limits: Limits | None = None) -> HeldProgram:
-    """The linear program of an optimal solution, to be held; raises `UsageError` as `capacity_ranging` says."""
+    """The linear program of an optimal solution, to be held;
+    raises `UsageError` as `capacity_ranging` says.
+    """
     if any(item.get("kind") == "extend" for item in solution.constraints):
         raise UsageError(
             "the solution was made with extend: its rows are not known here, so it has no ranges"

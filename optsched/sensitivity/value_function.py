@@ -1,4 +1,6 @@
-"""The optimum of a held program as a function of one capacity: values, slopes, and where pieces end."""
+"""The optimum of a held program as a function of one capacity:
+values, slopes, and where pieces end.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class LimitReached(Exception):
 
 
 class ValueFunction:
-    """v(b), the optimum of a held linear program over the capacity b of one resource (its row of ``usage``)."""
+    """v(b), the optimum of a held linear program over the capacity b
+    of one resource (its row of ``usage``).
+    """
 
     def __init__(self, held: HeldProgram, row: int) -> None:
         self._held, self._row = held, row
@@ -57,7 +61,8 @@ class ValueFunction:
 
     @cached_property
     def saturation(self) -> float:
-        """A capacity beyond which more never helps: what all jobs could use, each in its greediest column.
+        """A capacity beyond which more never helps:
+        what all jobs could use, each in its greediest column.
 
         sum_r: usage_rc x_c = sum_k (usage_rc / M_c) member_kc x_c <= sum_k n_k max_c usage_rc / M_c, where M_c is the
         number of jobs in column c.
@@ -73,7 +78,10 @@ class ValueFunction:
         return float(C.count @ greediest)
 
     def at(self, capacity: float) -> Tangent | None:
-        """Value and slope; None if nothing is feasible. Raises `LimitReached` where a limit ends the run."""
+        """Value and slope; None if nothing is feasible.
+
+        Raises `LimitReached` where a limit ends the run.
+        """
         trial = self._capacity.copy()
         trial[self._row] = capacity
         outcome = self._held.run(self._held.with_capacity(trial))
@@ -84,7 +92,9 @@ class ValueFunction:
         return Tangent(capacity, outcome.value, float(outcome.duals["capacity"][self._row]))
 
     def lowest(self, low: float) -> Tangent | None:
-        """The tangent at ``low``, or at the least capacity above it with which the program is feasible."""
+        """The tangent at ``low``,
+        or at the least capacity above it with which the program is feasible.
+        """
         found = self.at(low)
         if found is not None:
             return found
@@ -93,7 +103,9 @@ class ValueFunction:
         return self.at(least * (1 + NUDGE) + NUDGE * ON_LINE) if found is None else found
 
     def _least(self) -> float:
-        """Least use of the resource that meets all other rows: minimise usage @ x without its own row."""
+        """Least use of the resource that meets all other rows:
+        minimise usage @ x without its own row.
+        """
         held = self._held
         row = self._row
         trial = self._capacity.copy()
@@ -113,10 +125,12 @@ class ValueFunction:
         return float(-(replace(arrays, cost=cost, offset=0.0).objective(values.x)))
 
     def end_of_line(self, here: Tangent, bound: float) -> tuple[float, Tangent | None, bool]:
-        """How far a line that touches v lies on it, towards a bound: (end, line beyond, whether it was found).
+        """How far a line that touches v lies on it, towards a bound:
+        (end, line beyond, whether it was found).
 
-        There is no line beyond where the first one lies on v up to the bound, or up to the least feasible capacity.
-        Trials go outwards in growing steps until one is off the line: warm runs are the cheaper the nearer they are.
+        There is no line beyond where the first one lies on v up to the bound, or up to the least
+        feasible capacity. Trials go outwards in growing steps until one is off the line: warm runs
+        are the cheaper the nearer they are.
         """
         beyond: Tangent | None = None
         try:
@@ -157,7 +171,8 @@ class ValueFunction:
     def breakpoints(
         self, low: float, high: float, most: int
     ) -> tuple[list[tuple[float, float]], bool]:
-        """(capacity, value) of both ends and of all breakpoints between them, rising; and whether these are all.
+        """(capacity, value) of both ends and of all breakpoints between them, rising;
+        and whether these are all.
 
         Empty if nothing is feasible. At most so many runs.
         """
@@ -180,7 +195,8 @@ class ValueFunction:
                 or _same(place, left.capacity)
                 or _same(place, right.capacity)
             ):
-                # A dual at a breakpoint is the slope of its other side: the end itself is the breakpoint
+                # A dual at a breakpoint is the slope of its other side: the end itself is the
+                # breakpoint
                 continue
             if self._held.runs >= last:
                 return sorted(found.items()), False

@@ -1,4 +1,6 @@
-"""Trace-driven simulation: completion times, fairness, cost and energy of a policy before anybody runs it."""
+"""Trace-driven simulation:
+completion times, fairness, cost and energy of a policy before anybody runs it.
+"""
 
 from optsched.simulation.files import read_simulation, simulation_bytes
 from optsched.simulation.options import SimulationOptions

@@ -16,7 +16,8 @@ AVAILABLE = "available"
 
 
 class NodeChanges:
-    """What happens to nodes, in the order of time: the events of a trace, and failures drawn as time goes by.
+    """What happens to nodes, in the order of time:
+    the events of a trace, and failures drawn as time goes by.
 
     Parameters
     ----------
@@ -89,7 +90,9 @@ class NodeChanges:
 
     @property
     def lies_ahead(self) -> bool:
-        """Whether a node of the trace's events, or one that failed, still changes: failures alone never end."""
+        """Whether a node of the trace's events, or one that failed, still changes:
+        failures alone never end.
+        """
         return any(state != "down" or not drawn for _, _, _, state, drawn in self._queue)
 
     def ahead(self, until: float) -> list[tuple[float, str, str]]:

@@ -1,4 +1,5 @@
-"""Finish-time ratios rho: how long a job took, against how long it would have taken with a fair part to itself.
+"""Finish-time ratios rho:
+how long a job took, against how long it would have taken with a fair part to itself.
 
 Published definitions differ, and their numbers cannot be compared:
 

@@ -1,4 +1,6 @@
-"""Simulations as files: one npz with the trace and all that came of it, so that it can be looked at later."""
+"""Simulations as files:
+one npz with the trace and all that came of it, so that it can be looked at later.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class SimulationHeader(Document):
 
 
 def simulation_bytes(simulation: Simulation) -> bytes:
-    """A simulation as the bytes of an npz file; equal simulations give equal bytes, wall times apart."""
+    """A simulation as the bytes of an npz file;
+    equal simulations give equal bytes, wall times apart.
+    """
     trace = simulation.trace
     header = {
         "archive": ARCHIVE,

@@ -47,7 +47,9 @@ FAILED_ROUNDS = 5
 
 @dataclass(frozen=True)
 class _Placed:
-    """Rows that run in a round; arrays of length k: the GPUs of each, and whether it had them in the round before."""
+    """Rows that run in a round; arrays of length k:
+    the GPUs of each, and whether it had them in the round before.
+    """
 
     row: IntArray
     pool: IntArray
@@ -139,7 +141,9 @@ class GavelRounds(Run):
     # --- jobs that come and go ----------------------------------------------------------------
 
     def _come(self, jobs: IntArray) -> None:
-        """Jobs come; with the packing that the instance knows, each pairs with all that are there."""
+        """Jobs come; with the packing that the instance knows,
+        each pairs with all that are there.
+        """
         for job in jobs.tolist():
             there = self._rows.job[self._rows.partner < 0]
             # The two jobs of a pair hold the same GPUs, so their gangs are equal.
@@ -176,7 +180,9 @@ class GavelRounds(Run):
         return rate, beside
 
     def _rate_on(self, pool: int, mine: IntArray, other: IntArray) -> FloatArray:
-        """steps/s of jobs beside others on a pool, spread as little as the pool allows; 0 where unknown."""
+        """steps/s of jobs beside others on a pool,
+        spread as little as the pool allows; 0 where unknown.
+        """
         job = np.maximum(mine, 0)
         gang = self._gang[np.maximum(mine, 0)]
         where = np.full(len(job), pool)
@@ -207,7 +213,9 @@ class GavelRounds(Run):
     # --- a round ------------------------------------------------------------------------------
 
     def _placed(self) -> _Placed:
-        """Rows that run: pool by pool by priority, then deficit, then share; those without GPUs fall out."""
+        """Rows that run: pool by pool by priority, then deficit, then share;
+        those without GPUs fall out.
+        """
         rows = self._rows
         pools = list(range(len(self._sizes)))
         if self.options.pool_order == "random":
@@ -239,7 +247,9 @@ class GavelRounds(Run):
         return self._seated(chosen)
 
     def _seated(self, chosen: list[tuple[int, int]]) -> _Placed:
-        """GPUs of rows: who stays on a pool keeps its own where they are free, larger gangs first."""
+        """GPUs of rows: who stays on a pool keeps its own
+        where they are free, larger gangs first.
+        """
         rows = self._rows
         seats = {}
         name = {row: (int(rows.job[row]), int(rows.partner[row])) for row, _ in chosen}
@@ -324,7 +334,9 @@ class GavelRounds(Run):
         return np.where(self._ran[job], 0.0, self.options.restart_cost or 0.0)
 
     def _whole_steps(self, placed: _Placed, cost: FloatArray, length: float) -> FloatArray:
-        """Every job makes the whole steps of a round, or those that it has left; seconds that each row takes."""
+        """Every job makes the whole steps of a round, or those that it has left;
+        seconds that each row takes.
+        """
         rows = self._rows
         world = self.world
         row = placed.row
@@ -355,7 +367,9 @@ class GavelRounds(Run):
         return takes
 
     def _staged(self, placed: _Placed, now: float, cost: FloatArray, length: float) -> FloatArray:
-        """Jobs with regimes change their rates when they come to it; seconds that each row takes."""
+        """Jobs with regimes change their rates when they come to it;
+        seconds that each row takes.
+        """
         rows = self._rows
         world = self.world
         row = placed.row
@@ -442,7 +456,8 @@ def _check_gavel_can(trace: Trace) -> None:
 
 
 def _allocator(instance: Instance, policy: RoundPolicy, alone: FloatArray) -> Allocator:
-    """That of the policy; where it leaves the solver open, an interior point method on one row per job, as there.
+    """That of the policy; where it leaves the solver open,
+    an interior point method on one row per job, as there.
 
     Of all optimal allocations an interior point method finds one in the middle, which depends on
     the variables, and a simplex method a corner; and the rounds that follow differ, by up to 6 % of

@@ -1,4 +1,6 @@
-"""AlloX by the rules of Gavel's repository: who has a GPU keeps it, others are matched to what is left."""
+"""AlloX by the rules of Gavel's repository:
+who has a GPU keeps it, others are matched to what is left.
+"""
 
 from __future__ import annotations
 

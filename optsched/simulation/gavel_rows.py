@@ -1,4 +1,6 @@
-"""Rows of Gavel's simulator: jobs and pairs of jobs, the time that each had on each pool, and its claim to more."""
+"""Rows of Gavel's simulator:
+jobs and pairs of jobs, the time that each had on each pool, and its claim to more.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ class GavelRows:
         return self.take(np.flatnonzero(~leaves))
 
     def reset(self, elapsed: float, least: float) -> GavelRows:
-        """What is owed after ``elapsed`` seconds counts; the time that each row has had begins anew at ``least``."""
+        """What is owed after ``elapsed`` seconds counts;
+        the time that each row has had begins anew at ``least``.
+        """
         owed = np.where(self.known[:, np.newaxis], self.share * elapsed, 0.0)
         return replace(
             self,
@@ -90,7 +94,9 @@ class GavelRows:
         return replace(self, share=share, known=np.ones(len(self), bool))
 
     def priorities(self, pool_time: FloatArray) -> FloatArray:
-        """x / f of each row on each pool, f the part of the pool's time that it had; shape (R, pools)."""
+        """x / f of each row on each pool,
+        f the part of the pool's time that it had; shape (R, pools).
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
             part = np.where(pool_time > 0, self.time / pool_time, 0.0)
             asked = np.where(part > 0, self.share / part, self.share * NEVER_RUN)

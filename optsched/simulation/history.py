@@ -1,4 +1,6 @@
-"""What the steps that jobs have done would have taken in isolation, for formulations that ask for it."""
+"""What the steps that jobs have done would have taken in isolation,
+for formulations that ask for it.
+"""
 
 from __future__ import annotations
 

@@ -279,7 +279,9 @@ class Recorder:
 def spread_of(
     owner: IntArray, gpu: IntArray, node: IntArray, count: int
 ) -> tuple[IntArray, IntArray]:
-    """Nodes that the GPUs of each of ``count`` owners are spread over, and the lowest of its GPUs (-1 for none)."""
+    """Nodes that the GPUs of each of ``count`` owners are spread over,
+    and the lowest of its GPUs (-1 for none).
+    """
     first = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(first, owner, gpu)
     pairs = group_rows([owner, node], len(owner)).first

@@ -62,7 +62,9 @@ class Simulation(DisplayedTable):
 
     @cached_property
     def completion_times(self) -> FloatArray:
-        """Seconds from the arrival of a job to its end (JCT), shape (jobs,); NaN where it has none."""
+        """Seconds from the arrival of a job to its end (JCT),
+        shape (jobs,); NaN where it has none.
+        """
         return self.jobs.finish - self.trace.instance.jobs_table.arrival
 
     @cached_property
@@ -72,12 +74,14 @@ class Simulation(DisplayedTable):
         return float(self.rounds.end.max(initial=arrival.max(initial=0.0)))
 
     def finish_time_ratios(self, definition: RHO = "isolated") -> FloatArray:
-        """Finish-time ratio rho of each job: how long it took, against how long it would have taken with a fair part.
+        """Finish-time ratio rho of each job:
+        how long it took, against how long it would have taken with a fair part.
 
         Parameters
         ----------
         definition : str
-            ``isolated`` (Themis), ``contention`` (Sia) or ``static`` (Shockwave), see `optsched.simulation.fairness`.
+            ``isolated`` (Themis), ``contention`` (Sia) or ``static`` (Shockwave), see
+            `optsched.simulation.fairness`.
 
         Returns
         -------

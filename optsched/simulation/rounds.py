@@ -19,7 +19,9 @@ from optsched.simulation.truth import Truth
 from optsched.traces import Trace
 
 IDLE_ROUNDS = 200
-"""Rounds in a row in which nothing runs, though jobs wait and nothing lies ahead, until the rest is given up."""
+"""Rounds in a row in which nothing runs, though jobs wait and nothing lies ahead,
+until the rest is given up.
+"""
 EARLY = 1e-9
 """A round grid is met to within this part of a round."""
 
@@ -104,7 +106,9 @@ class Rounds(Run):
         self._note_end(now)
 
     def _planned(self, now: float) -> tuple[Running, bool, bool, float]:
-        """What runs from now on, whether an allocation was made for it, whether that failed, and seconds it took."""
+        """What runs from now on, whether an allocation was made for it,
+        whether that failed, and seconds it took.
+        """
         if self._settled is not None and self.scheduled.holds:
             return self._settled, False, False, 0.0
         started = time.perf_counter()
@@ -122,7 +126,9 @@ class Rounds(Run):
     # --- what happens -------------------------------------------------------------------------
 
     def _take_changes(self, now: float) -> None:
-        """Nodes that changed up to now; who ran on one that failed has been stopped already (`_carry_out`)."""
+        """Nodes that changed up to now;
+        who ran on one that failed has been stopped already (`_carry_out`).
+        """
         for _, node, state in self.changes.until(now):
             self.scheduled.nodes({node: state}, now)
 
@@ -183,7 +189,9 @@ class Rounds(Run):
         return self.recorder.stint(stint), until
 
     def _next_event(self, running: Running, rate: FloatArray, now: float, until: float) -> float:
-        """When something happens at which a plan is made at once: a job ends or comes, or a node changes."""
+        """When something happens at which a plan is made at once:
+        a job ends or comes, or a node changes.
+        """
         job = running.job
         left = np.maximum(self.world.steps[job] - self.world.done[job], 0.0)
         plain = self.world.truth.next_change(job, self.world.stage[job])
@@ -282,7 +290,9 @@ class Rounds(Run):
 
 
 def _shares(running: Running, now: float, ends: FloatArray) -> FloatArray:
-    """Part of its GPUs that each job has to itself: a half while another runs on them, all afterwards."""
+    """Part of its GPUs that each job has to itself:
+    a half while another runs on them, all afterwards.
+    """
     share = running.share.copy()
     both = np.flatnonzero(running.partner >= 0)
     if len(both):

@@ -1,4 +1,6 @@
-"""What the modes of a simulation have in common: the jobs as they really are, and what is recorded."""
+"""What the modes of a simulation have in common:
+the jobs as they really are, and what is recorded.
+"""
 
 from __future__ import annotations
 

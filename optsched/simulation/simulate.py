@@ -79,9 +79,11 @@ def simulate(
     policy : RoundPolicy, mapping or str
         How rounds are decided; a name alone is that of a formulation or of a ranking.
     performance : mapping or path, optional
-        What the scheduler believes of throughputs, in the place of the instance's own performance object.
+        What the scheduler believes of throughputs, in the place of the instance's own performance
+        object.
     truth : mapping or path, optional
-        What they are; by default the same as without ``performance``. What it does not say, is as believed.
+        What they are; by default the same as without ``performance``. What it does not say, is as
+        believed.
     mode, replan, round, warm_up, cool_down, until, noise, observe, failures, repair, checkpoint, restart_cost
         See `SimulationOptions`. Times are seconds, or text such as ``"5m"``.
     reset_interval, pool_order, segments, most_rounds, seed
@@ -133,7 +135,8 @@ def simulate(
 def _real(instance: Instance, believed: Instance) -> Instance:
     """The instance by whose rates jobs run: what it does not say, runs as the scheduler believes.
 
-    What is measured later, such as finish-time ratios, compiles this instance, so that it sees the rates that applied.
+    What is measured later, such as finish-time ratios, compiles this instance, so that it sees the
+    rates that applied.
     """
     if instance.performance == believed.performance:
         return instance

@@ -17,7 +17,8 @@ from optsched.traces import Regimes, Trace
 
 
 class Truth:
-    """Rates of a trace's jobs by stage: stage 0 is how a job begins, each of its regimes is a further one.
+    """Rates of a trace's jobs by stage:
+    stage 0 is how a job begins, each of its regimes is a further one.
 
     Attributes
     ----------
@@ -71,7 +72,9 @@ class Truth:
 
     @cached_property
     def _keys(self) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Columns by (kind, partner, pool, GPUs, nodes) as sorted numbers, with the rates of kind and partner."""
+        """Columns by (kind, partner, pool, GPUs, nodes) as sorted numbers,
+        with the rates of kind and partner.
+        """
         columns = self.candidates.columns
         generated = np.flatnonzero((columns.option < 0) & (columns.workers == 0))
         key = self._key(
@@ -97,7 +100,9 @@ class Truth:
     def rates(
         self, row: IntArray, partner: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray
     ) -> FloatArray:
-        """steps/s of rows (`row`) beside a partner (-1: alone) on so many GPUs of a pool; NaN where none is known."""
+        """steps/s of rows (`row`) beside a partner (-1: alone) on so many GPUs of a pool;
+        NaN where none is known.
+        """
         of_job = self.candidates.kinds.of_job
         mine = of_job[row]
         other = np.where(partner >= 0, of_job[partner], -1)
@@ -115,7 +120,9 @@ class Truth:
 
     @cached_property
     def alone(self) -> FloatArray:
-        """steps/s of each row on each pool, at the smallest number of GPUs that it may have, shape (rows, pools)."""
+        """steps/s of each row on each pool,
+        at the smallest number of GPUs that it may have, shape (rows, pools).
+        """
         columns = self.candidates.columns
         kinds = self.candidates.kinds
         pools = len(self.candidates.instance.cluster.pools)
@@ -130,7 +137,9 @@ class Truth:
         return table[kinds.of_job]
 
     def seconds(self, rate: FloatArray, job: IntArray | None = None) -> FloatArray:
-        """Seconds that jobs take from first to last step if every row runs at ``rate`` (steps/s, one per row)."""
+        """Seconds that jobs take from first to last step if every row runs
+        at ``rate`` (steps/s, one per row).
+        """
         table = self.candidates.instance.jobs_table
         jobs = np.arange(self.jobs) if job is None else job
         total = np.zeros(len(jobs))

@@ -1,4 +1,6 @@
-"""The jobs as they really progress: steps, stages, checkpoints; a scheduler sees only what is reported of them."""
+"""The jobs as they really progress: steps, stages, checkpoints;
+a scheduler sees only what is reported of them.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ class World:
         nodes: IntArray,
         believed: FloatArray,
     ) -> FloatArray:
-        """steps/s of jobs on what they hold, in their present stage; ``believed`` where the truth does not say."""
+        """steps/s of jobs on what they hold, in their present stage;
+        ``believed`` where the truth does not say.
+        """
         row = self.truth.row(job, self.stage[job])
         beside = np.where(partner >= 0, self.truth.row(partner, self.stage[partner]), -1)
         rate = self.truth.rates(row, beside, pool, gpus, nodes)

@@ -1,13 +1,14 @@
-"""Certificates: feasibility and optimality checked from the numbers alone, without trust in a solver.
+"""Certificates: feasibility and optimality checked from the numbers alone,
+without trust in a solver.
 
 Linear programs, written as ``maximise c'x  s.t.  rl <= A x <= ru, l <= x <= u`` (a minimum is the maximum of -c'x).
 For ANY row multipliers y, with d = c - A'y,
 
     c'x = y'(A x) + d'x <= sum_i max(y_i rl_i, y_i ru_i) + sum_j max(d_j l_j, d_j u_j)
 
-where an infinite side forces the sign of y_i (the offending part is set to 0 first) and l, u are the finite implied
-bounds of the columns. The bound holds for slightly wrong duals too (Neumaier, Shcherbina 2004, "Safe bounds in linear
-and mixed-integer linear programming").
+where an infinite side forces the sign of y_i (the offending part is set to 0 first) and l, u are
+the finite implied bounds of the columns. The bound holds for slightly wrong duals too (Neumaier,
+Shcherbina 2004, "Safe bounds in linear and mixed-integer linear programming").
 """
 
 from __future__ import annotations
@@ -31,12 +32,18 @@ INTEGRALITY = 1e-6
 OPTIMALITY = 1e-6
 """Largest relative gap of an answer that is called optimal."""
 NOISE = 1e-8
-"""Reduced costs below this, relative to their terms, count as 0 where a column has no implied bound."""
+"""Reduced costs below this, relative to their terms,
+count as 0 where a column has no implied bound.
+"""
 LARGEST_SHARE = "largest_share"
-"""Residual of an instance that is infeasible because every allocation leaves a job without any time."""
+"""Residual of an instance that is infeasible
+because every allocation leaves a job without any time.
+"""
 
 LEAST = 1e-6
-"""Part of the largest terms in a program that those of a column, or the dual of a row, count as at least."""
+"""Part of the largest terms in a program that those of a column,
+or the dual of a row, count as at least.
+"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,12 +55,12 @@ class Certificate(Displayed):
     ok : bool
         The point is feasible, and the stated objective is its objective.
     proof : str
-        ``dual`` (bound recomputed from the duals), ``claimed`` (the solver's word), ``cross-checked``, ``rule`` (a
-        closed form: nothing to prove) or ``none``.
+        ``dual`` (bound recomputed from the duals), ``claimed`` (the solver's word),
+        ``cross-checked``, ``rule`` (a closed form: nothing to prove) or ``none``.
     residuals : mapping
-        Largest relative residual of rows, columns, integrality and objective; of the signs of the ``duals`` where
-        there are any; of an infeasible instance the ``least_violation`` that its rows can be met with, or the
-        ``largest_share`` that all jobs can have at once.
+        Largest relative residual of rows, columns, integrality and objective; of the signs of the
+        ``duals`` where there are any; of an infeasible instance the ``least_violation`` that its
+        rows can be met with, or the ``largest_share`` that all jobs can have at once.
     problems : tuple of str
         What is wrong, in words; empty if ok.
     """
@@ -70,7 +77,9 @@ class Certificate(Displayed):
 
 
 def gap_of(objective: float | None, bound: float | None) -> float | None:
-    """|objective - bound| / max(1e-9, |objective|); None where one of them does not exist or is infinite."""
+    """|objective - bound| / max(1e-9, |objective|);
+    None where one of them does not exist or is infinite.
+    """
     if objective is None or bound is None or not (np.isfinite(objective) and np.isfinite(bound)):
         return None
     return abs(objective - bound) / max(1e-9, abs(objective))
@@ -101,9 +110,11 @@ def worst_row(arrays: LinearForm, x: FloatArray) -> tuple[str, int]:
 
 
 def row_violations(arrays: LinearForm, x: FloatArray) -> FloatArray:
-    """Violation of each row, relative to the row: to its terms, its sides, and what one unit of its columns does.
+    """Violation of each row, relative to the row:
+    to its terms, its sides, and what one unit of its columns does.
 
-    No absolute number is large or small here: a row may count GPUs, or steps/s of which there are 1e-9.
+    No absolute number is large or small here: a row may count GPUs, or steps/s of which there are
+    1e-9.
     """
     return np.concatenate([np.zeros(0), *_violations(arrays, x)])
 
@@ -119,7 +130,9 @@ def _violations(arrays: LinearForm, x: FloatArray) -> Iterator[FloatArray]:
 
 
 def without_noise(y: FloatArray, arrays: LinearForm) -> FloatArray:
-    """Duals whose rows weigh less than 1e-12 of the heaviest are rounding; the bound is made without them."""
+    """Duals whose rows weigh less than 1e-12 of the heaviest are rounding;
+    the bound is made without them.
+    """
     sizes = arrays.sizes
     heaviest = max(
         (float((np.abs(y[part]) * sizes[part]).max()) for part in blocks(len(y))), default=0.0
@@ -131,7 +144,9 @@ def without_noise(y: FloatArray, arrays: LinearForm) -> FloatArray:
 
 
 def noise_of(arrays: LinearForm) -> float:
-    """Objective values below this are rounding: 1e-13 of the largest term that the objective can have."""
+    """Objective values below this are rounding:
+    1e-13 of the largest term that the objective can have.
+    """
     largest = 0.0
     for part in _priced(arrays):
         terms = np.abs(part.cost) * np.where(np.isfinite(part.reach), part.reach, 1.0)
@@ -145,9 +160,11 @@ def _priced(arrays: LinearForm) -> Iterator[ColumnPart]:
 
 
 def noise_at(arrays: LinearForm, x: FloatArray) -> float:
-    """`noise_of`, and what rounding leaves of the objective of a point: 1e-13 of its terms, added up without signs.
+    """`noise_of`, and what rounding leaves of the objective of a point:
+    1e-13 of its terms, added up without signs.
 
-    An objective near 0 may be a sum of large terms that cancel: then their size is its scale, and not its own.
+    An objective near 0 may be a sum of large terms that cancel: then their size is its scale, and
+    not its own.
     """
     terms = abs(arrays.offset)
     for part in _priced(arrays):
@@ -156,7 +173,9 @@ def noise_at(arrays: LinearForm, x: FloatArray) -> float:
 
 
 def alike(value: float, other: float, tolerance: float, noise: float) -> bool:
-    """Whether two objective values agree, relative to the larger one; false for NaN and infinity."""
+    """Whether two objective values agree, relative to the larger one;
+    false for NaN and infinity.
+    """
     return (
         np.isfinite(value)
         and np.isfinite(other)
@@ -165,13 +184,15 @@ def alike(value: float, other: float, tolerance: float, noise: float) -> bool:
 
 
 def dual_bound(arrays: LinearForm, y: FloatArray) -> float | None:
-    """Rigorous bound on the optimum from row multipliers; None where a column without implied bound spoils it.
+    """Rigorous bound on the optimum from row multipliers;
+    None where a column without implied bound spoils it.
 
-    Of columns without implied bound on a side, as programs from files have them, a reduced cost below `NOISE` counts as
-    0: no floating-point duals make it 0 exactly. All columns of formulations have implied bounds.
+    Of columns without implied bound on a side, as programs from files have them, a reduced cost
+    below `NOISE` counts as 0: no floating-point duals make it 0 exactly. All columns of
+    formulations have implied bounds.
 
-    An upper bound when maximising, a lower one when minimising. ``y`` are derivatives of the optimum, so for a minimum
-    the signs of the derivation above are reversed.
+    An upper bound when maximising, a lower one when minimising. ``y`` are derivatives of the
+    optimum, so for a minimum the signs of the derivation above are reversed.
     """
     bound = BoundSum(arrays, y)
     if bound.finite:
@@ -184,9 +205,10 @@ def dual_bound(arrays: LinearForm, y: FloatArray) -> float | None:
 def dual_residual(arrays: LinearForm, y: FloatArray) -> float:
     """Largest relative error in the signs of the duals: 0 if y is feasible in the dual program.
 
-    A column without upper bound may have no positive reduced cost (when maximising), one without lower bound no
-    negative one; likewise the duals of rows that lack a side. Implied bounds count for nothing here. Each error is
-    relative to the terms of its column, and these to at least a millionth of the largest in the program.
+    A column without upper bound may have no positive reduced cost (when maximising), one without
+    lower bound no negative one; likewise the duals of rows that lack a side. Implied bounds count
+    for nothing here. Each error is relative to the terms of its column, and these to at least a
+    millionth of the largest in the program.
     """
     errors, taken = SignErrors(arrays, y), arrays.transpose_times_and_terms(y)
     for part in arrays.column_parts():
@@ -195,7 +217,9 @@ def dual_residual(arrays: LinearForm, y: FloatArray) -> float:
 
 
 def checked_duals(arrays: LinearForm, y: FloatArray) -> tuple[float | None, float]:
-    """`dual_bound` and `dual_residual` of finite duals, in one pass through the columns where that will do."""
+    """`dual_bound` and `dual_residual` of finite duals,
+    in one pass through the columns where that will do.
+    """
     bound = BoundSum(arrays, y)
     errors = SignErrors(arrays, y)
     taken = arrays.transpose_times_and_terms(y)
@@ -214,7 +238,8 @@ class BoundSum:
     Attributes
     ----------
     y : FloatArray
-        The multipliers without those of a sign that their rows cannot have; the ones given if all are as they can be.
+        The multipliers without those of a sign that their rows cannot have; the ones given if all
+        are as they can be.
     finite : bool
         Whether nothing has spoiled it so far.
     """
@@ -294,7 +319,9 @@ class SignErrors:
             self._rows = max(self._rows, _largest_ratio(error[some], size[rows.at][some], least))
 
     def add(self, part: ColumnPart, product: FloatArray, terms: FloatArray) -> None:
-        """Look at some columns, of which the rows take ``product``, the sum of numbers of these sizes without signs."""
+        """Look at some columns, of which the rows take ``product``,
+        the sum of numbers of these sizes without signs.
+        """
         error = _wrong_sign(_reduced(part, product, self._sign), part.lower, part.upper)
         size = terms if part.free else terms + np.abs(part.cost)
         self._largest = max(self._largest, float(size.max(initial=0.0)))
@@ -317,7 +344,9 @@ def _reduced(part: ColumnPart, product: FloatArray, sign: float) -> FloatArray:
 
 
 def _one_side(multipliers: FloatArray, rows: RowPart) -> FloatArray | None:
-    """The sides that some rows are held to where they are all finite and all alike: upper or lower ones; else None."""
+    """The sides that some rows are held to where they are all finite and all alike:
+    upper or lower ones; else None.
+    """
     side = rows.upper if multipliers.min(initial=0.0) >= 0.0 else rows.lower
     if side is rows.lower and multipliers.max(initial=0.0) > 0.0:
         return None
@@ -331,7 +360,9 @@ def _possible(multipliers: FloatArray, rows: RowPart) -> FloatArray:
 
 
 def zero_duals_prove(arrays: LinearForm, value: float, bound: float) -> bool:
-    """Whether duals of 0 prove the value exactly, and the noise that an interior point left as duals does not."""
+    """Whether duals of 0 prove the value exactly,
+    and the noise that an interior point left as duals does not.
+    """
     return (
         bound != value
         and value == arrays.offset
@@ -367,7 +398,9 @@ def _largest_ratio(error: FloatArray, size: FloatArray, least: float) -> float:
 
 
 def is_bounded(arrays: LinearForm) -> bool:
-    """Whether the implied bounds of the columns alone bound the objective, so that it cannot be unbounded."""
+    """Whether the implied bounds of the columns alone bound the objective,
+    so that it cannot be unbounded.
+    """
     return dual_bound(arrays, np.zeros(arrays.shape[0])) is not None
 
 

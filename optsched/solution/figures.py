@@ -24,7 +24,9 @@ def by_job(C: Classes, figures: Mapping[str, FloatArray]) -> dict[str, dict[str,
 
 
 def by_class(C: Classes, figures: Mapping[str, Mapping[str, float]]) -> dict[str, FloatArray]:
-    """Figures of jobs, by name, as figures of classes: those of the first job; NaN where there is none."""
+    """Figures of jobs, by name, as figures of classes: those of the first job;
+    NaN where there is none.
+    """
     names = C.instance.jobs_table.names
     first = [names[job] for job in C.first.tolist()]
     return {

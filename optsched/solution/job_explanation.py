@@ -1,6 +1,7 @@
 """One job of a solution: what it gets, what holds it, what it pays, and what else it could run in.
 
-Everything is told in units of the objective: an improvement is positive, whether the objective is maximised or not.
+Everything is told in units of the objective: an improvement is positive, whether the objective is
+maximised or not.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from optsched.solution.schedule import Schedule
 ZERO = 1e-9
 """Parts of a column's terms below this are rounding."""
 IN_USE = 1e-6
-"""Fractions of time from which a column is in use: what interior-point methods leave elsewhere is smaller."""
+"""Fractions of time from which a column is in use:
+what interior-point methods leave elsewhere is smaller.
+"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,17 +42,19 @@ class Way(Displayed):
     configuration : mapping
         ``pool``, ``gpus``, ``nodes``, and ``with``, ``share``, ``attributes`` where there are any.
     rate, fraction : float
-        steps/s of the job in it, and the job's fraction of time there; of a plan 1 if it runs in it.
+        steps/s of the job in it, and the job's fraction of time there; of a plan 1 if it runs in
+        it.
     gain : float or None
-        Reduced cost: change of the objective per unit of time there, at the margin; 0 where it is in use, never above.
-        None without prices.
+        Reduced cost: change of the objective per unit of time there, at the margin; 0 where it is
+        in use, never above. None without prices.
     prices : mapping of str to float
-        Of each pool or resource that an unused column needs: the price at which it would be worth taking, other prices
-        as they are; negative: not even for nothing.
+        Of each pool or resource that an unused column needs: the price at which it would be worth
+        taking, other prices as they are; negative: not even for nothing.
     rate_needed : float or None
-        steps/s up to which an unused column is certainly not worth taking, with normalisers as they are; None where no
-        rate would do, or rates don't count. Just above it is worth taking, unless the optimum is degenerate: where
-        several sets of prices are optimal, these are those of one of them.
+        steps/s up to which an unused column is certainly not worth taking, with normalisers as they
+        are; None where no rate would do, or rates don't count. Just above it is worth taking,
+        unless the optimum is degenerate: where several sets of prices are optimal, these are those
+        of one of them.
     uses : mapping of str to float
         What it takes of each resource.
     seconds : float or None
@@ -57,8 +62,8 @@ class Way(Displayed):
     value : float or None
         Of an option, or of workers and parameter servers: what it is worth by itself.
     lacks : mapping of str to float
-        Of an allocation of whole jobs and a column that is not in use: the resources of which less is left than it
-        needs, the other jobs being where they are, and what is left of them.
+        Of an allocation of whole jobs and a column that is not in use: the resources of which less
+        is left than it needs, the other jobs being where they are, and what is left of them.
     source : str
         Where its rate comes from, a `optsched.performance.Source` in small letters.
     log_sd : float
@@ -109,7 +114,9 @@ class Way(Displayed):
 
 @dataclass(frozen=True, repr=False)
 class Binding(Displayed):
-    """A row that holds the job: its block, what it says, and what easing it by one unit is worth (None if unknown)."""
+    """A row that holds the job:
+    its block, what it says, and what easing it by one unit is worth (None if unknown).
+    """
 
     row: str
     words: str
@@ -122,7 +129,9 @@ class Binding(Displayed):
 
 @dataclass(frozen=True, repr=False)
 class Payment(Displayed):
-    """What the job holds of a resource on average, the price of one unit, and the product of both."""
+    """What the job holds of a resource on average, the price of one unit,
+    and the product of both.
+    """
 
     resource: str
     used: float
@@ -145,7 +154,9 @@ class Payment(Displayed):
 
 @dataclass(frozen=True)
 class Share:
-    """The job's rows of an allocation: columns, fractions, and how many jobs share the GPUs of each."""
+    """The job's rows of an allocation:
+    columns, fractions, and how many jobs share the GPUs of each.
+    """
 
     column: IntArray
     fraction: FloatArray
@@ -168,7 +179,9 @@ def share_of_plan(schedule: Schedule, job: int) -> Share:
 
 
 def left_for(allocation: Allocation, share: Share) -> FloatArray:
-    """What is left of each resource, shape (R,), without what one job holds: the other jobs are where they are."""
+    """What is left of each resource, shape (R,), without what one job holds:
+    the other jobs are where they are.
+    """
     C = allocation.classes
     held = sp.csc_matrix(C.usage)[:, share.column] @ (share.fraction / share.sharing)
     return np.asarray(C.capacity - C.usage @ allocation.x + held)
@@ -186,7 +199,8 @@ def ways_of(
 ) -> tuple[Way, ...]:
     """All columns of the job's class, in the order of columns.
 
-    ``left`` is what is left of each resource for a whole job (`left_for`); ``planned`` asks for how long it takes.
+    ``left`` is what is left of each resource for a whole job (`left_for`); ``planned`` asks for how
+    long it takes.
     """
     source = C.candidates.columns
     k = int(C.of_job[job])
@@ -282,7 +296,9 @@ def binding_rows(
     costs: ReducedCosts | None,
     worth: float,
 ) -> tuple[Binding, ...]:
-    """Rows without slack that any column of the job's class stands in, and the level if the objective hangs on it."""
+    """Rows without slack that any column of the job's class stands in,
+    and the level if the objective hangs on it.
+    """
     C = program.classes
     k = int(C.of_job[job])
     columns = C.member[[k]].indices

@@ -1,7 +1,9 @@
-"""Measures of an answer that do not depend on what its formulation optimises, so that answers can be compared.
+"""Measures of an answer that do not depend on what its formulation optimises,
+so that answers can be compared.
 
-Jobs measured are those that could run now: arrived, with steps left and a column. With N_j the steps left of job j,
-R_j its rate in its fastest column alone and D_j its shortest duration alone (of an allocation N_j / R_j):
+Jobs measured are those that could run now: arrived, with steps left and a column. With N_j the
+steps left of job j, R_j its rate in its fastest column alone and D_j its shortest duration alone
+(of an allocation N_j / R_j):
 
     share_j      what the job gets of what it could get, had it the cluster to itself
                  allocation: throughput_j / R_j      schedule: D_j / (its last end - now)
@@ -12,10 +14,9 @@ R_j its rate in its fastest column alone and D_j its shortest duration alone (of
     utilisation  GPUs in use / usable GPUs            schedule: GPU seconds / (usable GPUs x seconds until the last end)
     cost         USD per hour of what is in use       schedule: on average until the last end
 
-References
-----------
-R. Jain, D. Chiu, W. Hawe. "A quantitative measure of fairness and discrimination for resource allocation in shared
-computer systems", DEC Research Report TR-301, 1984.
+References ---------- R. Jain, D. Chiu, W. Hawe. "A quantitative measure of fairness and
+discrimination for resource allocation in shared computer systems", DEC Research Report TR-301,
+1984.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Measures(Displayed):
     cost_per_hour : float or None
         USD; None where a pool in use has no price.
     makespan, last_end : float or None
-        Seconds from now until all jobs measured have ended, and until the last of those that are served has.
+        Seconds from now until all jobs measured have ended, and until the last of those that are
+        served has.
     deadlines, deadlines_met : int
     """
 
@@ -79,7 +81,8 @@ def measure(solution: Solution, candidates: Candidates) -> Measures | None:
     ----------
     solution : Solution
     candidates : Candidates
-        What jobs could run in now (`optsched.compile` of the instance): the same for all answers that are compared.
+        What jobs could run in now (`optsched.compile` of the instance): the same for all answers
+        that are compared.
     """
     if solution.schedule is not None:
         return _of_schedule(solution.schedule, candidates)
@@ -98,7 +101,8 @@ def fastest_rate(candidates: Candidates) -> FloatArray:
 
 
 def shortest_duration(candidates: Candidates) -> FloatArray:
-    """D_j, seconds that each job needs for its steps left in its fastest column alone; inf without one, shape (jobs,).
+    """D_j, seconds that each job needs for its steps left in its fastest column alone;
+    inf without one, shape (jobs,).
 
     Exact where an option states its duration.
     """

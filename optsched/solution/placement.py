@@ -27,11 +27,12 @@ class Placement(DisplayedTable):
     refused : tuple of (int, str)
         Rows that found no place, each with the reason.
     figures : mapping of str to float
-        What the placement is worth: ``rows_wanted``, ``rows_placed`` and ``rows_bound``, ``nodes_spanned`` and
-        ``nodes_bound``, ``bandwidth`` (GB/s), ``gpus_moved``, and ``exact``: 1 where no placement is better.
+        What the placement is worth: ``rows_wanted``, ``rows_placed`` and ``rows_bound``,
+        ``nodes_spanned`` and ``nodes_bound``, ``bandwidth`` (GB/s), ``gpus_moved``, and ``exact``:
+        1 where no placement is better.
     contradicted : tuple of (int, str)
-        Jobs that run and cannot be preempted, but that the rows do not let run on where they are, each with the reason.
-        They keep their GPUs all the same.
+        Jobs that run and cannot be preempted, but that the rows do not let run on where they are,
+        each with the reason. They keep their GPUs all the same.
     names : sequence of str
         Names of the jobs, in the order of the job table.
     """
@@ -48,7 +49,8 @@ class Placement(DisplayedTable):
         return len(self.row)
 
     def to_records(self) -> list[dict[str, Any]]:
-        """One record per row that is placed or refused, in the order of the rows, as in the solution format.
+        """One record per row that is placed or refused, in the order of the rows,
+        as in the solution format.
 
         Returns
         -------
@@ -71,5 +73,7 @@ class Placement(DisplayedTable):
         return f"{count(len(self), 'row')} placed, {len(self.refused):,} refused"
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        """The rows of the allocation: number and job (or jobs), then the GPUs, or why there are none."""
+        """The rows of the allocation:
+        number and job (or jobs), then the GPUs, or why there are none.
+        """
         return columns_of(self.to_records()[:first])

@@ -1,8 +1,9 @@
-"""Programs whose answer is a schedule, and how points of solvers and schedules turn into each other.
+"""Programs whose answer is a schedule,
+and how points of solvers and schedules turn into each other.
 
-An allocation program decides fractions of time of the columns of classes. Others decide what runs when: their points
-are read as a `Schedule`, and a schedule is completed to a point, so that a solution file can be checked by anybody who
-builds the program again.
+An allocation program decides fractions of time of the columns of classes. Others decide what runs
+when: their points are read as a `Schedule`, and a schedule is completed to a point, so that a
+solution file can be checked by anybody who builds the program again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from optsched.solution.schedule import Schedule
 
 @dataclass(frozen=True)
 class Later:
-    """An objective that decides among the schedules that are equally good by those before it; it is minimised.
+    """An objective that decides among the schedules that are equally good by those
+    before it; it is minimised.
 
     Attributes
     ----------
@@ -36,7 +38,8 @@ class Later:
     columns : int
         Of the program: at least as many as the one before it has.
     program : callable
-        The linear or mixed-integer program, minimised; its columns begin with those of the program before it.
+        The linear or mixed-integer program, minimised; its columns begin with those of the program
+        before it.
     complete : callable
         `Schedule` -> the point of this program that it stands for.
     read : callable
@@ -63,7 +66,8 @@ class LinearPlan:
     read : callable
         Point -> `Schedule`.
     complete : callable
-        `Schedule` -> the point that it stands for; raises ValueError in words where it stands for none.
+        `Schedule` -> the point that it stands for; raises ValueError in words where it stands for
+        none.
     describe : callable
         (block, position) -> the requirement in the user's words.
     step : float or None
@@ -71,17 +75,21 @@ class LinearPlan:
     assumption : Assumption or None
         What the program takes for granted of requirements that it may find to be in conflict.
     known : callable
-        A feasible point that needs no solver, or None: where solvers start, and the answer where none finds a better.
+        A feasible point that needs no solver, or None: where solvers start, and the answer where
+        none finds a better.
     improve : callable or None
-        Point -> a point of the same objective or a better one that is better by the later objectives, at no cost.
+        Point -> a point of the same objective or a better one that is better by the later
+        objectives, at no cost.
     later : tuple of Later
-        What decides among optima, in this order. The bound of a solution is about the objective of `program` alone.
+        What decides among optima, in this order. The bound of a solution is about the objective of
+        `program` alone.
     solves_later : bool
         Whether their programs are solved, or `improve` is enough.
     declined : callable
         `Schedule` -> (row of the job table, why) of each job of the program that it leaves out.
     as_timeline : str
-        How to ask for the same plan as a timeline, for users of a solver that takes nothing else; may be empty.
+        How to ask for the same plan as a timeline, for users of a solver that takes nothing else;
+        may be empty.
     """
 
     classes: Classes
@@ -101,7 +109,9 @@ class LinearPlan:
 
     @property
     def proves(self) -> bool:
-        """Whether duals bound the program: it has no integer columns, as its vertices are whole numbers anyhow."""
+        """Whether duals bound the program:
+        it has no integer columns, as its vertices are whole numbers anyhow.
+        """
         return not self.program.arrays.is_integer
 
     def value(self, schedule: Schedule) -> float:
@@ -144,7 +154,9 @@ class TimelinePlan:
         )
 
     def complete(self, schedule: Schedule) -> tuple[IntArray, IntArray]:
-        """(start, mode) of every activity; raises ValueError in words where the schedule does not say them."""
+        """(start, mode) of every activity;
+        raises ValueError in words where the schedule does not say them.
+        """
         names = self.classes.instance.jobs_table.names
         order = np.argsort(schedule.job, kind="stable")
         if not np.array_equal(schedule.job[order], np.sort(self.job)):

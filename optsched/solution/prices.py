@@ -28,7 +28,8 @@ class Prices(DisplayedTable, dict[str, float]):
     sense : str
         ``max`` or ``min``: whether the objective rises or falls by the price.
     status : str
-        `Status` of the solution. Prices describe the optimum, so only those of an optimal one are drawn.
+        `Status` of the solution. Prices describe the optimum, so only those of an optimal one are
+        drawn.
     allocation : Allocation or None
         At which the prices hold.
     """

@@ -1,6 +1,8 @@
-"""Reduced costs of the columns of an allocation program: what each would earn, and what it would pay.
+"""Reduced costs of the columns of an allocation program:
+what each would earn, and what it would pay.
 
-With duals y (derivatives of the optimum with respect to the right-hand sides) the reduced cost of column c is
+With duals y (derivatives of the optimum with respect to the right-hand sides) the reduced cost of
+column c is
 
     d_c = sum_k e_kc  -  sum_k lambda_k member_kc  -  sum_r q_r usage_rc  -  sum_i y_i M_ic
 
@@ -8,9 +10,10 @@ e_kc  what the steps of class k earn in c: w_k levels_kc of a linear total, else
       the row ``levels`` of the class: the part of the objective that hangs on its level
 lambda, q, y   duals of the rows ``time``, ``capacity`` and of the side rows M
 
-At an optimum d_c = 0 for every column in use and d_c <= 0 for all others (x >= 0 is their only bound). The derivation
-holds with normalisers fixed, as that of the prices does. Of a ratio all of this is told per unit of y = x tau, and
-what a column spends is part of what it pays (`optsched.program.ratio`).
+At an optimum d_c = 0 for every column in use and d_c <= 0 for all others (x >= 0 is their only
+bound). The derivation holds with normalisers fixed, as that of the prices does. Of a ratio all of
+this is told per unit of y = x tau, and what a column spends is part of what it pays
+(`optsched.program.ratio`).
 """
 
 from __future__ import annotations
@@ -32,22 +35,26 @@ SAME_RATIO = 1e-9
 
 @dataclass(frozen=True, repr=False)
 class ReducedCosts(Displayed):
-    """Reduced costs in units of the program's value, per unit of x: one job in that column all the time.
+    """Reduced costs in units of the program's value, per unit of x:
+    one job in that column all the time.
 
     Attributes
     ----------
     total : FloatArray, shape (N,)
         d_c.
     earned : csr_matrix, shape (K, N)
-        e_kc, and what side rows pay for steps, such as deadlines: all that grows in proportion to the rate.
+        e_kc, and what side rows pay for steps, such as deadlines: all that grows in proportion to
+        the rate.
     per_step : bool
-        Whether e_kc is in proportion to the rate, so that a rate can be told at which the column would be taken.
+        Whether e_kc is in proportion to the rate, so that a rate can be told at which the column
+        would be taken.
     time : FloatArray, shape (K,)
         lambda_k.
     capacity : FloatArray, shape (R,)
         q_r.
     levels : FloatArray, shape (K,), or None
-        The part of an improvement that hangs on each class's level; None where the utility is a total.
+        The part of an improvement that hangs on each class's level; None where the utility is a
+        total.
     side : mapping of str to FloatArray
         Duals of the side rows.
     bound, noise : float
@@ -128,7 +135,9 @@ def _per_level(program: AllocationProgram, duals: Mapping[str, FloatArray]) -> F
 def _earned_by_side_rows(
     program: AllocationProgram, faster: Sequence[SideRows], side: Mapping[str, FloatArray]
 ) -> sp.csr_matrix:
-    """What side rows pay each class for its steps, shape (K, N); of rows whose columns all belong to one class."""
+    """What side rows pay each class for its steps, shape (K, N);
+    of rows whose columns all belong to one class.
+    """
     C = program.classes
     total = sp.csr_matrix((len(C), C.columns))
     member = sp.csr_matrix(C.member > 0, dtype=np.float64)

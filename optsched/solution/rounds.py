@@ -1,4 +1,6 @@
-"""`Rounds`: an allocation of fractions of time cut into slices in which whole jobs run side by side."""
+"""`Rounds`: an allocation of fractions of time cut into slices in
+which whole jobs run side by side.
+"""
 
 from __future__ import annotations
 
@@ -36,17 +38,19 @@ class Rounds(DisplayedTable):
     runs : csr_matrix of 0/1, shape (S, rows)
         Which rows run in each slice.
     scale : float
-        The largest share of every row's fraction that the slices were made for: 1 where the allocation is realised.
+        The largest share of every row's fraction that the slices were made for: 1 where the
+        allocation is realised.
     bound : float
         No slices realise a larger share than this (1 at most).
     method : str
-        How they were made: ``at-once``, ``open-shop``, ``patterns``, or ``priority``, whose slices are rounds and may
-        give a row more than ``scale`` of its fraction.
+        How they were made: ``at-once``, ``open-shop``, ``patterns``, or ``priority``, whose slices
+        are rounds and may give a row more than ``scale`` of its fraction.
     rounds : int
         Rounds that the window lasts.
     finished : bool
-        False if a limit stopped the search, or if it ended without a proof, as it can where shares of GPUs have to be
-        packed: ``scale`` may then be below ``bound`` though more can be realised.
+        False if a limit stopped the search, or if it ended without a proof, as it can where shares
+        of GPUs have to be packed: ``scale`` may then be below ``bound`` though more can be
+        realised.
     """
 
     classes: Classes
@@ -148,7 +152,9 @@ class Rounds(DisplayedTable):
         return {"window": f"{amount(self.window)} s", "starts of rows": f"{self.switches:,}"}
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        """The slices: when each starts (seconds from the beginning of the window), its length, and who runs."""
+        """The slices: when each starts (seconds from the beginning of the window),
+        its length, and who runs.
+        """
         end = np.cumsum(self.length)[:first] * self.window
         seconds = self.length[:first] * self.window
         return {

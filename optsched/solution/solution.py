@@ -1,4 +1,6 @@
-"""`Solution`: an allocation with its objective, bound, certificate and everything needed to check it again."""
+"""`Solution`: an allocation with its objective, bound,
+certificate and everything needed to check it again.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +75,9 @@ class Attempt(NamedTuple):
 class SolverRecord(Displayed):
     """Which solver made the values, how it was chosen and called.
 
-    ``attempts`` lists, in their order, what was tried where the first solver alone did not settle a program;
-    ``by_clock`` says whether time decided which attempts were made, or how far one of them came.
+    ``attempts`` lists, in their order, what was tried where the first solver alone did not settle a
+    program; ``by_clock`` says whether time decided which attempts were made, or how far one of them
+    came.
     """
 
     name: str
@@ -113,7 +116,8 @@ PAIRS, CONFIGURATIONS = "pairs", "configurations"
 
 
 class ColumnsMade(NamedTuple):
-    """Columns of classes that were made, of those that could be, beside those that a program starts with.
+    """Columns of classes that were made, of those that could be,
+    beside those that a program starts with.
 
     Attributes
     ----------
@@ -128,7 +132,8 @@ class ColumnsMade(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """How many rows that are to run side by side find whole GPUs, where the program counts shares of GPUs in sum.
+    """How many rows that are to run side by side find whole GPUs,
+    where the program counts shares of GPUs in sum.
 
     Attributes
     ----------
@@ -198,13 +203,14 @@ class Solution(DisplayedTable):
     termination : Termination
     status : Status
     reproducible : bool
-        False if the clock or the user stopped the run, one of several attempts, or the search for conflicts.
+        False if the clock or the user stopped the run, one of several attempts, or the search for
+        conflicts.
     certificate : Certificate
     allocation : Allocation or None
         None if nothing was found.
     prices : Prices
-        Improvement of the objective per unit of each resource (LP duals; empty without): a dictionary that shows
-        itself as a table and as a picture.
+        Improvement of the objective per unit of each resource (LP duals; empty without): a
+        dictionary that shows itself as a table and as a picture.
     duals : mapping of name -> FloatArray, or None
         Row duals by block, as the program's derivatives.
     conflicts : tuple of Conflict
@@ -220,19 +226,23 @@ class Solution(DisplayedTable):
     placement : Placement or None
         GPUs of what runs first, if asked for.
     figures : mapping of name -> job -> number
-        Figures of each job in the words of the formulation, as the normalised throughput of water filling.
+        Figures of each job in the words of the formulation, as the normalised throughput of water
+        filling.
     stages : tuple of Stage
-        Programs that were solved before the last one, whose optima it keeps; of a plan the objectives that decide
-        among its optima, which its bound is not about.
+        Programs that were solved before the last one, whose optima it keeps; of a plan the
+        objectives that decide among its optima, which its bound is not about.
     declined : tuple of (job, why)
-        Jobs of the program that a schedule leaves out, as their deadlines cannot be kept beside those of others.
+        Jobs of the program that a schedule leaves out, as their deadlines cannot be kept beside
+        those of others.
     columns_made : ColumnsMade or None
-        How many columns were made, where they were generated; the bound is that of all that could be.
+        How many columns were made, where they were generated; the bound is that of all that could
+        be.
     packed : Packed or None
-        Of whole jobs and schedules with shares of GPUs: how many of the rows that run side by side find whole GPUs,
-        where these are not shown to be all.
+        Of whole jobs and schedules with shares of GPUs: how many of the rows that run side by side
+        find whole GPUs, where these are not shown to be all.
     notes : tuple of str
-        What the answer leaves out: fields that were stated and have no effect on it, jobs that arrive later.
+        What the answer leaves out: fields that were stated and have no effect on it, jobs that
+        arrive later.
     """
 
     candidates: Candidates
@@ -265,7 +275,8 @@ class Solution(DisplayedTable):
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        # Whoever makes a solution hands over plain numbers; what they mean depends on its other fields.
+        # Whoever makes a solution hands over plain numbers; what they mean depends on its other
+        # fields.
         prices = Prices(
             self.prices,
             instance=self.instance,
@@ -286,7 +297,9 @@ class Solution(DisplayedTable):
 
     @property
     def why_infeasible(self) -> str:
-        """What is shown of the requirements that conflict, what decides more, and the requirements; else empty."""
+        """What is shown of the requirements that conflict, what decides more,
+        and the requirements; else empty.
+        """
         if not self.conflicts:
             return ""
         further = "".join(
@@ -319,7 +332,9 @@ class Solution(DisplayedTable):
 
     @cached_property
     def metrics(self) -> Mapping[str, Any]:
-        """Figures of the allocation: jobs placed, GPUs in use, utilisation by resource, cost per hour where priced."""
+        """Figures of the allocation:
+        jobs placed, GPUs in use, utilisation by resource, cost per hour where priced.
+        """
         return allocation_metrics(self.allocation)
 
     def to_document(self, all_duals: bool = False) -> dict[str, Any]:
@@ -460,8 +475,9 @@ class Solution(DisplayedTable):
         Parameters
         ----------
         kind : str, optional
-            ``allocation``, ``topology``, ``gantt``, ``rounds`` or ``prices`` (default: ``gantt`` where there is a
-            schedule, else ``allocation``). Rounds and GPUs are made for a picture that needs them.
+            ``allocation``, ``topology``, ``gantt``, ``rounds`` or ``prices`` (default: ``gantt``
+            where there is a schedule, else ``allocation``). Rounds and GPUs are made for a picture
+            that needs them.
 
         Returns
         -------

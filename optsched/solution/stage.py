@@ -13,7 +13,8 @@ from optsched.program import Assumption
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Stage(Displayed):
-    """One program of several that were solved one after the other; the last one is the solution's own.
+    """One program of several that were solved one after the other;
+    the last one is the solution's own.
 
     Attributes
     ----------

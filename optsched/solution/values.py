@@ -42,7 +42,9 @@ LOWER, BASIC, UPPER = 0, 1, 2
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Basis(Displayed):
-    """A simplex basis: status codes of columns and rows (HiGHS: 0 lower, 1 basic, 2 upper, 3 zero, 4 nonbasic)."""
+    """A simplex basis: status codes of columns
+    and rows (HiGHS: 0 lower, 1 basic, 2 upper, 3 zero, 4 nonbasic).
+    """
 
     columns: IntArray
     rows: IntArray
@@ -58,7 +60,8 @@ class Values(Displayed):
     x : FloatArray or None
         Point, shape (N,).
     y : FloatArray or None
-        Duals of the rows, shape (M,), as derivatives of the optimum with respect to the right-hand sides.
+        Duals of the rows, shape (M,), as derivatives of the optimum with respect to the right-hand
+        sides.
     objective, bound : float or None
         As the solver states them.
     iterations, nodes : int

@@ -27,9 +27,11 @@ CATALOGUE = {
 """Solvers by name, loaded on demand."""
 
 FAMILIES = {"pulp": "optsched.solvers.pulp", "cvxpy": "optsched.solvers.cvxpy"}
-"""Packages that call further solvers, which are named ``pulp:NAME`` and ``cvxpy:NAME`` with the package's own names.
+"""Packages that call further solvers,
+which are named ``pulp:NAME`` and ``cvxpy:NAME`` with the package's own names.
 
-Each module has ``engines()``, the names of those that are here, and ``engine_solver(name)``, the class of one.
+Each module has ``engines()``, the names of those that are here, and ``engine_solver(name)``, the
+class of one.
 """
 
 if TYPE_CHECKING:

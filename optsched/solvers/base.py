@@ -1,4 +1,6 @@
-"""What a back-end is: capabilities, limits, and sessions that hold a program and can be changed and run again."""
+"""What a back-end is: capabilities, limits,
+and sessions that hold a program and can be changed and run again.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def load_library(module: str, what: str, remedy: str) -> Any:
 
 @dataclass(frozen=True)
 class Progress:
-    """One progress event: seconds since the start of the run, best objective and bound so far (None if unknown)."""
+    """One progress event: seconds since the start of the run,
+    best objective and bound so far (None if unknown).
+    """
 
     elapsed: float
     incumbent: float | None
@@ -72,8 +76,8 @@ class Limits:
     time : float or None
         Seconds.
     work : int or None
-        Simplex or interior-point iterations, branch-and-bound nodes, or conflicts of CP-SAT: stops reproducibly, on
-        one thread.
+        Simplex or interior-point iterations, branch-and-bound nodes, or conflicts of CP-SAT: stops
+        reproducibly, on one thread.
     gap : float or None
         Relative gap at which an integer program may stop.
     tolerance : float
@@ -83,7 +87,8 @@ class Limits:
         Extra options in the solver's own names.
     on_progress : callable or None
     on_log : callable or None
-        Takes the log of the back-end as it writes it, in pieces of any length; some back-ends give it at the end.
+        Takes the log of the back-end as it writes it, in pieces of any length; some back-ends give
+        it at the end.
     """
 
     time: float | None = None
@@ -112,10 +117,12 @@ class Limits:
 
 
 class Session(ABC):
-    """A program loaded in a back-end. Linear programs can be changed; what a back-end can't change it rebuilds.
+    """A program loaded in a back-end.
 
-    The base class keeps the arrays up to date. Every setter ends in `_changed`, which collects the reasons for a
-    rebuild; `run` reports them in ``Values.rebuilt``.
+    Linear programs can be changed; what a back-end can't change it rebuilds.
+
+    The base class keeps the arrays up to date. Every setter ends in `_changed`, which collects the
+    reasons for a rebuild; `run` reports them in ``Values.rebuilt``.
 
     Parameters
     ----------
@@ -232,7 +239,8 @@ class Session(ABC):
         self._changed("rows were added", "add_rows", matrix, lower, upper, name)
 
     def set_start(self, start: Basis | FloatArray) -> None:
-        """Start the next run from a basis or a point; one of the wrong size is dropped with a named reason.
+        """Start the next run from a basis or a point;
+        one of the wrong size is dropped with a named reason.
 
         Parameters
         ----------
@@ -290,7 +298,8 @@ class Session(ABC):
     def _changed(self, reason: str, setter: str, *arguments: Any) -> None:
         """Called after the arrays changed, with the setter and its arguments.
 
-        A back-end that can make the change in its loaded model overrides this, and has no reason to rebuild it.
+        A back-end that can make the change in its loaded model overrides this, and has no reason to
+        rebuild it.
         """
         self._rebuild.append(reason)
 
@@ -374,13 +383,16 @@ class Solver(ABC):
     keeps_time: ClassVar[bool] = False
     """Whether every run ends by itself soon after its time limit, whatever the program.
 
-    A large program of any other back-end is solved in a process that can be killed, where a time limit is set.
+    A large program of any other back-end is solved in a process that can be killed, where a time
+    limit is set.
     """
 
     @classmethod
     @abstractmethod
     def version(cls) -> str:
-        """Version of the back-end; raises `SolverUnavailable` with the reason if it cannot be used."""
+        """Version of the back-end;
+        raises `SolverUnavailable` with the reason if it cannot be used.
+        """
 
     @abstractmethod
     def open(self, program: LinearArrays) -> Session:
@@ -549,7 +561,9 @@ class ReloadingSolver(Solver):
     def solve_linear(
         self, arrays: LinearArrays, limits: Limits, start: FloatArray | None = None
     ) -> Values:
-        """Solve a linear or integer program, from a point to start from where the back-end takes one."""
+        """Solve a linear or integer program,
+        from a point to start from where the back-end takes one.
+        """
 
 
 class EngineSolver(ReloadingSolver):
@@ -562,7 +576,9 @@ class EngineSolver(ReloadingSolver):
     def of_engine(
         cls, family: str, package: str, engine: str, capabilities: Iterable[Capability]
     ) -> type[Self]:
-        """The class of a back-end without a name in the catalogue, which is called ``family:engine``."""
+        """The class of a back-end without a name in the catalogue,
+        which is called ``family:engine``.
+        """
         attributes = {
             "__doc__": f"{engine}, as {package} calls it.",
             "__module__": cls.__module__,

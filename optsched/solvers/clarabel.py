@@ -41,9 +41,9 @@ TERMINATION = {
 AGAIN = "solved again with iterative refinement, as Clarabel stopped short without it"
 
 SET_UP = "the time limit was over before the first iteration"
-"""Clarabel orders and analyses the matrix without a look at the clock, and keeps Python's lock while
-it does, so that no thread can end it: 15 s for 240,000 columns of pairs, 200 s for 1.5 million. Its
-iterations let other threads run, and the callback is asked between them."""
+"""Clarabel orders and analyses the matrix without a look at the clock, and keeps Python's lock
+while it does, so that no thread can end it: 15 s for 240,000 columns of pairs, 200 s for 1.5
+million. Its iterations let other threads run, and the callback is asked between them."""
 
 
 def _clarabel() -> Any:
@@ -51,7 +51,8 @@ def _clarabel() -> Any:
 
 
 def _without_refinement_first(program: ConicProgram, limits: Limits) -> Values:
-    # Iterative refinement of the linear systems costs half of the time, and rarely matters for linear programs.
+    # Iterative refinement of the linear systems costs half of the time, and rarely matters for
+    # linear programs.
     started = time.perf_counter()
     values = solve_conic(program, _with_option(limits, "iterative_refinement_enable", False))
     if values.termination is not Termination.IMPRECISE:
@@ -196,8 +197,8 @@ class Clarabel(ReloadingSolver):
     def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:
         """Solve a conic program.
 
-        With exponential and power cones the usual step (0.99 of the way to the boundary) runs into walls where levels
-        differ by orders of magnitude; 0.9 does not, and needs fewer iterations.
+        With exponential and power cones the usual step (0.99 of the way to the boundary) runs into
+        walls where levels differ by orders of magnitude; 0.9 does not, and needs fewer iterations.
         """
         if any(cone.kind in ("exponential", "power") for cone in program.cones):
             limits = _with_option(limits, "max_step_fraction", 0.9)

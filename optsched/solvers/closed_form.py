@@ -1,4 +1,6 @@
-"""What stands in the place of a back-end where an optimum and its proof are written down without one."""
+"""What stands in the place of a back-end where an optimum
+and its proof are written down without one.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from optsched.solvers.base import Capability, Session, Solver
 
 
 class ClosedForm(Solver):
-    """Not a back-end that can be asked for: the solver of answers that need none, in their record."""
+    """Not a back-end that can be asked for:
+    the solver of answers that need none, in their record.
+    """
 
     name = "closed form"
     capabilities: ClassVar[frozenset[Capability]] = frozenset()

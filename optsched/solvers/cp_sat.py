@@ -1,7 +1,9 @@
-"""Timeline programs in CP-SAT: optional intervals, cumulative resources, and the load rows that bound the makespan.
+"""Timeline programs in CP-SAT:
+optional intervals, cumulative resources, and the load rows that bound the makespan.
 
-The load rows are redundant: what the chosen modes take of a resource over all their duration fits into capacity x
-makespan. Without them CP-SAT has no bound on unrelated machines (30 jobs on 5: not proven in 12 s; with them 0.3 s).
+The load rows are redundant: what the chosen modes take of a resource over all their duration fits
+into capacity x makespan. Without them CP-SAT has no bound on unrelated machines (30 jobs on 5: not
+proven in 12 s; with them 0.3 s).
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ class TimelineModel:
         low, high = int(program.release[activity]), int(program.deadline[activity])
         shortest = int(program.duration[modes.start : modes.stop].min())
         if high - shortest < low:
-            # An empty domain would be refused as a malformed model; what it means is that nothing is feasible.
+            # An empty domain would be refused as a malformed model; what it means is that nothing
+            # is feasible.
             model.add_bool_or([])
             high = low + shortest
         start = model.new_int_var(low, high - shortest, f"start{activity}")
@@ -114,7 +117,9 @@ class TimelineModel:
             )
 
     def _add_makespan(self) -> Any:
-        """The makespan, above every end, and above the load of every resource per unit of capacity."""
+        """The makespan, above every end,
+        and above the load of every resource per unit of capacity.
+        """
         program, model = self.program, self.model
         makespan = model.new_int_var(0, program.horizon, "makespan")
         for end in self.ends:

@@ -1,9 +1,10 @@
 """cvxpy: SCS, and any other conic solver that it finds, given the program as constants.
 
-Facts that shape this file (cvxpy 1.9): parameters the size of a matrix do not scale (50 s and 7 GB for 10,000 x 3), so
-every run compiles anew with constants; SCS stops at tolerances that hide percents, so look at the certificate. Solvers
-without a name of their own are called by cvxpy's, ``cvxpy:HIGHS``; those to which cvxpy gives no exponential and power
-cones take linear programs alone.
+Facts that shape this file (cvxpy 1.9): parameters the size of a matrix do not scale (50 s and 7 GB
+for 10,000 x 3), so every run compiles anew with constants; SCS stops at tolerances that hide
+percents, so look at the certificate. Solvers without a name of their own are called by cvxpy's,
+``cvxpy:HIGHS``; those to which cvxpy gives no exponential and power cones take linear programs
+alone.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ CONES = {"ExpCone", "PowCone3D"}
 CLASHES = {
     "OSQP": "osqp and highspy export functions of one name; where PuLP was imported first the process crashes"
 }
-"""Solvers of cvxpy that do not share a process with others in every order of imports (osqp 1.1, highspy 1.13)."""
+"""Solvers of cvxpy that do not share a process with others in every order
+of imports (osqp 1.1, highspy 1.13).
+"""
 OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "CLARABEL": (("tol_gap_abs", "tol_gap_rel", "tol_feas"), "time_limit", "max_iter"),
     "GLOP": ((), "time_limit_sec", ""),
@@ -103,7 +106,9 @@ class CvxpySolver(EngineSolver):
 
     @classmethod
     def options(cls, limits: Limits) -> dict[str, Any]:
-        """Options in the solver's own names; a limit whose name is not known must be given in the solver's own."""
+        """Options in the solver's own names;
+        a limit whose name is not known must be given in the solver's own.
+        """
         if cls.engine not in OPTIONS:
             if limits.time is not None or limits.work is not None:
                 raise UsageError(
@@ -134,7 +139,9 @@ class CvxpySolver(EngineSolver):
         return solve_as_cones(arrays, limits, self.solve_conic)
 
     def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:
-        """Solve a conic program; ``y`` are the multipliers of the rows, as Clarabel would give them."""
+        """Solve a conic program;
+        ``y`` are the multipliers of the rows, as Clarabel would give them.
+        """
         if any(cone.kind in ("exponential", "power") for cone in program.cones):
             self.require(Capability.CONIC, "a conic program")
         cvxpy = _cvxpy()
@@ -189,11 +196,14 @@ class CvxpySolver(EngineSolver):
 
 
 def _cones(cvxpy: Any, program: ConicProgram, slack: Any) -> tuple[list[Any], list[IntArray]]:
-    """One constraint per run of equal cones, and the rows that it holds (columns: the parts of a cone)."""
+    """One constraint per run of equal cones,
+    and the rows that it holds (columns: the parts of a cone).
+    """
     constraints: list[Any] = []
     places: list[IntArray] = []
     start = 0
-    # Many cones of one kind are one constraint on vectors, as cvxpy compiles constraint by constraint.
+    # Many cones of one kind are one constraint on vectors, as cvxpy compiles constraint by
+    # constraint.
     runs: list[tuple[str, float, int]] = []
     for cone in program.cones:
         if runs and runs[-1][:2] == (cone.kind, cone.parameter):
@@ -219,7 +229,9 @@ def _cones(cvxpy: Any, program: ConicProgram, slack: Any) -> tuple[list[Any], li
 
 
 def _multipliers(constraints: list[Any], places: list[IntArray], rows: int) -> FloatArray | None:
-    """Multipliers z of the rows: in the dual cone, with cost + ... = A'z for the minimisation form."""
+    """Multipliers z of the rows:
+    in the dual cone, with cost + ... = A'z for the minimisation form.
+    """
     z = np.zeros(rows)
     for constraint, here in zip(constraints, places, strict=True):
         value = constraint.dual_value
@@ -229,7 +241,8 @@ def _multipliers(constraints: list[Any], places: list[IntArray], rows: int) -> F
             for part in range(3):
                 z[here[:, part]] = np.asarray(value[part]).ravel()
         else:
-            # cvxpy's multiplier of ``expression == 0`` counts the expression, that of ``>= 0`` its negative.
+            # cvxpy's multiplier of ``expression == 0`` counts the expression, that of ``>= 0`` its
+            # negative.
             sign = -1.0 if type(constraint).__name__ in ("Equality", "Zero") else 1.0
             z[here] = sign * np.asarray(value).ravel()
     return z

@@ -1,4 +1,6 @@
-"""Ctrl-C as a flag that a running solver can look at, instead of an exception in the middle of its callbacks."""
+"""Ctrl-C as a flag that a running solver can look at,
+instead of an exception in the middle of its callbacks.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,18 @@ from contextlib import contextmanager
 from types import FrameType
 
 _active: list[threading.Event] = []
-"""Flags of the main thread, outer ones first: a search of many runs has one, and each run its own."""
+"""Flags of the main thread, outer ones first:
+a search of many runs has one, and each run its own.
+"""
 
 
 @contextmanager
 def interrupt_flag() -> Iterator[threading.Event]:
-    """While inside, SIGINT sets the event that is yielded; a second SIGINT raises KeyboardInterrupt as usual.
+    """While inside, SIGINT sets the event that is yielded;
+    a second SIGINT raises KeyboardInterrupt as usual.
 
-    One inside of another sets both, so that a run that ends before it sees the flag does not hide it from those after.
+    One inside of another sets both, so that a run that ends before it sees the flag does not hide
+    it from those after.
 
     Outside of the main thread signals do not arrive, and the event is never set.
     """

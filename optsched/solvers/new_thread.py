@@ -1,16 +1,19 @@
 """Runs of solvers in new threads.
 
-HiGHS runs in a new thread where it needs one (`in_new_thread`), because it keeps a scheduler for every thread that runs
-it. The first run in a thread makes it with the number of threads that this run asks for, and it stays until the thread
-ends. A later run in the same thread that asks for another number fails: model status 'Not Set', no point. The first run
-need not be ours; it may be the caller's own, with highspy or through cvxpy. ``Highs.resetGlobalScheduler`` removes the
-scheduler of the calling thread, but it also does so under a run in progress there (a caller may solve from inside a
-callback), which crashes the process.
+HiGHS runs in a new thread where it needs one (`in_new_thread`), because it keeps a scheduler for
+every thread that runs it. The first run in a thread makes it with the number of threads that this
+run asks for, and it stays until the thread ends. A later run in the same thread that asks for
+another number fails: model status 'Not Set', no point. The first run need not be ours; it may be
+the caller's own, with highspy or through cvxpy. ``Highs.resetGlobalScheduler`` removes the
+scheduler of the calling thread, but it also does so under a run in progress there (a caller may
+solve from inside a callback), which crashes the process.
 
-A new thread has no scheduler yet, and takes its own with it when it ends. So nothing that ran before, runs beside or
-runs later in another thread can be in the way, whatever its number of threads.
+A new thread has no scheduler yet, and takes its own with it when it ends. So nothing that ran
+before, runs beside or runs later in another thread can be in the way, whatever its number of
+threads.
 
-OR-tools runs in a new thread so that the waiting thread can handle Ctrl-C and ask it to stop (`run_stoppable`).
+OR-tools runs in a new thread so that the waiting thread can handle Ctrl-C and ask it to stop
+(`run_stoppable`).
 """
 
 from __future__ import annotations
@@ -39,9 +42,10 @@ def left_running() -> bool:
 def in_new_thread(work: Callable[[], T], seconds: float | None = None) -> T:
     """Call something in a new thread and wait for it: its result, or what it raises.
 
-    Ctrl-C reaches the waiting thread. If its handler raises, the new thread is left to end by itself; so it is after
-    ``seconds``, when `TimeoutError` is raised. The process waits for it at its end: a run of HiGHS that is still going
-    on while Python shuts down aborts the process. The ``optsched`` command leaves at once (`left_running`).
+    Ctrl-C reaches the waiting thread. If its handler raises, the new thread is left to end by
+    itself; so it is after ``seconds``, when `TimeoutError` is raised. The process waits for it at
+    its end: a run of HiGHS that is still going on while Python shuts down aborts the process. The
+    ``optsched`` command leaves at once (`left_running`).
     """
     future, thread = _started(work, NAME, daemon=False)
     result = future.result(seconds)
@@ -50,7 +54,8 @@ def in_new_thread(work: Callable[[], T], seconds: float | None = None) -> T:
 
 
 def run_stoppable(name: str, work: Callable[[], T], stop: Callable[[], Any]) -> tuple[T, bool]:
-    """Call something in a new thread; ``stop`` asks it to end early, and is called from Ctrl-C on until it does.
+    """Call something in a new thread;
+    ``stop`` asks it to end early, and is called from Ctrl-C on until it does.
 
     Returns its result and whether Ctrl-C was pressed; raises `SolverCrashed` if it raises.
     """

@@ -1,13 +1,14 @@
 """OR-tools: GLOP, PDLP, SCIP and CP-SAT, fed with arrays through its model-builder helper.
 
-Facts that shape this file (ortools 9.15): the helper builds a program from arrays in the time of one copy; CP-SAT
-silently rounds continuous columns, so it takes programs of integer columns only; it has returned OPTIMAL for a value
-that was not (multi-mode project scheduling), and ``linearization_level=2`` did not show that; PDLP's relative tolerance
-is not an objective gap; parameters are text protocol buffers, and a wrong one is reported as a status; SCIP and PDLP do
-not look at the request to stop.
-CP-SAT rounds fractional coefficients to integers, by default to 1e-6, and may stop 1e-4 from its bound. It is asked for
-the tolerance and for no distance at all; its bound is then right to about 1e-10. Where coefficients of very different
-sizes leave it coarser than 1e-6 nevertheless, its proof is one within its own precision alone: the termination is
+Facts that shape this file (ortools 9.15): the helper builds a program from arrays in the time of
+one copy; CP-SAT silently rounds continuous columns, so it takes programs of integer columns only;
+it has returned OPTIMAL for a value that was not (multi-mode project scheduling), and
+``linearization_level=2`` did not show that; PDLP's relative tolerance is not an objective gap;
+parameters are text protocol buffers, and a wrong one is reported as a status; SCIP and PDLP do not
+look at the request to stop. CP-SAT rounds fractional coefficients to integers, by default to 1e-6,
+and may stop 1e-4 from its bound. It is asked for the tolerance and for no distance at all; its
+bound is then right to about 1e-10. Where coefficients of very different sizes leave it coarser than
+1e-6 nevertheless, its proof is one within its own precision alone: the termination is
 ``imprecise``, and the answer feasible with that gap.
 """
 
@@ -65,7 +66,9 @@ class OrToolsSolver(EngineSolver):
 
     @classmethod
     def checked_parameters(cls, limits: Limits) -> str:
-        """The parameters; what a user gives is parsed here first, as OR-tools would write to standard error."""
+        """The parameters; what a user gives is parsed here first,
+        as OR-tools would write to standard error.
+        """
         text = cls.parameters(limits)
         # The text that is made here needs no check, and the parser takes time to load.
         if cls.protocol and limits.options:
@@ -196,7 +199,9 @@ class Glop(OrToolsSolver):
 
 
 class Pdlp(OrToolsSolver):
-    """PDLP, the first-order method of OR-tools; its points need the certificate more than any other's."""
+    """PDLP, the first-order method of OR-tools;
+    its points need the certificate more than any other's.
+    """
 
     name = "pdlp"
     keeps_time = True

@@ -1,9 +1,11 @@
-"""PuLP: CBC, which it ships, and the commercial and free solvers that the user has installed beside it.
+"""PuLP: CBC, which it ships,
+and the commercial and free solvers that the user has installed beside it.
 
-PuLP talks to most of them through files, so these back-ends are the slow way (0.4 s for 1,000 jobs x 3 pools where
-arrays take 10 ms); CBC prints its results to about 8 digits, which the certificate sees. What PuLP knows beside the
-named back-ends is called by PuLP's own name, ``pulp:SCIP_CMD``; the signs of its duals differ from solver to solver, so
-that none are taken and bounds are the solver's word.
+PuLP talks to most of them through files, so these back-ends are the slow way (0.4 s for 1,000 jobs
+x 3 pools where arrays take 10 ms); CBC prints its results to about 8 digits, which the certificate
+sees. What PuLP knows beside the named back-ends is called by PuLP's own name, ``pulp:SCIP_CMD``;
+the signs of its duals differ from solver to solver, so that none are taken and bounds are the
+solver's word.
 """
 
 from __future__ import annotations
@@ -195,7 +197,8 @@ class PulpSolver(EngineSolver):
 def _model(
     pulp: Any, arrays: LinearArrays, deadline: float
 ) -> tuple[Any, list[Any], list[tuple[int, Any]]]:
-    """The LpProblem, its variables, and (row, constraint) of every side of a row; no variables past the deadline.
+    """The LpProblem, its variables, and (row, constraint) of every side of a row;
+    no variables past the deadline.
 
     A million coefficients take PuLP some ten seconds.
     """

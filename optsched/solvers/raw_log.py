@@ -18,10 +18,12 @@ EVERY = 0.2
 
 @contextmanager
 def caught_output(on_log: Callable[[str], None] | None) -> Iterator[None]:
-    """While inside, what the process writes to standard output goes to ``on_log`` instead; None changes nothing.
+    """While inside, what the process writes to standard output goes
+    to ``on_log`` instead; None changes nothing.
 
-    That is the only way to the log of a library that prints from C. It concerns all threads. It goes through a file and
-    not through a pipe, as a library that holds Python's lock and fills a pipe would wait for ever.
+    That is the only way to the log of a library that prints from C. It concerns all threads. It
+    goes through a file and not through a pipe, as a library that holds Python's lock and fills a
+    pipe would wait for ever.
     """
     if on_log is None:
         yield

@@ -1,9 +1,9 @@
 """Scaling at the boundary of a solver: tolerances of solvers are absolute, instances are not.
 
-A solver that stops at 1e-9 is wrong by a factor where rates are 1e-9 steps/s or weights 1e16. So every program is
-handed over with rows whose largest coefficient is near 1, columns of extreme range scaled to near 1, and an objective
-whose largest coefficient is near 1; all factors are powers of two, so that nothing is rounded. What comes back is in
-the units of the program again.
+A solver that stops at 1e-9 is wrong by a factor where rates are 1e-9 steps/s or weights 1e16. So
+every program is handed over with rows whose largest coefficient is near 1, columns of extreme range
+scaled to near 1, and an objective whose largest coefficient is near 1; all factors are powers of
+two, so that nothing is rounded. What comes back is in the units of the program again.
 """
 
 from __future__ import annotations

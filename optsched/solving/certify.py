@@ -1,11 +1,12 @@
 """From what a solver left to a certified outcome: what its point means, and what it is worth.
 
-A continuous program is optimal only by a bound that is recomputed from duals. If a solver returns no
-duals, its claim of optimality and its bound are ignored; its point counts like that of a stopped
+A continuous program is optimal only by a bound that is recomputed from duals. If a solver returns
+no duals, its claim of optimality and its bound are ignored; its point counts like that of a stopped
 run. Of an integer program the solver's bound is kept, as a claim.
 
 `judged` recomputes objective, residuals and bound; nobody else does. `certified` adds what is no
-answer: all zero after a stopped run, or an infinite objective. It is called with an `EvaluatedPoint`:
+answer: all zero after a stopped run, or an infinite objective. It is called with an
+`EvaluatedPoint`:
 
 - by `certified_linear`, of the point of a linear program;
 - by `certified_allocation`, of an allocation, whichever way its program was solved.
@@ -52,8 +53,8 @@ if TYPE_CHECKING:
 CLAIMS = (Termination.OPTIMAL, Termination.GAP_LIMIT)
 """Ends by which a solver claims to be done."""
 STATED_NOISE = 1e4
-"""Factor on the noise when the solver's stated objective is compared: its terms are accurate to 1e-9 only, ours to
-1e-13."""
+"""Factor on the noise when the solver's stated objective is compared:
+its terms are accurate to 1e-9 only, ours to 1e-13."""
 CLOSE = 1.0 - 1e-12
 """Part of the level that a solver states, from which a point is not worth lifting."""
 
@@ -206,8 +207,8 @@ def proved_or_claimed_bound(point: EvaluatedPoint, values: Values, y: FloatArray
 def within_tolerance(value: float, bound: float, tolerance: float) -> bool:
     """Whether a gap may come of the tolerance that the solver was given.
 
-    Solvers stop at an absolute gap of the tolerance as well, which near an objective of 0 is a large
-    relative one.
+    Solvers stop at an absolute gap of the tolerance as well, which near an objective of 0 is a
+    large relative one.
     """
     return tolerance > OPTIMALITY or abs(value - bound) <= tolerance
 
@@ -229,7 +230,9 @@ def checked_point(x: FloatArray, columns: int, solver: str) -> FloatArray:
 
 
 def cleaned(program: AllocationProgram, values: Values, solver: str) -> FloatArray:
-    """Totals of the class columns from a solver's point: without its noise, repaired if it was stopped."""
+    """Totals of the class columns from a solver's point:
+    without its noise, repaired if it was stopped.
+    """
     assert values.x is not None
     raw = checked_point(program.allocation_of(values.x), program.classes.columns, solver)
     limit = program.limit
@@ -255,7 +258,7 @@ def cleaned(program: AllocationProgram, values: Values, solver: str) -> FloatArr
     return x
 
 
-# --- outcomes of a point ---------------------------------------------------------------------------------
+# --- outcomes of a point --------------------------------------------------------------------------
 
 
 def certified(
@@ -264,10 +267,11 @@ def certified(
     values: Values,
     y: FloatArray | None,
 ) -> Outcome:
-    """`judged`, but without an answer where the point is none: all zero, or with an infinite objective.
+    """`judged`, but without an answer where the point is none:
+    all zero, or with an infinite objective.
 
-    An allocation of zeros is none only after a stopped run. After an infinite objective other points
-    are tried, such as an even split.
+    An allocation of zeros is none only after a stopped run. After an infinite objective other
+    points are tried, such as an even split.
     """
     started = time.perf_counter()
     assert runs.chosen is not None
@@ -382,7 +386,7 @@ def known_allocation(
     return certified_known(runs.build(program.known_point), certify, found)
 
 
-# --- outcomes without a point ----------------------------------------------------------------------------
+# --- outcomes without a point ---------------------------------------------------------------------
 
 
 def nothing_found(runs: SolverRuns, values: Values, integer: bool = False) -> Outcome:
@@ -438,7 +442,9 @@ def without_point(
 
 
 def without_time(runs: SolverRuns, program: AllocationProgram, outcome: Outcome) -> Outcome:
-    """Infeasible, if duals prove that every allocation leaves a job without any time; else the outcome itself."""
+    """Infeasible, if duals prove that every allocation leaves a job without any time;
+    else the outcome itself.
+    """
     from optsched.program.some_time import SomeTime  # most programs have time for every job
     from optsched.solving.infeasibility import Analyst, described, no_time_left
 

@@ -1,6 +1,7 @@
 """What `auto` picks: a solver by the program, never by time or load.
 
-Where the solver that was picked is not installed, or fails, those of `others` are tried in their order.
+Where the solver that was picked is not installed, or fails, those of `others` are tried in their
+order.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ LARGE_LP = 3000
 BY_PRICES_LEVEL = 1000
 """Different jobs from which the smallest level is found by prices."""
 BY_PRICES_TOTAL = 1500
-"""Different jobs from which a linear total is found by prices; a vertex of a smaller program comes sooner."""
+"""Different jobs from which a linear total is found by prices;
+a vertex of a smaller program comes sooner.
+"""
 BY_PRICES_CONCAVE = 300
-"""Different jobs from which a total of concave utilities is found by prices (docs/concepts/prices.md)."""
+"""Different jobs from which a total of concave utilities is found
+by prices (docs/concepts/prices.md).
+"""
 MANY = 4000
 """Different jobs up to which round after round is solved from the basis before."""
 TIME_INDEXED = 50_000
@@ -38,9 +43,10 @@ def pick(
 ) -> tuple[str, str]:
     """(solver, reason) for a linear, integer or conic program.
 
-    Conic and large cold linear programs go to Clarabel (fastest when fed arrays), all others to HiGHS (a vertex, warm
-    starts, integers). Where a basis is wanted for the next program, large ones go to the interior point of HiGHS, whose
-    crossover ends in one at half the time of simplex from scratch.
+    Conic and large cold linear programs go to Clarabel (fastest when fed arrays), all others to
+    HiGHS (a vertex, warm starts, integers). Where a basis is wanted for the next program, large
+    ones go to the interior point of HiGHS, whose crossover ends in one at half the time of simplex
+    from scratch.
     """
     if conic:
         return "clarabel", "conic program"
@@ -60,11 +66,12 @@ def pick(
 def pick_for_allocation(
     program: AllocationProgram, *, start: bool, basis: bool
 ) -> tuple[str, str] | None:
-    """(solver, reason) of a back-end that may take an allocation program as it is; None for rows and columns.
+    """(solver, reason) of a back-end that may take an allocation program as it is;
+    None for rows and columns.
 
-    Prices are exact, and faster the more jobs differ; of a small program a vertex is as fast. Where a ``basis`` is
-    known or wanted for the next program, simplex that starts from it is faster up to `MANY` different jobs; concave
-    utilities have none.
+    Prices are exact, and faster the more jobs differ; of a small program a vertex is as fast. Where
+    a ``basis`` is known or wanted for the next program, simplex that starts from it is faster up to
+    `MANY` different jobs; concave utilities have none.
     """
     count = len(program.classes)
     least = BY_PRICES_LEVEL if program.utility.smallest_level else BY_PRICES_TOTAL
@@ -78,8 +85,9 @@ def pick_for_allocation(
 def pick_for_timeline(program: TimelineProgram) -> tuple[str, str]:
     """(solver, reason) for activities in time.
 
-    A makespan goes to CP-SAT; costs of ends and tardiness go to a time-indexed program while it is small, as its
-    relaxation is tight where CP-SAT has no bound (20 jobs on 4 machines: 0.3 s against not proven in 30 s).
+    A makespan goes to CP-SAT; costs of ends and tardiness go to a time-indexed program while it is
+    small, as its relaxation is tight where CP-SAT has no bound (20 jobs on 4 machines: 0.3 s
+    against not proven in 30 s).
     """
     from optsched.program.time_indexed import count_columns  # few programs are timelines
 
@@ -100,7 +108,9 @@ def require_all(solver: type[Solver], *, integer: bool, conic: bool, start: bool
 
 
 def others(first: str, *, integer: bool, conic: bool) -> tuple[str, ...]:
-    """The solvers that are tried after the first one, in their order: those of another kind before its relatives."""
+    """The solvers that are tried after the first one, in their order:
+    those of another kind before its relatives.
+    """
     if conic:
         order: tuple[str, ...] = ("clarabel", "scs")
     else:
@@ -109,7 +119,9 @@ def others(first: str, *, integer: bool, conic: bool) -> tuple[str, ...]:
 
 
 def others_for_timeline(first: str, program: TimelineProgram) -> tuple[str, ...]:
-    """The same for activities in time: one that knows no timelines takes small ones alone, indexed by time."""
+    """The same for activities in time:
+    one that knows no timelines takes small ones alone, indexed by time.
+    """
     from optsched.program.time_indexed import count_columns
 
     if first != "cp-sat":

@@ -44,7 +44,9 @@ def solve_delayed(engine: Engine, program: AllocationProgram) -> Outcome:
 def _solve(
     engine: Engine, program: AllocationProgram, arrays: LinearArrays, solver: str | None
 ) -> Outcome:
-    """Each optimum of a tangent bounds the value from above, and is where the next tangent is taken."""
+    """Each optimum of a tangent bounds the value from above,
+    and is where the next tangent is taken.
+    """
     session = engine.open(arrays, solver, classes=program.classes)
     best, value, bound = None, -np.inf, np.inf
     while True:

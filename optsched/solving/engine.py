@@ -114,7 +114,9 @@ class Engine(SolverRuns):
         return attempt(self, self._ways(program, prices), certify, known)
 
     def _ways(self, program: AllocationProgram, prices: FloatArray | None) -> Iterator[Way]:
-        """A closed form; without side rows and whole jobs; as it is, or lowered; by other solvers."""
+        """A closed form; without side rows and whole jobs;
+        as it is, or lowered; by other solvers.
+        """
         if self.asked_for is None and self.start is None:
             closed = self.build(lambda: program.utility.closed_form(program))
             if closed is not None:
@@ -276,7 +278,9 @@ class Attempts:
         self.made += [item for item in missing if item not in self.made]
 
     def add(self, outcome: Outcome, keep: bool = False) -> None:
-        """Record an outcome; with ``keep`` its bound may be used, but the point of the first outcome stays the best."""
+        """Record an outcome; with ``keep`` its bound may be used,
+        but the point of the first outcome stays the best.
+        """
         self.made.append(Attempt(outcome.solver.name, summary(outcome)))
         self.stopped |= outcome.by_clock or outcome.values.termination in BY_CLOCK
         if (
@@ -300,7 +304,9 @@ class Attempts:
 
     @property
     def better_duals(self) -> FloatArray | None:
-        """Duals that prove a better bound than the best outcome has; None without any, and for what is optimal."""
+        """Duals that prove a better bound than the best outcome has;
+        None without any, and for what is optimal.
+        """
         best, proved = self.best, self.proved
         if (
             best is None
@@ -323,7 +329,9 @@ class Attempts:
         return outcome.bound < than.bound if self.maximise else outcome.bound > than.bound
 
     def better(self, outcome: Outcome, than: Outcome) -> bool:
-        """Whether an outcome is to be preferred: certified, settled, with a point, of a better value; in this order."""
+        """Whether an outcome is to be preferred:
+        certified, settled, with a point, of a better value; in this order.
+        """
 
         def rank(some: Outcome) -> tuple[bool, bool, bool]:
             return some.certificate.ok, some.status in SETTLED, some.x is not None
@@ -355,7 +363,9 @@ Once = Callable[[str | None], Outcome]
 Way = Callable[[], Outcome]
 """One way to solve a program."""
 Known = Callable[[Outcome | None], Outcome | None]
-"""A feasible point that needs no solver, given the best outcome without one; None if it is no help."""
+"""A feasible point that needs no solver,
+given the best outcome without one; None if it is no help.
+"""
 
 
 def attempt(

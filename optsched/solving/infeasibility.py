@@ -1,9 +1,10 @@
-"""Why a program is infeasible: a proof that is recomputed, and a small set of rows that cannot all hold.
+"""Why a program is infeasible:
+a proof that is recomputed, and a small set of rows that cannot all hold.
 
-A solver that says infeasible is not believed. The linear relaxation comes first, because it settles most programs
-quickly, integer ones too, and its duals are a proof. Only where it is feasible is the integer program itself tried
-again. Runs of integer programs and the deletion filter have a bound of work, and all runs together end at one deadline:
-what is known then is the answer.
+A solver that says infeasible is not believed. The linear relaxation comes first, because it settles
+most programs quickly, integer ones too, and its duals are a proof. Only where it is feasible is the
+integer program itself tried again. Runs of integer programs and the deletion filter have a bound of
+work, and all runs together end at one deadline: what is known then is the answer.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.scaling import ScaledSession, Scaling
 
 EFFORT = 1_000_000
-"""Coefficients of all programs together that are solved to make a set of conflicting rows smaller. A clock in its place
-would make answers differ."""
+"""Coefficients of all programs together that are solved to make a set of conflicting rows smaller.
+A clock in its place would make answers differ."""
 LEAST_EFFORT = 1_000
 """What a trial counts for at least."""
 INTEGER_EFFORT = 2
@@ -63,7 +64,8 @@ class Checked:
     ----------
     finding : ClaimFinding
     needed : float or None
-        Least total violation of the rows, each relative to its size, that the duals prove; of SHOWN.
+        Least total violation of the rows, each relative to its size, that the duals prove; of
+        SHOWN.
     rows : IntArray
         Rows that these duals rest on, which cannot all hold; of SHOWN.
     end : Termination or None
@@ -78,7 +80,9 @@ class Checked:
 
 @dataclass(frozen=True)
 class ConflictingRows:
-    """Rows that cannot all hold, and how small this set is known to be; no rows where none were found in time."""
+    """Rows that cannot all hold, and how small this set is known to be;
+    no rows where none were found in time.
+    """
 
     rows: IntArray
     explanation: Explanation
@@ -93,13 +97,14 @@ class _Stopped(Exception):
 
 
 class Analyst:
-    """HiGHS where it is installed, run within what is left of the time; as a context, until the user asks for an end.
+    """HiGHS where it is installed, run within what is left of the time;
+    as a context, until the user asks for an end.
 
     Parameters
     ----------
     limits : Limits
-        ``time`` is that of all runs together. ``work`` is left out: it counts for the runs that look for an answer,
-        and the analysis has bounds of work of its own.
+        ``time`` is that of all runs together. ``work`` is left out: it counts for the runs that
+        look for an answer, and the analysis has bounds of work of its own.
     load : callable, optional
         Solver by name, as the caller has them run: in a process that can be killed perhaps.
     """
@@ -181,15 +186,16 @@ def _highs(load: Callable[[str], type[Solver]] | None) -> type[Solver]:
     return found if found.name == "highs" else Highs
 
 
-# --- is it infeasible? ---------------------------------------------------------------------------------------------
+# --- is it infeasible? ----------------------------------------------------------------------------
 
 
 def check_claim(arrays: LinearArrays, analyst: Analyst) -> Checked:
     """Whether the rows can be met.
 
-    The dual bound of the elastic relaxation, recomputed, is the proof of infeasibility; of an integer program that of
-    its linear relaxation. Where the relaxation can be met, an integer program is tried again with no objective and
-    without presolve, so that an error there does not come twice.
+    The dual bound of the elastic relaxation, recomputed, is the proof of infeasibility; of an
+    integer program that of its linear relaxation. Where the relaxation can be met, an integer
+    program is tried again with no objective and without presolve, so that an error there does not
+    come twice.
     """
     try:
         relaxed = _check_relaxation(arrays.relaxed(), analyst)
@@ -234,7 +240,8 @@ def _proved(elastic: LinearArrays, values: Values) -> tuple[float, FloatArray]:
     """The least violation that duals prove, and these duals."""
     if values.y is None:
         return 0.0, np.zeros(elastic.shape[0])
-    # Shrink the duals until no slack has a wrong sign: without cost on x the proof only shrinks along.
+    # Shrink the duals until no slack has a wrong sign: without cost on x the proof only shrinks
+    # along.
     product = elastic.transpose_times(values.y)
     price = np.abs(product[elastic.cost > 0]).max(initial=0.0)
     y = values.y * (1.0 - 1e-12) / max(1.0, float(price))
@@ -246,7 +253,8 @@ def refuse_refuted(
 ) -> None:
     """Raise where a feasible program was called infeasible, or a bounded one unbounded.
 
-    A ratio whose rows can be kept has no point all the same if they can only be kept at a cost of 0.
+    A ratio whose rows can be kept has no point all the same if they can only be kept at a cost of
+    0.
     """
     if program is not None and program.utility.without_optimum:
         raise UsageError(f"solver {solver} finds {program.utility.without_optimum}")
@@ -256,14 +264,15 @@ def refuse_refuted(
         raise SolverCrashed(f"solver {solver} claims that a feasible, bounded program is unbounded")
 
 
-# --- which rows conflict? ------------------------------------------------------------------------------------------
+# --- which rows conflict? -------------------------------------------------------------------------
 
 
 def conflicting_rows(arrays: LinearArrays, checked: Checked, analyst: Analyst) -> ConflictingRows:
-    """Rows that cannot all hold, as few as are found within the bounds of work and time (a deletion filter).
+    """Rows that cannot all hold,
+    as few as are found within the bounds of work and time (a deletion filter).
 
-    Larger parts of the set are left out first, then smaller ones, then single rows. What is left when every single row
-    was tried is irreducible: without any one of them the others can hold.
+    Larger parts of the set are left out first, then smaller ones, then single rows. What is left
+    when every single row was tried is irreducible: without any one of them the others can hold.
     """
     if checked.finding is ClaimFinding.SHOWN:
         search = _Deletion(arrays.relaxed(), checked.rows, analyst, linear=True)
@@ -285,7 +294,8 @@ class _Deletion:
     rows : IntArray
         Rows that the solver says cannot all hold.
     sure : IntArray
-        Of a linear program: the last of these sets of which duals prove it. The same as ``rows`` otherwise.
+        Of a linear program: the last of these sets of which duals prove it. The same as ``rows``
+        otherwise.
     """
 
     def __init__(
@@ -311,7 +321,8 @@ class _Deletion:
             return Explanation.CUT_OFF
 
     def _pass(self, size: int) -> bool | None:
-        """Leave out so many rows at once, where the others still conflict; whether every trial was settled.
+        """Leave out so many rows at once, where the others still conflict;
+        whether every trial was settled.
 
         None where the bound of work was reached.
         """
@@ -350,7 +361,7 @@ class _Deletion:
         return _proved(elastic, self._analyst.run(self._analyst.open(elastic)))[0] > FEASIBILITY
 
 
-# --- is there time for every job? -----------------------------------------------------------------------------------
+# --- is there time for every job? -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -370,7 +381,9 @@ class NoTimeLeft:
 
 
 def no_time_left(some: SomeTime, analyst: Analyst) -> NoTimeLeft | None:
-    """Prove that every allocation leaves some job without any time; None where that was not shown."""
+    """Prove that every allocation leaves some job without any time;
+    None where that was not shown.
+    """
     arrays = some.arrays
     try:
         values = analyst.run(analyst.open(arrays))
@@ -390,7 +403,9 @@ def no_time_left(some: SomeTime, analyst: Analyst) -> NoTimeLeft | None:
 
 
 def leave_no_time(some: SomeTime, rows: IntArray, analyst: Analyst) -> bool:
-    """Whether some rows of `SomeTime.arrays` alone leave a job without any time, which duals prove."""
+    """Whether some rows of `SomeTime.arrays` alone leave a job
+    without any time, which duals prove.
+    """
     alone = rows_alone(some.arrays, rows)
     return _leaves_none(some, rows, alone, analyst.run(analyst.open(alone)))
 
@@ -403,7 +418,9 @@ def _leaves_none(some: SomeTime, rows: IntArray, alone: LinearArrays, values: Va
 
 
 class _ScarceTime(_Deletion):
-    """Leaves out rows without which some job still has no time: the largest share is 0, not infeasible."""
+    """Leaves out rows without which some job still has no time:
+    the largest share is 0, not infeasible.
+    """
 
     def __init__(self, some: SomeTime, rows: IntArray, analyst: Analyst) -> None:
         super().__init__(some.arrays, rows, analyst, linear=True)
@@ -428,7 +445,7 @@ def described(
     return tuple(describe_row(program, block, position) for block, position in found)
 
 
-# --- programs that are made of another -----------------------------------------------------------------------------
+# --- programs that are made of another ------------------------------------------------------------
 
 
 def rows_alone(arrays: LinearArrays, rows: IntArray) -> LinearArrays:
@@ -440,7 +457,8 @@ def rows_alone(arrays: LinearArrays, rows: IntArray) -> LinearArrays:
 
 
 def elastic_relaxation(arrays: LinearArrays) -> LinearArrays:
-    """Minimise the total relative violation: every finite side of a row gets a slack s >= 0 that costs 1.
+    """Minimise the total relative violation:
+    every finite side of a row gets a slack s >= 0 that costs 1.
 
     A violation counts relative to the size of its row, so that GPUs and steps/s weigh alike.
     """

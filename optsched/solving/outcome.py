@@ -55,7 +55,8 @@ class Outcome(Displayed):
         How small this set is known to be.
     solver : str
     by_clock : bool
-        Whether the clock or the user stopped a run that this rests on, and ``values`` does not say so.
+        Whether the clock or the user stopped a run that this rests on, and ``values`` does not say
+        so.
     """
 
     values: Values
@@ -79,8 +80,8 @@ class SolvedProgram:
     Attributes
     ----------
     program : AllocationProgram or Plan
-        The last program of the method, which the outcome is about: with requirements that gave way, or with the columns
-        that were generated.
+        The last program of the method, which the outcome is about: with requirements that gave way,
+        or with the columns that were generated.
     outcome : Outcome
     schedule : Schedule or None
         Of a plan: None if nothing was found.
@@ -101,5 +102,7 @@ class SolvedProgram:
 
 
 def is_reproducible(termination: Termination, explanation: Explanation, by_clock: bool) -> bool:
-    """False if the clock or the user stopped the run, one of several attempts, or the search for conflicts."""
+    """False if the clock or the user stopped the run, one of several attempts,
+    or the search for conflicts.
+    """
     return not by_clock and termination not in BY_CLOCK and explanation is not Explanation.CUT_OFF

@@ -1,4 +1,6 @@
-"""From a formulation to a solution: its programs are solved, one after the other, and the answer is written down."""
+"""From a formulation to a solution:
+its programs are solved, one after the other, and the answer is written down.
+"""
 
 from __future__ import annotations
 
@@ -113,8 +115,9 @@ class _Run:
     classes : Classes
     engine : Engine
     on_demand : bool
-        Whether columns are generated. The candidates of the caller say so: a formulation that admits columns itself
-        may have turned them into others, which `generate_columns` then refuses.
+        Whether columns are generated. The candidates of the caller say so: a formulation that
+        admits columns itself may have turned them into others, which `generate_columns` then
+        refuses.
     own : SolvedProgram or None
         The formulation's own program, once it is solved.
     """
@@ -297,7 +300,9 @@ def solution_of(
 
 
 def _some_time_for_all(engine: Engine, own: SolvedProgram) -> Outcome:
-    """The outcome of a program; infeasible where every allocation is shown to leave a job without any time."""
+    """The outcome of a program;
+    infeasible where every allocation is shown to leave a job without any time.
+    """
     program, outcome = own.program, own.outcome
     nothing_shown = outcome.x is not None or outcome.status is Status.LIMIT
     if (
@@ -338,7 +343,9 @@ def _prices(program: AllocationProgram | Plan, outcome: Outcome) -> dict[str, fl
 def _decided(
     formulation: Formulation, C: Classes, engine: Engine, decision: RuleDecision
 ) -> Solution:
-    """What a rule decided: its feasibility is certified, and how far it is from its bound, if it has one."""
+    """What a rule decided: its feasibility is certified,
+    and how far it is from its bound, if it has one.
+    """
     program, x, value = decision.program, decision.x, decision.value
     if nothing_to_decide(program):
         return _empty(formulation, program)
@@ -428,7 +435,9 @@ def _infeasible(formulation: Formulation, C: Classes, conflicts: tuple[Conflict,
 
 
 def _empty(formulation: Formulation, program: AllocationProgram | Plan) -> Solution:
-    """No job is in the program: an empty total is 0, an empty minimum does not exist, nobody runs."""
+    """No job is in the program:
+    an empty total is 0, an empty minimum does not exist, nobody runs.
+    """
     C, schedule = program.classes, None
     value: float | None = 0.0
     if isinstance(program, AllocationProgram):

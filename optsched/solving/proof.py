@@ -1,8 +1,10 @@
-"""Cross-checks: a bound that only a solver vouches for is tried again, by another solver or another search.
+"""Cross-checks: a bound that only a solver vouches for is tried again,
+by another solver or another search.
 
-A solver's own proof is a claim: CP-SAT 9.15 has called 28 optimal where 27 exists. The objective is cut off a step
-better than the incumbent, and the program solved again elsewhere. Infeasible: the claim is cross-checked. A better
-point refutes it, and takes the incumbent's place until its own cut-off is infeasible.
+A solver's own proof is a claim: CP-SAT 9.15 has called 28 optimal where 27 exists. The objective is
+cut off a step better than the incumbent, and the program solved again elsewhere. Infeasible: the
+claim is cross-checked. A better point refutes it, and takes the incumbent's place until its own
+cut-off is infeasible.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ OTHER_SEARCH = {"permute_variable_randomly": True, "symmetry_level": 0}
 
 @dataclass(frozen=True, eq=False)
 class CutOffResult:
-    """What came of a cut-off: a ``bound`` (nothing is better), something better (``x``), or neither: it was stopped."""
+    """What came of a cut-off:
+    a ``bound`` (nothing is better), something better (``x``), or neither: it was stopped.
+    """
 
     words: str
     bound: float | None = None
@@ -109,7 +113,7 @@ def _unproven(outcome: Outcome) -> Outcome:
     )
 
 
-# --- linear programs -----------------------------------------------------------------------------------------------
+# --- linear programs ------------------------------------------------------------------------------
 
 
 def proved_linear(engine: Engine, arrays: LinearArrays, outcome: Outcome) -> Outcome:
@@ -179,7 +183,9 @@ def cut_off(arrays: LinearArrays, value: float, margin: float) -> LinearArrays:
 
 
 def objective_step(arrays: LinearArrays) -> float | None:
-    """The smallest difference between two objective values, if all columns with a cost are integer; else None."""
+    """The smallest difference between two objective values,
+    if all columns with a cost are integer; else None.
+    """
     cost = np.abs(arrays.cost[arrays.cost != 0])
     if not len(cost) or not arrays.integer[arrays.cost != 0].all():
         return None
@@ -191,7 +197,7 @@ def objective_step(arrays: LinearArrays) -> float | None:
     return None
 
 
-# --- timelines -----------------------------------------------------------------------------------------------------
+# --- timelines ------------------------------------------------------------------------------------
 
 
 def better_schedule(engine: Engine, program: TimelineProgram, cost: int) -> CutOffResult:

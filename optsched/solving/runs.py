@@ -40,11 +40,12 @@ LIKE_CERTIFYING = ("compile", "build")
 RESERVED = 0.25
 """Part of the time limit that is kept back for what comes after the solver, at most."""
 KILLABLE = 50_000
-"""Entries from which a program is solved in a process that can be killed, if its back-end may overrun.
+"""Entries from which a program is solved in a process that can be killed,
+if its back-end may overrun.
 
-The process costs about half a second. What it insures against are orderings and factorisations, which
-look at no clock. How long they take depends on the structure, so that no size tells: 50,000 entries
-took Clarabel from 0.05 s to 1.5 s, and five times as many up to 15 s.
+The process costs about half a second. What it insures against are orderings and factorisations,
+which look at no clock. How long they take depends on the structure, so that no size tells: 50,000
+entries took Clarabel from 0.05 s to 1.5 s, and five times as many up to 15 s.
 """
 
 
@@ -164,7 +165,8 @@ class SolverRuns:
     def choose(
         self, *, rows: int, integer: bool, conic: bool, prefer: tuple[str, str] | None = None
     ) -> type[Solver]:
-        """The solver asked for, checked, or the first one that is installed of those that `auto` takes.
+        """The solver asked for, checked,
+        or the first one that is installed of those that `auto` takes.
 
         ``prefer`` is the (name, reason) that `auto` begins with in the place of its usual choice
         (`optsched.solving.choice`).
@@ -196,7 +198,9 @@ class SolverRuns:
         raise SolverUnavailable("; ".join(missing))
 
     def fallbacks(self, first: str, *, integer: bool, conic: bool) -> Iterator[type[Solver]]:
-        """The solvers that `auto` tries after the first one, as far as the caller's loader knows them."""
+        """The solvers that `auto` tries after the first one,
+        as far as the caller's loader knows them.
+        """
         for name in others(first, integer=integer, conic=conic):
             try:
                 solver = self.load(name)
@@ -266,7 +270,8 @@ class SolverRuns:
         return session
 
     def killable(self, solver: type[Solver], entries: int) -> type[Solver]:
-        """What runs a solver on a program of so many entries: itself, or a process that can be killed.
+        """What runs a solver on a program of so many entries:
+        itself, or a process that can be killed.
 
         The values are the same. Records, capabilities and versions are those of the solver itself.
         """

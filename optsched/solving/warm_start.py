@@ -1,7 +1,9 @@
-"""A simplex basis or prices with labels: what the optimum of one program says of where to start on the next one.
+"""A simplex basis or prices with labels:
+what the optimum of one program says of where to start on the next one.
 
-Jobs come and go between rounds, and classes, columns and rows are numbered anew. A basis is therefore kept with what
-its columns and rows stand for, as plain data: a solver that starts from it needs nothing else of the round before.
+Jobs come and go between rounds, and classes, columns and rows are numbered anew. A basis is
+therefore kept with what its columns and rows stand for, as plain data: a solver that starts from it
+needs nothing else of the round before.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class WarmStart(Displayed):
     of_job : IntArray, shape (jobs,)
         Class that each job was in; -1 for jobs that were in none.
     column : IntArray, shape (columns, fields)
-        What each class column stands for: its classes and its configuration (`Classes.configuration_labels`).
+        What each class column stands for: its classes and its configuration
+        (`Classes.configuration_labels`).
     columns, rows : mapping of the name of a block to IntArray
         Status codes of its columns or rows.
     prices : mapping of the name of a resource to float
@@ -68,7 +71,9 @@ class WarmStart(Displayed):
         )
 
     def revised(self, rows: IntArray, added: int) -> WarmStart:
-        """The same after only the jobs at these rows stayed, in that order, and so many were added behind them."""
+        """The same after only the jobs at these rows stayed, in that order,
+        and so many were added behind them.
+        """
         return replace(
             self, of_job=np.concatenate([self.of_job[rows], np.full(added, -1, np.int64)])
         )
@@ -76,8 +81,9 @@ class WarmStart(Displayed):
     def basis(self, classes: Classes, arrays: LinearArrays) -> tuple[Basis, str]:
         """A basis for another program, and in words how much of it is known.
 
-        What existed keeps its status; new columns start at their lower bound and new rows are basic. If there are then
-        fewer basic variables than rows, the first rows that are not become so; too many are for the solver to repair.
+        What existed keeps its status; new columns start at their lower bound and new rows are
+        basic. If there are then fewer basic variables than rows, the first rows that are not become
+        so; too many are for the solver to repair.
         """
         was = self._classes_before(classes)
         label = np.column_stack(
@@ -128,7 +134,8 @@ class Bases:
     warm : WarmStart, optional
         The basis of a program before this one, from which the first run starts.
     keep : bool
-        Whether the basis of the first run is kept in ``ended``, and `auto` prefers solvers that have one.
+        Whether the basis of the first run is kept in ``ended``, and `auto` prefers solvers that
+        have one.
     ended : WarmStart, optional
     words : str
         How the first run started.
@@ -157,7 +164,9 @@ class Bases:
         self._first = (session, classes)
 
     def first_prices(self, classes: Classes) -> FloatArray | None:
-        """Prices to start from, of the resources of a program over these classes; None without any."""
+        """Prices to start from,
+        of the resources of a program over these classes; None without any.
+        """
         if self.warm is None and not self.keep:
             return None
         if self.warm is None or not self.warm.prices:
@@ -170,7 +179,9 @@ class Bases:
         return np.array(known)
 
     def last_prices(self, classes: Classes, values: Values) -> None:
-        """Keep the prices in which the first run ended; ``values`` are of the lowered program's rows."""
+        """Keep the prices in which the first run ended;
+        ``values`` are of the lowered program's rows.
+        """
         if (
             self.keep
             and self.ended is None
@@ -203,7 +214,9 @@ def matched(known: AnyArray, wanted: AnyArray) -> IntArray:
 
 
 def _looked_up(known: AnyArray, wanted: AnyArray) -> IntArray | None:
-    """The same by a table of the first fields, if these tell the known rows apart and it takes little room."""
+    """The same by a table of the first fields,
+    if these tell the known rows apart and it takes little room.
+    """
     if not known.size or not wanted.size:
         return None
     room, number, asked = 1, np.zeros(known.shape[1], np.int64), np.zeros(wanted.shape[1], np.int64)

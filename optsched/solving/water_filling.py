@@ -110,7 +110,9 @@ class _Reached:
 def _farthest(
     engine: Engine, session: Session, filling: Filling, path: Path, reached: _Reached
 ) -> tuple[int, Values]:
-    """The segment in which the rise ends, and its optimum: first by growing steps, then by halving."""
+    """The segment in which the rise ends, and its optimum:
+    first by growing steps, then by halving.
+    """
     low, high, number, step = 0, len(path.breaks), 0, 1
     while True:
         session.become(engine.build(lambda at=number: filling.segment(path, at)))  # type: ignore[misc]
@@ -165,7 +167,8 @@ def _blocks(arrays: LinearArrays, y: FloatArray) -> dict[str, FloatArray]:
 def _stopped(
     engine: Engine, filling: Filling, values: Values, reached: _Reached, stages: Sequence[Stage]
 ) -> SolvedProgram:
-    """What there is when a run ends without an optimum: the last point that keeps all levels, without a bound.
+    """What there is when a run ends without an optimum:
+    the last point that keeps all levels, without a bound.
 
     Failing that the point of this run, where it stopped short of its precision.
     """
@@ -203,7 +206,8 @@ def _without_bound(stages: Sequence[Stage]) -> tuple[str, ...]:
 
 
 def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:
-    """Take a stage as it was solved; returns the bound on its value that its duals give, and the unit of its rise.
+    """Take a stage as it was solved;
+    returns the bound on its value that its duals give, and the unit of its rise.
 
     Raises
     ------

@@ -1,4 +1,6 @@
-"""Studies of one instance: many formulations side by side, one job explained, programs of others, models judged."""
+"""Studies of one instance:
+many formulations side by side, one job explained, programs of others, models judged.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,6 @@
-"""One instance, many formulations: what each answers, and how the answers measure up to each other."""
+"""One instance, many formulations:
+what each answers, and how the answers measure up to each other.
+"""
 
 from __future__ import annotations
 
@@ -208,8 +210,8 @@ def compare(
     ----------
     instance : Instance, or what `load` takes
     formulations : str or sequence, optional
-        Names, or pairs of a name and options; one formulation may come several times with other options. Default: all
-        that take this kind of instance, with their defaults.
+        Names, or pairs of a name and options; one formulation may come several times with other
+        options. Default: all that take this kind of instance, with their defaults.
     constraints : sequence
         Side constraints of all formulations, beside those of the instance.
     model, performance, classes, solver, prove
@@ -222,8 +224,8 @@ def compare(
     Returns
     -------
     Comparison
-        A formulation that refuses the instance, or whose solver fails, is a row with the error. If the user interrupts
-        a run, it is the last one: fewer rows than were asked for.
+        A formulation that refuses the instance, or whose solver fails, is a row with the error. If
+        the user interrupts a run, it is the last one: fewer rows than were asked for.
 
     Raises
     ------

@@ -1,4 +1,6 @@
-"""Programs that no formulation made: from MPS and LP files or written block by block, solved and certified."""
+"""Programs that no formulation made:
+from MPS and LP files or written block by block, solved and certified.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,9 @@ class ProgramSolution(DisplayedTable):
 
     @cached_property
     def duals(self) -> dict[str, float] | None:
-        """Duals of the rows by name, as derivatives of the optimum; None for an integer program or without any."""
+        """Duals of the rows by name, as derivatives of the optimum;
+        None for an integer program or without any.
+        """
         if self.outcome.duals is None:
             return None
         y = np.concatenate(
@@ -154,7 +158,9 @@ class ProgramSolution(DisplayedTable):
 
     @property
     def reproducible(self) -> bool:
-        """False if the clock or the user stopped the run, one of several attempts, or the search for conflicts."""
+        """False if the clock or the user stopped the run, one of several attempts,
+        or the search for conflicts.
+        """
         return is_reproducible(self.termination, self.outcome.explanation, self.solver.by_clock)
 
     def to_document(self) -> dict[str, Any]:
@@ -199,7 +205,9 @@ class ProgramSolution(DisplayedTable):
         return json.loads(json.dumps(document))  # type: ignore[no-any-return]
 
     def write(self, path: str | Path) -> None:
-        """Write the point as a ``.sol`` file, or everything as JSON; raises `UsageError` if there is no point."""
+        """Write the point as a ``.sol`` file, or everything as JSON;
+        raises `UsageError` if there is no point.
+        """
         # A .sol file holds a point and nothing else
         if Path(path).suffix.lower() != SUFFIX:
             write_atomically(path, pretty_json(self.to_document()).encode())
@@ -228,7 +236,8 @@ def solve_program(
     solver : str
         Registry name or ``auto``.
     start : mapping, array or path, optional
-        A point to start from: values by name, values in order, a ``.sol`` file, or a JSON file that `write` wrote.
+        A point to start from: values by name, values in order, a ``.sol`` file, or a JSON file that
+        `write` wrote.
     prove, **limits : LimitOptions
         As in `optsched.solve`.
 
@@ -263,7 +272,8 @@ def verify_program(
     *,
     resolve: bool = False,
 ) -> Verification:
-    """Check the solution of a program (a file that `ProgramSolution.write` wrote), with every number recomputed.
+    """Check the solution of a program (a file that `ProgramSolution.write` wrote),
+    with every number recomputed.
 
     Parameters
     ----------
@@ -276,8 +286,8 @@ def verify_program(
     Raises
     ------
     InvalidInput
-        If a file cannot be read, is not JSON, or is no solution of a program. Everything else that is wrong with it is
-        a finding.
+        If a file cannot be read, is not JSON, or is no solution of a program. Everything else that
+        is wrong with it is a finding.
     """
     given = _as_read(program)
     plain = parse_solution(document, PROGRAM_FORMAT)
@@ -290,7 +300,9 @@ def verify_program(
 def _found_again(
     program: ReadProgram, document: Mapping[str, Any], found: Verification
 ) -> Verification:
-    """What was found, and whether another run agrees: an optimum is the same, no objective is beyond a bound."""
+    """What was found, and whether another run agrees:
+    an optimum is the same, no objective is beyond a bound.
+    """
     again = solve_program(program)
     status = document["status"]
     stated = document["objective"]
@@ -326,7 +338,8 @@ def point_of(
     names: tuple[str, ...],
     objective: Callable[[FloatArray], float] | None = None,
 ) -> FloatArray:
-    """A point in the order of the columns from what a user gives as one; raises `InvalidInput` or `UsageError`.
+    """A point in the order of the columns from what a user gives as one;
+    raises `InvalidInput` or `UsageError`.
 
     With the program's objective a ``.sol`` file that may be of another program is told in the log.
     """

@@ -1,4 +1,6 @@
-"""Why an answer is what it is: of a solution as a whole, `explanation`; of one job, `explain_job`."""
+"""Why an answer is what it is: of a solution as a whole, `explanation`;
+of one job, `explain_job`.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,9 @@ class JobExplanation(DisplayedTable):
         }
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        """The ways to run: rate, fraction of the time, and what all the job's time there would change."""
+        """The ways to run: rate, fraction of the time,
+        and what all the job's time there would change.
+        """
         ways = self.ways[:first]
         return columns_of(
             [
@@ -275,7 +279,9 @@ def _why_no_prices(solution: Solution) -> str | None:
 def _program(
     formulation: Formulation, C: Classes, stages: tuple[Stage, ...]
 ) -> AllocationProgram | None:
-    """The last program of an allocation, None for a plan or where a side constraint cannot be met."""
+    """The last program of an allocation,
+    None for a plan or where a side constraint cannot be met.
+    """
     try:
         program = formulation.program(C)
     except Infeasible:
@@ -345,7 +351,7 @@ def _dropped(solution: Solution, row: int) -> list[dict[str, Any]]:
     ]
 
 
-# --- a solution as a whole --------------------------------------------------------------------------
+# --- a solution as a whole ------------------------------------------------------------------------
 
 
 def explanation(solution: Solution) -> dict[str, Any]:
@@ -372,8 +378,8 @@ def explanation(solution: Solution) -> dict[str, Any]:
 def holding_jobs(solution: Solution) -> list[dict[str, Any]]:
     """Classes of jobs at the smallest level, largest share first.
 
-    A class's share is its dual of the rows ``levels`` times n_k, which sum to 1: the part of an improvement by 1 % that
-    the objective would see if these jobs ran 1 % faster everywhere.
+    A class's share is its dual of the rows ``levels`` times n_k, which sum to 1: the part of an
+    improvement by 1 % that the objective would see if these jobs ran 1 % faster everywhere.
     """
     if solution.duals is None or "levels" not in solution.duals or solution.allocation is None:
         return []
@@ -396,7 +402,9 @@ def holding_jobs(solution: Solution) -> list[dict[str, Any]]:
 
 
 def priced_requirements(solution: Solution) -> list[dict[str, Any]]:
-    """Rows of side constraints with a dual: what asking for 1 % less would be worth in objective units."""
+    """Rows of side constraints with a dual:
+    what asking for 1 % less would be worth in objective units.
+    """
     if solution.duals is None or solution.allocation is None:
         return []
     # Rows that somebody added in Python cannot be made again from the file

@@ -1,4 +1,6 @@
-"""What the jobs of a trace ask of its cluster: seconds and GPU-hours of each, and what keeps some from running."""
+"""What the jobs of a trace ask of its cluster:
+seconds and GPU-hours of each, and what keeps some from running.
+"""
 
 from __future__ import annotations
 
@@ -32,23 +34,24 @@ class Nowhere:
 class Demand(Displayed):
     """What jobs ask for, each as if it were alone; arrays over jobs and over pools.
 
-    With the rate r_ic of job i in configuration c of g_c GPUs (times its share of each), K_i steps left, and pools of
-    W_p GPUs, e_ip = max over the configurations c of pool p of r_ic / g_c is the most that a GPU of p does for i:
+    With the rate r_ic of job i in configuration c of g_c GPUs (times its share of each), K_i steps
+    left, and pools of W_p GPUs, e_ip = max over the configurations c of pool p of r_ic / g_c is the
+    most that a GPU of p does for i:
 
         seconds_i = K_i / max_c r_ic
         least_i   = K_i / max_p e_ip / 3600
         mean_i    = K_i / (sum_p W_p e_ip / sum_p W_p) / 3600      over the pools p where it can run
 
-    A job with regimes is the sum of its parts, each at the rates that it has then. GPUs of nodes that are down or
-    drained at first are not counted in W_p.
+    A job with regimes is the sum of its parts, each at the rates that it has then. GPUs of nodes
+    that are down or drained at first are not counted in W_p.
 
     Attributes
     ----------
     seconds : FloatArray, shape (J,)
         At the highest rate; NaN for jobs that can run nowhere.
     least, mean : FloatArray, shape (J,)
-        GPU-hours where the job needs fewest, and with every pool where it can run as likely as it has GPUs; NaN
-        likewise.
+        GPU-hours where the job needs fewest, and with every pool where it can run as likely as it
+        has GPUs; NaN likewise.
     runs : BoolArray, shape (J,)
         Whether the job can run somewhere, in all of its regimes.
     gpus : FloatArray, shape (P,)
@@ -56,8 +59,8 @@ class Demand(Displayed):
     runnable, only : IntArray, shape (P,)
         Jobs that can run in a pool, and of these the ones that can run in no other.
     wanted : FloatArray, shape (P,)
-        GPU-hours of the jobs that need fewest in that pool. Where several pools are equally good, each has a part in
-        proportion to its GPUs.
+        GPU-hours of the jobs that need fewest in that pool. Where several pools are equally good,
+        each has a part in proportion to its GPUs.
     nowhere : tuple of Nowhere
         The most frequent reason first.
     """
@@ -102,7 +105,8 @@ def demand_of(trace: Trace) -> Demand:
     divided = equally_good * W
     divided = divided / np.maximum(divided.sum(axis=1, keepdims=True), 1e-300)
 
-    # The parts of the first regimes come first. The row of zeros is that of absent jobs, whose kind is -1
+    # The parts of the first regimes come first. The row of zeros is that of absent jobs, whose kind
+    # is -1
     can_run_in = np.vstack([e > 0, np.zeros((1, len(W)), bool)])[kind[:jobs]]
     return Demand(
         seconds=_summed(job[part], seconds, runs),
@@ -122,7 +126,8 @@ def _summed(job: IntArray, values: FloatArray, runs: BoolArray) -> FloatArray:
 
 
 def _parts(trace: Trace) -> tuple[Instance, IntArray, FloatArray]:
-    """Jobs cut at their changes of regime, as an instance of parts; the job and the steps of each part.
+    """Jobs cut at their changes of regime, as an instance of parts;
+    the job and the steps of each part.
 
     The first parts are the jobs themselves, in their order; the parts after each change follow.
     """
@@ -156,7 +161,9 @@ def _parts(trace: Trace) -> tuple[Instance, IntArray, FloatArray]:
 
 
 def _per_kind(C: Candidates, pools: int) -> tuple[FloatArray, FloatArray]:
-    """Highest rate of each kind alone, and e: the most that a GPU of each pool does for it; 0 where it cannot run."""
+    """Highest rate of each kind alone, and e:
+    the most that a GPU of each pool does for it; 0 where it cannot run.
+    """
     alone = np.flatnonzero(C.columns.partner < 0)
     kind = C.columns.kind[alone]
     pool = C.columns.pool[alone]

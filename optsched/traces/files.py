@@ -24,8 +24,8 @@ def load_trace(source: TraceSource) -> Trace:
     Parameters
     ----------
     source : str, path, mapping, Instance or Trace
-        A JSON, YAML or npz file, ``-`` for standard input, ``@name`` for an instance that ships; a parsed document;
-        or an instance.
+        A JSON, YAML or npz file, ``-`` for standard input, ``@name`` for an instance that ships; a
+        parsed document; or an instance.
 
     Returns
     -------
@@ -49,7 +49,8 @@ def load_trace(source: TraceSource) -> Trace:
 
 
 def trace_bytes(trace: Trace, kind: str) -> bytes:
-    """The trace as file content: ``json`` or ``yaml``; ``npz`` too if nothing happens besides what the instance says.
+    """The trace as file content: ``json`` or ``yaml``;
+    ``npz`` too if nothing happens besides what the instance says.
 
     Raises
     ------

@@ -20,7 +20,9 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 @dataclass(frozen=True, repr=False, slots=True)
 class Part(Displayed):
-    """Jobs that have something in common: what, how many they are, and the fewest GPU-hours that they need."""
+    """Jobs that have something in common:
+    what, how many they are, and the fewest GPU-hours that they need.
+    """
 
     name: str
     jobs: int
@@ -40,7 +42,8 @@ class PoolDemand(Displayed):
     gpu_hours : float
         Of the jobs that need fewest here (`Demand.wanted`).
     load : float or None
-        GPU-hours over those that the pool has in the span of the arrivals; None where there are none.
+        GPU-hours over those that the pool has in the span of the arrivals; None where there are
+        none.
     """
 
     name: str
@@ -88,7 +91,8 @@ class TraceSummary(Displayed):
     gangs, workloads, tenants : tuple of Part
         Gangs from small to large (``1-8``: elastic), the others with the most jobs first.
     gpu_hours, gpu_hours_mean : float
-        The fewest GPU-hours that all jobs need, and with pools as likely as they have GPUs (`Demand`).
+        The fewest GPU-hours that all jobs need, and with pools as likely as they have GPUs
+        (`Demand`).
     load, load_mean : float or None
         These over the GPU-hours that the cluster has in the span.
     pools : tuple of PoolDemand

@@ -1,4 +1,5 @@
-"""`Trace`: jobs over time, and what happens to them and to nodes that a scheduler does not know beforehand.
+"""`Trace`: jobs over time,
+and what happens to them and to nodes that a scheduler does not know beforehand.
 
 Its document is ``optsched-trace/1``: an instance, the regimes of jobs, and the events of nodes.
 """
@@ -44,7 +45,8 @@ def _no_indices() -> IntArray:
 
 @dataclass(frozen=True, repr=False, slots=True)
 class Regimes(Displayed):
-    """Changes of the rates of jobs as they progress, such as a batch size that grows; by job, then by ``after``.
+    """Changes of the rates of jobs as they progress, such as a batch size that grows;
+    by job, then by ``after``.
 
     Attributes
     ----------
@@ -53,7 +55,8 @@ class Regimes(Displayed):
     after : FloatArray, shape (G,)
         Steps of the job that are done when the change comes.
     workload : IntArray, shape (G,)
-        Index into ``instance.workloads``: from then on the job runs at the rates of this one, in its own steps/s.
+        Index into ``instance.workloads``: from then on the job runs at the rates of this one, in
+        its own steps/s.
     """
 
     job: IntArray = field(default_factory=_no_indices)
@@ -134,7 +137,9 @@ class Trace(DisplayedTable):
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of the content; that of a trace in which nothing happens besides is its instance's."""
+        """Hash of the content; that of a trace in
+        which nothing happens besides is its instance's.
+        """
         regimes = self.regimes
         events = self.node_events
         if not len(regimes) and not len(events):
@@ -147,7 +152,8 @@ class Trace(DisplayedTable):
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Trace:
-        """Build a trace from a parsed document of a trace, or of an instance without regimes and node events.
+        """Build a trace from a parsed document of a trace,
+        or of an instance without regimes and node events.
 
         Parameters
         ----------
@@ -181,7 +187,9 @@ class Trace(DisplayedTable):
         )
 
     def to_document(self) -> dict[str, Any]:
-        """As ``optsched-trace/1``; without regimes and node events the ``optsched-instance/1`` alone."""
+        """As ``optsched-trace/1``;
+        without regimes and node events the ``optsched-instance/1`` alone.
+        """
         instance = self.instance
         regimes = self.regimes
         events = self.node_events
@@ -255,7 +263,9 @@ class Trace(DisplayedTable):
 
 
 class RegimeDocument(Document):
-    """When ``after`` steps are done, a job goes on at the rates of another workload, in its own steps/s."""
+    """When ``after`` steps are done,
+    a job goes on at the rates of another workload, in its own steps/s.
+    """
 
     after: Positive
     workload: Name

@@ -12,7 +12,9 @@ __all__ = ["Finding", "Verification", "verify"]
 
 
 class _CallableModule(ModuleType):
-    """Importing this package puts it in the place of the function `optsched.verify`; so it can be called like it."""
+    """Importing this package puts it in the place of the function `optsched.verify`;
+    so it can be called like it.
+    """
 
     __call__ = staticmethod(verify)
 

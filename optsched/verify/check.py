@@ -66,10 +66,11 @@ def verify(
 ) -> Verification:
     """Check a solution against its instance, with every number recomputed.
 
-    The candidates are compiled and the formulation is built anew, by name, options and side constraints; each row of
-    the allocation is found among the columns; objective, throughputs, bound, gap, prices, metrics, certificate, status
-    and the reasons of unplaced jobs are recomputed from there. Nothing that the solver said is believed except the
-    bound of a program that has no duals.
+    The candidates are compiled and the formulation is built anew, by name, options and side
+    constraints; each row of the allocation is found among the columns; objective, throughputs,
+    bound, gap, prices, metrics, certificate, status and the reasons of unplaced jobs are recomputed
+    from there. Nothing that the solver said is believed except the bound of a program that has no
+    duals.
 
     Parameters
     ----------
@@ -82,7 +83,8 @@ def verify(
     model : PerformanceModel, optional
         What the throughputs came from (default: the instance's model).
     performance : mapping or path, optional
-        The performance object, or the file of a model, that stood in the place of the instance's own.
+        The performance object, or the file of a model, that stood in the place of the instance's
+        own.
 
     Returns
     -------
@@ -92,8 +94,8 @@ def verify(
     Raises
     ------
     InvalidInput
-        If the instance is invalid, or the solution cannot be read, is not JSON, or has not the format of a solution.
-        Everything else that is wrong with the solution is a finding.
+        If the instance is invalid, or the solution cannot be read, is not JSON, or has not the
+        format of a solution. Everything else that is wrong with the solution is a finding.
     """
     if isinstance(instance, Solution):
         if document is not None:
@@ -264,7 +266,9 @@ def _check_figures(subject: RebuiltSolution, rows: AllocationRows, findings: Fin
 def _optimum(
     subject: RebuiltSolution, rows: AllocationRows, findings: Findings
 ) -> FloatArray | None:
-    """The point that the numbers of the file are about; None with a finding where its figures lead to none."""
+    """The point that the numbers of the file are about;
+    None with a finding where its figures lead to none.
+    """
     figures = by_class(rows.classes, subject.document.figures or {})
     try:
         return subject.formulation.optimum(rows.classes, rows.x, figures)

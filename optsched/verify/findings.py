@@ -46,8 +46,9 @@ class Verification(DisplayedTable):
     findings : tuple of Finding
         Empty if the file is right.
     bound : str
-        ``verified``: recomputed by us, from the duals or by the rule; ``consistent``: only the solver's claim, or none,
-        and not contradicted; ``not verifiable``: the duals that it needs are not in the file, or the file is wrong.
+        ``verified``: recomputed by us, from the duals or by the rule; ``consistent``: only the
+        solver's claim, or none, and not contradicted; ``not verifiable``: the duals that it needs
+        are not in the file, or the file is wrong.
     """
 
     findings: tuple[Finding, ...]
@@ -141,7 +142,9 @@ class Findings:
         *,
         absolute: float = 0.0,
     ) -> None:
-        """Compare plain data: keys and texts exactly, numbers up to rounding; each difference at its own path."""
+        """Compare plain data: keys and texts exactly, numbers up to rounding;
+        each difference at its own path.
+        """
         if isinstance(found, Mapping) and isinstance(expected, Mapping):
             # What is missing is told first, then what is too much, then what differs.
             for key in [key for key in expected if key not in found]:

@@ -85,7 +85,9 @@ def _check_infeasible(
     arrays: LinearArrays,
     findings: Findings,
 ) -> Bound:
-    """Prove again that no allocation meets all rows; the conflicts must be rows, and must conflict."""
+    """Prove again that no allocation meets all rows;
+    the conflicts must be rows, and must conflict.
+    """
     document = subject.document
     if isinstance(program, AllocationProgram) and claims_no_time(document):
         return _check_no_time(document, SomeTime(program), findings)
@@ -109,7 +111,9 @@ def _check_infeasible(
 
 
 def _check_no_time(document: SolutionDocument, some: SomeTime, findings: Findings) -> Bound:
-    """Prove again that every allocation leaves a job without any time; the conflicts must be enough for that."""
+    """Prove again that every allocation leaves a job without any time;
+    the conflicts must be enough for that.
+    """
     shown = no_time_left(some, Analyst(Limits()))
     if shown is None:
         findings.add("status", 'found "infeasible", but an allocation has time for every job')
@@ -138,10 +142,11 @@ def check_infeasible(
     findings: Findings,
     refuted: str,
 ) -> bool:
-    """The certificate of an infeasible program; whether it is infeasible, or may be where nothing was shown.
+    """The certificate of an infeasible program;
+    whether it is infeasible, or may be where nothing was shown.
 
-    The word of a solver, ``claimed``, may stand where there is a proof by duals: it says less. Its least violation is
-    then that of the integer program, and no smaller than that of the relaxation.
+    The word of a solver, ``claimed``, may stand where there is a proof by duals: it says less. Its
+    least violation is then that of the integer program, and no smaller than that of the relaxation.
     """
     if checked.finding is ClaimFinding.FEASIBLE:
         findings.add("status", f'found "infeasible", but {refuted}')
@@ -177,7 +182,9 @@ def _check_conflicts(
     findings: Findings,
     conflicting: Callable[[IntArray], bool],
 ) -> None:
-    """The conflicts of a file must be rows, and must conflict; files of before leave out what they take for granted."""
+    """The conflicts of a file must be rows, and must conflict;
+    files of before leave out what they take for granted.
+    """
     conflicts = document.conflicts
     assumptions = document.assumptions
     if not conflicts and document.explanation is Explanation.IRREDUCIBLE:

@@ -1,4 +1,6 @@
-"""The numbers of a solved program: objective, bound, gap, prices, certificate, status; all recomputed."""
+"""The numbers of a solved program:
+objective, bound, gap, prices, certificate, status; all recomputed.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class CheckedPoint:
 
     @cached_property
     def rounding(self) -> float:
-        """What the terms of a concave utility and of its tangent, that may cancel, leave of rounding in the file."""
+        """What the terms of a concave utility and of its tangent, that may cancel,
+        leave of rounding in the file.
+        """
         return self.program.utility.rounding(self.program, self.x) * self._worth
 
     @cached_property
@@ -72,7 +76,9 @@ class CheckedPoint:
 
     @cached_property
     def dual(self) -> LinearArrays:
-        """The linear program that the duals bound: of a concave utility the tangent that fits them."""
+        """The linear program that the duals bound:
+        of a concave utility the tangent that fits them.
+        """
         # Tangents at other points are above the utility as well; the one that fits the duals gives
         # the least bound.
         return (
@@ -126,7 +132,9 @@ class CheckedPoint:
 def read_duals(
     document: SolutionDocument, arrays: LinearArrays, findings: Findings
 ) -> FloatArray | None:
-    """Row duals of the file, None if there are none, or with findings if they don't fit the rows."""
+    """Row duals of the file, None if there are none,
+    or with findings if they don't fit the rows.
+    """
     blocks = document.duals
     if blocks is None:
         return None
@@ -176,7 +184,7 @@ def check_metrics(document: SolutionDocument, allocation: Allocation, findings: 
     )
 
 
-# --- bound and prices ----------------------------------------------------------------------------------------------
+# --- bound and prices -----------------------------------------------------------------------------
 
 
 def check_bound(point: CheckedPoint) -> Bound:
@@ -214,7 +222,9 @@ def check_bound(point: CheckedPoint) -> Bound:
 
 
 def _check_duals_written(point: CheckedPoint) -> Bound:
-    """Duals may be left out where there are many rows, or where the solver has none: what the bound is worth then."""
+    """Duals may be left out where there are many rows, or where the solver has none:
+    what the bound is worth then.
+    """
     document = point.document
     rows = point.arrays.shape[0]
     if document.duals is None and document.bound_source == "solver" and not point.arrays.is_integer:
@@ -243,7 +253,9 @@ def check_solver_without_duals(name: str, findings: Findings) -> None:
 
 
 def check_contradiction(document: SolutionDocument, findings: Findings, noise: float = 0.0) -> None:
-    """A bound on the wrong side of the objective, by more than ``noise``: objectives below that mean nothing."""
+    """A bound on the wrong side of the objective, by more than ``noise``:
+    objectives below that mean nothing.
+    """
     objective = document.objective
     bound = document.bound
     if objective is None or bound is None:
@@ -287,11 +299,12 @@ def _near(found: float | None, expected: float) -> bool:
     return found is not None and abs(found - expected) <= RELATIVE * max(abs(found), abs(expected))
 
 
-# --- status and certificate ----------------------------------------------------------------------------------------
+# --- status and certificate -----------------------------------------------------------------------
 
 
 def check_status(point: CheckedPoint) -> None:
-    """Optimal is what has a gap that is small, or as small as was asked for; everything else is feasible.
+    """Optimal is what has a gap that is small, or as small as was asked for;
+    everything else is feasible.
 
     Of a program without whole jobs the gap must be one to a bound that duals prove.
     """

@@ -1,4 +1,5 @@
-"""Whole GPUs in a solution file: whether rows that run side by side fit, and which GPUs each row has.
+"""Whole GPUs in a solution file:
+whether rows that run side by side fit, and which GPUs each row has.
 
 A file that says nothing of shares of GPUs claims that whole jobs find GPUs side by side.
 """
@@ -55,8 +56,8 @@ def check_packed(subject: RebuiltSolution, findings: Findings) -> None:
 def check_placed(subject: RebuiltSolution, findings: Findings) -> None:
     """Check placement and figures, where the file has them.
 
-    Which rows run at the same time is up to whoever placed them; what is there must hold. The two bounds are claims,
-    refused where the placement contradicts them.
+    Which rows run at the same time is up to whoever placed them; what is there must hold. The two
+    bounds are claims, refused where the placement contradicts them.
     """
     document = subject.document
     if (document.placement is None) != (document.placement_figures is None):
@@ -101,7 +102,9 @@ def _check_contradicted(
     row: IntArray,
     findings: Findings,
 ) -> None:
-    """The file names the jobs that cannot be preempted and that the rows it places do not let run on."""
+    """The file names the jobs that cannot be preempted and
+    that the rows it places do not let run on.
+    """
     rate = np.zeros(len(rows.job))
     made = JobRows(rows.job, rows.partner, rows.column, rows.fraction, rate, rate)
     # Rates do not matter for who keeps its GPUs.

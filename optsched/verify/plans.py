@@ -1,4 +1,6 @@
-"""Plans: the schedule of a solution file turned back into a point of its program, and every number from there."""
+"""Plans: the schedule of a solution file turned back into a point of its program,
+and every number from there.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def check_plan(subject: RebuiltSolution, plan: Plan, findings: Findings) -> Boun
 
 
 def resolve_schedule(subject: RebuiltSolution, findings: Findings) -> Schedule | None:
-    """Every stretch found among the columns; None with findings where one is not, or ends before it starts."""
+    """Every stretch found among the columns;
+    None with findings where one is not, or ends before it starts.
+    """
     rows = subject.document.schedule
     if rows is None:
         findings.add(
@@ -63,7 +67,9 @@ def resolve_schedule(subject: RebuiltSolution, findings: Findings) -> Schedule |
 def schedule_of(
     classes: Classes, rows: Sequence[ScheduleRow], findings: Findings
 ) -> Schedule | None:
-    """A schedule from its rows in a file; None with findings where one of them stands for nothing."""
+    """A schedule from its rows in a file;
+    None with findings where one of them stands for nothing.
+    """
     resolver = Resolver(classes)
     found = []
     before = len(findings)
@@ -93,7 +99,8 @@ def _check_later(
 ) -> None:
     """What decided among the optima, and the jobs that are left out; files of before state neither.
 
-    The values follow from the schedule. Their bounds are the solver's word; none may be above its value.
+    The values follow from the schedule. Their bounds are the solver's word; none may be above its
+    value.
     """
     document = subject.document
     later = plan.later if isinstance(plan, LinearPlan) else ()
@@ -204,7 +211,9 @@ def _check_numbers(
 def _check_bound(
     subject: RebuiltSolution, plan: Plan, findings: Findings
 ) -> tuple[Bound, dict[str, float]]:
-    """The bound of a plan without integer columns, recomputed from the duals in the file; residual of their signs."""
+    """The bound of a plan without integer columns, recomputed from the duals in the file;
+    residual of their signs.
+    """
     document = subject.document
     if not (isinstance(plan, LinearPlan) and plan.proves):
         return "consistent", {}

@@ -1,7 +1,8 @@
-"""A program's solution (``optsched-program-solution/1``) against its program, every number recomputed.
+"""A program's solution (``optsched-program-solution/1``) against its program,
+every number recomputed.
 
-As for solutions of instances nothing in the file is believed except the bound of a program that has no duals. Columns
-and rows are found by name; those that the file leaves out are 0.
+As for solutions of instances nothing in the file is believed except the bound of a program that has
+no duals. Columns and rows are found by name; those that the file leaves out are 0.
 """
 
 from __future__ import annotations
@@ -104,7 +105,9 @@ class _Check:
         names: Sequence[str],
         what: str,
     ) -> FloatArray | None:
-        """Numbers by name in the order of the program; None with findings for a name that it lacks."""
+        """Numbers by name in the order of the program;
+        None with findings for a name that it lacks.
+        """
         place = {name: number for number, name in enumerate(names)}
         for name in [name for name in given if name not in place]:
             self.findings.add(
@@ -164,7 +167,9 @@ class _Check:
         return method
 
     def _check_bound(self, noise: float) -> tuple[float | None, dict[str, float], Bound]:
-        """The bound, from the duals where there are any; the residual of their signs; what the bound is worth."""
+        """The bound, from the duals where there are any; the residual of their signs;
+        what the bound is worth.
+        """
         document = self.document
         findings = self.findings
         arrays = self.program.arrays
@@ -200,7 +205,7 @@ class _Check:
         findings.close("bound", document.bound, bound, why, relative=1e-10, absolute=noise)
         return bound, residual, "verified"
 
-    # --- without a point -------------------------------------------------------------------------------------------
+    # --- without a point --------------------------------------------------------------------------
 
     def _check_nothing(self) -> Bound:
         document = self.document

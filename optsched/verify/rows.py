@@ -1,4 +1,6 @@
-"""The allocation of a solution file: each row found among the columns of the classes, and summed to x."""
+"""The allocation of a solution file:
+each row found among the columns of the classes, and summed to x.
+"""
 
 from __future__ import annotations
 
@@ -232,7 +234,9 @@ def _text(attributes: Mapping[str, Any]) -> str:
 
 
 def resolve_rows(subject: RebuiltSolution, findings: Findings) -> AllocationRows | None:
-    """All rows of the file, or None with findings if one cannot be resolved or has an impossible fraction."""
+    """All rows of the file,
+    or None with findings if one cannot be resolved or has an impossible fraction.
+    """
     before = len(findings)
     resolver = Resolver(subject.classes)
     found: list[tuple[int, int, int]] = []
@@ -260,7 +264,9 @@ def resolve_rows(subject: RebuiltSolution, findings: Findings) -> AllocationRows
 
 
 def check_time(rows: AllocationRows, findings: Findings) -> bool:
-    """No job runs longer than all the time: the rows of a class would hide it behind its idle members."""
+    """No job runs longer than all the time:
+    the rows of a class would hide it behind its idle members.
+    """
     names = rows.classes.instance.jobs_table.names
     over = np.flatnonzero(rows.time > 1 + FEASIBILITY).tolist()
     for job in over:
@@ -301,9 +307,11 @@ def check_throughput(
 
 
 def check_shares(rows: AllocationRows, integral: bool, findings: Findings) -> Allocation | None:
-    """Jobs of a class share as `expand` lets them: what the program says of the class then holds for each job.
+    """Jobs of a class share as `expand` lets them:
+    what the program says of the class then holds for each job.
 
-    Returns the allocation that the class totals stand for, None where no allocation has such totals.
+    Returns the allocation that the class totals stand for, None where no allocation has such
+    totals.
     """
     if not check_time(rows, findings):
         return None

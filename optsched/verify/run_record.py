@@ -1,4 +1,6 @@
-"""What every solution file says of its run, whether of an instance or of a program: compared in one way for both."""
+"""What every solution file says of its run, whether of an instance or of a program:
+compared in one way for both.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ def check_residuals(
 
 
 def check_unproved(document: Document, arrays: LinearArrays, findings: Findings) -> None:
-    """Without a point and without infeasibility nothing is proved; what is unbounded has columns without bounds."""
+    """Without a point and without infeasibility nothing is proved;
+    what is unbounded has columns without bounds.
+    """
     unbounded = document.status is Status.UNBOUNDED
     findings.alike("conflicts", document.conflicts, [])
     findings.alike("certificate.residuals", document.certificate.residuals, {})

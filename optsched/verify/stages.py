@@ -1,4 +1,6 @@
-"""Stages of a solution file: each one is built again, and its duals must prove what later programs take from it."""
+"""Stages of a solution file:
+each one is built again, and its duals must prove what later programs take from it.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def settle(
 
 
 def claims_no_time(document: SolutionDocument) -> bool:
-    """Whether the file says that every allocation leaves a job without any time, after requirements gave way."""
+    """Whether the file says that every allocation leaves a job without any time,
+    after requirements gave way.
+    """
     return document.status == "infeasible" and LARGEST_SHARE in document.certificate.residuals
 
 

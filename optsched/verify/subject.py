@@ -1,4 +1,6 @@
-"""What a solution file is about, built anew: formulation, side constraints, candidates, classes, program."""
+"""What a solution file is about, built anew:
+formulation, side constraints, candidates, classes, program.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ class RebuiltSolution:
     built: Classes
     program: AllocationProgram | Plan | None
     pricing: Pricing | None = None
-    """Of all columns that could be, where the file has only those that were generated and are in use."""
+    """Of all columns that could be,
+    where the file has only those that were generated and are in use.
+    """
 
     @property
     def instance(self) -> Instance:
@@ -79,7 +83,9 @@ class RebuiltSolution:
 
     @property
     def closed_form(self) -> bool:
-        """Whether no solver is needed: a rule, no job to place, or a side constraint that nothing can meet."""
+        """Whether no solver is needed:
+        a rule, no job to place, or a side constraint that nothing can meet.
+        """
         return (
             self.formulation.sense == "rule"
             or self.program is None
@@ -88,7 +94,9 @@ class RebuiltSolution:
 
     @cached_property
     def again(self) -> Solution:
-        """The solution, made again, with the seed of the file; of a closed form it is what the file must say."""
+        """The solution, made again, with the seed of the file;
+        of a closed form it is what the file must say.
+        """
         # A file may hold any number; solvers take seeds of 31 bits.
         limits = Limits(seed=min(max(self.document.solver.seed, 0), LARGEST_SEED))
         return self.formulation.solve(self.candidates, Engine(load_solver, limits=limits))
@@ -135,7 +143,9 @@ def _built(
     candidates: Candidates,
     findings: Findings,
 ) -> RebuiltSolution | None:
-    """Classes and program, with the columns that were generated and the stages that were solved before."""
+    """Classes and program, with the columns that were generated and the stages
+    that were solved before.
+    """
     classes = formulation.classes(candidates)
     program = _program(formulation, classes)
     # A file has only those generated columns that are in use. The program without them prices all
@@ -224,7 +234,8 @@ def _options(
     path: str,
     findings: Findings,
 ) -> Any:
-    """Options with their values as they are used; one that the file does not name counts as its default.
+    """Options with their values as they are used;
+    one that the file does not name counts as its default.
 
     Files are older than some options: these are at their defaults.
     """
@@ -276,7 +287,9 @@ def _constraint(
 def _check_own_constraints(
     document: SolutionDocument, instance: Instance, findings: Findings
 ) -> None:
-    """The constraints of the instance come first, and cannot be left out but for others of a kind that is `single`."""
+    """The constraints of the instance come first,
+    and cannot be left out but for others of a kind that is `single`.
+    """
     kinds = {given.get("kind") for given in document.constraints}
     index = 0
     for constraint in own_constraints(instance):
@@ -292,11 +305,13 @@ def _as_written(document: Mapping[str, Any]) -> Any:
     return json.loads(json.dumps(document))
 
 
-# --- generated columns: pairs of jobs, or configurations, that the file names --------------------------------------
+# --- generated columns: pairs of jobs, or configurations, that the file names ---------------------
 
 
 def pricing_of(program: AllocationProgram) -> Pricing:
-    """What prices the columns that are on demand; raises `UsageError` where they cannot be priced."""
+    """What prices the columns that are on demand;
+    raises `UsageError` where they cannot be priced.
+    """
     pairs = program.classes.candidates.elastic is None
     return PairPricing.of(program) if pairs else ConfigurationPricing.of(program)
 
@@ -309,7 +324,9 @@ def with_columns_in(document: SolutionDocument, pricing: Pricing) -> Classes:
 
 
 def pairs_in(document: SolutionDocument, pricing: PairPricing) -> ClassPairs:
-    """The pairs of classes that rows of the file name, as far as they can share GPUs so; others are no columns."""
+    """The pairs of classes that rows of the file name,
+    as far as they can share GPUs so; others are no columns.
+    """
     C = pricing.classes
     names = C.instance.jobs_table.names
     pools = C.instance.cluster.pool_index
@@ -332,7 +349,9 @@ def pairs_in(document: SolutionDocument, pricing: PairPricing) -> ClassPairs:
 
 
 def configurations_in(document: SolutionDocument, pricing: ConfigurationPricing) -> Chosen:
-    """The configurations of classes that rows of the file name, as far as they can be made columns."""
+    """The configurations of classes that rows of the file name,
+    as far as they can be made columns.
+    """
     C = pricing.classes
     names = C.instance.jobs_table.names
     pools = C.instance.cluster.pool_index

@@ -47,14 +47,15 @@ def program_kind(path: Path) -> str:
 def program_names(
     arrays: LinearArrays, words: Mapping[str, Sequence[str]] | None = None
 ) -> ProgramNames:
-    """Names that every reader of MPS and LP files takes: ``x_12``, ``time_3``, ``capacity_v100``, ``t``.
+    """Names that every reader of MPS and LP files takes:
+    ``x_12``, ``time_3``, ``capacity_v100``, ``t``.
 
     Parameters
     ----------
     arrays : LinearArrays
     words : mapping, optional
-        Words for the rows of some blocks (such as the resources of ``capacity``), used instead of numbers where they
-        make valid names that differ.
+        Words for the rows of some blocks (such as the resources of ``capacity``), used instead of
+        numbers where they make valid names that differ.
     """
     given = words or {}
     return ProgramNames(
@@ -94,7 +95,7 @@ def _unique(names: list[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-# --- back to the user's words --------------------------------------------------------------------------------------
+# --- back to the user's words ---------------------------------------------------------------------
 
 
 def linear_program(program: AllocationProgram | Plan) -> LinearProgram:
@@ -123,9 +124,10 @@ def names_document(
 ) -> dict[str, Any]:
     """What every name of an exported program means.
 
-    Columns of ``x`` (of a ratio: ``y``, x times ``tau``) have job (and partner), pool, gpus, nodes; rows have the job,
-    the resource with its capacity, or the text of the requirement. A class of equal jobs is given by its first job and
-    ``jobs``, their number. Of plans only linear ones describe their rows.
+    Columns of ``x`` (of a ratio: ``y``, x times ``tau``) have job (and partner), pool, gpus, nodes;
+    rows have the job, the resource with its capacity, or the text of the requirement. A class of
+    equal jobs is given by its first job and ``jobs``, their number. Of plans only linear ones
+    describe their rows.
     """
     if not isinstance(program, AllocationProgram):
         return _plan_document(program, arrays, names)

@@ -1,8 +1,9 @@
 """Linear and mixed-integer programs from MPS and LP files, read by HiGHS.
 
-MPS: fixed and free format, OBJSENSE, ranges, all kinds of linear bounds, integer markers, the objective's constant as
-the negative right-hand side of the objective row; free rows (N) drop out. LP: what HiGHS takes (a row with two sides
-must be written as two rows). Either may be compressed with gzip. What HiGHS would repair in silence is refused.
+MPS: fixed and free format, OBJSENSE, ranges, all kinds of linear bounds, integer markers, the
+objective's constant as the negative right-hand side of the objective row; free rows (N) drop out.
+LP: what HiGHS takes (a row with two sides must be written as two rows). Either may be compressed
+with gzip. What HiGHS would repair in silence is refused.
 """
 
 from __future__ import annotations
@@ -85,8 +86,9 @@ def read_program(path: str | Path) -> ReadProgram:
     Raises
     ------
     InvalidInput
-        With the file, the line if it is known, what was found and what was expected. Quadratic objectives, special
-        ordered sets, semi-continuous columns and indicator rows are refused too.
+        With the file, the line if it is known, what was found and what was expected. Quadratic
+        objectives, special ordered sets, semi-continuous columns and indicator rows are refused
+        too.
     """
     path, file = Path(path), show_path(path)
     if not is_program(path):
@@ -310,7 +312,9 @@ def _check_numbers(
 
 
 def _warn_of_defaults(scan: Scan, file: str) -> None:
-    """Integer columns without a bound are the point in which readers differ: HiGHS takes 0 or 1, as others do."""
+    """Integer columns without a bound are the point in which readers differ:
+    HiGHS takes 0 or 1, as others do.
+    """
     count = sum(integer and name not in scan.bounded for name, integer in scan.columns.items())
     if count:
         log.warning(

@@ -1,8 +1,8 @@
 """What is wrong in an MPS file, and in which line.
 
-HiGHS reads ``1O0`` as 1, ``abc`` as 0, invents a column where a bound names one that does not exist, and leaves out
-what is given twice. A program that is not what its author wrote is worse than an error, so the text is checked before
-HiGHS has it.
+HiGHS reads ``1O0`` as 1, ``abc`` as 0, invents a column where a bound names one that does not
+exist, and leaves out what is given twice. A program that is not what its author wrote is worse than
+an error, so the text is checked before HiGHS has it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ FIELDS = ((1, 3), (4, 12), (14, 22), (24, 36), (39, 47), (49, 61))
 
 @dataclass
 class Scan:
-    """One pass over the lines of an MPS file; raises `InvalidInput` with the line at the first thing that is wrong.
+    """One pass over the lines of an MPS file;
+    raises `InvalidInput` with the line at the first thing that is wrong.
 
     Attributes
     ----------
     name : str
         What NAME says.
     rows : dict
-        Type of each row: N, L, G or E. The first N row is the objective; further ones are free and drop out.
+        Type of each row: N, L, G or E. The first N row is the objective; further ones are free and
+        drop out.
     columns : dict
         Whether each column is between integer markers.
     bounded : set of str
@@ -224,7 +226,9 @@ class Scan:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """``text.splitlines()``, piece by piece: a list of empty lines takes eight times the memory of the text."""
+    """``text.splitlines()``, piece by piece:
+    a list of empty lines takes eight times the memory of the text.
+    """
     start = 0
     while start < len(text):
         end = text.find("\n", start + PIECE) + 1 or len(text)

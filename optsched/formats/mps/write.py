@@ -1,9 +1,10 @@
-"""Export of linear programs as MPS and LP files, with names that lead back to jobs, pools and requirements.
+"""Export of linear programs as MPS and LP files,
+with names that lead back to jobs, pools and requirements.
 
-HiGHS writes the files, with 15 digits per number. What readers take differently is avoided where the format allows it:
-integer columns carry an upper bound, sections of LP files their full heading, and names are plain ASCII. A maximum is
-``OBJSENSE MAX`` in an MPS file: HiGHS, SCIP, Gurobi and CPLEX read that, CBC does not and needs the option ``-max``.
-LP files have no such trap.
+HiGHS writes the files, with 15 digits per number. What readers take differently is avoided where
+the format allows it: integer columns carry an upper bound, sections of LP files their full heading,
+and names are plain ASCII. A maximum is ``OBJSENSE MAX`` in an MPS file: HiGHS, SCIP, Gurobi and
+CPLEX read that, CBC does not and needs the option ``-max``. LP files have no such trap.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ def program_text(
 
 
 def _plain_lp(body: bytes, arrays: LinearArrays, names: ProgramNames) -> bytes:
-    """An LP file that other readers take: headings in full, a term for rows and columns that have none."""
+    """An LP file that other readers take:
+    headings in full, a term for rows and columns that have none.
+    """
     body = SECTION.sub(_section, body)
     bare = "".join(f"+0 {names.columns[column]} " for column in _without_entries(arrays))
     body = body.replace(b" obj: ", f" obj: {bare}".encode("ascii"), 1)
@@ -85,7 +88,9 @@ def _plain_lp(body: bytes, arrays: LinearArrays, names: ProgramNames) -> bytes:
 
 
 def _plain_mps(body: bytes, arrays: LinearArrays, names: ProgramNames) -> bytes:
-    """An MPS file that other readers take: plain types of bounds, and markers around integer columns alone."""
+    """An MPS file that other readers take:
+    plain types of bounds, and markers around integer columns alone.
+    """
     body = INTEGER_BOUND.sub(lambda match: PLAIN_BOUND[match[1]], body)
     if arrays.is_integer and (np.diff(arrays.A.indptr) == 0).any():
         return COLUMNS.sub(lambda match: _marked(match[0], arrays, names), body, count=1)
@@ -93,7 +98,9 @@ def _plain_mps(body: bytes, arrays: LinearArrays, names: ProgramNames) -> bytes:
 
 
 def _marked(section: bytes, arrays: LinearArrays, names: ProgramNames) -> bytes:
-    """The section COLUMNS with new markers: HiGHS neither opens nor closes them at columns without coefficients."""
+    """The section COLUMNS with new markers:
+    HiGHS neither opens nor closes them at columns without coefficients.
+    """
     integer = {
         name for name, marked in zip(names.columns, arrays.integer.tolist(), strict=True) if marked
     }
@@ -163,10 +170,11 @@ def _load(arrays: LinearArrays, names: ProgramNames, name: str) -> Any:
 
 
 def _bounds(arrays: LinearArrays) -> tuple[FloatArray, FloatArray]:
-    """Column bounds; of integer columns whole numbers, and the implied upper bound where there is none.
+    """Column bounds; of integer columns whole numbers,
+    and the implied upper bound where there is none.
 
-    Readers differ in what they assume of an integer column without an upper bound, and HiGHS 1.13.1 takes feasible
-    programs with a bound such as 0.5 for infeasible.
+    Readers differ in what they assume of an integer column without an upper bound, and HiGHS 1.13.1
+    takes feasible programs with a bound such as 0.5 for infeasible.
     """
     # Below its lower bound: the rows cannot be met
     implied = np.maximum(arrays.implied_upper, arrays.lower)

@@ -1,1 +1,3 @@
-"""Performance from facts alone: datasheets, links, operation counts and parallel plans, without any measurement."""
+"""Performance from facts alone:
+datasheets, links, operation counts and parallel plans, without any measurement.
+"""

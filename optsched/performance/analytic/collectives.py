@@ -8,11 +8,9 @@ rank, or none, communicates with nobody: 0 s, whatever the links.
     tree           2 ceil(log2 k) alpha + 2 S / B      pipelined, up and down
     hierarchical   a ring inside each node, and one between the nodes
 
-References
-----------
-R. W. Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", Parallel Computing 20, 1994.
-NVIDIA/nccl-tests, doc/PERFORMANCE.md: the factor 2(k-1)/k of the bus bandwidth. The constants of the tree are not
-verified.
+References ---------- R. W. Hockney, "The communication challenge for MPP: Intel Paragon and Meiko
+CS-2", Parallel Computing 20, 1994. NVIDIA/nccl-tests, doc/PERFORMANCE.md: the factor 2(k-1)/k of
+the bus bandwidth. The constants of the tree are not verified.
 """
 
 from __future__ import annotations
@@ -126,7 +124,9 @@ TREE_ANY = (
     np.array([[26.5, 18.5, 10.0], [24.0, 23.6, 17.8], [38.7, 41.4, 36.0], [77.4, 82.8, 72.0]]) * 1e9
 )
 OVERHEAD = 1e-6
-"""Seconds that the network adds to every step inside a node while a ring spans several; thrice for Simple."""
+"""Seconds that the network adds to every step inside a node
+while a ring spans several; thrice for Simple.
+"""
 CORRECTION = np.array(
     [
         [1] * 4 + [0.9, 0.8] + [0.7] * 4 + [0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9] + [1] * 4,
@@ -188,7 +188,8 @@ def nccl_times(
     Returns
     -------
     array, shape (6, ...)
-        Tree LL, LL128, Simple, ring LL, LL128, Simple; inf where not available. NCCL takes the least.
+        Tree LL, LL128, Simple, ring LL, LL128, Simple; inf where not available. NCCL takes the
+        least.
     """
     given = (size, ranks, nodes, inside, between, capability, channels)
     S, k, n, B1, B2, cc, c = np.broadcast_arrays(
@@ -278,7 +279,9 @@ def _latency(
 
 ALGORITHMS = ("ring", "tree", "hierarchical", "nccl")
 FIRST_CAPABILITY = 6.0
-"""Of boards without a compute capability (of other vendors): the oldest that the tuning model knows."""
+"""Of boards without a compute capability (of other vendors):
+the oldest that the tuning model knows.
+"""
 
 
 def exchange_seconds(
@@ -289,8 +292,8 @@ def exchange_seconds(
 
     - ``ring`` over all GPUs: the slowest link between them, `ring_all_reduce`;
     - ``tree`` over the same link, `tree_all_reduce`;
-    - ``hierarchical``: inside the nodes, then between them with the share of its node's link that each GPU has, then
-      inside again, `hierarchical_all_reduce`;
+    - ``hierarchical``: inside the nodes, then between them with the share of its node's link that
+      each GPU has, then inside again, `hierarchical_all_reduce`;
     - ``nccl``: the fastest algorithm and protocol of NCCL's tuning model, `nccl_times`.
     """
     bandwidth, latency = links.ring(pool, gpus, nodes)

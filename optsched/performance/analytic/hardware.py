@@ -15,14 +15,18 @@ from optsched.instance.reading import show
 
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
 FALLBACKS = {"tf32": "fp32", "fp16": "fp32", "bf16": "fp32", "fp8": "fp16"}
-"""What a board computes in where it has no units for a precision; bf16 without units is done in fp32, not in fp16."""
+"""What a board computes in where it has no units for a precision;
+bf16 without units is done in fp32, not in fp16.
+"""
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 """Bytes of a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class MigProfile:
-    """A MIG profile of a board: compute slices of 7 (4), memory slices of 8 (4), and most instances of it."""
+    """A MIG profile of a board:
+    compute slices of 7 (4), memory slices of 8 (4), and most instances of it.
+    """
 
     name: str
     compute_slices: int
@@ -32,7 +36,8 @@ class MigProfile:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One GPU as the system shows it: a board of two dies that are shown as two GPUs is given by the die.
+    """One GPU as the system shows it:
+    a board of two dies that are shown as two GPUs is given by the die.
 
     Attributes
     ----------
@@ -42,8 +47,9 @@ class Board:
     memory, bandwidth : float
         GB and GB/s.
     peaks : tuple of float or None
-        Dense TFLOP/s (no sparsity), in the order of `PRECISIONS`; None where the board has no units for it. fp32 and
-        fp64 are the vector figures, the others those of matrix units where there are any.
+        Dense TFLOP/s (no sparsity), in the order of `PRECISIONS`; None where the board has no units
+        for it. fp32 and fp64 are the vector figures, the others those of matrix units where there
+        are any.
     sms : int
         Streaming multiprocessors or compute units.
     base_clock : float or None
@@ -80,14 +86,18 @@ class Board:
     mig: tuple[MigProfile, ...] = ()
 
     def peak(self, precision: str) -> float:
-        """FLOP/s at a precision, of the next one that the board has units for (`FALLBACKS`) where it has none."""
+        """FLOP/s at a precision,
+        of the next one that the board has units for (`FALLBACKS`) where it has none.
+        """
         while (value := self.peaks[PRECISIONS.index(precision)]) is None:
             precision = FALLBACKS[precision]
         return value * 1e12
 
     @property
     def preference(self) -> tuple[bool, float]:
-        """Sorts the boards of a family: those with built-in links first, then those with the least memory."""
+        """Sorts the boards of a family:
+        those with built-in links first, then those with the least memory.
+        """
         return (self.bridge or self.nvlink is None, self.memory)
 
 
@@ -95,7 +105,9 @@ class Board:
 
 
 def _seven(small: int, memory: tuple[int, int, int, int]) -> tuple[MigProfile, ...]:
-    """The usual six profiles of a board of 7 compute and 8 memory slices, by the GB in their names."""
+    """The usual six profiles of a board of 7 compute and 8 memory slices,
+    by the GB in their names.
+    """
     one, two, half, whole = memory
     return (
         MigProfile(f"1g.{one}gb", 1, 1, small),
@@ -119,10 +131,11 @@ PROFILES = {
     "H200": _seven(7, (18, 35, 71, 141)),
     "B200": _seven(7, (23, 45, 90, 180)),
 }
-"""Profiles with the largest number of instances (NVIDIA MIG user guide; NVIDIA/mig-parted, Apache-2.0).
+"""Profiles with the largest number of instances (NVIDIA MIG user guide; NVIDIA/mig-parted,
+Apache-2.0).
 
-Checked: all of A30, A100 and the 80 GB boards, 1g of the others; the other counts of H200 and B200 follow the same
-geometry and are not verified.
+Checked: all of A30, A100 and the 80 GB boards, 1g of the others; the other counts of H200 and B200
+follow the same geometry and are not verified.
 """
 
 
@@ -130,7 +143,8 @@ geometry and are not verified.
 
 CLOCK = ("base_clock",)
 
-# name, architecture, capability, GB, GB/s, TFLOP/s (fp64 ... fp8), SMs, MHz, NVLink, bridge, PCIe, W, source
+# name, architecture, capability, GB, GB/s, TFLOP/s (fp64 ... fp8), SMs, MHz, NVLink, bridge, PCIe,
+# W, source
 BOARDS = (
     Board(
         "K80", "Kepler", 3.7, 12, 240, (1.46, 4.37, None, None, None, None), 13, 560, None, False, 3, 150,
@@ -244,7 +258,9 @@ NOISE = frozenset(
 )
 """Words of a device's name that tell nothing apart."""
 MEMORY_SLACK = 0.12
-"""Relative difference between the memory that a pool states and that of its board; drivers show a little less."""
+"""Relative difference between the memory that a pool states and that of its board;
+drivers show a little less.
+"""
 
 
 def rows() -> tuple[Board, ...]:
@@ -255,10 +271,11 @@ def rows() -> tuple[Board, ...]:
 def find(name: str, memory: float | None = None, path: str = "gpu") -> Board:
     """The board that a name means.
 
-    A name is the words of a board's name, in any order and case: ``V100-SXM2-16GB``, ``v100``, ``NVIDIA A100 80GB
-    PCIe``. Where it fits several boards of one family, those with about the stated memory are meant; among several of
-    these the one with built-in links, then the one with the least memory, so that no memory is promised that may not be
-    there: V100 is the V100-SXM2-16GB.
+    A name is the words of a board's name, in any order and case: ``V100-SXM2-16GB``, ``v100``,
+    ``NVIDIA A100 80GB PCIe``. Where it fits several boards of one family, those with about the
+    stated memory are meant; among several of these the one with built-in links, then the one with
+    the least memory, so that no memory is promised that may not be there: V100 is the
+    V100-SXM2-16GB.
 
     Parameters
     ----------
@@ -315,7 +332,9 @@ def family(board: Board) -> str:
 
 
 def close(name: str) -> list[Board]:
-    """Boards with the names nearest to a name that none has, or one of each architecture if none is near."""
+    """Boards with the names nearest to a name that none has,
+    or one of each architecture if none is near.
+    """
     by_word = {
         key.lower(): board for board in reversed(rows()) for key in (family(board), board.name)
     }
@@ -348,9 +367,11 @@ class Slice(NamedTuple):
 
 
 def slice_of(board: Board, profile: object, path: str) -> Slice:
-    """What a slice of a board has, to first order: c of its 7 compute slices, m of its 8 memory slices.
+    """What a slice of a board has, to first order:
+    c of its 7 compute slices, m of its 8 memory slices.
 
-    The A30 has 4 of both. Rates follow from the roofline with both shares (`optsched.performance.analytic.roofline`).
+    The A30 has 4 of both. Rates follow from the roofline with both shares
+    (`optsched.performance.analytic.roofline`).
 
     Raises
     ------

@@ -2,16 +2,15 @@
 
 Each number comes from the first of these that has it, and `PoolLinks.sources` says which it was:
 
-1. the cluster's topology document: the rings over all GPUs of an island, of a node, of the nodes under one leaf switch,
-   of all nodes (`rings`), the slowest of these of the pool;
+1. the cluster's topology document: the rings over all GPUs of an island, of a node, of the nodes
+   under one leaf switch, of all nodes (`rings`), the slowest of these of the pool;
 2. the pool's ``bandwidth``: ``intra_node``, ``node``, ``leaf``;
-3. the datasheet of the GPU inside a node (NVLink unless it is an optional bridge, else PCIe, as much of it as NCCL
-   expects to get), and between nodes a default network.
+3. the datasheet of the GPU inside a node (NVLink unless it is an optional bridge, else PCIe, as
+   much of it as NCCL expects to get), and between nodes a default network.
 
-References
-----------
-NVIDIA/nccl, src/graph/topo.h: effective bandwidth of an NVLink by compute capability, PCIe 3.0 x16 and a
-100 Gb/s NIC 12 GB/s; src/graph/tuning.cc: latency of a step of a ring with protocol Simple.
+References ---------- NVIDIA/nccl, src/graph/topo.h: effective bandwidth of an NVLink by compute
+capability, PCIe 3.0 x16 and a 100 Gb/s NIC 12 GB/s; src/graph/tuning.cc: latency of a step of a
+ring with protocol Simple.
 """
 
 from __future__ import annotations
@@ -42,13 +41,17 @@ MOST_RINGS = 16
 ROUNDING = 1e-9
 """Relative."""
 ONE_GPU, ISLAND, NODE, LEAF, ACROSS = range(5)
-"""Link levels: one GPU, one NVLink island, one node, one leaf switch (rack), across leaf switches."""
+"""Link levels: one GPU, one NVLink island, one node,
+one leaf switch (rack), across leaf switches.
+"""
 
 Edge = frozenset[Any]
 
 
 class Rings(NamedTuple):
-    """Bandwidth of all rings of a placement together (GB/s), the links that they use, and the slowest one."""
+    """Bandwidth of all rings of a placement together (GB/s),
+    the links that they use, and the slowest one.
+    """
 
     bandwidth: float
     links: frozenset[Edge]
@@ -56,7 +59,8 @@ class Rings(NamedTuple):
 
 
 def undirected(graph: networkx.Graph[Any]) -> networkx.Graph[Any]:
-    """A simple graph with the ``bandwidth`` of each link in GB/s per direction, inf where it is not stated.
+    """A simple graph with the ``bandwidth`` of each link in GB/s per direction,
+    inf where it is not stated.
 
     Parallel links add up; an arc counts where there is one back, with the smaller bandwidth of the
     two.
@@ -78,7 +82,8 @@ def undirected(graph: networkx.Graph[Any]) -> networkx.Graph[Any]:
 
 
 def rings(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> Rings:
-    """Rings over these vertices of an `undirected` graph, packed greedily; 0 GB/s where it does not join them.
+    """Rings over these vertices of an `undirected` graph, packed greedily;
+    0 GB/s where it does not join them.
 
     A ring that visits GPUs in the order of a walk around a tree of links uses every link of the
     tree once in each direction. So among all rings, one around the maximum spanning tree, cut down
@@ -123,7 +128,9 @@ def rings(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> Rings:
 def _tree(
     width: Mapping[tuple[Any, Any], float], terminals: Sequence[Any]
 ) -> list[tuple[Any, Any]] | None:
-    """Links of the maximum spanning tree (Kruskal), cut down to what joins the terminals; None where nothing does."""
+    """Links of the maximum spanning tree (Kruskal), cut down to what joins the terminals;
+    None where nothing does.
+    """
     group: dict[Any, Any] = {}
 
     def root(vertex: Any) -> Any:
@@ -158,7 +165,9 @@ def _tree(
 
 
 def insides(graph: networkx.Graph[Any], nodes: Iterable[str]) -> dict[str, set[Any]]:
-    """What each node is made of: its own vertex, its GPUs, and what has no neighbours beyond these."""
+    """What each node is made of:
+    its own vertex, its GPUs, and what has no neighbours beyond these.
+    """
     wanted = dict.fromkeys(nodes)
     inside: dict[str, set[Any]] = {node: {node} & set(graph) for node in wanted}
     for vertex in graph:
@@ -184,12 +193,16 @@ GB = 1e9
 LEVELS = ("one GPU", "NVLink island", "node", "leaf switch", "across leaf switches")
 """Words for the link levels."""
 NVLINK_SHARE = {6.0: 0.9, 7.0: 0.8, 8.0: 0.8, 9.0: 0.824, 10.0: 0.802}
-"""What NCCL expects of an NVLink by compute capability: 18 of 20, 20 of 25, 20 of 25, 20.6 of 25, 40.1 of 50 GB/s."""
+"""What NCCL expects of an NVLink by compute capability:
+18 of 20, 20 of 25, 20 of 25, 20.6 of 25, 40.1 of 50 GB/s.
+"""
 OTHER_SHARE = 0.8
 PCIE_3 = 12.0
 """GB/s of 16 lanes of generation 3; each generation doubles it."""
 NETWORK_BANDWIDTH, NETWORK_LATENCY = 12.0, 14e-6
-"""Between nodes, unless something says better: one NIC of 100 Gb/s for a node, GB/s, and a step of a ring, s."""
+"""Between nodes, unless something says better:
+one NIC of 100 Gb/s for a node, GB/s, and a step of a ring, s.
+"""
 NVLINK_LATENCY, PCIE_LATENCY = 3.4e-6, 5.7e-6
 
 
@@ -339,7 +352,8 @@ def _of_topology(cluster: Cluster, defaults: Sequence[Mapping[str, Stated]]) -> 
     for one, other, data in graph.edges(data=True):
         ends = [owner.get(one), owner.get(other)]
         known = next((node for node in ends if node is not None), None)
-        # A link that states no bandwidth gets that of its level. One between switches limits nothing.
+        # A link that states no bandwidth gets that of its level. One between switches limits
+        # nothing.
         if np.isfinite(data["bandwidth"]):
             data["source"] = "topology"
         elif known is not None:  # a link between switches that states nothing limits nothing
@@ -389,7 +403,8 @@ def _of_pool(
     own = [graph.subgraph(parts - {node}) for node, parts in inside.items()]
     island = _narrowest(*map(_ring, own, islands, [whole] * len(own))) if size else whole
 
-    # Nodes below the same switches are a leaf; several switches of one group (rails) count together.
+    # Nodes below the same switches are a leaf; several switches of one group (rails) count
+    # together.
     under: dict[Any, set[str]] = {}
     for node, parts in inside.items():
         for switch in neighbours(graph, parts):
@@ -433,7 +448,9 @@ def _island(graph: networkx.Graph[Any], parts: set[Any], gpus: Sequence[Any]) ->
 
 
 def _ring(graph: networkx.Graph[Any], gpus: Sequence[Any], otherwise: Stated) -> Stated:
-    """The rings over some GPUs; ``otherwise`` where there is but one vertex for them, or the topology lacks it."""
+    """The rings over some GPUs;
+    ``otherwise`` where there is but one vertex for them, or the topology lacks it.
+    """
     present = [gpu for gpu in gpus if gpu in graph]
     if len(present) < len(gpus):
         return Stated(

@@ -1,4 +1,6 @@
-"""The ``analytic`` model: rates from datasheets, links and operation counts, without any measurement."""
+"""The ``analytic`` model:
+rates from datasheets, links and operation counts, without any measurement.
+"""
 
 from __future__ import annotations
 
@@ -54,16 +56,22 @@ OPERATIONS, MODEL = "operations", "model"
 KINDS = (TRANSFORMER, OPERATIONS, MODEL)
 """Parameters that describe a workload; one of them."""
 COMPUTE, MEMORY = 0.6, 0.8
-"""Shares of peak FLOP/s and of memory bandwidth that training kernels reach, unless a GPU type has its own.
+"""Shares of peak FLOP/s and of memory bandwidth that training kernels reach,
+unless a GPU type has its own.
 
-With 0.6 the plans of Megatron-LM on A100 come out at their published rates (SC 2021, table 1) within -13 and +21 %.
+With 0.6 the plans of Megatron-LM on A100 come out at their published rates (SC 2021, table 1)
+within -13 and +21 %.
 """
 LOG_SD = 0.3
-"""Standard deviation of the log rate: model-flop utilisations of 0.3 to 0.55 are usual, a factor of exp(+-0.3)."""
+"""Standard deviation of the log rate:
+model-flop utilisations of 0.3 to 0.55 are usual, a factor of exp(+-0.3).
+"""
 
 
 class GpuOptions(Document):
-    """What is known of one GPU type: its board's name, if the type is called otherwise, and fitted efficiencies."""
+    """What is known of one GPU type:
+    its board's name, if the type is called otherwise, and fitted efficiencies.
+    """
 
     board: Name | None = None
     compute: Share | None = None
@@ -88,13 +96,15 @@ class AnalyticOptions(Rules):
     precision : str
         Of workloads that state none.
     all_reduce : str
-        How workloads given by operations exchange gradients (`optsched.performance.analytic.collectives`).
+        How workloads given by operations exchange gradients
+        (`optsched.performance.analytic.collectives`).
     network_bandwidth, network_latency : float
         GB/s per direction of a node, and seconds of a step, where neither topology nor pool says.
     log_sd : float
         Standard deviation of the log rate.
     skip_unknown : bool
-        Say nothing of pools whose GPU type is not known, for a later model of a chain, instead of refusing them.
+        Say nothing of pools whose GPU type is not known, for a later model of a chain, instead of
+        refusing them.
     """
 
     compute: Share = COMPUTE
@@ -109,7 +119,9 @@ class AnalyticOptions(Rules):
 
 
 class OperationDocument(Document):
-    """An operation of a training step: FLOPs and bytes per sample, bytes whatever the batch, how many of its kind."""
+    """An operation of a training step:
+    FLOPs and bytes per sample, bytes whatever the batch, how many of its kind.
+    """
 
     flops: NonNegative
     bytes: NonNegative = 0.0
@@ -190,7 +202,9 @@ NOT_STATED, AS_TRANSFORMER, AS_OPERATIONS = range(3)
 
 
 class LinkAssumption(NamedTuple):
-    """What the model takes a pool's links for, and where that comes from: GB/s per direction and seconds of a step."""
+    """What the model takes a pool's links for, and where that comes from:
+    GB/s per direction and seconds of a step.
+    """
 
     pool: str
     board: str
@@ -201,7 +215,9 @@ class LinkAssumption(NamedTuple):
 
 
 class TrainingPlan(NamedTuple):
-    """How a transformer is trained on a configuration: seconds of a step, GB on the fullest GPU, utilisation."""
+    """How a transformer is trained on a configuration:
+    seconds of a step, GB on the fullest GPU, utilisation.
+    """
 
     tensor: int
     stages: int
@@ -217,20 +233,24 @@ class AnalyticModel(RateModel):
     """Rates of workloads that say what they compute, in every configuration of every pool.
 
     - ``parameters.transformer``: the fastest feasible plan of tensor, pipeline and data parallelism
-      (`optsched.performance.analytic.parallel3d`); a step is one global batch. Where plans exist but none fits the
-      memory: out of memory. Where there are more GPUs than any plan can use: zero rate.
-    - ``parameters.operations`` or ``parameters.model``: with m samples on each of k GPUs in each of a passes
-      (`optsched.performance.batches`), T(m) the roofline of its operations and S its gradient bytes,
+      (`optsched.performance.analytic.parallel3d`); a step is one global batch. Where plans exist
+      but none fits the memory: out of memory. Where there are more GPUs than any plan can use: zero
+      rate.
+    - ``parameters.operations`` or ``parameters.model``: with m samples on each of k GPUs in each of
+      a passes (`optsched.performance.batches`), T(m) the roofline of its operations and S its
+      gradient bytes,
 
           t = a T(m) + max(0, all-reduce of S over k GPUs - overlap x 2/3 T(m)),
 
       so that k x a x m samples are done; without ``gradient_bytes`` only one GPU has a rate.
 
-    Peak and bandwidth are the datasheet's times an efficiency, and times the configuration's ``share``, or the shares
-    of the MIG profile that its attribute ``mig`` names. `links` and `assumptions` say where bandwidths come from.
+    Peak and bandwidth are the datasheet's times an efficiency, and times the configuration's
+    ``share``, or the shares of the MIG profile that its attribute ``mig`` names. `links` and
+    `assumptions` say where bandwidths come from.
 
-    Source: `Source.PRIOR`, with `AnalyticOptions.log_sd`, as nothing was measured; `Source.PARAMETRIC` on a GPU type
-    whose efficiencies are stated in ``gpus``, with the log_sd stated there.
+    Source: `Source.PRIOR`, with `AnalyticOptions.log_sd`, as nothing was measured;
+    `Source.PARAMETRIC` on a GPU type whose efficiencies are stated in ``gpus``, with the log_sd
+    stated there.
 
     Options: `optsched.performance.analytic.model.AnalyticOptions`.
     """
@@ -292,7 +312,9 @@ class AnalyticModel(RateModel):
 
     @classmethod
     def from_instance(cls, instance: Instance, options: Mapping[str, Any]) -> AnalyticModel:
-        """The model for an instance; raises `InvalidInput` with the path of a wrong option, parameter or GPU type."""
+        """The model for an instance;
+        raises `InvalidInput` with the path of a wrong option, parameter or GPU type.
+        """
         return cls(instance, read_options(options, instance))
 
     @property
@@ -312,7 +334,7 @@ class AnalyticModel(RateModel):
             for level in range(1, len(LEVELS))
         )
 
-    # --- predictions --------------------------------------------------------------------------------------------------
+    # --- predictions ------------------------------------------------------------------------------
 
     def rates(
         self,
@@ -400,7 +422,8 @@ class AnalyticModel(RateModel):
             where=possible & ~np.isnan(seconds),
         )
         rate, feasible = _rates(rate, possible, np.ones(len(cells), bool))
-        # Without gradient bytes nothing is known of several GPUs: the next model of a chain is asked.
+        # Without gradient bytes nothing is known of several GPUs: the next model of a chain is
+        # asked.
         feasible[possible & np.isnan(seconds)] = Feasibility.NO_RATE
         return rate, feasible
 
@@ -457,7 +480,9 @@ def _rates(rate: FloatArray, possible: BoolArray, fits: BoolArray) -> Rates:
 def _boards(
     instance: Instance, known: Sequence[GpuOptions], skip: bool
 ) -> tuple[tuple[Board, ...], BoolArray]:
-    """The board of every pool, and whether it is known; of others, if they are skipped, one that is never asked."""
+    """The board of every pool, and whether it is known;
+    of others, if they are skipped, one that is never asked.
+    """
     boards: list[Board | None] = []
     for row, (pool, one) in enumerate(zip(instance.cluster.pools, known, strict=True)):
         own = f"performance.gpus.{key(pool.gpu)}.board"
@@ -540,7 +565,8 @@ class WorkloadCells(Columns):
 def shares(
     configurations: Configurations, boards: Sequence[Board]
 ) -> tuple[FloatArray, FloatArray]:
-    """Shares of compute and of memory of each configuration: those of the MIG profile that it names, else its own.
+    """Shares of compute and of memory of each configuration:
+    those of the MIG profile that it names, else its own.
 
     Raises
     ------

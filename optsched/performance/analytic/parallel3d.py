@@ -1,4 +1,5 @@
-"""Training a transformer on k GPUs: T-way tensor, p-way pipeline and d-way data parallelism, M micro-batches.
+"""Training a transformer on k GPUs:
+T-way tensor, p-way pipeline and d-way data parallelism, M micro-batches.
 
 k = T p d GPUs on n nodes with G GPUs each, of which T is inside a node, data parallelism next, the
 pipeline outermost. A micro-batch has m = ceil(ceil(B/d) / M) sequences; a stage has l = ceil(L/p)
@@ -12,7 +13,8 @@ inside and between nodes, S = m s h numbers:
     pipeline          M t_max + (sum of the stages - t_max) / v        t_max: the slowest stage, v chunks on a device
                       Chimera and PipeMare: `step_seconds`, with t_max on every stage
     gradients         ring all-reduce of the stage's W / T over d GPUs, on B1 within a node, else min(B1, B2 / T)
-                      (x 1.5 with ZeRO-3, which gathers weights twice); hidden: overlap x the last backward pass
+                      (x 1.5 with ZeRO-3, which gathers weights twice); hidden: overlap x the last
+                      backward pass
     optimizer         30 bytes moved for each parameter, / d with ZeRO
 
 A_l are the activations of a layer (`optsched.performance.analytic.transformer`), W_l and W its and
@@ -88,12 +90,11 @@ def step_seconds(
     2) b, as in the paper's figure, and units that follow each other in the order of equal slots
     take longer than that form. All lines are compared with an event simulation in the tests.
 
-    References
-    ----------
-    Y. Huang et al., "GPipe", NeurIPS 2019. S. Fan et al., "DAPPLE", PPoPP 2021 (1f1b). D. Narayanan et al., "Efficient
-    large-scale language model training on GPU clusters using Megatron-LM", SC 2021 (interleaved). S. Li, T. Hoefler,
-    "Chimera: efficiently training large-scale neural networks with bidirectional pipelines", SC 2021. B. Yang et al.,
-    "PipeMare: asynchronous pipeline parallel DNN training", MLSys 2021.
+    References ---------- Y. Huang et al., "GPipe", NeurIPS 2019. S. Fan et al., "DAPPLE", PPoPP
+    2021 (1f1b). D. Narayanan et al., "Efficient large-scale language model training on GPU clusters
+    using Megatron-LM", SC 2021 (interleaved). S. Li, T. Hoefler, "Chimera: efficiently training
+    large-scale neural networks with bidirectional pipelines", SC 2021. B. Yang et al., "PipeMare:
+    asynchronous pipeline parallel DNN training", MLSys 2021.
     """
     p, M, f, b, v = _numbers(stages, micro_batches, forward, backward, chunks)
     match schedule:
@@ -104,9 +105,11 @@ def step_seconds(
         case "chimera":
             u = np.minimum(f, b)
             w = np.maximum(f, b)
-            # A unit of p micro-batches in two directions; an odd one takes as long as the next even one.
+            # A unit of p micro-batches in two directions; an odd one takes as long as the next even
+            # one.
             unit = p * u + (np.minimum(np.ceil(M / 2) * 2, p) + p - 2) * w
-            # Units follow each other in the order of equal slots: the bubble is not closed where f != b.
+            # Units follow each other in the order of equal slots: the bubble is not closed where f
+            # != b.
             more = np.maximum(np.ceil(M / p) - 1, 0) * (2 * u + (2 * p - 2) * w)
             return _allowed((p % 2 == 0) & ((p >= M) | (M % p == 0)), unit + more)
         case "pipemare":
@@ -120,7 +123,9 @@ def in_flight(
     micro_batches: Numbers,
     chunks: Numbers = 1,
 ) -> FloatArray:
-    """Most activations that a device keeps at a time, in those of one micro-batch on the whole device."""
+    """Most activations that a device keeps at a time,
+    in those of one micro-batch on the whole device.
+    """
     p, M, v = _numbers(stages, micro_batches, chunks)
     match schedule:
         case "gpipe":
@@ -164,11 +169,13 @@ class Rules(Document):
     recompute : str
         Of activations of transformers: auto takes the faster of the two that fits.
     zero : int
-        Stage of ZeRO: what data-parallel replicas do not hold twice (1: optimizer, 2: gradients, 3: weights too).
+        Stage of ZeRO: what data-parallel replicas do not hold twice (1: optimizer, 2: gradients, 3:
+        weights too).
     schedule : str
         Of the pipeline (`step_seconds`), with ``chunks`` of the model on a device if interleaved.
     memory_share : float
-        Share of a GPU's memory that a plan may fill; the rest is for the driver, buffers and fragments.
+        Share of a GPU's memory that a plan may fill; the rest is for the driver, buffers and
+        fragments.
     launch : float
         Seconds that an operation takes beside its work.
     """
@@ -235,7 +242,9 @@ class Machines(Columns):
 
 
 class PlanOutcome(NamedTuple):
-    """Seconds of a step, bytes on the fullest GPU, and whether the plan is one and fits; arrays of length N."""
+    """Seconds of a step, bytes on the fullest GPU,
+    and whether the plan is one and fits; arrays of length N.
+    """
 
     seconds: FloatArray
     memory: FloatArray
@@ -255,7 +264,9 @@ def factorisations(gpus: int) -> IntArray:
 
 
 def plans(gpus: int, batch: int, rules: Rules) -> Plans:
-    """All plans for k GPUs and B sequences: every (T, p, d) with d <= B, every M that makes another micro-batch."""
+    """All plans for k GPUs and B sequences:
+    every (T, p, d) with d <= B, every M that makes another micro-batch.
+    """
     parts = []
     for T, p, d in factorisations(gpus).tolist():
         if d <= batch:
@@ -341,7 +352,9 @@ def _pipeline(
     m: FloatArray,
     layer: FloatArray,
 ) -> FloatArray:
-    """Seconds of all micro-batches on all stages; ``layer`` are those of one layer forward and backward."""
+    """Seconds of all micro-batches on all stages;
+    ``layer`` are those of one layer forward and backward.
+    """
     T = plan.tensor
     p = plan.stages
     d = plan.replicas
@@ -468,7 +481,8 @@ class BestPlans(NamedTuple):
     possible : BoolArray
         Whether there is any plan, whatever its memory.
     plan : Plans
-        The fastest plan that fits, else the most frugal one; what it says is void where nothing is possible.
+        The fastest plan that fits, else the most frugal one; what it says is void where nothing is
+        possible.
     """
 
     seconds: FloatArray

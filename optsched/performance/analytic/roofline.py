@@ -1,19 +1,19 @@
-"""The roofline: an operation takes as long as its arithmetic or its memory traffic, whichever is longer.
+"""The roofline: an operation takes as long as its arithmetic
+or its memory traffic, whichever is longer.
 
     t = max(F / (peak e_c), Q / (bandwidth e_m)) + launch           ridge = peak / bandwidth, FLOP per byte
 
-F FLOPs, Q bytes; e_c and e_m are the shares of the datasheet's figures that kernels reach. A workload is a list of
-operations; one with c instances, F and Q per sample and R bytes that are moved whatever the batch (weights) takes, for
-m samples,
+F FLOPs, Q bytes; e_c and e_m are the shares of the datasheet's figures that kernels reach. A
+workload is a list of operations; one with c instances, F and Q per sample and R bytes that are
+moved whatever the batch (weights) takes, for m samples,
 
     c (max(m F / (peak e_c), (m Q + R) / (bandwidth e_m)) + launch).
 
-On a slice of a GPU both peak and bandwidth are the slice's shares of them (`optsched.performance.analytic.hardware`).
+On a slice of a GPU both peak and bandwidth are the slice's shares of them
+(`optsched.performance.analytic.hardware`).
 
-References
-----------
-S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for multicore architectures",
-Communications of the ACM 52(4), 2009.
+References ---------- S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual
+performance model for multicore architectures", Communications of the ACM 52(4), 2009.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def roofline(
     bandwidth: Numbers,
     launch: Numbers = 0.0,
 ) -> FloatArray:
-    """Seconds of operations; arrays that broadcast together, peak and bandwidth as they are reached."""
+    """Seconds of operations;
+    arrays that broadcast together, peak and bandwidth as they are reached.
+    """
     seconds: FloatArray = np.maximum(np.divide(flops, peak), np.divide(moved, bandwidth)) + launch
     return seconds
 

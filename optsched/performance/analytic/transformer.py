@@ -1,24 +1,25 @@
 """Transformers by their shape: parameters, operations, bytes.
 
-L layers of width h (feed-forward 4h, attention of width h), sequences of s tokens, V words, B sequences in a step.
+L layers of width h (feed-forward 4h, attention of width h), sequences of s tokens, V words, B
+sequences in a step.
 
     parameters of a layer        12 h^2 + 13 h            matrices, biases and norms
     parameters in all        P = L (12 h^2 + 13 h) + (V + s) h + 2 h        one table of words, tied with the head
     forward, of a token          24 h^2 + 4 h s FLOPs in a layer, 2 h V in the head
     step                         3 x forward = 6 (12 L h^2 + V h) + 12 L h s  FLOPs a token
 
-The last line is the 6 P of a token plus attention, without biases, norms and positions, which multiply nothing. With
-full recomputation the layers are run forward twice: 96 B s L h^2 (1 + s/(6h) + V/(16 L h)) FLOPs in a step. Causal
-attention is counted in full, as all of these papers do.
+The last line is the 6 P of a token plus attention, without biases, norms and positions, which
+multiply nothing. With full recomputation the layers are run forward twice: 96 B s L h^2
+(1 + s/(6h) + V/(16 L h)) FLOPs in a step. Causal attention is counted in full, as all of these
+papers do.
 
-Activations that a layer keeps for its backward pass, for m sequences at 2 bytes and T-way tensor parallelism:
-s m h (10 + 24/T) bytes, and 5 a s^2 m / T more where attention keeps its a matrices of scores; with full recomputation
-its input only, 2 s m h.
+Activations that a layer keeps for its backward pass, for m sequences at 2 bytes and T-way tensor
+parallelism: s m h (10 + 24/T) bytes, and 5 a s^2 m / T more where attention keeps its a matrices of
+scores; with full recomputation its input only, 2 s m h.
 
-References
-----------
-D. Narayanan et al., "Efficient large-scale language model training on GPU clusters using Megatron-LM", SC 2021, eqs. 2
-and 3. V. Korthikanti et al., "Reducing activation recomputation in large transformer models", MLSys 2023, eqs. 1 and 2.
+References ---------- D. Narayanan et al., "Efficient large-scale language model training on GPU
+clusters using Megatron-LM", SC 2021, eqs. 2 and 3. V. Korthikanti et al., "Reducing activation
+recomputation in large transformer models", MLSys 2023, eqs. 1 and 2.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ MOST_BATCH = 2**20
 class TransformerDocument(Document):
     """``parameters.transformer`` of a workload.
 
-    ``batch`` is in sequences, of the whole job; it may stand beside as ``parameters.batch``. ``heads`` limits tensor
-    parallelism to their divisors, and lets ``attention: plain`` count the scores that it keeps.
+    ``batch`` is in sequences, of the whole job; it may stand beside as ``parameters.batch``.
+    ``heads`` limits tensor parallelism to their divisors, and lets ``attention: plain`` count the
+    scores that it keeps.
     """
 
     layers: PositiveCount
@@ -154,13 +156,16 @@ class Transformers(Columns):
 
     def layer_bytes(self, tensor: FloatArray) -> FloatArray:
         """Activations that a layer keeps for one sequence on each of T GPUs."""
-        # Korthikanti et al., eq. 2: 10 parts are on every GPU, 24 are divided by tensor parallelism.
+        # Korthikanti et al., eq. 2: 10 parts are on every GPU, 24 are divided by tensor
+        # parallelism.
         plain = self.sequence * self.hidden * (10 + 24 / tensor) * self.number / 2
         return plain + 5 * self.scores * self.sequence**2 / tensor * self.number / 2
 
 
 def read_transformer(parameters: Mapping[str, Any], path: str) -> TransformerDocument:
-    """The transformer of a workload's parameters, checked; raises `InvalidInput` with the path of a wrong field."""
+    """The transformer of a workload's parameters, checked;
+    raises `InvalidInput` with the path of a wrong field.
+    """
     document = validate(TransformerDocument, parameters[TRANSFORMER], f"{path}.{TRANSFORMER}")
     here = f"{path}.{TRANSFORMER}"
     if document.batch is None:

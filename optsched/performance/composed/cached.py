@@ -21,15 +21,18 @@ from optsched.performance.protocol import (
 from optsched.performance.records import Records
 
 MOST_BLOCKS = 8
-"""Configurations tables that are remembered at a time; the one that was used longest ago leaves first."""
+"""Configurations tables that are remembered at a time;
+the one that was used longest ago leaves first.
+"""
 
 
 class CachedModel(WrappedModel):
     """Remember what another model says, for as long as it says the same.
 
-    For a scheduler that keeps one model from round to round: rows of jobs that are alike (workload, rates of their own,
-    gang) are predicted once for each configurations table, by its content, and looked up afterwards. What `observe`
-    returns, and whatever changes the version of the other model, is forgotten.
+    For a scheduler that keeps one model from round to round: rows of jobs that are alike (workload,
+    rates of their own, gang) are predicted once for each configurations table, by its content, and
+    looked up afterwards. What `observe` returns, and whatever changes the version of the other
+    model, is forgotten.
 
     Options: ``of``, the performance object that is remembered.
     """
@@ -103,7 +106,9 @@ class CachedModel(WrappedModel):
         return block
 
     def _rows(self, jobs: JobBatch) -> IntArray:
-        """Row of each job in every block: its workload where nothing else matters, else what is alike is numbered."""
+        """Row of each job in every block:
+        its workload where nothing else matters, else what is alike is numbered.
+        """
         if self.per_workload:
             # Row 0 is for jobs without a workload.
             most = int(jobs.workload.max(initial=-1))

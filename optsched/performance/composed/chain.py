@@ -33,8 +33,8 @@ from optsched.performance.table import TableModel
 class Chain(ComposedModel):
     """Ask models in order; what the first one does not know (`NO_RATE`), the next is asked.
 
-    A model that says that a configuration cannot run (zero rate, out of memory) has said something: the chain stops.
-    What the instance itself states always comes first, as with every model.
+    A model that says that a configuration cannot run (zero rate, out of memory) has said something:
+    the chain stops. What the instance itself states always comes first, as with every model.
 
     Options: ``models``, a list of performance objects, best first.
     """
@@ -102,7 +102,9 @@ class Chain(ComposedModel):
 
 
 class AfterTable(Chain):
-    """What the instance states, then a model: no performance object says so, it is there before every correction."""
+    """What the instance states, then a model:
+    no performance object says so, it is there before every correction.
+    """
 
     def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """`optsched.performance.LearningModel`: the object is that of the model."""

@@ -1,4 +1,6 @@
-"""The ``interference`` model: rates of jobs that share GPUs, from their rates alone and what they keep of them."""
+"""The ``interference`` model:
+rates of jobs that share GPUs, from their rates alone and what they keep of them.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,10 @@ class Interference(WrappedModel):
 
     Beside job b, in one configuration, job a runs at  rate(a) x fraction_g(a | b).
 
-    rate(a) is what the base says of a alone in the configuration, g the GPU type of its pool and fraction what a model
-    of pairs says of the two workloads, each by its name if the model knows that, else by its ``profile``. Pairs are
-    profiled on one GPU; on several, a pair is taken to keep the same fractions.
+    rate(a) is what the base says of a alone in the configuration, g the GPU type of its pool and
+    fraction what a model of pairs says of the two workloads, each by its name if the model knows
+    that, else by its ``profile``. Pairs are profiled on one GPU; on several, a pair is taken to
+    keep the same fractions.
 
     Alone, jobs run as the base says.
 
@@ -93,8 +96,8 @@ class Interference(WrappedModel):
     ) -> PairPrediction:
         """`optsched.performance.ColocatingModel`.
 
-        `NO_RATE` where the model of pairs does not know a pair, or a job has no workload, and `OUT_OF_MEMORY` where it
-        was measured and could not run together.
+        `NO_RATE` where the model of pairs does not know a pair, or a job has no workload, and
+        `OUT_OF_MEMORY` where it was measured and could not run together.
         """
         a = jobs.workload[first]
         b = jobs.workload[second]

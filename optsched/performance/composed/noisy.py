@@ -29,7 +29,9 @@ MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 HELIOS_WITHIN = np.log([1.0, 1.1, 1.5, 2.0, 11.0, 101.0])
 HELIOS_SHARE = np.array([0.0, 0.1, 0.5, 0.7, 0.9, 1.0])
-"""Shares of duration estimates that err by at most these factors: Helios artifact, ``philly_estimate.py``."""
+"""Shares of duration estimates that err by at most these factors:
+Helios artifact, ``philly_estimate.py``.
+"""
 
 
 class NoisyDocument(Document):
@@ -48,14 +50,15 @@ class NoisyModel(WrappedModel):
 
         rate = rate_of x exp(e_wgkn),   e independent, from a hash of (seed, names of w and g, k, n)
 
-    so that it depends neither on the order of jobs nor on what else is asked. Jobs without a workload have errors by
-    what their profile of rates says.
+    so that it depends neither on the order of jobs nor on what else is asked. Jobs without a
+    workload have errors by what their profile of rates says.
 
     Options
         of      the performance object that is right.
         sd      standard deviation of e, normal (0.1).
         errors  ``normal``, or ``helios``: signs are even, and sizes are spread as the errors of the duration estimates
-                that the Helios artifact draws (10 % within 1.1 times, half within 1.5, 70 % within 2, 90 % within 11).
+                that the Helios artifact draws (10 % within 1.1 times, half within 1.5, 70 % within
+                2, 90 % within 11).
         seed    of the errors.
         known   whether ``log_sd`` tells of the error (true).
     """
@@ -119,7 +122,8 @@ class NoisyModel(WrappedModel):
             from scipy.special import ndtri  # takes long to load
 
             return np.asarray(self._options.sd * ndtri(uniform), np.float64)
-        # One uniform number gives both: the half it lies in the sign, its distance from 1/2 the size.
+        # One uniform number gives both: the half it lies in the sign, its distance from 1/2 the
+        # size.
         size = np.interp(np.abs(2 * uniform - 1), HELIOS_SHARE, HELIOS_WITHIN)
         return np.asarray(np.sign(uniform - 0.5) * size, np.float64)
 
@@ -137,7 +141,9 @@ def _digest(name: str) -> int:
 
 
 def _profile_digests(rates: RateTable) -> NDArray[np.uint64]:
-    """64 bits of what each profile says, whatever its number is and wherever the places stand in the table."""
+    """64 bits of what each profile says,
+    whatever its number is and wherever the places stand in the table.
+    """
     places = np.array([_digest(name) for name in rates.places] + [0], np.uint64).view(np.int64)
     return hash_lists(rates.indptr, [places[rates.place], rates.gpus, rates.nodes, rates.rate])
 

@@ -42,7 +42,9 @@ MOST = 2**20
 FORGOTTEN = 1e-9
 """A cell whose measurements weigh less than this is dropped."""
 RELEASE = 100.0
-"""A cell that has long been measured keeps its prior with a variance at most so many times larger."""
+"""A cell that has long been measured keeps its prior with a variance
+at most so many times larger.
+"""
 
 
 # --- the posterior --------------------------------------------------------------------------------
@@ -50,7 +52,9 @@ RELEASE = 100.0
 
 @dataclass(frozen=True)
 class Scales:
-    """Variances s_a^2, s_b^2, s_d^2 of the offsets and s_o^2 of a measurement, the forgetting, and the clip in sd."""
+    """Variances s_a^2, s_b^2, s_d^2 of the offsets and s_o^2 of a measurement,
+    the forgetting, and the clip in sd.
+    """
 
     workload: float
     gpu: float
@@ -125,7 +129,8 @@ class MeasuredCells(Columns):
 
 
 class Offsets:
-    """What measurements say of W workloads on G GPU types, kept as two numbers a cell: weight n and mean residual r.
+    """What measurements say of W workloads on G GPU types, kept as two numbers a cell:
+    weight n and mean residual r.
 
     The levels are a tree, so the posterior is exact in two passes:
 
@@ -136,7 +141,8 @@ class Offsets:
     Attributes
     ----------
     cells : MeasuredCells
-        Everything that was learnt; offsets that begin with it go on in the same way, to the last bit.
+        Everything that was learnt; offsets that begin with it go on in the same way, to the last
+        bit.
     """
 
     def __init__(
@@ -175,7 +181,9 @@ class Offsets:
         gpus: IntArray,
         nodes: IntArray,
     ) -> tuple[FloatArray, FloatArray]:
-        """Offset and its variance for each (workload, type, GPUs, nodes); 0 and NaN where nothing was measured."""
+        """Offset and its variance for each (workload, type, GPUs, nodes);
+        0 and NaN where nothing was measured.
+        """
         if len(self._key) == 0:
             return np.zeros(len(workload)), np.full(len(workload), np.nan)
         p = self._posterior
@@ -199,7 +207,9 @@ class Offsets:
         nodes: IntArray,
         residual: FloatArray,
     ) -> None:
-        """Take in residuals log(measured / rate before offsets); several of one cell in a call count each."""
+        """Take in residuals log(measured / rate before offsets);
+        several of one cell in a call count each.
+        """
         scales = self.scales
         cells = self.cells
         offset, variance = self.of(workload, gpu, gpus, nodes)
@@ -207,7 +217,8 @@ class Offsets:
         reach = scales.clip * np.sqrt(expected + scales.observation)
         clipped = offset + np.clip(residual - offset, -reach, reach)
 
-        # Forgetting goes by calls that measure the workload, not by time: what nobody measures stays.
+        # Forgetting goes by calls that measure the workload, not by time: what nobody measures
+        # stays.
         again = np.isin(cells.workload, workload)
         faded = np.where(again, cells.weight * scales.forget, cells.weight)
         before = replace(cells, weight=faded, calls=cells.calls + again)
@@ -244,7 +255,8 @@ class Offsets:
         a = var_a * qm
         t = s.gpu * P / (1.0 + s.gpu * P)
         b: FloatArray = (m - np.repeat(a, types)) * t
-        # A cell that has been measured for long needs no prior: without this, forgetting would pull it back for ever.
+        # A cell that has been measured for long needs no prior: without this, forgetting would pull
+        # it back for ever.
         own = s.cell * np.minimum(RELEASE, s.forget**-cells.calls)
         share = own / (own + noise)
         d = (cells.mean - a[cells.workload] - b[self._owner]) * share
@@ -267,7 +279,8 @@ Cell = tuple[str, str, int, int, float, float, int]
 
 
 class LearntDocument(Document):
-    """Cells of `Offsets`, one entry each in every list, by names, which mean the same in every instance.
+    """Cells of `Offsets`, one entry each in every list, by names,
+    which mean the same in every instance.
 
     Attributes
     ----------
@@ -312,7 +325,9 @@ class LearntDocument(Document):
     def read(
         self, workloads: Mapping[str, int], types: Mapping[str, int]
     ) -> tuple[MeasuredCells, list[Cell]]:
-        """Cells by rows of workloads and GPU types, and those of workloads or types that there are none of now."""
+        """Cells by rows of workloads and GPU types,
+        and those of workloads or types that there are none of now.
+        """
         workload = np.array([workloads.get(name, -1) for name in self.workload], np.int64)
         gpu = np.array([types.get(name, -1) for name in self.gpu], np.int64)
         known = (workload >= 0) & (gpu >= 0)
@@ -336,7 +351,9 @@ def learnt_document(
     types: Sequence[str],
     away: Sequence[Cell],
 ) -> dict[str, list[Any]]:
-    """The document of the cells, in the order of their names: models that learnt the same have the same one."""
+    """The document of the cells, in the order of their names:
+    models that learnt the same have the same one.
+    """
     columns = (
         [workloads[row] for row in cells.workload.tolist()],
         [types[row] for row in cells.gpu.tolist()],
@@ -373,17 +390,18 @@ class OnlineDocument(Document):
 class OnlineModel(WrappedModel):
     """Rates of another model times what measurements say that it is wrong by.
 
-    For workload w, GPU type g and cell c (w on k GPUs and n nodes of g), with the rate r_c of the other model,
+    For workload w, GPU type g and cell c (w on k GPUs and n nodes of g), with the rate r_c of the
+    other model,
 
         log rate_c = log r_c + a_w + b_wg + d_c,    a ~ N(0, s_a^2),  b ~ N(0, s_b^2),  d ~ N(0, s_d^2),
 
-    and a measured rate o_c has log o_c = log rate_c + N(0, s_o^2). What is returned is the posterior median and its
-    standard deviation (`Offsets`). A measurement further than ``clip`` standard deviations from what was expected
-    counts as one at that distance (Huber). With each call that measures a workload its older measurements count
-    ``forget`` times as much.
+    and a measured rate o_c has log o_c = log rate_c + N(0, s_o^2). What is returned is the
+    posterior median and its standard deviation (`Offsets`). A measurement further than ``clip``
+    standard deviations from what was expected counts as one at that distance (Huber). With each
+    call that measures a workload its older measurements count ``forget`` times as much.
 
-    The parts of s = (s_a, s_b, s_d) make 0.15 together by default, the error of a good model. Until a workload has been
-    measured, its rates and uncertainties are those of the other model.
+    The parts of s = (s_a, s_b, s_d) make 0.15 together by default, the error of a good model. Until
+    a workload has been measured, its rates and uncertainties are those of the other model.
 
     Options
         of              the performance object that is corrected.
@@ -392,7 +410,8 @@ class OnlineModel(WrappedModel):
         forget          in (0, 1] (0.9).
         clip            in standard deviations (3).
         learnt          what has been measured so far, by names (`LearntDocument`); `with_learnt` writes it. Cells of
-                        workloads and GPU types that the instance has not now are kept until it has them again.
+                        workloads and GPU types that the instance has not now are kept until it has
+                        them again.
     """
 
     name = "online"
@@ -458,7 +477,8 @@ class OnlineModel(WrappedModel):
     def observe(self, observations: Observations) -> set[int]:
         """Learn from measured rates, steps/s; returns the workloads whose rates changed.
 
-        Measurements of jobs without a workload, and where the other model knows no rate, teach nothing.
+        Measurements of jobs without a workload, and where the other model knows no rate, teach
+        nothing.
 
         Raises
         ------
@@ -490,7 +510,9 @@ class OnlineModel(WrappedModel):
         return below | set(workload[teaches].tolist())
 
     def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """`optsched.performance.LearningModel`: the option ``learnt``, left out while nothing has been measured."""
+        """`optsched.performance.LearningModel`:
+        the option ``learnt``, left out while nothing has been measured.
+        """
         options = super().with_learnt(document)
         options.pop(LEARNT, None)
         learnt = learnt_document(self._offsets.cells, *self._names, self._away)

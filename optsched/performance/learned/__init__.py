@@ -1,4 +1,5 @@
-"""Models that are learnt from measurements: boosted trees, and the interference of jobs that share a GPU.
+"""Models that are learnt from measurements:
+boosted trees, and the interference of jobs that share a GPU.
 
 scikit-learn (the extra ``learn``) fits the trees; nothing needs it to predict from a saved model.
 """

@@ -1,4 +1,6 @@
-"""The ``boosted`` model: gradient-boosted trees on the time of a step, alone or on what another model leaves."""
+"""The ``boosted`` model:
+gradient-boosted trees on the time of a step, alone or on what another model leaves.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,13 @@ FEATURES = 5
 FEWEST = 8
 """Rows of a (workload, GPU type) that trees are grown on; fewer have nothing to learn from."""
 LEAST_LOG_SD = 0.02
-"""No trees are trusted more: a step that was measured twice is in two folds, each of which predicts the other."""
+"""No trees are trusted more:
+a step that was measured twice is in two folds, each of which predicts the other.
+"""
 FOLDS = 4
-"""Parts of the rows that are left out in turn: their errors give `log_sd`, and what a base leaves of the unseen."""
+"""Parts of the rows that are left out in turn:
+their errors give `log_sd`, and what a base leaves of the unseen.
+"""
 
 
 class BoostedOptions(TreeOptions):
@@ -79,7 +85,9 @@ class BoostedDocument(Document):
 
 @dataclass(frozen=True)
 class PairTrees:
-    """Trees of a workload on a GPU type, the standard deviation of their errors, and the levels they were grown on."""
+    """Trees of a workload on a GPU type, the standard deviation of their errors,
+    and the levels they were grown on.
+    """
 
     trees: TreeEnsemble
     log_sd: float
@@ -89,44 +97,49 @@ class PairTrees:
 class Boosted(TimeModel):
     """Gradient-boosted trees on the time of a step, alone or on what another model leaves.
 
-    For each workload on each GPU type, with k GPUs on n nodes, m samples per GPU and pass, A passes,
+    For each workload on each GPU type, with k GPUs on n nodes, m samples per GPU and pass, A
+    passes,
 
         log t = F(log m, log k, log n, k / n, log A)                    alone
         log t = log t_base + F(log m, log k, log n, k / n, log A)       with ``of``
 
     where F is an ensemble of boosted trees (squared error) of its own.
 
-    Beyond the measured k a tree says what it said at the largest k. What stays the same there must therefore be what
-    stays the same in nature: the time of a step with m samples on each GPU does, nearly; its throughput grows with k.
+    Beyond the measured k a tree says what it said at the largest k. What stays the same there must
+    therefore be what stays the same in nature: the time of a step with m samples on each GPU does,
+    nearly; its throughput grows with k.
 
     Alone, the trees are grown on steps of one pass, and a step of A passes takes as long as A - 1 of them on one GPU,
     which exchanges nothing, and one on k,  t = (A - 1) min(t(m, 1, 1), t(m, k, n)) + t(m, k, n). A measured step of
     several passes is turned into one of a single pass with its seconds ``sync`` of exchange; without them, and with
     more than one GPU, it is left out.
 
-    With a base, the trees learn what the fitted base leaves of the measurements. A base that bends to every one of them
-    leaves less there than elsewhere; with ``unseen`` the trees learn what it leaves of measurements that it has not
-    seen: it is fitted to 3/4 of the rows and asked about the last quarter, four times, and where such a fit is refused
-    or has no answer, the base of all rows is asked. For laws of few parameters that is worse (Sia's steps, 10 % seen,
-    on ``pollux``: 8.5 against 7.3 %), as they are fitted to fewer rows.
+    With a base, the trees learn what the fitted base leaves of the measurements. A base that bends
+    to every one of them leaves less there than elsewhere; with ``unseen`` the trees learn what it
+    leaves of measurements that it has not seen: it is fitted to 3/4 of the rows and asked about the
+    last quarter, four times, and where such a fit is refused or has no answer, the base of all rows
+    is asked. For laws of few parameters that is worse (Sia's steps, 10 % seen, on ``pollux``: 8.5
+    against 7.3 %), as they are fitted to fewer rows.
 
-    What was never measured on several GPUs of a node, or on several nodes, the trees know nothing of there. Alone, they
-    have no answer then (NaN); with a base, they correct it by what they learnt on other levels (that of a pair measured
-    on one GPU only is about its compute), and ``log_sd`` is that of the base where it is larger.
+    What was never measured on several GPUs of a node, or on several nodes, the trees know nothing
+    of there. Alone, they have no answer then (NaN); with a base, they correct it by what they
+    learnt on other levels (that of a pair measured on one GPU only is about its compute), and
+    ``log_sd`` is that of the base where it is larger.
 
-    Without trees, that is with fewer than `FEWEST` rows of a workload on a GPU type, the base speaks for itself; alone,
-    there is no answer (NaN).
+    Without trees, that is with fewer than `FEWEST` rows of a workload on a GPU type, the base
+    speaks for itself; alone, there is no answer (NaN).
 
-    ``log_sd`` is the root mean square of the errors of log t out of fold (4 folds of the trees; the base is
-    the one that they learn from), one for each workload and GPU type and at least `LEAST_LOG_SD`.
+    ``log_sd`` is the root mean square of the errors of log t out of fold (4 folds of the trees; the
+    base is the one that they learn from), one for each workload and GPU type and at least
+    `LEAST_LOG_SD`.
 
-    Options: ``of``, a performance object with the name and options of the base; ``iterations``, ``learning_rate``,
-    ``leaves``, ``rows_per_leaf``, ``penalty`` (L2, of the leaves), ``seed``, ``unseen``.
+    Options: ``of``, a performance object with the name and options of the base; ``iterations``,
+    ``learning_rate``, ``leaves``, ``rows_per_leaf``, ``penalty`` (L2, of the leaves), ``seed``,
+    ``unseen``.
 
-    References
-    ----------
-    J. H. Friedman, "Greedy function approximation: a gradient boosting machine", Annals of Statistics 29 (2001); grown
-    with scikit-learn's HistGradientBoostingRegressor.
+    References ---------- J. H. Friedman, "Greedy function approximation: a gradient boosting
+    machine", Annals of Statistics 29 (2001); grown with scikit-learn's
+    HistGradientBoostingRegressor.
     """
 
     name: ClassVar[str] = "boosted"
@@ -205,7 +218,9 @@ class Boosted(TimeModel):
         )
 
     def _trees(self, ways: Ways) -> tuple[FloatArray, FloatArray, BoolArray, BoolArray]:
-        """F, log_sd, whether there are trees, whether they saw such a level; without trees F is NaN."""
+        """F, log_sd, whether there are trees,
+        whether they saw such a level; without trees F is NaN.
+        """
         rows = features(ways)
         level = level_of(ways.gpus, ways.nodes)
         if self.base is None:
@@ -261,7 +276,9 @@ def features(ways: Ways) -> FloatArray:
 
 
 def _single_passes(profiles: Profiles) -> tuple[Profiles, FloatArray]:
-    """The profiles whose steps of one pass are known, and the logs of their seconds; see `Boosted`."""
+    """The profiles whose steps of one pass are known,
+    and the logs of their seconds; see `Boosted`.
+    """
     passes = profiles.ways.passes
     # One GPU exchanges nothing: an unknown sync is 0 there.
     exchange = np.where(profiles.ways.gpus == 1, np.nan_to_num(profiles.sync), profiles.sync)
@@ -277,7 +294,9 @@ def _predict_unseen(
     seconds: FloatArray,
     seed: int,
 ) -> FloatArray:
-    """Seconds by the base, fitted to the other folds; ``seconds``, of all rows, where that cannot be."""
+    """Seconds by the base, fitted to the other folds;
+    ``seconds``, of all rows, where that cannot be.
+    """
     seconds = seconds.copy()
     for kept, left_out in each_left_out(folds_of(len(profiles), FOLDS, seed)):
         try:
@@ -290,7 +309,9 @@ def _predict_unseen(
 
 
 def _grow(rows: FloatArray, target: FloatArray, options: TreeOptions) -> tuple[TreeEnsemble, float]:
-    """Trees of one workload on one GPU type, and the root mean square of their errors out of fold."""
+    """Trees of one workload on one GPU type,
+    and the root mean square of their errors out of fold.
+    """
     errors = np.empty(len(rows))
     for kept, left_out in each_left_out(folds_of(len(rows), FOLDS, options.seed)):
         predicted = fit_trees(rows[kept], target[kept], options).predict(rows[left_out])

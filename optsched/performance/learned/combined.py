@@ -1,4 +1,6 @@
-"""Models of a step's time that are made of others: the ``blend`` of several, and one with ``conformal`` intervals."""
+"""Models of a step's time that are made of others:
+the ``blend`` of several, and one with ``conformal`` intervals.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def read_part(document: Mapping[str, Any], path: str = OF) -> TimeModel:
 
 
 def _time_model(document: Mapping[str, Any]) -> tuple[type[TimeModel], dict[str, Any]]:
-    """The class that a performance object names, which must be a `TimeModel`, and its other entries."""
+    """The class that a performance object names,
+    which must be a `TimeModel`, and its other entries.
+    """
     options = dict(document)
     name = options.pop("model", None)
     target = performance.CATALOGUE.get(name) if isinstance(name, str) else None
@@ -69,13 +73,15 @@ USUAL = (
     {"model": "boosted", "of": {"model": "shared-link", "anchored": True}},
     {"model": "shared-link", "anchored": True, "own": False},
 )
-"""What is blended unless something else is asked for: trees on what a workload did on a GPU type, trees on what a law
-of links leaves of it, and that law as all workloads together have it."""
+"""What is blended unless something else is asked for: trees on what a workload did on a GPU type,
+trees on what a law of links leaves of it, and that law as all workloads together have it."""
 PATH = "performance.models[{}]"
 LEAST_LOG_SD = 0.02
 """No model is trusted more than this when they are weighed."""
 APART = 0.1
-"""A model that is 10 % from the middle one counts half (the scale at which errors count linearly in all fits here)."""
+"""A model that is 10 % from the middle one counts half (the scale at
+which errors count linearly in all fits here).
+"""
 
 
 class BlendDocument(Document):
@@ -85,28 +91,32 @@ class BlendDocument(Document):
 
 
 class Blend(TimeModel):
-    """The mean of several models of a step's time, each weighed by how sure it is and by how far it is from the others.
+    """The mean of several models of a step's time,
+    each weighed by how sure it is and by how far it is from the others.
 
-    Of the models i = 1, ..., M that can say something of a way to run, with x_i = log t_i and their median x~,
+    Of the models i = 1, ..., M that can say something of a way to run, with x_i = log t_i and their
+    median x~,
 
         w_i = 1 / log_sd_i^2 / (1 + ((x_i - x~) / 0.1)^2),  scaled to sum 1,
         log t = sum_i w_i x_i,        log_sd^2 = sum_i w_i (log_sd_i^2 + (x_i - log t)^2).
 
-    Models that are wrong in different ways are less wrong together, and where they disagree, the blend knows how little
-    it knows: the spread between them is part of its variance (that of a mixture of them). Trees on a law go on with
-    the law beyond what was measured, trees alone stand still there, and the truth is mostly in between. A model that is
-    far off the others is mostly wrong, however sure it is: one that bent itself to few odd measurements is sure of
-    them. The factor is the weight of a Cauchy distribution around the median, and changes nothing between two models.
+    Models that are wrong in different ways are less wrong together, and where they disagree, the
+    blend knows how little it knows: the spread between them is part of its variance (that of a
+    mixture of them). Trees on a law go on with the law beyond what was measured, trees alone stand
+    still there, and the truth is mostly in between. A model that is far off the others is mostly
+    wrong, however sure it is: one that bent itself to few odd measurements is sure of them. The
+    factor is the weight of a Cauchy distribution around the median, and changes nothing between two
+    models.
 
     ``source`` is the least certain one of those that speak.
 
-    Options: ``models``, performance objects of models of a step's time (boosted, boosted on shared-link, and
-    shared-link without what is a pair's own; these were chosen with Sia's profiles in view).
+    Options: ``models``, performance objects of models of a step's time (boosted, boosted on
+    shared-link, and shared-link without what is a pair's own; these were chosen with Sia's profiles
+    in view).
 
-    References
-    ----------
-    J. M. Bates and C. W. J. Granger, "The combination of forecasts", Operational Research Quarterly 20 (1969); weights
-    by distance from the middle: P. J. Huber and E. M. Ronchetti, "Robust statistics", 2nd ed. (2009).
+    References ---------- J. M. Bates and C. W. J. Granger, "The combination of forecasts",
+    Operational Research Quarterly 20 (1969); weights by distance from the middle: P. J. Huber and
+    E. M. Ronchetti, "Robust statistics", 2nd ed. (2009).
     """
 
     name: ClassVar[str] = "blend"
@@ -165,16 +175,18 @@ def _median(log_time: FloatArray, known: BoolArray) -> FloatArray:
 
 
 class Conformal(TimeModel):
-    """The times of another model, with ``log_sd`` and intervals from a quarter of the measurements (`Radius`).
+    """The times of another model,
+    with ``log_sd`` and intervals from a quarter of the measurements (`Radius`).
 
     The other model is fitted to the rest of them, at random, and asked about the quarter; what it does not know is left
     out. Every way has the same interval of the log:  t' exp(-radius) <= t <= t' exp(radius).
 
-    The level holds for ways like the measured ones. It does not hold for others: of Sia's steps, intervals of 90 % from
-    a tenth of the rows at random held 88 % of the rest, those from at most 4 GPUs 58 % of what more GPUs took.
+    The level holds for ways like the measured ones. It does not hold for others: of Sia's steps,
+    intervals of 90 % from a tenth of the rows at random held 88 % of the rest, those from at most 4
+    GPUs 58 % of what more GPUs took.
 
-    Options: ``of``, a performance object with the name and options of the other model; ``level`` (0.9), ``held_out``
-    (0.25, the share), ``seed``.
+    Options: ``of``, a performance object with the name and options of the other model; ``level``
+    (0.9), ``held_out`` (0.25, the share), ``seed``.
     """
 
     name: ClassVar[str] = "conformal"

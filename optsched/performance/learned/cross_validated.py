@@ -1,4 +1,6 @@
-"""The ``cross-validated`` model: each workload on each GPU type by the law that best predicts what it has not seen."""
+"""The ``cross-validated`` model:
+each workload on each GPU type by the law that best predicts what it has not seen.
+"""
 
 from __future__ import annotations
 
@@ -44,19 +46,22 @@ LAWS: dict[Law, type[TimeModel]] = {
 NAMES = tuple(LAWS)
 INTERPOLATION = NAMES.index("interpolation")
 ONE_BY_ONE, PARTS = 10, 5
-"""Up to so many ways of a pair are left out one by one, more of them in so many parts: fits take their time."""
+"""Up to so many ways of a pair are left out one by one,
+more of them in so many parts: fits take their time.
+"""
 FEWEST = 3
 """Ways from which on laws are compared: of two, each is predicted from a single measurement."""
 EXTRAPOLATED_LOG_SD = 0.3
-"""Least log_sd outside of the measured range: linear scaling was off by 27 to 35 % on Sia's profiles, and ``usl`` by
-26 % on ElasticFlow's curves beyond the measured GPU counts."""
+"""Least log_sd outside of the measured range: linear scaling was off by 27 to 35 %
+on Sia's profiles, and ``usl`` by 26 % on ElasticFlow's curves beyond the measured GPU counts."""
 
 
 class ChosenDocument(Document):
     """What was chosen for one workload on one GPU type.
 
-    ``laws`` are all laws, best first; ``ways`` is the number of different ways that were measured; ``error`` is the
-    mean absolute relative error of times that were left out, None where there were too few ways to leave some out.
+    ``laws`` are all laws, best first; ``ways`` is the number of different ways that were measured;
+    ``error`` is the mean absolute relative error of times that were left out, None where there were
+    too few ways to leave some out.
     """
 
     laws: Tuple[Law]
@@ -96,23 +101,23 @@ class CrossValidatedDocument(Document):
 class CrossValidated(TimeModel):
     """Each workload on each GPU type by the law that best predicts what it has not seen.
 
-    The laws are `pollux`, `usl` and `interpolation`. A way that was measured has the time that was measured (source
-    `MEASURED`). For all others the measured ways of the pair (workload, GPU type) are left out in turn: one by one up
-    to 10 ways, in 5 parts beyond. The laws are fitted to the others and predict those left out. A law may not know a
-    way, so what is compared are orders of the laws, of which the first that knows a way predicts it. The order with the
-    least mean absolute relative error is taken; the next law in it answers where the first one does not.
+    The laws are `pollux`, `usl` and `interpolation`. A way that was measured has the time that was
+    measured (source `MEASURED`). For all others the measured ways of the pair (workload, GPU type)
+    are left out in turn: one by one up to 10 ways, in 5 parts beyond. The laws are fitted to the
+    others and predict those left out. A law may not know a way, so what is compared are orders of
+    the laws, of which the first that knows a way predicts it. The order with the least mean
+    absolute relative error is taken; the next law in it answers where the first one does not.
 
-    With one or two ways there is nothing to compare. The law is then the simplest one that they determine: ``usl``
-    where all have one batch, which is linear scaling from one way and Amdahl's law from two GPU counts, and ``pollux``
-    where batches differ.
+    With one or two ways there is nothing to compare. The law is then the simplest one that they
+    determine: ``usl`` where all have one batch, which is linear scaling from one way and Amdahl's
+    law from two GPU counts, and ``pollux`` where batches differ.
 
-    A way outside of the range of the pair's measurements, in GPUs, nodes, samples or passes, has the source
-    `EXTRAPOLATED`. ``log_sd`` comes from the errors on the ways left out, and is at least 0.3 there.
+    A way outside of the range of the pair's measurements, in GPUs, nodes, samples or passes, has
+    the source `EXTRAPOLATED`. ``log_sd`` comes from the errors on the ways left out, and is at
+    least 0.3 there.
 
-    References
-    ----------
-    M. Stone, "Cross-validatory choice and assessment of statistical predictions", Journal of the Royal Statistical
-    Society B 36 (1974).
+    References ---------- M. Stone, "Cross-validatory choice and assessment of statistical
+    predictions", Journal of the Royal Statistical Society B 36 (1974).
     """
 
     name: ClassVar[str] = "cross-validated"
@@ -197,7 +202,9 @@ class CrossValidated(TimeModel):
 
 
 def _fit_laws(profiles: Profiles) -> dict[Law, TimeModel]:
-    """The laws, each fitted to all of the measurements; without ``usl`` where no batch follows it."""
+    """The laws, each fitted to all of the measurements;
+    without ``usl`` where no batch follows it.
+    """
     laws = {}
     for name, law in LAWS.items():
         try:
@@ -215,7 +222,9 @@ def _times(laws: Mapping[Law, TimeModel], ways: Ways) -> list[Times]:
 
 
 def _folds(ways: Ways, pairs: Mapping[tuple[str, str], IntArray]) -> IntArray:
-    """The part in which each row is left out; a way that was measured several times is left out as a whole."""
+    """The part in which each row is left out;
+    a way that was measured several times is left out as a whole.
+    """
     fold = np.empty(len(ways), np.int64)
     for rows in pairs.values():
         same = ways.take(rows).groups
@@ -226,14 +235,18 @@ def _folds(ways: Ways, pairs: Mapping[tuple[str, str], IntArray]) -> IntArray:
 
 
 def _first_known(values: FloatArray, order: IntArray) -> IntArray:
-    """Row of the first known value of each column, its rows taken in that order; the first row where none is known."""
+    """Row of the first known value of each column, its rows taken in that order;
+    the first row where none is known.
+    """
     known = np.isfinite(np.take_along_axis(values, order, axis=0))
     first = known.argmax(axis=0)
     return np.asarray(order[first, np.arange(len(first))], np.int64)
 
 
 def _choose(ways: Ways, errors: FloatArray) -> ChosenDocument:
-    """The order of the laws of one pair, from the log errors of each law on the ways left out, (laws, rows)."""
+    """The order of the laws of one pair,
+    from the log errors of each law on the ways left out, (laws, rows).
+    """
     distinct = len(ways.groups)
     errors = errors[:, np.isfinite(errors).any(axis=0)]
     rows = np.arange(errors.shape[1])

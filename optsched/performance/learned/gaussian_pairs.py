@@ -1,4 +1,6 @@
-"""The ``gaussian-pairs`` model: a Gaussian process over pairs, from what is known of each job and of its likes."""
+"""The ``gaussian-pairs`` model:
+a Gaussian process over pairs, from what is known of each job and of its likes.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ LENGTH_START = 2.0
 
 @dataclass(frozen=True)
 class JobKernel:
-    """The covariance of two of W jobs, from their D columns x and the logs of D + 2 hyperparameters (l, u, v):
+    """The covariance of two of W jobs,
+    from their D columns x and the logs of D + 2 hyperparameters (l, u, v):
 
         k(a, b) = (exp(-1/2 sum_i (x_ai - x_bi)^2 / l_i^2) + u [same family] + v [a = b]) / (1 + u + v)
 
@@ -122,16 +125,21 @@ class JobKernel:
 TOGETHER, APART = 1, -1
 """Signs of the processes that stay, and that change sign, when the jobs of a pair are exchanged."""
 START = np.log([1.0, 0.1, 0.1, 0.1, 0.01])
-"""Logs of the hyperparameters w, p, q, o, e of a process, beside those of its kernel, at the start of a search."""
+"""Logs of the hyperparameters w, p, q, o, e of a process, beside those of its kernel,
+at the start of a search.
+"""
 WIDTH = 5.0
-"""Standard deviation of the normal priors on the logs of all hyperparameters, about the start of the search."""
+"""Standard deviation of the normal priors on the logs of all hyperparameters,
+about the start of the search.
+"""
 LARGEST_LOG = 20.0
 JITTER = 1e-6
 
 
 @dataclass(frozen=True)
 class PairProcess:
-    """A process over pairs (a, b) on GPU types with the covariance, + for `TOGETHER` and - for `APART`,
+    """A process over pairs (a, b)
+    on GPU types with the covariance, + for `TOGETHER` and - for `APART`,
 
         K[(g, a, b), (h, u, v)] = G_gh [ p (k_au + k_bv +- k_av +- k_bu) + q (k_au k_bv +- k_av k_bu) + o ]
         G_gh = 1 if g = h else w / (1 + w)                                  o = 0 for `APART`
@@ -182,7 +190,9 @@ class PairProcess:
         return np.asarray(p * main + q * cross + o, np.float64)
 
     def factor(self, pairs: Pairs) -> FloatArray | None:
-        """Lower Cholesky factor of the covariance of measurements; None where it is not positive definite."""
+        """Lower Cholesky factor of the covariance of measurements;
+        None where it is not positive definite.
+        """
         covariance = self.covariance(pairs, pairs)
         covariance[np.diag_indices(len(pairs))] += self.noise + JITTER
         try:
@@ -226,7 +236,8 @@ class PairProcess:
         av = a[:, other.second]
         bu = b[:, other.first]
         bv = b[:, other.second]
-        # Both ways in which the jobs of two pairs can face each other; the sign makes s even and d odd.
+        # Both ways in which the jobs of two pairs can face each other; the sign makes s even and d
+        # odd.
         main = p * (au + bv + self.sign * (av + bu))
         cross = q * (au * bv + self.sign * av * bu)
         return (au, bv, av, bu), main, cross
@@ -244,7 +255,9 @@ def most_likely(
     target: FloatArray,
     iterations: int,
 ) -> FloatArray:
-    """Logs of the hyperparameters that maximise marginal likelihood times prior, from one start (L-BFGS-B)."""
+    """Logs of the hyperparameters that maximise marginal likelihood times prior,
+    from one start (L-BFGS-B).
+    """
     from scipy.linalg import cho_solve
     from scipy.optimize import minimize
 
@@ -253,7 +266,8 @@ def most_likely(
     def cost(parameters: FloatArray) -> tuple[float, FloatArray]:
         process = PairProcess(kernel, sign, parameters)
         factor = process.factor(pairs)
-        # Far from the optimum K may not be positive definite in floating point: the search turns back.
+        # Far from the optimum K may not be positive definite in floating point: the search turns
+        # back.
         if factor is None:
             return 1e10, np.zeros(len(parameters))
         weights = cho_solve((factor, True), target, check_finite=False)
@@ -304,28 +318,28 @@ class GaussianPairs(LearnedPairs):
         s_g(a, b) = s_g(b, a)     how much both are slowed together
         d_g(a, b) = -d_g(b, a)    who bears it
 
-    two independent Gaussian processes, s of mean c (that of the measured pairs) and d of mean 0. With a kernel k over
-    jobs (`JobKernel`: batch, rates alone on all GPU types, family, the job itself) their covariances are, with the sign
+    two independent Gaussian processes, s of mean c (that of the measured pairs) and d of mean 0.
+    With a kernel k over jobs (`JobKernel`: batch, rates alone on all GPU types, family, the job
+    itself) their covariances are, with the sign
     + for s and - for d,
 
         K[(g, a, b), (h, u, v)] = G_gh [ p (k_au + k_bv +- k_av +- k_bu) + q (k_au k_bv +- k_av k_bu) + o ]
         G_gh = 1 if g = h else w / (1 + w)          o = 0 for d
 
-    p is what each job suffers and inflicts whatever its partner is (the row and column effects), q what is particular
-    to the two of them; both carry over to jobs that are alike and, by w, to other GPU types. A measurement has
-    independent noise of variance e in s and in d. Everything is found by the marginal likelihood of the measured pairs
-    (at most ``sample`` of them), with weak normal priors on the logs; then the estimate is the posterior mean and
-    ``log_sd`` the root of the posterior variance of s and d with the noise of one measurement.
+    p is what each job suffers and inflicts whatever its partner is (the row and column effects), q
+    what is particular to the two of them; both carry over to jobs that are alike and, by w, to
+    other GPU types. A measurement has independent noise of variance e in s and in d. Everything is
+    found by the marginal likelihood of the measured pairs (at most ``sample`` of them), with weak
+    normal priors on the logs; then the estimate is the posterior mean and ``log_sd`` the root of
+    the posterior variance of s and d with the noise of one measurement.
 
-    Measuring both jobs of a pair halves the rows: s and d of n pairs are two systems of n, not one of 2 n. A fit takes
-    O(n^3): for more than a few thousand pairs ask ``boosted-pairs``.
+    Measuring both jobs of a pair halves the rows: s and d of n pairs are two systems of n, not one
+    of 2 n. A fit takes O(n^3): for more than a few thousand pairs ask ``boosted-pairs``.
 
     Options: ``sample``, ``iterations`` (of the search), ``seed`` (of the sample).
 
-    References
-    ----------
-    C. E. Rasmussen, C. K. I. Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, algorithm 2.1 and
-    section 5.4.1.
+    References ---------- C. E. Rasmussen, C. K. I. Williams, "Gaussian Processes for Machine
+    Learning", MIT Press 2006, algorithm 2.1 and section 5.4.1.
     """
 
     name: ClassVar[str] = "gaussian-pairs"
@@ -348,7 +362,8 @@ class GaussianPairs(LearnedPairs):
             rows = np.arange(len(pairs))
             if len(rows) > chosen.sample:
                 random = np.random.default_rng(chosen.seed)
-                # The search takes the third power of the pairs at each step: a sample is enough for it.
+                # The search takes the third power of the pairs at each step: a sample is enough for
+                # it.
                 rows = np.sort(random.choice(rows, chosen.sample, replace=False))
             hyperparameters.append(
                 most_likely(kernel, sign, pairs.take(rows), target[rows], chosen.iterations)
@@ -368,7 +383,9 @@ class GaussianPairs(LearnedPairs):
         return Estimate(first, second, sd)
 
     def _posterior(self, part: int, new: Pairs) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance, with the noise of a measurement, of s (part 0) or d (part 1) of new pairs."""
+        """Mean and variance, with the noise of a measurement, of s (part 0)
+        or d (part 1) of new pairs.
+        """
         from scipy.linalg import solve_triangular
 
         process, pairs, factor, weights = self._solved[part]
@@ -381,7 +398,9 @@ class GaussianPairs(LearnedPairs):
 
     @cached_property
     def _solved(self) -> list[tuple[PairProcess, Pairs, FloatArray, FloatArray]]:
-        """For s and d: the process, measured pairs, Cholesky factor, and its inverse times the measurements."""
+        """For s and d: the process, measured pairs, Cholesky factor,
+        and its inverse times the measurements.
+        """
         from scipy.linalg import cho_solve
 
         kernel = JobKernel.of(self.features)

@@ -1,4 +1,6 @@
-"""The models of pairs by name, and ``auto``, which takes the one that did best on so many measurements."""
+"""The models of pairs by name, and ``auto``,
+which takes the one that did best on so many measurements.
+"""
 
 from __future__ import annotations
 
@@ -92,8 +94,9 @@ class RowColumn(LearnedPairs):
     cells plus  penalty (|r|^2 + |s|^2),  so that a job without a pair on a GPU type has no effect there, that is the
     mean; c_g is the mean of the cells of g, or of all cells where g has none.
 
-    The penalty, unless it is given, is the one of `PENALTIES` with the least squared error when each cell in turn is
-    left out (in closed form: e / (1 - h), with the residual e and the leverage h), which also gives ``log_sd``.
+    The penalty, unless it is given, is the one of `PENALTIES` with the least squared error when
+    each cell in turn is left out (in closed form: e / (1 - h), with the residual e and the leverage
+    h), which also gives ``log_sd``.
 
     Options: ``penalty``.
     """
@@ -237,36 +240,38 @@ class CompletionDocument(PairDocument):
 
 @dataclass(frozen=True, eq=False)
 class Completion(LearnedPairs):
-    """The fractions X_ij that job i keeps form a matrix with a column j for each GPU type and partner. With its
-    measured cells M, alternating least squares minimise
+    """The fractions X_ij that job i keeps form a matrix with a column j for each GPU type
+    and partner. With its measured cells M, alternating least squares minimise
 
         sum over M (X_ij - m - b_i - c_j - u_i . v_j)^2 + penalty (|U|^2 + |V|^2 + |b|^2 + |c|^2)
 
-    over u_i, v_j in R^rank and, if ``biased``, b and c (else they are 0); m is the mean over M. Estimates are clipped
-    to [`LEAST`, 1].
+    over u_i, v_j in R^rank and, if ``biased``, b and c (else they are 0); m is the mean over M.
+    Estimates are clipped to [`LEAST`, 1].
 
-    With ``nearest`` this is the estimator of Gavel: a job with less than a share ``reference`` of its row measured is
-    taken for the job whose row is the nearest among those with more: what was not measured is taken from there. Five
-    things are not as in Gavel's code:
+    With ``nearest`` this is the estimator of Gavel: a job with less than a share ``reference`` of
+    its row measured is taken for the job whose row is the nearest among those with more: what was
+    not measured is taken from there. Five things are not as in Gavel's code:
 
-    1. The profile of a new job is looked up in the column of its partner. There, the number of the partner among the
-       reference jobs is used as if it were its number among all jobs, so that rates of other pairs are read.
+    1. The profile of a new job is looked up in the column of its partner. There, the number of the
+       partner among the reference jobs is used as if it were its number among all jobs, so that
+       rates of other pairs are read.
     2. A pair that could not run together is not known, not a rate of 0.
-    3. The mean is taken out before (and biases, if asked for), so that the penalty pulls unknown cells to the mean
-       instead of to 0.
-    4. Rows are compared by the root mean square of their difference, not by the cosine, for which a job that keeps 0.9
-       beside all others is the same as one that keeps 0.3.
+    3. The mean is taken out before (and biases, if asked for), so that the penalty pulls unknown
+       cells to the mean instead of to 0.
+    4. Rows are compared by the root mean square of their difference, not by the cosine, for which a
+       job that keeps 0.9 beside all others is the same as one that keeps 0.3.
     5. What was measured of the new job is kept, not replaced by what was measured of the other.
 
-    ``log_sd`` is the root mean square of the log errors when a fifth of the measured pairs is left out, five times.
+    ``log_sd`` is the root mean square of the log errors when a fifth of the measured pairs is left
+    out, five times.
 
-    Options: ``rank``, ``penalty``, ``biased``, ``iterations``, ``seed``, ``nearest``, ``reference``.
+    Options: ``rank``, ``penalty``, ``biased``, ``iterations``, ``seed``, ``nearest``,
+    ``reference``.
 
-    References
-    ----------
-    D. Narayanan et al., "Heterogeneity-aware cluster scheduling policies for deep learning workloads", OSDI 2020,
-    section 3.3, and its repository, ``scheduler/throughput_estimator.py``; C. Delimitrou, C. Kozyrakis, "Quasar",
-    ASPLOS 2014 (biases).
+    References ---------- D. Narayanan et al., "Heterogeneity-aware cluster scheduling policies for
+    deep learning workloads", OSDI 2020, section 3.3, and its repository,
+    ``scheduler/throughput_estimator.py``; C. Delimitrou, C. Kozyrakis, "Quasar", ASPLOS 2014
+    (biases).
     """
 
     name: ClassVar[str] = "completion"
@@ -330,7 +335,9 @@ def _completed(profiles: PairProfiles, options: CompletionOptions) -> FloatArray
 
 
 def complete(values: FloatArray, known: BoolArray, options: CompletionOptions) -> FloatArray:
-    """A matrix completed from its known cells by (biased) alternating least squares; see `Completion`."""
+    """A matrix completed from its known cells by (biased)
+    alternating least squares; see `Completion`.
+    """
     rows, columns = values.shape
     # Factors that are 0 would stay 0: the search begins at small random ones.
     random = np.random.default_rng(options.seed)
@@ -354,7 +361,9 @@ def _solve_side(
     other: FloatArray,
     options: CompletionOptions,
 ) -> tuple[FloatArray, FloatArray]:
-    """The factors, and biases, of the rows of ``residual`` (zero where unknown), given those of its columns."""
+    """The factors, and biases, of the rows of ``residual`` (zero where unknown),
+    given those of its columns.
+    """
     design = np.column_stack((other, np.ones(len(other)))) if options.biased else other
     square = np.einsum("ij,jk,jl->ikl", known.astype(np.float64), design, design, optimize=True)
     square += options.penalty * np.eye(design.shape[1])
@@ -403,23 +412,25 @@ class BoostedPairsDocument(PairDocument):
 
 @dataclass(frozen=True, eq=False)
 class BoostedPairs(LearnedPairs):
-    """log f_g(a | b) = F(features of g, a, b), an ensemble of boosted trees (squared error) with the features
+    """log f_g(a | b) = F(features of g, a, b),
+    an ensemble of boosted trees (squared error) with the features
 
     - the number of the GPU type g;
-    - of a, then of b: the number of its family, the log of its batch, the logs of its rates alone on all GPU types;
+    - of a, then of b: the number of its family, the log of its batch, the logs of its rates alone
+      on all GPU types;
     - the logs of the rates of a and of b alone on g.
 
-    Numbers are those of the sorted names; what is unknown is missing, which trees can take, and what is unknown of all
-    pairs is left out. Both directions of each
-    measured pair are learnt. ``log_sd`` is the root mean square of the log errors when a fifth of the pairs, in both
+    Numbers are those of the sorted names; what is unknown is missing, which trees can take, and
+    what is unknown of all pairs is left out. Both directions of each measured pair are learnt.
+    ``log_sd`` is the root mean square of the log errors when a fifth of the pairs, in both
     directions, is left out, five times.
 
-    Options: ``iterations``, ``learning_rate``, ``leaves``, ``rows_per_leaf``, ``penalty`` (L2, leaves), ``seed``.
+    Options: ``iterations``, ``learning_rate``, ``leaves``, ``rows_per_leaf``, ``penalty`` (L2,
+    leaves), ``seed``.
 
-    References
-    ----------
-    J. H. Friedman, "Greedy function approximation: a gradient boosting machine", Annals of Statistics 29 (2001); grown
-    with scikit-learn's HistGradientBoostingRegressor.
+    References ---------- J. H. Friedman, "Greedy function approximation: a gradient boosting
+    machine", Annals of Statistics 29 (2001); grown with scikit-learn's
+    HistGradientBoostingRegressor.
     """
 
     name: ClassVar[str] = "boosted-pairs"
@@ -479,7 +490,9 @@ def pair_features(known: WorkloadFeatures, pairs: Pairs) -> FloatArray:
 
 FEWEST_FRACTIONS = 5
 PRIOR_SD = 0.15
-"""Of the log of Horus' rule: its errors on the 1,388 pairs of Lucid's table were 8.7 % in the mean."""
+"""Of the log of Horus' rule:
+its errors on the 1,388 pairs of Lucid's table were 8.7 % in the mean.
+"""
 
 
 class UtilisationOptions(Document):
@@ -509,21 +522,22 @@ class UtilisationDocument(PairDocument):
 
 @dataclass(frozen=True, eq=False)
 class Utilisation(LearnedPairs):
-    """With x = u_a + u_b, the sum of the utilisations of the GPU by two jobs alone, both keep the fraction
+    """With x = u_a + u_b, the sum of the utilisations of the GPU
+    by two jobs alone, both keep the fraction
 
         isotonic    exp h(x),  h the non-increasing function closest to the measured logs (squares)
         horus       min(1, 1 / x)
 
-    of which the levels are joined by lines between their middles; beyond the outermost h is constant. ``log_sd`` is
-    the root mean square of the errors of the fit, for Horus' rule `PRIOR_SD` where fewer than `FEWEST` fractions were
-    measured. Pairs of a job whose utilisation is not known are not said.
+    of which the levels are joined by lines between their middles; beyond the outermost h is
+    constant. ``log_sd`` is the root mean square of the errors of the fit, for Horus' rule
+    `PRIOR_SD` where fewer than `FEWEST` fractions were measured. Pairs of a job whose utilisation
+    is not known are not said.
 
     Options: ``rule``.
 
-    References
-    ----------
-    G. Yeung et al., "Horus: interference-aware and prediction-based scheduling in deep learning systems", TPDS 2022;
-    R. E. Barlow et al., "Statistical Inference under Order Restrictions", Wiley 1972 (pool adjacent violators).
+    References ---------- G. Yeung et al., "Horus: interference-aware and prediction-based
+    scheduling in deep learning systems", TPDS 2022; R. E. Barlow et al., "Statistical Inference
+    under Order Restrictions", Wiley 1972 (pool adjacent violators).
     """
 
     name: ClassVar[str] = "utilisation"
@@ -571,7 +585,8 @@ def _log_fraction(x: FloatArray, sums: FloatArray, logs: FloatArray) -> FloatArr
 
 
 def decreasing(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The non-increasing function closest to the points in squares: the middles (by weight) and values of its levels.
+    """The non-increasing function closest to the points in squares:
+    the middles (by weight) and values of its levels.
 
     Levels of equal value are one level, so that lines between middles do not bend inside it.
     """
@@ -622,7 +637,8 @@ class AutoDocument(Document):
 class AutoPairs(PairModel):
     """The pair model that `choose` takes for the measurements, and the words for why.
 
-    Options: those of the model that is chosen, by its name: ``{"gaussian-pairs": {"iterations": 50}}``.
+    Options: those of the model that is chosen, by its name: ``{"gaussian-pairs": {"iterations":
+    50}}``.
     """
 
     name: ClassVar[str] = "auto"
@@ -660,14 +676,16 @@ class AutoPairs(PairModel):
 
 @dataclass(frozen=True, eq=False)
 class ConformalPairs(PairModel):
-    """The fractions of another model, with ``log_sd`` and intervals from a quarter of the measured pairs (`Radius`).
+    """The fractions of another model,
+    with ``log_sd`` and intervals from a quarter of the measured pairs (`Radius`).
 
-    The other model is fitted to the rest of them, at random (a pair's two orders, and measurements of it that are
-    repeated, stay together), and asked about both jobs of the quarter. Fractions are at most 1, and so is the upper end
-    of an interval. What was measured keeps its ``log_sd`` of 0, and its interval is a point.
+    The other model is fitted to the rest of them, at random (a pair's two orders, and measurements
+    of it that are repeated, stay together), and asked about both jobs of the quarter. Fractions are
+    at most 1, and so is the upper end of an interval. What was measured keeps its ``log_sd`` of 0,
+    and its interval is a point.
 
-    Options: ``of``, an object with the name (``model``) and options of the other model; ``level`` (0.9), ``held_out``
-    (0.25, the share of the pairs), ``seed``.
+    Options: ``of``, an object with the name (``model``) and options of the other model; ``level``
+    (0.9), ``held_out`` (0.25, the share of the pairs), ``seed``.
     """
 
     name: ClassVar[str] = "conformal-pairs"
@@ -713,7 +731,9 @@ class ConformalPairs(PairModel):
         return Fractions(base.first, base.second, log_sd, base.source)
 
     def intervals(self, pairs: Pairs) -> tuple[FloatArray, FloatArray]:
-        """Least and most of the fractions of both jobs at the level, (E, 2) each; NaN where unknown."""
+        """Least and most of the fractions of both jobs at the level, (E, 2)
+        each; NaN where unknown.
+        """
         base = self.base.fractions(pairs)
         middle = np.column_stack((base.first, base.second))
         factor = np.exp(self._where_estimated(base, self.radius.radius))[:, np.newaxis]
@@ -761,7 +781,9 @@ def _named(document: Mapping[str, Any]) -> tuple[type[PairModel], dict[str, Any]
 
 
 def make_pair_model(document: object, path: str = "performance.pairs") -> PairModel:
-    """The pair model of a document with its ``model`` name; raises `InvalidInput` with paths below ``path``."""
+    """The pair model of a document with its ``model`` name;
+    raises `InvalidInput` with paths below ``path``.
+    """
     if not isinstance(document, Mapping):
         raise InvalidInput(path, show(document), "the document of a model of pairs")
     with below(path):

@@ -1,4 +1,6 @@
-"""Pairs of jobs that share GPUs: queries, measurements, and the interface of the models fitted to them."""
+"""Pairs of jobs that share GPUs:
+queries, measurements, and the interface of the models fitted to them.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +148,8 @@ class PairProfiles(Columns):
         family: Mapping[str, str] | None = None,
         batch: Mapping[str, float] | None = None,
     ) -> PairProfiles:
-        """Measurements from columns of equal length, and features by (workload, GPU type) or by workload.
+        """Measurements from columns of equal length,
+        and features by (workload, GPU type) or by workload.
 
         ``workloads`` may name some that have neither. The rows are put in the order of the names,
         so that a fit does not depend on the order in which they come.
@@ -193,7 +196,9 @@ class PairProfiles(Columns):
     # --- documents --------------------------------------------------------------------------------
 
     def document(self) -> dict[str, Any]:
-        """The entries ``workloads`` and ``measured`` of a `PairDocument`; what is unknown is left out."""
+        """The entries ``workloads`` and ``measured`` of a `PairDocument`;
+        what is unknown is left out.
+        """
         known = self.features
         pairs = self.pairs
         workloads = {}
@@ -412,7 +417,8 @@ class LearnedPairs(PairModel):
         """`PairModel`; equal pairs are estimated once."""
         pairs = pairs.among(self.features.gpu_types, self.features.workloads)
         groups = group_rows([pairs.gpu, pairs.first, pairs.second], len(pairs))
-        # Columns of pairs repeat the same workloads thousands of times: each pair is looked at once.
+        # Columns of pairs repeat the same workloads thousands of times: each pair is looked at
+        # once.
         pairs = pairs.take(groups.first)
         count = len(groups.first)
         first, second = np.full((2, count), np.nan)
@@ -488,7 +494,8 @@ def _geometric_mean(values: FloatArray, row: IntArray, times: IntArray) -> Float
     """The geometric mean of the values of each row; exactly their value where they are equal."""
     least = np.full(len(times), np.inf)
     most = np.full(len(times), -np.inf)
-    # exp(mean(log)) of equal values may differ from them in the last bit: these are kept as they are.
+    # exp(mean(log)) of equal values may differ from them in the last bit: these are kept as they
+    # are.
     np.minimum.at(least, row, values)
     np.maximum.at(most, row, values)
     with np.errstate(divide="ignore"):

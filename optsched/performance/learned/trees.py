@@ -1,4 +1,6 @@
-"""Boosted regression trees: grown by scikit-learn, kept as plain arrays, evaluated with numpy alone."""
+"""Boosted regression trees:
+grown by scikit-learn, kept as plain arrays, evaluated with numpy alone.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,13 @@ from optsched.instance.reading import show
 from optsched.performance.files import refused
 
 CHUNK = 1 << 18
-"""Pairs (tree, row) that are walked at a time: enough for speed, few enough to stay in the cache of a core."""
+"""Pairs (tree, row) that are walked at a time:
+enough for speed, few enough to stay in the cache of a core.
+"""
 LARGEST_THRESHOLD = float(np.finfo(np.float64).max)
-"""Takes the place of an infinite threshold, which JSON cannot hold: every number is on its left, NaN apart."""
+"""Takes the place of an infinite threshold, which JSON cannot hold:
+every number is on its left, NaN apart.
+"""
 
 Node = Annotated[int, Field(ge=-(2**31), le=2**31)]
 
@@ -118,7 +124,8 @@ class TreeEnsemble:
 
     @classmethod
     def of(cls, regressor: Any) -> TreeEnsemble:
-        """The trees of a fitted `sklearn.ensemble.HistGradientBoostingRegressor` without categorical features.
+        """The trees of a fitted `sklearn.ensemble.HistGradientBoostingRegressor`
+        without categorical features.
 
         They are found in the regressor's private ``_predictors``, whose shape has been the same
         since 1.0; a test compares their predictions with the regressor's own, to the last bit.
@@ -218,7 +225,8 @@ def _thread_pools() -> Any:
 
 
 def fit_trees(rows: FloatArray, target: FloatArray, options: TreeOptions) -> TreeEnsemble:
-    """Boosted trees that minimise the squared error of ``target`` (E,) given ``rows`` (E, features).
+    """Boosted trees that minimise the squared error of ``target`` (E,)
+    given ``rows`` (E, features).
 
     The tables are small, so one thread is used; the same rows give the same trees.
     """

@@ -1,4 +1,6 @@
-"""How far a model is off on measurements that it was not fitted to: folds and conformal intervals."""
+"""How far a model is off on measurements that it was not fitted to:
+folds and conformal intervals.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def root_mean_square(errors: FloatArray) -> float:
 
 
 class ConformalOptions(Document):
-    """Options of a fit: the model ``of``, the level of the intervals, the share of rows held out."""
+    """Options of a fit: the model ``of``, the level of the intervals,
+    the share of rows held out.
+    """
 
     of: PlainObject
     level: Level = LEVEL
@@ -71,9 +75,8 @@ class Radius:
     rows : int
         n.
 
-    References
-    ----------
-    J. Lei et al., "Distribution-free predictive inference for regression", JASA 113 (2018), theorem 2.2.
+    References ---------- J. Lei et al., "Distribution-free predictive inference for regression",
+    JASA 113 (2018), theorem 2.2.
     """
 
     level: float
@@ -82,7 +85,9 @@ class Radius:
 
     @classmethod
     def of(cls, errors: FloatArray, level: float = LEVEL) -> Radius:
-        """The radius of errors of logs; raises `InvalidInput` where there are too few for the level."""
+        """The radius of errors of logs;
+        raises `InvalidInput` where there are too few for the level.
+        """
         n = len(errors)
         # (n + 1) level that is whole but for rounding must not be rounded up.
         rank = int(np.ceil((n + 1) * level * (1 - 1e-12)))

@@ -1,4 +1,6 @@
-"""What fitted laws have in common: pairs (workload, GPU type), least squares, and how uncertain a law is."""
+"""What fitted laws have in common:
+pairs (workload, GPU type), least squares, and how uncertain a law is.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class Cells:
         return len(self.pairs)
 
     def finder(self, ways: Ways) -> Callable[[slice], IntArray]:
-        """A function of rows of the ways: the number of the pair of each, ``len(self)`` if not known."""
+        """A function of rows of the ways:
+        the number of the pair of each, ``len(self)`` if not known.
+        """
         table = self._table_of(ways.workloads, ways.gpu_types)
         values = table.ravel()
         width = table.shape[1]
@@ -87,7 +91,9 @@ class Cells:
 
 
 def columns(rows: Sequence[Sequence[float]], width: int, each: int = 1) -> FloatArray:
-    """Coefficients by column, shape (width, R + each); the last rows are NaN, for pairs that are not known."""
+    """Coefficients by column, shape (width, R + each);
+    the last rows are NaN, for pairs that are not known.
+    """
     unknown = [[np.nan] * width] * each
     table = np.array([*rows, *unknown], np.float64)
     return np.ascontiguousarray(table.T)
@@ -179,7 +185,8 @@ def minimise_squares(
     bounds: tuple[Any, Any],
     **options: Any,
 ) -> tuple[FloatArray, float]:
-    """Where the sum of squared residuals is least, and half of that sum: `scipy.optimize.least_squares`.
+    """Where the sum of squared residuals is least, and half of that sum:
+    `scipy.optimize.least_squares`.
 
     Parameters
     ----------
@@ -220,7 +227,9 @@ def check_some(profiles: Profiles) -> None:
 
 
 def check_compute(**seconds: float) -> None:
-    """Refuse the document of a law whose steps take no time: one of its coefficients must be above 0."""
+    """Refuse the document of a law whose steps take no time:
+    one of its coefficients must be above 0.
+    """
     if sum(seconds.values()) < SMALLEST:
         found = ", ".join(f"{name} {value:g}" for name, value in seconds.items())
         raise refused(found, f"one of them at least {SMALLEST:g}, as every step takes some time")
@@ -240,10 +249,13 @@ def within(pair: tuple[str, str]) -> Iterator[None]:
 # --- how uncertain a fitted law is ----------------------------------------------------------------
 
 LEAST_LOG_SD = 0.05
-"""No law is trusted more: two measurements of one workload differ by 4 to 6 % in the median (Gavel's two tables)."""
+"""No law is trusted more:
+two measurements of one workload differ by 4 to 6 % in the median (Gavel's two tables).
+"""
 STATED_LOG_SD = 0.25
-"""Of a law with as many coefficients as measurements. It goes through all of them, so its residuals say nothing: on
-Sia's profiles, laws were off by 20 % in the mean where they had not been measured."""
+"""Of a law with as many coefficients as measurements. It goes through all of them, so its residuals
+say nothing: on Sia's profiles, laws were off by 20 % in the mean where they had not been measured.
+"""
 STATED_ROWS = 1.0
 """Measurements that the stated one counts as."""
 MOST_LOG_SD = 10.0

@@ -1,4 +1,6 @@
-"""The ``pollux`` model: data-parallel training with compute and synchronisation that overlap in part."""
+"""The ``pollux`` model:
+data-parallel training with compute and synchronisation that overlap in part.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ from optsched.performance.times import StoredModel, Times
 from optsched.performance.ways import Ways
 
 PRIOR_LOG_SD = 0.3
-"""Of ways whose synchronisation was never measured: linear scaling was off by 27 to 35 % on Sia's profiles."""
+"""Of ways whose synchronisation was never measured:
+linear scaling was off by 27 to 35 % on Sia's profiles.
+"""
 
 
 class PolluxOptions(Document):
@@ -87,18 +91,19 @@ class Pollux(StoredModel):
                  a_n + b_n max(k - 2, 0)   n > 1
         t = (passes - 1) T_grad + (T_grad^g + T_sync^g)^(1/g)        1 <= g <= 10
 
-    Coefficients in s, s per sample and s per GPU. ``log_sd`` of a law is that of its fit's log residuals by their
-    degrees of freedom (`optsched.performance.parametric.fitting`). ``inside`` and ``across`` tell whether several
-    GPUs on one node, and on several nodes, were measured: where not, T_sync is AdaptDL's optimistic guess (0, or 1.1
-    times that of one node), the source is `PRIOR` and the log_sd at least 0.3.
+    Coefficients in s, s per sample and s per GPU. ``log_sd`` of a law is that of its fit's log
+    residuals by their degrees of freedom (`optsched.performance.parametric.fitting`). ``inside``
+    and ``across`` tell whether several GPUs on one node, and on several nodes, were measured: where
+    not, T_sync is AdaptDL's optimistic guess (0, or 1.1 times that of one node), the source is
+    `PRIOR` and the log_sd at least 0.3.
 
-    Options of `fit`: ``method``, ``robust`` (default; soft_l1 of log t) or ``adaptdl`` (the published objective, which
-    needs measured sync times, with several starts where AdaptDL has one).
+    Options of `fit`: ``method``, ``robust`` (default; soft_l1 of log t) or ``adaptdl`` (the
+    published objective, which needs measured sync times, with several starts where AdaptDL has
+    one).
 
-    References
-    ----------
-    A. Qiao et al., "Pollux: co-adaptive cluster scheduling for goodput-optimized deep learning", OSDI 2021, section
-    3.2; AdaptDL (Apache-2.0), ``adaptdl/goodput.py``.
+    References ---------- A. Qiao et al., "Pollux: co-adaptive cluster scheduling for
+    goodput-optimized deep learning", OSDI 2021, section 3.2; AdaptDL (Apache-2.0),
+    ``adaptdl/goodput.py``.
     """
 
     name = "pollux"
@@ -140,7 +145,9 @@ class Pollux(StoredModel):
 
 
 def _levels(fit: PolluxLawDocument) -> list[tuple[float, ...]]:
-    """a_c, b_c, g, a and b of T_sync, log_sd and source: of steps on one GPU, on one node, on several."""
+    """a_c, b_c, g, a and b of T_sync, log_sd and source:
+    of steps on one GPU, on one node, on several.
+    """
     a_c, b_c, a_n, b_n, a_r, b_r, g = fit.law.tolist()
     measured = (fit.log_sd, Source.PARAMETRIC)
     guessed = (max(fit.log_sd, PRIOR_LOG_SD), Source.PRIOR)
@@ -169,7 +176,9 @@ def sync_seconds(
     nodes: IntArray,
     least: float = 0.0,
 ) -> FloatArray:
-    """T_sync of k GPUs on n nodes; see `Pollux`. ``least`` stands for the zeros; AdaptDL has 1e-8 there."""
+    """T_sync of k GPUs on n nodes; see `Pollux`.
+    ``least`` stands for the zeros; AdaptDL has 1e-8 there.
+    """
     more = np.maximum(gpus - 2.0, least)
     inside = law[A_R] + law[B_R] * more
     across = law[A_N] + law[B_N] * more
@@ -187,7 +196,9 @@ def step_seconds(law: FloatArray, ways: Ways, least: float = 0.0) -> FloatArray:
 def log_step_seconds(
     law: FloatArray, ways: Ways, least: float = 0.0
 ) -> tuple[FloatArray, FloatArray]:
-    """log t of one law, and its derivatives by the logs of the first six coefficients and by g, shape (E, 7)."""
+    """log t of one law, and its derivatives by the logs of the first six coefficients
+    and by g, shape (E, 7).
+    """
     compute = compute_seconds(law, ways.samples)
     sync = sync_seconds(law, ways.gpus, ways.nodes, least)
     seconds, by_compute, by_sync, by_g = step_slopes(compute, sync, float(law[G]), ways.passes)
@@ -213,7 +224,9 @@ def log_step_seconds(
 # --- fits -----------------------------------------------------------------------------------------
 
 LEAST = 1e-8
-"""Smallest coefficient, and AdaptDL's zero; of the robust fit in units of the median step and the median samples."""
+"""Smallest coefficient, and AdaptDL's zero;
+of the robust fit in units of the median step and the median samples.
+"""
 MOST = 1e6
 """Largest coefficient, in the same units."""
 MOST_OVERLAP = 10.0
@@ -303,7 +316,9 @@ class _Data:
         return np.log(compute / self.compute), slopes
 
     def result(self, law: FloatArray) -> PolluxLawDocument:
-        """The fit of a law; unmeasured steps over several nodes take at least 1.1 times those of one node."""
+        """The fit of a law; unmeasured steps over several nodes take
+        at least 1.1 times those of one node.
+        """
         if not self.across:
             law = law.copy()
             law[A_N] = max(law[A_N], 1.1 * law[A_R])
@@ -320,15 +335,17 @@ def adaptdl_objective(law: FloatArray, profiles: Profiles) -> float:
 
 
 def fit_adaptdl(profiles: Profiles) -> PolluxLawDocument:
-    """AdaptDL's fit: `adaptdl_objective`, bounded, by L-BFGS-B in the logs of the coefficients, from several starts.
+    """AdaptDL's fit: `adaptdl_objective`, bounded,
+    by L-BFGS-B in the logs of the coefficients, from several starts.
 
-    Terms without measurements are pinned; those of several nodes are then at least 1.1 times those of one node.
+    Terms without measurements are pinned; those of several nodes are then at least 1.1 times those
+    of one node.
 
     Raises
     ------
     InvalidInput
-        If no row has a known T_grad (one GPU, or a measured sync), or if the times are beyond the objective's bounds,
-        which are absolute.
+        If no row has a known T_grad (one GPU, or a measured sync), or if the times are beyond the
+        objective's bounds, which are absolute.
     """
     from scipy.optimize import Bounds, minimize
 
@@ -375,13 +392,14 @@ def fit_adaptdl(profiles: Profiles) -> PolluxLawDocument:
 
 
 def fit_robust(profiles: Profiles) -> PolluxLawDocument:
-    """The recommended fit: soft_l1 of the residuals of log t, in the logs of the coefficients, from several starts.
+    """The recommended fit: soft_l1 of the residuals of log t,
+    in the logs of the coefficients, from several starts.
 
     Weak priors hold what few measurements leave open: rows  w b_n / a_n,  w b_r / a_r  and  w (g - 1)  are residuals
     too, w = `SHRINK`. Pinned terms are those of AdaptDL.
 
-    Times are fitted in units of the median step, samples in units of their median, so that the units in which they are
-    given do not matter.
+    Times are fitted in units of the median step, samples in units of their median, so that the
+    units in which they are given do not matter.
     """
     scale = float(np.median(profiles.seconds))
     size = float(np.median(profiles.ways.samples))
@@ -441,7 +459,9 @@ def _rmse(residual: FloatArray, slopes: FloatArray, slope: FloatArray) -> float:
 
 
 def _least_squares(data: _Data, start: FloatArray, robust: bool) -> FloatArray:
-    """The law with the smallest residuals: of log t with soft_l1 and priors, or of log t and log T_grad as they are."""
+    """The law with the smallest residuals:
+    of log t with soft_l1 and priors, or of log t and log T_grad as they are.
+    """
     free = data.free
     lower, upper = _bounds(LEAST / 10)
 

@@ -65,7 +65,8 @@ class ScalingDocument(Document):
 
 
 class Amdahl(StoredModel):
-    """Seconds of a step of a fixed batch on k GPUs, of which a share s of the work L cannot be divided.
+    """Seconds of a step of a fixed batch on k GPUs,
+    of which a share s of the work L cannot be divided.
 
         t = L (1 + s (k - 1)) / k
 
@@ -77,9 +78,8 @@ class Amdahl(StoredModel):
     One of which no part shrinks with more GPUs (L = 0) does not follow the law: its batch stays unknown, as if it had
     not been measured.
 
-    References
-    ----------
-    G. Amdahl, "Validity of the single processor approach to achieving large scale computing capabilities", 1967.
+    References ---------- G. Amdahl, "Validity of the single processor approach to achieving large
+    scale computing capabilities", 1967.
     """
 
     name = "amdahl"
@@ -102,7 +102,9 @@ class Amdahl(StoredModel):
         self._table = columns(table, len(fields))
 
     def _key(self, cell: IntArray, batch: FloatArray) -> IntArray:
-        """A number that orders pairs, then batches: of the largest curve's batch not above a way's."""
+        """A number that orders pairs, then batches:
+        of the largest curve's batch not above a way's.
+        """
         rank = np.searchsorted(self._batches, batch, side="right")
         return np.asarray(cell * (len(self._batches) + 1) + rank, np.int64)
 
@@ -182,7 +184,8 @@ class Amdahl(StoredModel):
 
 
 class UniversalScalability(Amdahl):
-    """Amdahl's law with crosstalk, the universal scalability law: every GPU waits for every other one.
+    """Amdahl's law with crosstalk, the universal scalability law:
+    every GPU waits for every other one.
 
         t = L (1 + s (k - 1) + q k (k - 1)) / k
 

@@ -53,16 +53,19 @@ BANDWIDTH, BANDWIDTH_SD = (8e9, 2e9), 2.0
 TYPE_SD = 2.0
 """Of one GPU type around the average."""
 LATENCY, LATENCY_SD, LATENCY_TYPE_SD = (1e-4, 2e-4), 0.5, 0.5
-"""s per hop, with the launch of the collective. They must not be free: where only few GPUs were measured, the bytes of
-a gradient look like hops, whose time goes on growing with k when that of bytes no longer does."""
+"""s per hop, with the launch of the collective. They must not be free: where only few GPUs were
+measured, the bytes of a gradient look like hops, whose time goes on growing with k when that of
+bytes no longer does."""
 OVERLAP_SD = 1.0
 """Of log(g - 1) around 0, which is g = 2."""
 
 
 class Parameters:
-    """Where the parameters of W workloads, G GPU types and F pairs without a 1-GPU profile begin in the vector.
+    """Where the parameters of W workloads,
+    G GPU types and F pairs without a 1-GPU profile begin in the vector.
 
-    All are logs; links are numbered 2 x GPU type + level, with level 0 inside a node and 1 across nodes.
+    All are logs; links are numbered 2 x GPU type + level, with level 0 inside a node and 1 across
+    nodes.
 
     Attributes
     ----------
@@ -93,7 +96,9 @@ class Parameters:
 
 
 class ParameterPrior:
-    """Independent normal distributions of the parameters; links lie around averages that are fitted as well."""
+    """Independent normal distributions of the parameters;
+    links lie around averages that are fitted as well.
+    """
 
     def __init__(self, parameters: Parameters, base: Sequence[tuple[float, float]]) -> None:
         at = self._at = parameters
@@ -200,7 +205,8 @@ def rows_of(
     workload: IntArray,
     gpu: IntArray,
 ) -> FittedSteps:
-    """What the fit looks at: all steps of several GPUs, at most `BLOCK_ROWS` of a block, evenly over k and m.
+    """What the fit looks at:
+    all steps of several GPUs, at most `BLOCK_ROWS` of a block, evenly over k and m.
 
     Parameters
     ----------
@@ -357,7 +363,8 @@ def fit_own(
     rows: FittedSteps,
     blocks: int,
 ) -> tuple[FloatArray, FloatArray]:
-    """Factors f on the communication, and slowdowns c, of each block (2 x pair + level), shape (blocks,) each.
+    """Factors f on the communication, and slowdowns c,
+    of each block (2 x pair + level), shape (blocks,) each.
 
         x = T_1 (1 + c (1 - 1/k))        y = f T_c        t = (passes - 1) x + (x^g + y^g)^(1/g)
 
@@ -431,8 +438,8 @@ class _Block:
 
 
 UNSEEN_LOG_SD, UNMEASURED_LOG_SD = 0.25, 0.4
-"""Where a pair was never measured on a level, of links that were and that were not: errors of 20 and about 30 % in the
-mean (Sia's profiles, a pair left out)."""
+"""Where a pair was never measured on a level, of links that were and that were not:
+errors of 20 and about 30 % in the mean (Sia's profiles, a pair left out)."""
 NAMES = ("inside", "across")
 """Levels of several GPUs, and the fields of documents for them."""
 
@@ -449,7 +456,9 @@ class LinkDocument(Document):
 
 
 class GpuDocument(Document):
-    """A GPU type: its links inside a node and across nodes, and how much many GPUs slow each other's compute down."""
+    """A GPU type: its links inside a node and across nodes,
+    and how much many GPUs slow each other's compute down.
+    """
 
     inside: LinkDocument
     across: LinkDocument
@@ -475,10 +484,11 @@ class OneGpuDocument(Document):
 
 
 class ComputeDocument(Document):
-    """T_1 = a + b m of a workload on a GPU type, and how far its communication is from what its links say.
+    """T_1 = a + b m of a workload on a GPU type,
+    and how far its communication is from what its links say.
 
-    ``slowdown`` is its own inside a node and across nodes; where there is none, that of the GPU type holds.
-    ``one_gpu`` is what T_1 goes through where it is more than a line.
+    ``slowdown`` is its own inside a node and across nodes; where there is none, that of the GPU
+    type holds. ``one_gpu`` is what T_1 goes through where it is more than a line.
     """
 
     a: NonNegative
@@ -548,18 +558,21 @@ class SharedLinkOptions(Document):
 
 
 class SharedLink(StoredModel):
-    """Seconds of a step of k GPUs with m samples each: compute of its own, communication over links that all share.
+    """Seconds of a step of k GPUs with m samples each:
+    compute of its own, communication over links that all share.
 
         T_1 = a + b m                                                     per workload and GPU type
         x   = T_1 (1 + c (1 - 1/k))                                       c per pair and level
         y   = f [ S 2 (k-1)/k / B + 2 (k-1) alpha ]                       S per workload; B, alpha per type and level
         t   = (passes - 1) x + (x^g + y^g)^(1/g)                          one g
 
-    Levels are one node (inside) and several (across). S are the bytes of a gradient, y a ring all-reduce; f is how far
-    a pair on a level is from that; c is what its GPUs slow each other down by there (input pipelines, stragglers): it
-    grows with m and soon stops growing with k, which communication does not. Where a pair was never measured on a
-    level, f is 1 and c that of the GPU type, 0 if nothing is stated. Where compute is long, y hides behind it by g > 1;
-    with a gate h > 0 it counts as 0 wherever y <= h T_1, so that steps scale linearly unless links are slow enough.
+    Levels are one node (inside) and several (across). S are the bytes of a gradient, y a ring
+    all-reduce; f is how far a pair on a level is from that; c is what its GPUs slow each other down
+    by there (input pipelines, stragglers): it grows with m and soon stops growing with k, which
+    communication does not. Where a pair was never measured on a level, f is 1 and c that of the GPU
+    type, 0 if nothing is stated. Where compute is long, y hides behind it by g > 1; with a gate
+    h > 0 it counts as 0 wherever y <= h T_1, so that steps scale linearly unless links are slow
+    enough.
 
     `fit`: a, b from steps on one GPU (non-negative least squares of relative errors); the shared
     ones (S, B, alpha, g) together from steps on several, soft_l1 of log t, with priors
@@ -570,25 +583,27 @@ class SharedLink(StoredModel):
     never measured are the average of the other types' on that level. A pair without a step on one
     GPU has a, b fitted with the shared ones.
 
-    Options of `fit`: ``gradient_bytes`` (workload -> bytes, known), ``parameters`` (workload -> number of parameters, a
-    weak hint: embeddings send few of theirs), ``links`` (GPU type -> ``inside``, ``across`` -> ``bandwidth`` in bytes/s
-    and ``latency`` in s, known), ``prior`` (a document of this model: its links, gradients and overlap are what the
-    measurements, perhaps few, start from), ``anchored`` (T_1 goes through what was measured, in logs straight between
-    two m, instead of a line alone: exact where m was measured on one GPU, and told in about four times the time),
-    ``own`` (whether pairs have an f and a c; without, all is as the links say), ``gate`` (h; 0 by default, as g > 1
-    does its work on the measured clusters).
+    Options of `fit`: ``gradient_bytes`` (workload -> bytes, known), ``parameters`` (workload ->
+    number of parameters, a weak hint: embeddings send few of theirs), ``links`` (GPU type ->
+    ``inside``, ``across`` -> ``bandwidth`` in bytes/s and ``latency`` in s, known), ``prior`` (a
+    document of this model: its links, gradients and overlap are what the measurements, perhaps few,
+    start from), ``anchored`` (T_1 goes through what was measured, in logs straight between two m,
+    instead of a line alone: exact where m was measured on one GPU, and told in about four times the
+    time), ``own`` (whether pairs have an f and a c; without, all is as the links say), ``gate`` (h;
+    0 by default, as g > 1 does its work on the measured clusters).
 
-    The source is `PRIOR` over links that were never measured. log_sd is that of the log residuals of the pair on the
-    level by their degrees of freedom (`optsched.performance.parametric.fitting`), else stated: 0.25 where the link
-    was measured with other workloads, 0.4 where it was not.
+    The source is `PRIOR` over links that were never measured. log_sd is that of the log residuals
+    of the pair on the level by their degrees of freedom
+    (`optsched.performance.parametric.fitting`), else stated: 0.25 where the link was measured with
+    other workloads, 0.4 where it was not.
 
-    How much a pair with many measurements counts, and the widths of the priors of f, c and alpha, were chosen by
-    leaving out pairs, or larger k, of Sia's profiles: on other clusters errors may well be larger than there.
+    How much a pair with many measurements counts, and the widths of the priors of f, c and alpha,
+    were chosen by leaving out pairs, or larger k, of Sia's profiles: on other clusters errors may
+    well be larger than there.
 
-    References
-    ----------
-    Ring: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH", 2005;
-    the overlap: A. Qiao et al. (Pollux), OSDI 2021; the rest is this project's own.
+    References ---------- Ring: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective
+    communication operations in MPICH", 2005; the overlap: A. Qiao et al. (Pollux), OSDI 2021; the
+    rest is this project's own.
     """
 
     name = "shared-link"
@@ -643,7 +658,9 @@ class SharedLink(StoredModel):
 def _levels(
     given: SharedLinkDocument, pair: tuple[str, str], compute: ComputeDocument
 ) -> list[tuple[float, ...]]:
-    """a, b, c, 2 f S / B, 2 f alpha, log_sd and source, of steps on one GPU, on one node, on several."""
+    """a, b, c, 2 f S / B, 2 f alpha, log_sd and source, of steps on one GPU,
+    on one node, on several.
+    """
     workload, gpu = pair
     a = compute.a
     b = compute.b
@@ -670,8 +687,9 @@ class Anchors:
 
         factor(m) = exp r(log m),    r(log m_i) = log t_i - log(a + b m_i)
 
-    with r straight between the measured m_i, and constant beyond the smallest and the largest: there the line goes on
-    from where the measurements end. Pairs without measurements have a factor of 1.
+    with r straight between the measured m_i, and constant beyond the smallest and the largest:
+    there the line goes on from where the measurements end. Pairs without measurements have a factor
+    of 1.
 
     Parameters
     ----------
@@ -703,7 +721,9 @@ class Anchors:
         return cls(samples, log_factor)
 
     def factor(self, cell: IntArray, samples: FloatArray) -> FloatArray:
-        """Factors of pairs, numbered 0 to C (C: a pair that is not known, 1), with so many samples; shape (E,)."""
+        """Factors of pairs, numbered 0 to C (C: a pair that is not known, 1),
+        with so many samples; shape (E,).
+        """
         at = np.clip(np.log(samples), self._least[cell], self._most[cell]) + SPAN * cell
         right = np.searchsorted(self._knots, at)
         left = np.maximum(right - 1, 0)
@@ -770,7 +790,9 @@ class _JointFit:
         return self._with_log_sd(fitted, one_gpu)
 
     def _prior(self) -> ParameterPrior:
-        """What is thought of the parameters: the usual, then the earlier model, then what is stated."""
+        """What is thought of the parameters:
+        the usual, then the earlier model, then what is stated.
+        """
         prior = ParameterPrior(self.at, [_guess(self.parts[pair]) for pair in self.free])
         workloads = self.cells.workloads
         earlier = self.earlier
@@ -901,7 +923,8 @@ class _JointFit:
         return np.asarray(np.log(seconds / self.profiles.seconds), np.float64)
 
     def _coefficients(self, counts: IntArray) -> FloatArray:
-        """How many coefficients the steps of each pair on each level had to determine, shape (3 C,).
+        """How many coefficients the steps of each pair on each level had
+        to determine, shape (3 C,).
 
         One GPU: a and b, or one of them where only one m was measured. Several: f and c of its own
         (f moves the steps of a level as S and B do), an equal part of what all share (alpha of each
@@ -922,7 +945,9 @@ class _JointFit:
 
 
 def _measured(part: Profiles) -> OneGpuDocument | None:
-    """Seconds of a pass on one GPU by samples, the mean in logs of those measured; None without any."""
+    """Seconds of a pass on one GPU by samples,
+    the mean in logs of those measured; None without any.
+    """
     alone = np.flatnonzero(part.ways.gpus == 1)
     samples, kind = np.unique(part.ways.samples[alone], return_inverse=True)
     if len(samples) == 0:
@@ -933,7 +958,9 @@ def _measured(part: Profiles) -> OneGpuDocument | None:
 
 
 def _line(part: Profiles) -> tuple[float, float] | None:
-    """a and b of T_1 from the steps on one GPU, whose passes follow each other; None without any."""
+    """a and b of T_1 from the steps on one GPU,
+    whose passes follow each other; None without any.
+    """
     alone = np.flatnonzero(part.ways.gpus == 1)
     if len(alone) == 0:
         return None
@@ -941,7 +968,9 @@ def _line(part: Profiles) -> tuple[float, float] | None:
 
 
 def _guess(part: Profiles) -> tuple[float, float]:
-    """a and b of a pair that was never measured on one GPU: half of the shortest steps is compute."""
+    """a and b of a pair that was never measured on one GPU:
+    half of the shortest steps is compute.
+    """
     # Only a start for the search: the shortest steps communicate least.
     seconds = float(np.min(part.seconds / part.ways.passes))
     return seconds / 4, seconds / 4 / float(np.median(part.ways.samples))

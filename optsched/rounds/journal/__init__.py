@@ -1,4 +1,6 @@
-"""A scheduler's journal: numbered records and snapshots in a folder that survives crashes and full disks."""
+"""A scheduler's journal:
+numbered records and snapshots in a folder that survives crashes and full disks.
+"""
 
 from optsched.rounds.journal.files import FORMAT, Snapshot, SnapshotFile
 from optsched.rounds.journal.reader import (

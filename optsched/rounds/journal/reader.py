@@ -49,7 +49,8 @@ def read_latest(path: str | Path) -> tuple[Snapshot | None, Iterator[Entry]]:
 def read_from(
     path: str | Path, before: int | Callable[[dict[str, Any]], bool]
 ) -> tuple[Snapshot | None, Iterator[Entry]]:
-    """The newest snapshot that is early enough, None if all records are still there, and all records after it.
+    """The newest snapshot that is early enough, None if all records are still there,
+    and all records after it.
 
     Parameters
     ----------
@@ -78,7 +79,8 @@ def _early_enough(file: SnapshotFile, before: int | Callable[[dict[str, Any]], b
 
 
 def records(path: str | Path, start: int | None = None, stop: int | None = None) -> Iterator[Entry]:
-    """The records with numbers from ``start`` (None: the oldest that is kept) to ``stop`` - 1 (None: the newest).
+    """The records with numbers from ``start`` (None: the oldest that is kept)
+    to ``stop`` - 1 (None: the newest).
 
     A last line that is not whole counts as not written yet. Memory does not grow with the journal.
     """
@@ -99,7 +101,9 @@ def _until(follower: Follower, stop: int | None) -> Iterator[Entry]:
 
 
 def follow(path: str | Path, start: int | None = None) -> Follower:
-    """Records from number ``start`` on (None: the oldest that is kept), those that are still to be written too."""
+    """Records from number ``start`` on (None: the oldest that is kept),
+    those that are still to be written too.
+    """
     return Follower(path, start)
 
 

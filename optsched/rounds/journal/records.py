@@ -1,4 +1,6 @@
-"""Records as lines of text, each with its number and a checksum over everything before it in its segment."""
+"""Records as lines of text,
+each with its number and a checksum over everything before it in its segment.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Entry(NamedTuple):
 
 
 class BadLine(Exception):
-    """A line that is not the one that should stand there; `sure` if a write that was cut off cannot explain it."""
+    """A line that is not the one that should stand there;
+    `sure` if a write that was cut off cannot explain it.
+    """
 
     def __init__(self, found: str, sure: bool) -> None:
         super().__init__(found)
@@ -40,7 +44,8 @@ class BadLine(Exception):
 
 
 def encode_object(value: dict[str, Any], what: str) -> str:
-    """The text of a JSON object, on one line and in ASCII, from which exactly this object can be read again.
+    """The text of a JSON object, on one line and in ASCII,
+    from which exactly this object can be read again.
 
     Raises
     ------
@@ -70,7 +75,9 @@ def _encoded(value: object) -> str | None:
 
 
 def encode_line(n: int, record: dict[str, Any], check: int) -> tuple[bytes, int]:
-    """The line of record n, and its checksum; ``check`` is that of the line before it, 0 on a segment's first."""
+    """The line of record n, and its checksum;
+    ``check`` is that of the line before it, 0 on a segment's first.
+    """
     text = encode_object(record, f"record {n}")
     for key, meaning in RESERVED.items():
         if key in record:
@@ -85,7 +92,9 @@ def encode_line(n: int, record: dict[str, Any], check: int) -> tuple[bytes, int]
 
 
 def check_line(line: bytes, n: int, check: int) -> int:
-    """The checksum of a line (without its end) in which record n must stand; BadLine if it does not."""
+    """The checksum of a line (without its end)
+    in which record n must stand; BadLine if it does not.
+    """
     found = zlib.crc32(line[:-TAIL], check)
     if line.endswith(END % found) and line.startswith(START % n):
         return found
@@ -99,7 +108,9 @@ def check_line(line: bytes, n: int, check: int) -> int:
 
 
 def check_rest(text: bytes, n: int, check: int) -> None:
-    """Refuse a text that is record n and more: no write ends so, somebody has changed the end of the line."""
+    """Refuse a text that is record n and more:
+    no write ends so, somebody has changed the end of the line.
+    """
     for end in ANY_END.finditer(text):
         whole = end[0] == END % zlib.crc32(text[: end.start()], check)
         if whole and text[end.end() :].strip(b"\0"):  # a write that lost power may leave zeros

@@ -1,4 +1,6 @@
-"""Solvers in a process of their own, which can be killed: a hang or a crash costs one run and not the program."""
+"""Solvers in a process of their own, which can be killed:
+a hang or a crash costs one run and not the program.
+"""
 
 from optsched.processes import half_of_memory
 from optsched.solvers.isolated.process import SolverProcess

@@ -15,7 +15,9 @@ from optsched.solvers import FAMILIES, Solver
 
 @dataclass(frozen=True)
 class Address:
-    """Where a solver's class is found: an attribute of a module, or what the ``engine_solver`` of a family makes."""
+    """Where a solver's class is found:
+    an attribute of a module, or what the ``engine_solver`` of a family makes.
+    """
 
     module: str
     name: str
@@ -53,7 +55,9 @@ Change = tuple[str, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Prepare:
-    """Import solvers and look up their versions; then take at most ``memory`` bytes more (None: no limit)."""
+    """Import solvers and look up their versions;
+    then take at most ``memory`` bytes more (None: no limit).
+    """
 
     number: int
     solvers: Sequence[Address]
@@ -104,7 +108,9 @@ PASSED_ON = {
 
 @dataclass(frozen=True)
 class Failure:
-    """An error in the process: its type and words, where it was raised, and whether memory had run out."""
+    """An error in the process:
+    its type and words, where it was raised, and whether memory had run out.
+    """
 
     kind: str
     words: str

@@ -1,11 +1,14 @@
-"""`SolverProcess`: one child process, the runs that it serves, and what becomes of a run that it does not survive.
+"""`SolverProcess`: one child process, the runs that it serves,
+and what becomes of a run that it does not survive.
 
-`IsolatedSolver` and `IsolatedSession` are what callers use in the place of a solver and its sessions.
+`IsolatedSolver` and `IsolatedSession` are what callers use in the place of a solver and its
+sessions.
 
     with SolverProcess(load_solver, memory=4e9) as process:
         engine = Engine(process.load, "highs", Limits(time=2.0))
 
-A process takes 0.3 s to import numpy and scipy, so that the next one is started as soon as one is killed.
+A process takes 0.3 s to import numpy and scipy, so that the next one is started as soon as one is
+killed.
 """
 
 from __future__ import annotations
@@ -114,20 +117,20 @@ class SolverProcess:
     load : callable
         Solver class by name (`optsched.registry.load_solver`).
     memory : float, optional
-        Bytes that the process may take above what it needs for its imports (address space; Linux). What libraries
-        reserve and don't use counts too, so leave room: hundreds of MB rather than tens.
+        Bytes that the process may take above what it needs for its imports (address space; Linux).
+        What libraries reserve and don't use counts too, so leave room: hundreds of MB rather than
+        tens.
     grace : float
-        Seconds after ``Limits.time`` at which a process that has not answered is killed; also those that it has after
-        Ctrl-C. A run without a time limit is waited for without end.
+        Seconds after ``Limits.time`` at which a process that has not answered is killed; also those
+        that it has after Ctrl-C. A run without a time limit is waited for without end.
     lasting : bool
-        Whether more calls follow after one that is not answered in time, as in a scheduler: that run ends in
-        `SolverCrashed`, and the next process starts at once. Otherwise the time was that of the whole call: the run
-        ends without a point, with the termination ``time_limit``.
+        Whether more calls follow after one that is not answered in time, as in a scheduler: that
+        run ends in `SolverCrashed`, and the next process starts at once. Otherwise the time was
+        that of the whole call: the run ends without a point, with the termination ``time_limit``.
 
-    Notes
-    -----
-    A process serves one run at a time. Each run ends within ``Limits.time + grace`` seconds, in an answer or as
-    ``lasting`` says; so does one that comes while the process still starts (about 0.4 s), which is left to start.
+    Notes ----- A process serves one run at a time. Each run ends within ``Limits.time + grace``
+    seconds, in an answer or as ``lasting`` says; so does one that comes while the process still
+    starts (about 0.4 s), which is left to start.
     """
 
     def __init__(
@@ -154,10 +157,11 @@ class SolverProcess:
         """Numbers of calls and keys of sessions, each used once."""
         self._forgotten: deque[int] = deque()
 
-    # --- what users call -------------------------------------------------------------------------------------------
+    # --- what users call --------------------------------------------------------------------------
 
     def load(self, name: str) -> type[Solver]:
-        """A solver by name, with the name, capabilities and versions of the one that `load` knows, run in the process.
+        """A solver by name, with the name,
+        capabilities and versions of the one that `load` knows, run in the process.
 
         Raises
         ------
@@ -169,22 +173,28 @@ class SolverProcess:
         return self.isolated(self._load(name))
 
     def isolated(self, original: type[Solver]) -> type[Solver]:
-        """The counterpart of a solver that runs in the process; raises `UsageError` as `load` does."""
+        """The counterpart of a solver that runs in the process;
+        raises `UsageError` as `load` does.
+        """
         if original not in self._classes:
             self._classes[original] = IsolatedSolver.of(original, self)
         return self._classes[original]
 
     def start(self) -> None:
-        """Start the process, if none runs, without waiting for it; it imports the solvers that were loaded so far.
+        """Start the process, if none runs, without waiting for it;
+        it imports the solvers that were loaded so far.
 
-        Without this the first run starts it. Processes after that import the solvers that were used.
+        Without this the first run starts it. Processes after that import the solvers that were
+        used.
         """
         with self._held("?"):
             if self._child is None or not self._child.usable:
                 self._start(*(owner.address for owner in self._classes.values()))
 
     def limit_memory(self, memory: float | None) -> None:
-        """Change the memory that the process may take; one that runs is ended, and the next run starts another."""
+        """Change the memory that the process may take;
+        one that runs is ended, and the next run starts another.
+        """
         with self._held("?"):
             self.memory = _bytes(memory)
             self._drop()
@@ -218,10 +228,12 @@ class SolverProcess:
         child = self._child
         return child.pid if child is not None and child.usable else None
 
-    # --- what its solvers and sessions call ------------------------------------------------------------------------
+    # --- what its solvers and sessions call -------------------------------------------------------
 
     def version(self, name: str, address: Address) -> str:
-        """Version of a solver, looked up in the process and remembered; raises `SolverUnavailable`."""
+        """Version of a solver, looked up in the process and remembered;
+        raises `SolverUnavailable`.
+        """
         if address in self._versions:
             return self._versions[address]
         timeout = Timeout(STARTING)
@@ -249,12 +261,14 @@ class SolverProcess:
         limits: Limits,
         session: IsolatedSession | None = None,
     ) -> Any:
-        """Call a method of a solver, or of a session of it, in the process, and wait for the answer.
+        """Call a method of a solver, or of a session of it, in the process,
+        and wait for the answer.
 
         Raises
         ------
         SolverCrashed
-            If the process was killed, died, or answered with garbage, or the solver raised anything unusual.
+            If the process was killed, died, or answered with garbage, or the solver raised anything
+            unusual.
         UsageError
             If another thread waits for an answer, or the solver refuses an option.
         """
@@ -285,7 +299,7 @@ class SolverProcess:
         """Drop a session at the next call; may be called from anywhere."""
         self._forgotten.append(key)
 
-    # --- how -------------------------------------------------------------------------------------------------------
+    # --- how --------------------------------------------------------------------------------------
 
     def _asked(
         self,
@@ -299,7 +313,8 @@ class SolverProcess:
         child = self._ready(timeout, solver.address)
         timeout.left()
         timeout.on_interrupt = child.interrupt
-        # Sessions are forgotten by finalizers, in any thread and at any time; the child hears of it with the next call.
+        # Sessions are forgotten by finalizers, in any thread and at any time; the child hears of it
+        # with the next call.
         forgotten = tuple(self._forgotten.popleft() for _ in range(len(self._forgotten)))
         child.sessions.difference_update(forgotten)
         # Callbacks stay here: the child says what it would call them with.
@@ -372,7 +387,9 @@ class SolverProcess:
         return child
 
     def _start(self, *addresses: Address) -> SolverChild:
-        """A new process, which imports these solvers and those that were imported without harm before."""
+        """A new process, which imports these solvers and those
+        that were imported without harm before.
+        """
         self._drop()
         child = self._child = SolverChild(
             list(dict.fromkeys((*self._versions, *addresses))), self.memory
@@ -416,7 +433,9 @@ class SolverProcess:
 
     @contextmanager
     def _guarded(self, name: str, timeout: Timeout, late: str) -> Iterator[None]:
-        """Make of all that can happen to a process what callers expect; a process out of step is replaced."""
+        """Make of all that can happen to a process what callers expect;
+        a process out of step is replaced.
+        """
         try:
             yield
         except TimedOut:
@@ -486,11 +505,12 @@ class _KilledAfterInterrupt(Exception):
 
 
 class IsolatedSession(Session):
-    """A program that is loaded in another process with the first run, and changed there with the next ones.
+    """A program that is loaded in another process with the first run,
+    and changed there with the next ones.
 
-    The arrays are kept here as well. Changes are noted, sent with the next run, and made there one by one, so that the
-    session there is what it would be in this process. If the process is gone, the arrays of now are loaded anew, and
-    `Values.rebuilt` says so.
+    The arrays are kept here as well. Changes are noted, sent with the next run, and made there one
+    by one, so that the session there is what it would be in this process. If the process is gone,
+    the arrays of now are loaded anew, and `Values.rebuilt` says so.
     """
 
     def __init__(self, arrays: LinearArrays, solver: type[IsolatedSolver]) -> None:
@@ -530,7 +550,8 @@ class IsolatedSession(Session):
 
     def become(self, arrays: LinearArrays) -> None:
         """Change the program into another one; what differs is found there."""
-        # The setters that the base class calls note changes of their own, which one `become` stands for.
+        # The setters that the base class calls note changes of their own, which one `become` stands
+        # for.
         before = len(self._changes)
         super().become(arrays)
         self._changes[before:] = [("become", (_plain(arrays),))]
@@ -552,7 +573,9 @@ class IsolatedSession(Session):
         return self._ask("basis", (), self._limits) if held else None
 
     def conflict(self) -> IntArray:
-        """Rows of an irreducible infeasible subsystem, found within the time that the last run was given."""
+        """Rows of an irreducible infeasible subsystem,
+        found within the time that the last run was given.
+        """
         rows: IntArray = self._ask("conflict", (), self._limits)
         return rows
 
@@ -574,7 +597,9 @@ class IsolatedSolver(Solver):
 
     @staticmethod
     def of(original: type[Solver], process: SolverProcess) -> type[IsolatedSolver]:
-        """The class that runs a solver in a process; raises `UsageError` if the solver cannot be imported there."""
+        """The class that runs a solver in a process;
+        raises `UsageError` if the solver cannot be imported there.
+        """
         attributes = {
             "__doc__": original.__doc__,
             "__module__": __name__,
@@ -589,7 +614,9 @@ class IsolatedSolver(Solver):
 
     @classmethod
     def version(cls) -> str:
-        """Version as the process sees it; of a solver that never runs there, no process is started to ask."""
+        """Version as the process sees it;
+        of a solver that never runs there, no process is started to ask.
+        """
         if cls.capabilities.isdisjoint(RUN_THERE):
             return cls.original.version()
         return cls.process.version(cls.name, cls.address)
@@ -606,7 +633,9 @@ class IsolatedSolver(Solver):
     def solve_allocation(
         self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None
     ) -> Values:
-        """In this process: such solvers are of the library, and look at the clock between passes."""
+        """In this process: such solvers are of the library,
+        and look at the clock between passes.
+        """
         return self.original().solve_allocation(program, limits, start)
 
     def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:

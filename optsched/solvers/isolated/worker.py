@@ -1,4 +1,5 @@
-"""The process that solves for another one (`optsched.processes`): answers calls, and keeps the sessions that it opened.
+"""The process that solves for another one (`optsched.processes`):
+answers calls, and keeps the sessions that it opened.
 
 It imports what the solvers need that it is asked for, and no others.
 """

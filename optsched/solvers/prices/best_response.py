@@ -1,4 +1,6 @@
-"""The best response of every class to prices, and how far prices may change before it is another one."""
+"""The best response of every class to prices,
+and how far prices may change before it is another one.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ class Choices:
     slope, rent : FloatArray, shape (K,)
         y, u.
     margin : FloatArray, shape (K,)
-        Part by which all prices may change, each as it likes, before the choice becomes another; 0 in two places.
+        Part by which all prices may change, each as it likes, before the choice becomes another; 0
+        in two places.
     """
 
     place: IntArray
@@ -42,7 +45,8 @@ class Choices:
 
 
 def best_responses(a: FloatArray, q: FloatArray, curve: Curve) -> Choices:
-    """Walk up the lower hull of places, (level a_j, cost q_j) from the origin, to where it is as steep as the utility.
+    """Walk up the lower hull of places, (level a_j, cost q_j) from the origin,
+    to where it is as steep as the utility.
 
     Parameters
     ----------

@@ -9,13 +9,15 @@ from typing import Any
 log = logging.getLogger("optsched")
 
 COMPILED = 8_000_000
-"""Entries of a level table from which compiled sweeps pay: two million jobs on four pools. A new process takes 1.5 to
-2 s to load numba and them, which they win back from there on. The size alone decides, so that an answer does not depend
-on what a process solved before."""
+"""Entries of a level table from which compiled sweeps pay: two million jobs on four pools. A new
+process takes 1.5 to 2 s to load numba and them, which they win back from there on. The size alone
+decides, so that an answer does not depend on what a process solved before."""
 
 
 def compiler(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
-    """What compiles a function, or None without numba; kept on disk where there is a folder that can be written."""
+    """What compiles a function, or None without numba;
+    kept on disk where there is a folder that can be written.
+    """
     try:
         import numba
     except ImportError:

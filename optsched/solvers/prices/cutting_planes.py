@@ -1,15 +1,14 @@
-"""Stabilised cutting planes on prices: what the searches for the best level and for the best total have in common.
+"""Stabilised cutting planes on prices:
+what the searches for the best level and for the best total have in common.
 
-Every answer of the classes to prices is a cut of the Lagrangian dual, and a proposal of the master program. The next
-prices lie between the best so far and those of the master.
+Every answer of the classes to prices is a cut of the Lagrangian dual, and a proposal of the master
+program. The next prices lie between the best so far and those of the master.
 
 These cuts are of the Lagrangian dual, in prices. Tangent cuts of a concave utility, in levels, are
 something else: `optsched.program.total.Total.tangent` makes them, for certificates.
 
-References
-----------
-In-out stabilisation: W. Ben-Ameur, J. Neto, "Acceleration of cutting-plane and column generation algorithms", Networks
-49, 2007.
+References ---------- In-out stabilisation: W. Ben-Ameur, J. Neto, "Acceleration of cutting-plane
+and column generation algorithms", Networks 49, 2007.
 """
 
 from __future__ import annotations
@@ -98,7 +97,9 @@ class CuttingPlanes(ABC):
             self._propose(STEADY * self.prices + (1.0 - STEADY) * proposed)
 
     def _cut(self, again: bool = True) -> None:
-        """A few cuts; ``again`` and again, as long as they leave little of the gap, as they do where many tie."""
+        """A few cuts; ``again`` and again, as long as they leave little of the gap,
+        as they do where many tie.
+        """
         before = np.inf
         while self.gap < QUICK * before and (again or before == np.inf):
             before = self.gap
@@ -109,7 +110,9 @@ class CuttingPlanes(ABC):
                 self._propose(0.5 * self.prices + 0.5 * proposed)
 
     def _mix(self) -> FloatArray:
-        """Solve the master program: its mixture of responses is an allocation; returns its prices."""
+        """Solve the master program:
+        its mixture of responses is an allocation; returns its prices.
+        """
         prices = self.master.solve()
         self.value = max(self.value, self.master.value)
         return prices

@@ -1,4 +1,6 @@
-"""What buyers hold of each good, what it costs them, and how much less they hold where prices rise."""
+"""What buyers hold of each good, what it costs them,
+and how much less they hold where prices rise.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ CANCELLED = 1e-6
 
 @dataclass(frozen=True)
 class Goods:
-    """The goods of some classes of a market, which meet only here: R numbers, whatever the number of classes.
+    """The goods of some classes of a market, which meet only here:
+    R numbers, whatever the number of classes.
 
     Parameters
     ----------
@@ -51,7 +54,9 @@ class Goods:
         return np.ascontiguousarray(self.costs(prices).T)
 
     def used(self, time: FloatArray, by_place: FloatArray | None = None) -> FloatArray:
-        """What all hold whose members spend this time in each place, shape (R,); ``by_place`` is ``weight @ time``."""
+        """What all hold whose members spend this time in each place, shape (R,);
+        ``by_place`` is ``weight @ time``.
+        """
         if self.market.good is not None:
             return self.market.held(self.weight @ time if by_place is None else by_place)
         return np.asarray(self.market.usage @ self.columns(self.weight[:, np.newaxis] * time))
@@ -69,7 +74,9 @@ class Goods:
         return self.market.rows_of(self.classes[rows], places)
 
     def room(self, demand: FloatArray) -> FloatArray:
-        """The factor that brings each place within the capacities when so much is held, shape (K, w) or (1, w)."""
+        """The factor that brings each place within the capacities when
+        so much is held, shape (K, w) or (1, w).
+        """
         market = self.market
         with np.errstate(divide="ignore"):
             factor = np.where(demand > market.capacity, market.capacity / demand, 1.0)
@@ -101,7 +108,8 @@ class Goods:
         if self.market.good is not None:
             one = spread * first[:, np.newaxis]
             matrix = -(one.T @ one)
-            # The diagonal of a Laplacian is minus the sum of the others: no large numbers are subtracted.
+            # The diagonal of a Laplacian is minus the sum of the others: no large numbers are
+            # subtracted.
             np.fill_diagonal(matrix, 0.0)
             np.fill_diagonal(matrix, (first * first * idle) @ spread - matrix.sum(axis=0))
             one = tilt * second[:, np.newaxis]
@@ -127,7 +135,8 @@ class Goods:
         return np.asarray((each @ each.T).todense())
 
     def _apart(self, spread: FloatArray, first: FloatArray, idle: FloatArray) -> FloatArray:
-        """sum_k N_k G_k (diag(d) - d d' / S) G_k' as a sum of squares, place by place and pair by pair of places.
+        """sum_k N_k G_k (diag(d) - d d' / S) G_k' as a sum of squares,
+        place by place and pair by pair of places.
 
         It costs more, and nothing cancels where several goods run out together.
         """

@@ -1,4 +1,5 @@
-"""The interior way to the prices of a sum of concave utilities: every step is one small system in the prices.
+"""The interior way to the prices of a sum of concave utilities:
+every step is one small system in the prices.
 
 Class k, of total weight N_k, spends the parts x_kj of its time in place j and idles the rest s_k; its level is
 tau_k = sum_j a_kj x_kj. With prices p of the goods (W of each, c of it left over), y_k = phi_k f'(tau_k) what a little
@@ -14,17 +15,19 @@ S = sum_j d_j + s / u, the centre b = sum_j a_j d_j / S, t_j = d_j (a_j - b) and
 
     M_k = diag(d) - d d' / S - g t t',   g = kappa / (1 + kappa (sum_j d_j (a_j - b)^2 + b^2 s / u))
 
-less of the places for each unit of their costs. So a step takes the R x R system sum_k N_k G_k M_k G_k' + diag(c / p)
-and four sweeps over the classes, and kinks, which stall methods that follow the prices alone, are not special. (What
-Mehrotra's term asks of the prices is known, up to mu, in the sweep that makes it.)
+less of the places for each unit of their costs. So a step takes the R x R system sum_k N_k G_k M_k
+G_k' + diag(c / p) and four sweeps over the classes, and kinks, which stall methods that follow the
+prices alone, are not special. (What Mehrotra's term asks of the prices is known, up to mu, in the
+sweep that makes it.)
 
-The gap is told relative to what all levels together are worth, in which a class of a millionth of the usual weight is
-nothing. So the steps go on until x_k . z_k + s_k u_k is little of y_k tau_k too, for every class: where weights are of
-many orders, some ten steps more.
+The gap is told relative to what all levels together are worth, in which a class of a millionth of
+the usual weight is nothing. So the steps go on until x_k . z_k + s_k u_k is little of y_k tau_k
+too, for every class: where weights are of many orders, some ten steps more.
 
 Bound, for any p, y >= 0:  p . W + sum_k N_k (max(0, max_j (a_kj y_k - q_kj)) + max_v (phi_k f(v) - y_k v)).
 
-S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM Journal on Optimization 2(4), 1992.
+S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM Journal on
+Optimization 2(4), 1992.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ log = logging.getLogger("optsched")
 EXACT = 1e-10
 """Gap at which the search ends, relative to what all levels together are worth at their slopes."""
 OWN = 1e-9
-"""Gap of each class at which the search ends, relative to what its own level is worth at its slope."""
+"""Gap of each class at which the search ends,
+relative to what its own level is worth at its slope.
+"""
 ROUNDING = 5e-11
 """Gap that a later point may have, as rounding has a say in it, where single classes gain by it."""
 CLOSE = 1e-8
@@ -56,15 +61,21 @@ STEPS = 150
 STALLED = 6
 """Steps without a smaller gap, after which it gets no smaller."""
 SHIFTS = (1e-14, 1e-12, 1e-10)
-"""What is added to the diagonal of a system, relative to it: the least with which it can be solved."""
+"""What is added to the diagonal of a system, relative to it:
+the least with which it can be solved.
+"""
 SMALL = 1e-5
 """Gap from which points are kept, as later ones may be worse."""
 FIRST = 0.2
 """What all products are at first, in units of what the levels of a unit of weight are worth."""
 NEAR = 3.0
-"""Distance of a slope from that of the utility, in logarithms, within which Newton's method finds to it."""
+"""Distance of a slope from that of the utility, in logarithms,
+within which Newton's method finds to it.
+"""
 WIDE = 24
-"""Places up to which the sweeps sum up the systems in the prices; beyond, products of matrices are faster."""
+"""Places up to which the sweeps sum up the systems in the prices;
+beyond, products of matrices are faster.
+"""
 
 
 @dataclass(frozen=True)
@@ -111,7 +122,8 @@ class Balance:
     prices, slope, rent : FloatArray
         p, y, u.
     value, bound : float
-        Of the sum of N phi f, in the units of the levels ``a``; during the search, the value that it has at least.
+        Of the sum of N phi f, in the units of the levels ``a``; during the search, the value that
+        it has at least.
     scale : float
         What all levels together are worth at their slopes.
     """
@@ -139,7 +151,8 @@ def balance_of(
     slope: FloatArray,
     rent: FloatArray,
 ) -> Balance:
-    """What an allocation is worth within time and capacity, and the bound of prices, slopes and rents.
+    """What an allocation is worth within time and capacity,
+    and the bound of prices, slopes and rents.
 
     Parameters
     ----------
@@ -214,7 +227,8 @@ class Interior:
                 nearer = better and mine < 0.9 * own
             since = 0 if nearer else since + 1
             if better:
-                # A copy, as steps change the table in place; not of points that will not be the answer.
+                # A copy, as steps change the table in place; not of points that will not be the
+                # answer.
                 best = now if now.gap > SMALL else replace(now, time=now.time.copy("K"))
                 own = mine
             log.debug("prices: step %d, gap %.2g", self.steps, now.gap)
@@ -224,7 +238,9 @@ class Interior:
         )
 
     def _largest_class_gap(self) -> float:
-        """The largest gap of a class, relative to what its level is worth; infinite until that of all is closed."""
+        """The largest gap of a class, relative to what its level is worth;
+        infinite until that of all is closed.
+        """
         if not self.state.gap <= EXACT:
             return np.inf
         products = np.einsum("jk,jk->k", self.x, self.z) + self.s * self.u
@@ -245,7 +261,9 @@ class Interior:
         return Balance(time, np.zeros_like(self.capacity), slope, slope, value, value, scale)
 
     def _starting_point(self) -> None:
-        """Half of the time, evenly, and of what is scarce half of the capacity; all products are ``unit``."""
+        """Half of the time, evenly, and of what is scarce half of the capacity;
+        all products are ``unit``.
+        """
         is_open = self.a > 0
         places = is_open.sum(axis=0)
         even = is_open * (0.5 / places)
@@ -272,7 +290,9 @@ class Interior:
         self._log_slope = self._logs(self.y, level)[0]
 
     def _evaluate(self, length: float) -> None:
-        """Take so much of the step of x and z, and see what the point is worth, scaled into time and capacity."""
+        """Take so much of the step of x and z, and see what the point is worth,
+        scaled into time and capacity.
+        """
         goods, curve, e = self.goods, self.curve, self.curve.exponent
         self._q = goods.costs_by_place(self.p)
         rent = np.empty_like(self.y)
@@ -314,7 +334,8 @@ class Interior:
         )
 
     def _logs(self, slope: FloatArray, level: FloatArray) -> tuple[FloatArray, float]:
-        """Logarithms of slopes over phi, and their largest distance from that of the utility at a level.
+        """Logarithms of slopes over phi,
+        and their largest distance from that of the utility at a level.
 
         In logarithms, as both are over many orders.
         """
@@ -349,7 +370,8 @@ class Interior:
         plain = min(1.0, forth, back, self._room(dc, dp))
         ahead = (1.0 - plain) * self.products + plain**2 * (float(second) + float(dc @ dp))
         aim = max((ahead / self.products) ** 3, 1e-12) * self.products / self.pairs
-        # Corrector: towards products of the size that the predictor would leave, with its second-order term.
+        # Corrector: towards products of the size that the predictor would leave, with its
+        # second-order term.
         cross = dc * dp
         taken, taken_aim = takes if self._in_sweep else (None, None)
         held = goods.used(self._taken.T, taken)
@@ -394,7 +416,8 @@ class Interior:
     def _price_system(
         self, matrix: FloatArray
     ) -> Callable[[FloatArray, FloatArray], FloatArray] | None:
-        """Changes of prices from what the classes hold and what more is left over; None for a singular system.
+        """Changes of prices from what the classes hold and what more is left over;
+        None for a singular system.
 
         Scaled to a diagonal of 1, as prices are of many orders.
         """
@@ -424,7 +447,8 @@ class Interior:
 def _factor(matrix: FloatArray) -> Any:
     """Cholesky's, of a matrix with the diagonal 1; None where it has none.
 
-    Goods that run out together, and with the time, leave it singular but for rounding, and then a little is added.
+    Goods that run out together, and with the time, leave it singular but for rounding, and then a
+    little is added.
     """
     for little in SHIFTS:
         try:

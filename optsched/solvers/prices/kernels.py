@@ -1,4 +1,6 @@
-"""Sweeps of the oracle and of the polish over all classes, compiled where numba is installed (the extra ``fast``)."""
+"""Sweeps of the oracle and of the polish over all classes,
+compiled where numba is installed (the extra ``fast``).
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ from optsched.solvers.prices.compiling import compiler
 class Sweeps:
     """The compiled sweeps.
 
-    They are those of `Oracle.ask`, `Point.totals`, `Market.worth` and the layout of a market, and the two of
-    `optsched.solvers.prices.polish.PinnedClasses`.
+    They are those of `Oracle.ask`, `Point.totals`, `Market.worth` and the layout of a market, and
+    the two of `optsched.solvers.prices.polish.PinnedClasses`.
     """
 
     walk: Callable[..., tuple[float, float]]
@@ -47,7 +49,8 @@ def _walk(
     a: Any, q: Any, weight: Any, level: float, lower: Any, upper: Any, share: Any, slope: Any, rent: Any, margin: Any,
     edge: Any, time: Any, warm: bool, whole: bool,
 ) -> tuple[float, float]:  # fmt: skip
-    """`Oracle._search` class by class; also sums up slopes, rents, and the time spent in each place.
+    """`Oracle._search` class by class;
+    also sums up slopes, rents, and the time spent in each place.
 
     Only a ``whole`` response writes down what each class does.
     """
@@ -144,7 +147,9 @@ def _walk(
 
 
 def _pin(a: Any, weight: Any, lower: Any, upper: Any, pinned: Any, alpha: Any, beta: Any) -> None:
-    """`Pinned.but` class by class: time that pinned classes spend in each place at the level t is alpha + beta t."""
+    """`Pinned.but` class by class:
+    time that pinned classes spend in each place at the level t is alpha + beta t.
+    """
     for k in range(len(weight)):
         if not pinned[k]:
             continue
@@ -161,7 +166,9 @@ def _pin(a: Any, weight: Any, lower: Any, upper: Any, pinned: Any, alpha: Any, b
 def _stand(
     a: Any, weight: Any, lower: Any, upper: Any, pinned: Any, level: float, share: Any, time: Any
 ) -> float:
-    """`Pinned.beside` class by class: shares at a level, the time in each place, and the least level."""
+    """`Pinned.beside` class by class:
+    shares at a level, the time in each place, and the least level.
+    """
     least = level
     for k in range(len(weight)):
         if not pinned[k]:
@@ -193,7 +200,9 @@ def _spread(
 
 
 def _reach(level: Any, place: Any, amount: Any, weight: Any, x: Any, held: Any) -> float:
-    """`Market.worth` class by class: the least level that totals give, and what they hold in each place."""
+    """`Market.worth` class by class:
+    the least level that totals give, and what they hold in each place.
+    """
     least = np.inf
     for k in range(len(amount)):
         reached = 0.0
@@ -209,7 +218,8 @@ def _reach(level: Any, place: Any, amount: Any, weight: Any, x: Any, held: Any) 
 def _lay_out(
     klass: Any, way: Any, good: Any, held: Any, level: Any, table: Any, place: Any, amount: Any
 ) -> bool:  # fmt: skip
-    """`Market` of columns that hold one good each, column by column; whether those of a class hold as much of each.
+    """`Market` of columns that hold one good each, column by column;
+    whether those of a class hold as much of each.
 
     ``amount`` is 0 of classes that have no column.
     """

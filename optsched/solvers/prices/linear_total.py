@@ -1,13 +1,15 @@
-"""Totals of levels, the linear case: at given prices every class takes the place that is worth most beyond its price.
+"""Totals of levels, the linear case:
+at given prices every class takes the place that is worth most beyond its price.
 
 With g_kj the worth of a unit of a member's time in place j, the bound of any prices p >= 0 is
 
     p . W + sum_k N_k max(0, max_j (g_kj - q_kj(p)))
 
-and at the best prices all classes take one place alone, but for as many as there are resources that run out. So some
-cutting planes find which, and a small linear program over the classes whose choice is close, with the others where they
-are, ends in the optimum or in better prices: the search of `optsched.solvers.prices.max_min` without its level.
-Where many classes tie it does not, and the best mixture of choices, which the cuts find, is the optimum.
+and at the best prices all classes take one place alone, but for as many as there are resources that
+run out. So some cutting planes find which, and a small linear program over the classes whose choice
+is close, with the others where they are, ends in the optimum or in better prices: the search of
+`optsched.solvers.prices.max_min` without its level. Where many classes tie it does not, and the
+best mixture of choices, which the cuts find, is the optimum.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ NEAR = 6
 
 @dataclass(frozen=True)
 class Assignment:
-    """Where the search has come to: all classes in one place (-1: idle), but for some that are in several."""
+    """Where the search has come to:
+    all classes in one place (-1: idle), but for some that are in several.
+    """
 
     place: IntArray
     free: IntArray
@@ -118,7 +122,9 @@ class LinearTotalSearch(CuttingPlanes):
         return float(self.weight @ np.einsum("kj,kj->k", self.worth, time))
 
     def time(self) -> FloatArray:
-        """Parts of the time of the best choice or mixture of choices, within the capacities, shape (K, w)."""
+        """Parts of the time of the best choice or mixture of choices,
+        within the capacities, shape (K, w).
+        """
         if self.master.value > self._fitted(self.choice):
             time = np.zeros(self.worth.shape)
             # Proposals since the last mixture have no part in it.
@@ -161,9 +167,12 @@ class LinearTotalSearch(CuttingPlanes):
         self.value = max(self.value, value)
 
     def _polish(self, most: int, grown: int) -> bool:
-        """The small program, ``grown`` times as large as seems needed, and prices on the way to its; was it of use."""
+        """The small program, ``grown`` times as large as seems needed,
+        and prices on the way to its; was it of use.
+        """
         self.ask(self.prices)
-        # Prices that are off by d send a part d of the classes elsewhere, and the gap is of the order of d^2.
+        # Prices that are off by d send a part d of the classes elsewhere, and the gap is of the
+        # order of d^2.
         wrong = 2.0 * min(self.gap, 1.0) ** 0.5
         wanted = max(150, int(wrong * len(self.margin))) + 30 * len(self.capacity)
         size = min(len(self.margin), most, grown * wanted)
@@ -177,7 +186,9 @@ class LinearTotalSearch(CuttingPlanes):
         return False
 
     def _restricted(self, free: IntArray, near: int) -> FloatArray | None:
-        """Decide for some classes, so many places of each, beside the others; the prices of what is left, or None."""
+        """Decide for some classes, so many places of each, beside the others;
+        the prices of what is left, or None.
+        """
         place = self.place.copy()
         place[free] = -1
         pinned = self._alone(place)

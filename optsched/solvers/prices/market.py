@@ -1,8 +1,9 @@
-"""`Market`: an allocation program as goods with prices and buyers of a level, the form in which prices solve it.
+"""`Market`: an allocation program as goods with prices and buyers of a level,
+the form in which prices solve it.
 
-A member of class k that reaches the level t alone on column c all the time pays the prices of what the column holds.
-Columns of a class are the places 0 ... w - 1 of its row; places without a column have the level 0 at no price, which is
-to be idle, and idle every job may be anyway.
+A member of class k that reaches the level t alone on column c all the time pays the prices of what
+the column holds. Columns of a class are the places 0 ... w - 1 of its row; places without a column
+have the level 0 at no price, which is to be idle, and idle every job may be anyway.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ WIDEST = 64
 
 @dataclass(frozen=True)
 class PinnedDemand:
-    """What classes that are not in a market hold, and spend, at a level: those that are pinned to a segment.
+    """What classes that are not in a market hold, and spend, at a level:
+    those that are pinned to a segment.
 
     Attributes
     ----------
@@ -50,7 +52,8 @@ class Market:
     level : FloatArray, shape (K, w)
         Level of a member all the time in the place, in ``unit``; 0 where there is no column.
     weight : FloatArray, shape (K,)
-        What one unit of a member's time counts: members, times what each holds where that is in ``good``.
+        What one unit of a member's time counts: members, times what each holds where that is in
+        ``good``.
     capacity : FloatArray, shape (R,)
     row : IntArray, shape (R,)
         Resource of the program that each is.
@@ -135,14 +138,17 @@ class Market:
         )
 
     def costs(self, prices: FloatArray) -> FloatArray:
-        """What a unit of a member's time costs in each place, shape (K, w), or one row for all where that is alike."""
+        """What a unit of a member's time costs in each place, shape (K, w),
+        or one row for all where that is alike.
+        """
         if self.good is not None:
             return prices[self.good][np.newaxis, :]
         priced = np.append(self.usage.T @ prices, 0.0)
         return np.asarray(priced[self.place])
 
     def used(self, lower: Places, upper: Places, low: FloatArray, high: FloatArray) -> FloatArray:
-        """Resources that members hold who spend the parts ``low`` and ``high`` of their time in two places (-1: none).
+        """Resources that members hold who spend the parts ``low`` and ``high`` of their time
+        in two places (-1: none).
 
         The parts are multiplied by ``weight`` already.
         """
@@ -154,7 +160,9 @@ class Market:
         return np.asarray(self.usage @ self.spread(lower, upper, low, high))
 
     def held(self, time: FloatArray) -> FloatArray:
-        """Resources that are held where members spend this time in each place, shape (w,); not without ``good``."""
+        """Resources that are held where members spend this time in each place,
+        shape (w,); not without ``good``.
+        """
         assert self.good is not None
         return np.bincount(self.good, time, len(self.capacity)).astype(np.float64)
 
@@ -309,9 +317,11 @@ def _of_rows(C: Classes, rows: IntArray) -> sp.csr_matrix:
 def _by_good(
     C: Classes, level: FloatArray, limited: IntArray
 ) -> tuple[FloatArray, Places, FloatArray | None]:
-    """Levels and columns of classes by the one resource that each column holds, and how much of it each class holds.
+    """Levels and columns of classes by the one resource that each column holds,
+    and how much of it each class holds.
 
-    That is None where columns hold several resources, or not all columns of a class as much, or two of them the same.
+    That is None where columns hold several resources, or not all columns of a class as much, or two
+    of them the same.
     """
     shape = len(C), len(limited)
     table, place = np.zeros(shape), np.full(shape, -1, np.int32)

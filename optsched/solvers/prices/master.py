@@ -1,6 +1,8 @@
-"""The master program: which mixture of responses is worth most within the capacities, and at which prices.
+"""The master program: which mixture of responses is worth most within the capacities, and at which
+prices.
 
-A response (demand r, level t) is a proposal. Mixtures of proposals are allocations of the mixed level, so
+A response (demand r, level t) is a proposal. Mixtures of proposals are allocations of the mixed
+level, so
 
     maximise  sum_k lambda_k t_k   s.t.  sum_k lambda_k r_k <= W,   sum_k lambda_k <= 1,   lambda >= 0
 
@@ -22,10 +24,14 @@ from optsched.solvers.prices.oracle import Response
 from optsched.solvers.prices.programs import maximum
 
 KEPT = 8
-"""Proposals that are kept for each resource, and `SPARE` more; of others those that are in no mixture go."""
+"""Proposals that are kept for each resource, and `SPARE` more;
+of others those that are in no mixture go.
+"""
 SPARE = 40
 SHARP = 1e4
-"""The highest level of a proposal as the master program has it: its tolerance is that much finer."""
+"""The highest level of a proposal as the master program has it:
+its tolerance is that much finer.
+"""
 LIMITS = Limits(tolerance=1e-10)
 
 
@@ -67,7 +73,9 @@ class MasterProgram:
             self._session.add_columns(matrix, cost, np.array([1.0]))
 
     def solve(self) -> FloatArray:
-        """The best mixture (``part``, ``value``), and the prices that it points to, worth 1 in all; shape (R,)."""
+        """The best mixture (``part``, ``value``), and the prices that it points to,
+        worth 1 in all; shape (R,).
+        """
         even = 1.0 / self.capacity / len(self.capacity)
         if self._session is None or len(self.proposals) > KEPT * len(self.capacity) + SPARE:
             self._forget()

@@ -2,9 +2,10 @@
 
     maximise t   s.t.   a_k . x_k >= t  and  sum_j x_kj <= 1 for every member of every class,   demand(x) <= W,   x >= 0
 
-The first phase closes the gap between the bound of the oracle and the value of the master to `COARSE`, the second to
-`EXACT`: by then nearly all classes have found their segment. Where many tie between several, pinning leads nowhere;
-but then a few more cuts, as long as they are quick, end in a mixture of responses that is the optimum.
+The first phase closes the gap between the bound of the oracle and the value of the master to
+`COARSE`, the second to `EXACT`: by then nearly all classes have found their segment. Where many tie
+between several, pinning leads nowhere; but then a few more cuts, as long as they are quick, end in
+a mixture of responses that is the optimum.
 
 References
 ----------
@@ -42,13 +43,17 @@ GUESS = 3e-4
 NEARBY = 3e-5
 """The same of prices from a round before, of which the level is known."""
 AWAY = 1e-2
-"""Distance from the level asked about beyond which the bound that comes of it is worth asking about in its turn."""
+"""Distance from the level asked about beyond which the bound that comes
+of it is worth asking about in its turn.
+"""
 FREE = 1200
 """Classes that the small program decides about at first, at most."""
 MANY = 3000
 """Free classes beyond which prices are quicker than the small program."""
 NOTHING = 1e-11
-"""Worth of a resource, of 1 in all, below which its price is 0: less than `EXACT`, or the last of the gap stays."""
+"""Worth of a resource, of 1 in all, below which its price is 0:
+less than `EXACT`, or the last of the gap stays.
+"""
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,8 @@ class Equilibrium:
         Duals of the levels and of the time of each class.
     passes, rounds : int
     finished : bool
-        Whether the gap is closed; otherwise a limit of passes, of time or the user ended the search.
+        Whether the gap is closed; otherwise a limit of passes, of time or the user ended the
+        search.
     """
 
     level: float
@@ -114,14 +120,17 @@ class MaxMinSearch(CuttingPlanes):
         self.at = market.highest
         self.point: PinnedPoint | None = None
         self.large = worth_sampling(market)
-        # Prices are scaled so that all capacities together are worth 1: the bound does not depend on their scale.
+        # Prices are scaled so that all capacities together are worth 1: the bound does not depend
+        # on their scale.
         worth = 0.0 if start is None else float(start @ market.capacity)
         self.warm = start is not None and 0 < worth < np.inf
         even = 1.0 / market.capacity / len(market.capacity)
         self.prices = start / worth if start is not None and self.warm else even
 
     def run(self) -> None:
-        """Both phases, until the gap is closed or nothing closes it any more; from known prices the second at first."""
+        """Both phases, until the gap is closed or nothing closes it any more;
+        from known prices the second at first.
+        """
         if self.large and not self.warm:
             self.prices, self.warm = sampled(self.oracle, self._of_sample), True
         self.ask(self.prices, self._before)
@@ -138,7 +147,9 @@ class MaxMinSearch(CuttingPlanes):
         return self.ask(prices, self.bound)
 
     def ask(self, prices: FloatArray, level: float, whole: bool = False) -> bool:
-        """Ask the oracle, take the answer as a proposal; whether these prices are the best so far."""
+        """Ask the oracle, take the answer as a proposal;
+        whether these prices are the best so far.
+        """
         prices = np.where(prices * self.market.capacity < NOTHING, 0.0, prices)
         response = self.oracle.ask(prices, level, whole)
         self.master.add(response)
@@ -149,7 +160,9 @@ class MaxMinSearch(CuttingPlanes):
         return True
 
     def exact(self, rounds: int) -> None:
-        """Pin the classes whose responses are known, and let a linear program decide about the others."""
+        """Pin the classes whose responses are known,
+        and let a linear program decide about the others.
+        """
         market = self.market
         grown = 1
         self.oracle.ask(self.prices, self.bound, whole=True)
@@ -184,7 +197,9 @@ class MaxMinSearch(CuttingPlanes):
         return improved
 
     def _decide(self, free: IntArray, near: int) -> Polished | None:
-        """Where free classes go beside the others: a small program says it, or prices again where they are many."""
+        """Where free classes go beside the others:
+        a small program says it, or prices again where they are many.
+        """
         if len(free) <= MANY or 2 * len(free) > len(self.market):
             return polish(self.oracle, free, self.prices, self.bound, near, self.seconds_left)
         pinned = PinnedClasses.but(self.oracle, free)
@@ -218,7 +233,9 @@ class MaxMinSearch(CuttingPlanes):
         self.value = max(self.value, worth, self.master.value)
 
     def _towards(self, prices: FloatArray, level: float) -> bool:
-        """Ask at the prices of the small program, or part of the way there, until the bound is lower."""
+        """Ask at the prices of the small program, or part of the way there,
+        until the bound is lower.
+        """
         worth = float(prices @ self.market.capacity)
         if not worth > 0:
             return False
@@ -245,7 +262,8 @@ class MaxMinSearch(CuttingPlanes):
         if self.bound >= market.highest:
             prices, slope, rent = _critical(market)
         else:
-            # Divided by the sum of the slopes, prices, slopes and rents are feasible in the dual program.
+            # Divided by the sum of the slopes, prices, slopes and rents are feasible in the dual
+            # program.
             response = self.oracle.ask(self.prices, self.at, whole=True)
             prices = self.prices / response.slope
             slope = market.amount * self.oracle.slope / response.slope
@@ -279,7 +297,9 @@ class MaxMinSearch(CuttingPlanes):
 
 
 def _critical(market: Market) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Prices, slopes and rents that say: the class that is slowest on its best place holds the level."""
+    """Prices, slopes and rents that say:
+    the class that is slowest on its best place holds the level.
+    """
     best = highest_in_rows(market.level)
     held = int(best.argmin())
     slope, rent = np.zeros(len(market)), np.zeros(len(market))

@@ -1,8 +1,9 @@
 """Classes with equal rows are one: at any prices they do the same, whatever they are otherwise.
 
-A class is its row, what its columns hold, and its weight, what a unit of its members' time counts. So rows that are
-equal, to the last bit, become one class of the summed weight, and what that does is shared out by weight: nothing is
-lost, and a search for ten thousand jobs of a hundred sorts is one for a hundred classes.
+A class is its row, what its columns hold, and its weight, what a unit of its members' time counts.
+So rows that are equal, to the last bit, become one class of the summed weight, and what that does
+is shared out by weight: nothing is lost, and a search for ten thousand jobs of a hundred sorts is
+one for a hundred classes.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Merged:
     groups: Groups
 
     def totals(self, x: FloatArray) -> FloatArray:
-        """Totals of the whole market's columns, shape (N,), from those of the merged one's; what is behind stays."""
+        """Totals of the whole market's columns, shape (N,),
+        from those of the merged one's; what is behind stays.
+        """
         whole, group = self.whole, self.groups.inverse
         share = whole.weight / whole.amount / self.market.weight[group]
         behind = x[self.market.columns :]
@@ -56,7 +59,8 @@ class Merged:
 
 
 def merged(market: Market, rows: FloatArray) -> Merged | None:
-    """The market with classes merged whose ``rows``, shape (K, w), are equal; None where that is not worth it.
+    """The market with classes merged whose ``rows``, shape (K, w), are equal;
+    None where that is not worth it.
 
     Where places are not goods, what columns hold has to be equal too.
     """
@@ -98,7 +102,9 @@ def _and_nothing(usage: sp.csr_matrix) -> sp.csc_matrix:
 
 
 def _sorts(usage: sp.csr_matrix) -> IntArray:
-    """For each column, and for nothing at -1, the number of the first column that holds the same, shape (N + 1,)."""
+    """For each column, and for nothing at -1,
+    the number of the first column that holds the same, shape (N + 1,).
+    """
     columns = _and_nothing(usage)
     columns.sort_indices()
     hashes = hash_lists(columns.indptr.astype(np.int64), [columns.indices, columns.data])

@@ -1,8 +1,9 @@
-"""The cheapest way of every class to a level at given prices, and what follows from all of them together.
+"""The cheapest way of every class to a level at given prices,
+and what follows from all of them together.
 
-For prices p and a level t a member of class k buys the level at the cost c_k(t; p), where c_k is the lower convex hull
-of the origin (idle) and the points (a_kj, q_kj), level and cost of place j. So at most two places are used. On the
-segment from L to U of the hull, with a_L < t <= a_U,
+For prices p and a level t a member of class k buys the level at the cost c_k(t; p), where c_k is
+the lower convex hull of the origin (idle) and the points (a_kj, q_kj), level and cost of place j.
+So at most two places are used. On the segment from L to U of the hull, with a_L < t <= a_U,
 
     slope   y_k = (q_U - q_L) / (a_U - a_L)                   cost of a little more of the level
     rent    u_k = max(0, max_j (a_kj y_k - q_kj))             what a unit of the member's time is worth
@@ -24,7 +25,9 @@ from optsched.solvers.prices.kernels import sweeps_for
 from optsched.solvers.prices.market import Market, PinnedPoint, Places
 
 SLACK = 1e-13
-"""Relative distance below a segment at which a point counts as on it: without it rounding makes the search cycle."""
+"""Relative distance below a segment at which a point counts as on it:
+without it rounding makes the search cycle.
+"""
 CHUNK = 32768
 """Classes that are walked through together by numpy: their rows stay in the cache."""
 REMEMBERED = 250_000
@@ -48,8 +51,8 @@ class Response:
     point : PinnedPoint, optional
         The allocation, where it is not the oracle's answer to the prices.
     ends : pair of arrays of int, shape (K,) each, optional
-        Lower and upper places, where there are not too many classes to remember them: at ties another search may end in
-        others.
+        Lower and upper places, where there are not too many classes to remember them: at ties
+        another search may end in others.
     """
 
     prices: FloatArray
@@ -63,7 +66,8 @@ class Response:
 
 
 class Oracle:
-    """Asks a market for its responses; the segments of the last one are where the next search begins.
+    """Asks a market for its responses;
+    the segments of the last one are where the next search begins.
 
     Attributes
     ----------
@@ -73,7 +77,8 @@ class Oracle:
         Part of the time in the upper place, of the last whole response; so are the following.
     slope, rent : FloatArray, shape (K,)
     margin : FloatArray, shape (K,)
-        How far each class is from another segment: the least reduced cost of a place outside of it, in cost.
+        How far each class is from another segment: the least reduced cost of a place outside of it,
+        in cost.
     edge : FloatArray, shape (K,)
         How far the level is from an end of the segment.
     """
@@ -92,7 +97,8 @@ class Oracle:
         """The last response, if it was a whole one."""
 
     def ask(self, prices: FloatArray, level: float, whole: bool = False) -> Response:
-        """The response to prices and a level of at most ``market.highest``; whole: with what each class does.
+        """The response to prices and a level of at most ``market.highest``; whole:
+        with what each class does.
 
         Who asks again after a whole response gets the same.
         """
@@ -150,7 +156,9 @@ class Oracle:
         return np.where(self.lower >= 0, 1.0 - self.share, 0.0)
 
     def recall(self, response: Response) -> FloatArray:
-        """The allocation of a response, as totals of the program's columns; asked again where it is not remembered."""
+        """The allocation of a response, as totals of the program's columns;
+        asked again where it is not remembered.
+        """
         market = self.market
         if response.ends is None:
             self.ask(response.prices, response.level)
@@ -163,7 +171,9 @@ class Oracle:
         return market.spread(lower, upper, market.weight * rest, market.weight * share)
 
     def _search(self, part: slice, cost: FloatArray, level: float, warm: bool, whole: bool) -> None:
-        """Walk down to the hull for some classes at once: the point most below a segment becomes an end of it."""
+        """Walk down to the hull for some classes at once:
+        the point most below a segment becomes an end of it.
+        """
         a = self.market.by_place[:, part]
         q = cost.T if len(cost) == 1 else cost[part].T
         rows = np.arange(a.shape[1])
@@ -238,7 +248,9 @@ def _most_below(a: FloatArray, q: FloatArray, slope: FloatArray) -> tuple[FloatA
 
 
 def _cheapest(a: FloatArray, q: FloatArray, level: float) -> IntArray:
-    """The cheapest place that reaches a level, of several the highest; the highest of all where rounding hides it."""
+    """The cheapest place that reaches a level, of several the highest;
+    the highest of all where rounding hides it.
+    """
     reach = a >= level
     price = np.where(reach, q, np.inf)
     least = price <= price.min(axis=0)

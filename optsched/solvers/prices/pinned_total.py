@@ -1,21 +1,25 @@
-"""Sums of concave utilities of very many classes: most of them are pinned to what they choose at prices nearly right.
+"""Sums of concave utilities of very many classes:
+most of them are pinned to what they choose at prices nearly right.
 
-At prices p a class maximises phi f(tau) - q . x on its own. It is then in one place alone, some of its time (idle the
-rest of it) or all of it, or in two places; and it stays with that sort of choice while prices move by less than a
-margin (`best_responses`). So where prices are known within a margin, from a sample of the classes or from a similar
-program before, only the classes within it are in doubt. Of the others,
+At prices p a class maximises phi f(tau) - q . x on its own. It is then in one place alone, some of
+its time (idle the rest of it) or all of it, or in two places; and it stays with that sort of choice
+while prices move by less than a margin (`best_responses`). So where prices are known within a
+margin, from a sample of the classes or from a similar program before, only the classes within it
+are in doubt. Of the others,
 
 - who is in place j all the time holds a constant,
-- who is in place j some of the time, the part x_k that phi_k a_kj^e x^(e-1) = q_j asks for, is a part of one class: a
-  total X of time there is shared as c_k = (phi_k a_kj^e)^(1/(1-e)), and is worth (sum N_k c_k)^(1-e) X^e / e.
+- who is in place j some of the time, the part x_k that phi_k a_kj^e x^(e-1) = q_j asks for, is a
+  part of one class: a total X of time there is shared as c_k = (phi_k a_kj^e)^(1/(1-e)), and is
+  worth (sum N_k c_k)^(1-e) X^e / e.
 
-This leaves the same problem with few classes, which `optsched.solvers.prices.interior` solves. All classes choose at
-the prices that come out: if the pinned ones choose the same again, this is an optimum, and its bound,
+This leaves the same problem with few classes, which `optsched.solvers.prices.interior` solves. All
+classes choose at the prices that come out: if the pinned ones choose the same again, this is an
+optimum, and its bound,
 
     p . W + sum_k N_k (u_k + max_v (phi_k f(v) - y_k v)),
 
-proves it. Otherwise these prices are better known, and it begins anew; or, where too many change their minds, as many
-that differ by a factor alone do, the search ends without an answer.
+proves it. Otherwise these prices are better known, and it begins anew; or, where too many change
+their minds, as many that differ by a factor alone do, the search ends without an answer.
 """
 
 from __future__ import annotations
@@ -140,7 +144,9 @@ class PinnedTotal:
     def _restricted(
         self, choices: Choices, count: int
     ) -> tuple[Balance, BoolArray, FloatArray] | None:
-        """Decide for ``count`` classes and those in two places; with who was pinned, and the time of all."""
+        """Decide for ``count`` classes and those in two places;
+        with who was pinned, and the time of all.
+        """
         a, weight, e, width = self.a, self.goods.weight, self.curve.exponent, len(self.a)
         margin = choices.margin[choices.alone]
         if not count < len(margin):
@@ -182,7 +188,9 @@ class PinnedTotal:
         return found, pinned, time
 
     def _judge(self, time: FloatArray, prices: FloatArray, choices: Choices) -> float:
-        """The gap between what an allocation is worth within time and capacity, and the bound of the prices."""
+        """The gap between what an allocation is worth within time and capacity,
+        and the bound of the prices.
+        """
         now = balance_of(
             self.goods, self.curve, self.level, time, prices, choices.slope, choices.rent
         )

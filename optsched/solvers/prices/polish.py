@@ -1,7 +1,8 @@
-"""The exact end: classes that have found their segment are pinned to it, a small program decides about the others.
+"""The exact end: classes that have found their segment are pinned to it,
+a small program decides about the others.
 
-A pinned class spends its time on the two ends of its segment, in parts that are linear in the level t. All of them
-together are R numbers: what they hold is alpha + beta t.
+A pinned class spends its time on the two ends of its segment, in parts that are linear in the level
+t. All of them together are R numbers: what they hold is alpha + beta t.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ from optsched.solvers.prices.oracle import Oracle
 from optsched.solvers.prices.programs import least_in_rows, maximum, optimum
 
 NEAR = 5
-"""Places of a free class that the small program has at first: its fastest, and those of the least reduced cost."""
+"""Places of a free class that the small program has at first:
+its fastest, and those of the least reduced cost.
+"""
 HIGH = 1e9
-"""Most that a unit of a column of the small program adds to a level, of at most 1: HiGHS takes none from 1e15 on."""
+"""Most that a unit of a column of the small program adds to a level, of at most 1:
+HiGHS takes none from 1e15 on.
+"""
 AT_ENDS = 60
 """Classes that are free as they are nearest to an end of their segment."""
 MANY = 30_000
@@ -76,7 +81,8 @@ class PinnedClasses:
             sweeps.pin(market.level, market.weight, lower, upper, mask, held, more)
             alpha, beta = market.held(held), market.held(more)
         else:
-            # The share in the upper place is (t - low) / (high - low), so it rises by ``rise`` per level.
+            # The share in the upper place is (t - low) / (high - low), so it rises by ``rise`` per
+            # level.
             low = market.levels_at(lower)
             weight = np.where(mask, market.weight, 0.0)
             rise = weight / (market.levels_at(upper) - low)
@@ -91,7 +97,9 @@ class PinnedClasses:
         return cls(market, sweeps, free, mask, lower, upper, PinnedDemand(alpha, beta))
 
     def beside(self, level: float, spent: FloatArray) -> PinnedPoint:
-        """The allocation in which pinned classes have a level and free ones spend their time so, (len(free), w)."""
+        """The allocation in which pinned classes have a level
+        and free ones spend their time so, (len(free), w).
+        """
         market, free = self.market, self.free
         lower, upper = self.lower, self.upper
         if self.sweeps is not None:
@@ -118,7 +126,9 @@ class PinnedClasses:
 
 
 def undecided(oracle: Oracle, most: int) -> IntArray:
-    """Classes whose segment may still change: those nearest to another one, and those at an end of their own."""
+    """Classes whose segment may still change:
+    those nearest to another one, and those at an end of their own.
+    """
     near = _smallest(oracle.margin, most)
     ends = _smallest(oracle.edge, AT_ENDS)
     return np.unique(np.concatenate([near, ends])).astype(np.int64)
@@ -130,7 +140,8 @@ def _smallest(values: FloatArray, count: int) -> IntArray:
         return np.arange(len(values))
     if len(values) > MANY:
         sample = values[:: len(values) // (MANY // 8)]
-        # Twice the rank that the count has in the sample: enough values are below it, but for rare samples.
+        # Twice the rank that the count has in the sample: enough values are below it, but for rare
+        # samples.
         rank = 2 * count * len(sample) // len(values) + 16
         if rank < len(sample):
             few = np.flatnonzero(values <= np.partition(sample, rank)[rank])
@@ -147,11 +158,12 @@ def polish(
     near: int = NEAR,
     time: float | None = None,
 ) -> Polished | None:
-    """Solve for the free classes, so many places of each, beside the pinned ones, within so many seconds.
+    """Solve for the free classes, so many places of each,
+    beside the pinned ones, within so many seconds.
 
-    The level is reckoned in units of what it is ``about``, so that HiGHS's tolerances are relative to it. The last
-    response must be the whole one to these prices. None if the program has no optimum, as too many are pinned, or takes
-    longer.
+    The level is reckoned in units of what it is ``about``, so that HiGHS's tolerances are relative
+    to it. The last response must be the whole one to these prices. None if the program has no
+    optimum, as too many are pinned, or takes longer.
     """
     market = oracle.market
     pinned = PinnedClasses.but(oracle, free)
@@ -176,9 +188,11 @@ def polish(
 def _segments(
     oracle: Oracle, free: IntArray, rows: IntArray, places: IntArray, prices: FloatArray
 ) -> Basis:
-    """The basis of `_program` in which free classes are on their segments, but for the few nearest to another one.
+    """The basis of `_program` in which free classes are on their segments,
+    but for the few nearest to another one.
 
-    With R goods of a price the level and R - 1 classes beyond their segments decide how these are used up.
+    With R goods of a price the level and R - 1 classes beyond their segments decide how these are
+    used up.
     """
     market = oracle.market
     lower, upper = oracle.lower[free], oracle.upper[free]
@@ -233,8 +247,8 @@ def _program(
 ) -> LinearArrays:
     """maximise t  s.t.  level_f >= t and time_f <= 1 for the free f,  demand + beta t <= W - alpha,  t <= highest.
 
-    A unit of a column is a part of the time, and t counts in units of what it is ``about``. The matrix is written
-    column by column: level, time, demand; t comes last.
+    A unit of a column is a part of the time, and t counts in units of what it is ``about``. The
+    matrix is written column by column: level, time, demand; t comes last.
     """
     count, goods, columns = len(free), len(market.capacity), len(rows)
     # Written entry by entry, which is quicker than putting matrices together.

@@ -1,4 +1,6 @@
-"""The small linear programs of the price method: mixtures of responses, and classes whose choice is close."""
+"""The small linear programs of the price method:
+mixtures of responses, and classes whose choice is close.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def maximum(
 def optimum(
     program: LinearArrays, seconds: float | None, start: Basis | None = None
 ) -> tuple[FloatArray, FloatArray] | None:
-    """The optimal point and the duals of the rows; None without an optimum, or where it takes longer."""
+    """The optimal point and the duals of the rows;
+    None without an optimum, or where it takes longer.
+    """
     limits = Limits(seconds, tolerance=PRECISE)
     session = Highs().open(program)
     if start is not None:

@@ -1,9 +1,10 @@
 """Prices to start from where classes are many: those of a sample that stands for all of them.
 
-Every 1/f-th class is taken f times over. At the prices of that small market the whole one is asked once; what it holds
-beyond the sample, as a function of the level, goes into the sample as taken, so that the sample only has to say how
-demand CHANGES with the prices (a control variate). Two such corrections leave errors of about a thousandth of those of
-the plain sample, in the place of the many passes over all classes that find the way from prices which know nothing.
+Every 1/f-th class is taken f times over. At the prices of that small market the whole one is asked
+once; what it holds beyond the sample, as a function of the level, goes into the sample as taken, so
+that the sample only has to say how demand CHANGES with the prices (a control variate). Two such
+corrections leave errors of about a thousandth of those of the plain sample, in the place of the
+many passes over all classes that find the way from prices which know nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""The price method as a back-end: from an allocation program to a search for prices, and from what it found to values.
+"""The price method as a back-end:
+from an allocation program to a search for prices, and from what it found to values.
 
-The values are those of the linear program that the allocation program would be lowered to: ``x`` are the totals of the
-columns (and the level), ``y`` the duals of time, capacity and levels. Searches count levels and worth in units of their
-own, so that tolerances are relative; ``unit`` leads back to those of the program.
+The values are those of the linear program that the allocation program would be lowered to: ``x``
+are the totals of the columns (and the level), ``y`` the duals of time, capacity and levels.
+Searches count levels and worth in units of their own, so that tolerances are relative; ``unit``
+leads back to those of the program.
 """
 
 from __future__ import annotations
@@ -40,8 +42,8 @@ MOST_GOODS = 1000
 class Prices(Solver):
     """Prices of resources, at which every job decides for itself: exact for jobs alone.
 
-    The smallest level is found by cutting planes on the prices (`optsched.solvers.prices.max_min`), a total of
-    concave utilities by an interior method whose steps are small systems in the prices
+    The smallest level is found by cutting planes on the prices (`optsched.solvers.prices.max_min`),
+    a total of concave utilities by an interior method whose steps are small systems in the prices
     (`optsched.solvers.prices.interior`).
     """
 
@@ -122,7 +124,7 @@ def _values(
     )
 
 
-# --- the smallest level ---------------------------------------------------------------------------------------------
+# --- the smallest level ---------------------------------------------------------------------------
 
 
 def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray | None) -> Values:
@@ -171,7 +173,8 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
 
 
 def _level_of_zero(program: AllocationProgram, market: Market) -> Values:
-    """Where a class can have nothing, which holds the level: no place, or places for which there is none of a good.
+    """Where a class can have nothing, which holds the level:
+    no place, or places for which there is none of a good.
 
     Such a good has the price at which none of the class's columns is worth it.
     """
@@ -189,7 +192,7 @@ def _level_of_zero(program: AllocationProgram, market: Market) -> Values:
     return _values(Termination.OPTIMAL, nothing, duals, 0.0, 0.0, 0, words)
 
 
-# --- totals of utilities --------------------------------------------------------------------------------------------
+# --- totals of utilities --------------------------------------------------------------------------
 
 
 def refuses_total(program: AllocationProgram) -> str | None:
@@ -209,10 +212,11 @@ def refuses_total(program: AllocationProgram) -> str | None:
 def solve_total(
     program: AllocationProgram, limits: Limits, start: FloatArray | None = None
 ) -> Values:
-    """Solve a program that `refuses_total` does not refuse; ``y`` are duals of the rows that it is lowered to.
+    """Solve a program that `refuses_total` does not refuse;
+    ``y`` are duals of the rows that it is lowered to.
 
-    Of a concave total these are the rows of its tangent cuts (`Total.tangent`). ``start`` are prices of all resources,
-    near the optimal ones.
+    Of a concave total these are the rows of its tangent cuts (`Total.tangent`). ``start`` are
+    prices of all resources, near the optimal ones.
 
     Raises
     ------
@@ -299,7 +303,8 @@ def _linear(program: AllocationProgram, limits: Limits) -> Values:
     time_spent = search.time()
     value = search.worth_of(time_spent)
     if search.bound > value * (1.0 + CLOSED) and market.good is not None:
-        # The search was stopped: an allocation that fills the capacities may be better than what it has.
+        # The search was stopped: an allocation that fills the capacities may be better than what it
+        # has.
         filled = greedy_allocation(rows, goods.weight, market.capacity, search.prices)
         filled *= goods.room(goods.used(filled))
         reached = search.worth_of(filled)
@@ -333,8 +338,8 @@ def capacity_duals(
 ) -> FloatArray:
     """Duals of the capacity rows, shape (resources,).
 
-    No market finds the price of a resource of which there is nothing. Its dual is the least price at which no column
-    that needs it is worth it.
+    No market finds the price of a resource of which there is nothing. Its dual is the least price
+    at which no column that needs it is worth it.
 
     Parameters
     ----------

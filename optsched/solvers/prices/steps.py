@@ -1,9 +1,10 @@
-"""The sweeps over all classes that an interior step consists of (`optsched.solvers.prices.interior`), in numpy.
+"""The sweeps over all classes that an interior step consists
+of (`optsched.solvers.prices.interior`), in numpy.
 
-`optsched.solvers.prices.steps_compiled` does the same some hundred classes at a time. Tables (w, K) are places by
-classes; costs may be (w, 1). Places that reach no level have x = 0 and z = 1, and stay that way. Steps are sums of what
-is small already: d = x / z grows without bound, and what it is multiplied by must not be a difference of larger
-numbers.
+`optsched.solvers.prices.steps_compiled` does the same some hundred classes at a time. Tables (w, K)
+are places by classes; costs may be (w, 1). Places that reach no level have x = 0 and z = 1, and
+stay that way. Steps are sums of what is small already: d = x / z grows without bound, and what it
+is multiplied by must not be a difference of larger numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def advance(
     spent: FloatArray,
     rent: FloatArray,
 ) -> float:
-    """Take a step of x and z; fills the levels, the time that is spent, and max(0, max_j (a_j y - q_j)).
+    """Take a step of x and z;
+    fills the levels, the time that is spent, and max(0, max_j (a_j y - q_j)).
 
     Returns sum_k N_k sum_j x_kj z_kj.
     """
@@ -65,8 +67,9 @@ def weigh(
     """How x answers to costs, and the step towards products of 0 at prices that stay.
 
     Fills the total S of d = x / z and s / u, the centre, the damping, dy and du. Returns the sum of
-    N (diag(d) - d d' / S - g t t'), whose first two terms are a Laplacian and summed up without cancellation, and
-    sum_k N_k dx_k, shape (w,). Unless they are empty it fills the tables d, t and dx instead.
+    N (diag(d) - d d' / S - g t t'), whose first two terms are a Laplacian and summed up without
+    cancellation, and sum_k N_k dx_k, shape (w,). Unless they are empty it fills the tables d, t and
+    dx instead.
     """
     idle = s / u
     d = x / z
@@ -118,10 +121,10 @@ def look_ahead(
 ) -> tuple[float, float, float, FloatArray, FloatArray]:
     """Where the step towards products of 0 leads, and a step that makes up for its second order.
 
-    Fills ``cross``, the products dx dz, and ``cross_idle``, ds du. Returns how far x and s, and z and u, may go, the
-    sum of the products, and sum_k N_k dx_k at prices that stay: its constant part and its growth with the products that
-    are aimed at, as which dy, du and ``dy_aim``, ``du_aim`` are filled. Unless they are empty it fills the tables of dx
-    instead.
+    Fills ``cross``, the products dx dz, and ``cross_idle``, ds du. Returns how far x and s, and z
+    and u, may go, the sum of the products, and sum_k N_k dx_k at prices that stay: its constant
+    part and its growth with the products that are aimed at, as which dy, du and ``dy_aim``,
+    ``du_aim`` are filled. Unless they are empty it fills the tables of dx instead.
     """
     is_open = x > 0
     v = 1.0 / z
@@ -180,7 +183,8 @@ def complete(
     dx: FloatArray,
     dz: FloatArray,
 ) -> tuple[float, float]:
-    """The step with prices that change: adds to dy and du, fills ds, which was ``cross_idle``, dx, dz and a dx.
+    """The step with prices that change:
+    adds to dy and du, fills ds, which was ``cross_idle``, dx, dz and a dx.
 
     Returns how far x and s, and z, u and y may go.
     """

@@ -1,8 +1,10 @@
-"""The sweeps of `optsched.solvers.prices.steps`, compiled where numba is installed (the extra ``fast``).
+"""The sweeps of `optsched.solvers.prices.steps`,
+compiled where numba is installed (the extra ``fast``).
 
-Each goes through some hundred classes at a time, whose numbers stay in the cache, place by place: an inner loop does
-one thing to all of these classes and writes one array, which is what compilers turn into vector instructions. Sums over
-classes are kept apart by their position among the hundreds until the end, and are therefore no worse than numpy's.
+Each goes through some hundred classes at a time, whose numbers stay in the cache, place by place:
+an inner loop does one thing to all of these classes and writes one array, which is what compilers
+turn into vector instructions. Sums over classes are kept apart by their position among the hundreds
+until the end, and are therefore no worse than numpy's.
 """
 
 from __future__ import annotations

@@ -22,7 +22,9 @@ class StopRule(Protocol):
 
 @dataclass(frozen=True)
 class InnerWatch:
-    """The watch of a search within another one: value and bound reported are those of the outer one."""
+    """The watch of a search within another one:
+    value and bound reported are those of the outer one.
+    """
 
     watch: StopRule
     value: float
@@ -38,7 +40,8 @@ class InnerWatch:
 
 @dataclass
 class Watch:
-    """Called between passes with value and bound; says whether the search ends, and reports progress.
+    """Called between passes with value and bound;
+    says whether the search ends, and reports progress.
 
     Parameters
     ----------

@@ -21,8 +21,8 @@ def generate_columns(
 ) -> SolvedProgram:
     """Solve the program of all columns that are on demand by making those that are worth it.
 
-    Where jobs can share GPUs these are pairs of jobs, and all configurations of jobs alone are columns; elsewhere they
-    are configurations of jobs that have a choice of GPU counts.
+    Where jobs can share GPUs these are pairs of jobs, and all configurations of jobs alone are
+    columns; elsewhere they are configurations of jobs that have a choice of GPU counts.
 
     Parameters
     ----------

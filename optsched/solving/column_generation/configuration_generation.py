@@ -1,24 +1,25 @@
-r"""Column generation of configurations: elastic jobs, with the few GPU counts that are worth a column.
+r"""Column generation of configurations:
+elastic jobs, with the few GPU counts that are worth a column.
 
-A job that may run on 1 to 64 GPUs of three pools has 192 configurations, of which an optimum uses one or two. So the
-program starts with a few of each pool (`optsched.candidates.configuration_table`) and is solved as any program is, by
-prices where many jobs differ. Its duals (u of time, p of capacity, y of levels) price all configurations
+A job that may run on 1 to 64 GPUs of three pools has 192 configurations, of which an optimum uses
+one or two. So the program starts with a few of each pool
+(`optsched.candidates.configuration_table`) and is solved as any program is, by prices where many
+jobs differ. Its duals (u of time, p of capacity, y of levels) price all configurations
 (`configuration_pricing`). Those that are worth most become columns, until none is worth it: of a
-linear total the best one of each class; else the two between which the class has its level at the lowest cost, at the
-same p (`segments`).
+linear total the best one of each class; else the two between which the class has its level at the
+lowest cost, at the same p (`segments`).
 
-At any duals, let v_k be the most that a configuration of class k is worth. Then u_k + v_k and p, y are a feasible point
-of the dual of the WHOLE program:
+At any duals, let v_k be the most that a configuration of class k is worth. Then u_k + v_k and p, y
+are a feasible point of the dual of the WHOLE program:
 
     optimum <= bound of (u, p, y) for the columns there are + n . v
 
-This costs one pass of pricing and trusts no solver. The utility may be a minimum or a total, also of concave functions:
-the dual of its levels does not see which columns there are.
+This costs one pass of pricing and trusts no solver. The utility may be a minimum or a total, also
+of concave functions: the dual of its levels does not see which columns there are.
 
-References
-----------
-P. C. Gilmore, R. E. Gomory, "A linear programming approach to the cutting-stock problem", Operations Research 9 (1961);
-A. A. Farley, "A note on bounding a class of linear programming problems", Operations Research 38 (1990).
+References ---------- P. C. Gilmore, R. E. Gomory, "A linear programming approach to the
+cutting-stock problem", Operations Research 9 (1961); A. A. Farley, "A note on bounding a class of
+linear programming problems", Operations Research 38 (1990).
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Restricted:
     ----------
     program : AllocationProgram
     order : IntArray, shape (N,)
-        Which of its columns each is: those to start with come first, then the configurations as they were given.
+        Which of its columns each is: those to start with come first, then the configurations as
+        they were given.
     """
 
     program: AllocationProgram
@@ -69,14 +71,18 @@ class Restricted:
 
 
 def restricted(pricing: ConfigurationPricing, chosen: Chosen) -> Restricted:
-    """The program with columns for these configurations; levels are throughputs times numbers of the classes."""
+    """The program with columns for these configurations;
+    levels are throughputs times numbers of the classes.
+    """
     classes, order = with_configurations(pricing, chosen)
     levels = scaled_rows(classes.throughput, pricing.scale)
     return Restricted(replace(pricing.program, classes=classes, levels=levels), order)
 
 
 def with_configurations(pricing: ConfigurationPricing, chosen: Chosen) -> tuple[Classes, IntArray]:
-    """The classes with columns for these configurations, and which each of their columns is, as in `Restricted`."""
+    """The classes with columns for these configurations,
+    and which each of their columns is, as in `Restricted`.
+    """
     C, table = pricing.classes, pricing.table
     cells, which = np.unique(chosen.cell, return_inverse=True)
     grown = C.candidates.with_configurations(cells)
@@ -132,7 +138,8 @@ class _Best:
 def generate_configurations(
     engine: Engine, program: AllocationProgram, build: Callable[[Classes], AllocationProgram | Plan]
 ) -> SolvedProgram:
-    """Solve the program of all configurations of a table by making columns of those that are worth it.
+    """Solve the program of all configurations of a table by making columns
+    of those that are worth it.
 
     Parameters
     ----------
@@ -145,7 +152,8 @@ def generate_configurations(
     Raises
     ------
     UsageError
-        For programs whose columns cannot be priced (`ConfigurationPricing.of`), and solvers without duals.
+        For programs whose columns cannot be priced (`ConfigurationPricing.of`), and solvers without
+        duals.
     """
     pricing = ConfigurationPricing.of(program)
     C, smallest = program.classes, program.utility.smallest_level
@@ -214,9 +222,11 @@ def _certified(
     duals: Duals,
     count: ColumnsMade,
 ) -> SolvedProgram:
-    """The outcome over the columns in use; its bound is made anew of the duals by pricing all configurations again.
+    """The outcome over the columns in use;
+    its bound is made anew of the duals by pricing all configurations again.
 
-    The point of ``values`` are totals of the columns to start with and of as many of those made as there were.
+    The point of ``values`` are totals of the columns to start with and of as many of those made as
+    there were.
     """
     x, first = values.x, pricing.classes.columns
     assert x is not None

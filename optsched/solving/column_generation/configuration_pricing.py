@@ -1,4 +1,6 @@
-"""Pricing of configurations: of all columns that could be made, which are worth most at the duals of a program."""
+"""Pricing of configurations:
+of all columns that could be made, which are worth most at the duals of a program.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,8 @@ class Chosen:
 class ConfigurationPricing(ColumnPricing):
     """Prices every configuration of every class, without a column for it.
 
-    A member of class k in a configuration c of the table, g_c GPUs of a pool, is worth, at duals (u, p, y),
+    A member of class k in a configuration c of the table, g_c GPUs of a pool, is worth, at duals
+    (u, p, y),
 
         y_k scale_k rate_c - g_c q_k - u_k
 
@@ -112,7 +115,9 @@ class ConfigurationPricing(ColumnPricing):
         return sp.csr_matrix(held.T)
 
     def possible(self, klass: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray) -> Chosen:
-        """Those of these configurations of classes that can be made columns, each once and in order."""
+        """Those of these configurations of classes
+        that can be made columns, each once and in order.
+        """
         table, kind = self.table, self.classes.kind[klass]
         curve = find_sorted(table.kind * STRIDE + table.pool, kind * STRIDE + pool)
         there = np.flatnonzero(curve >= 0)
@@ -130,7 +135,8 @@ class ConfigurationPricing(ColumnPricing):
     def excess(self, duals: Duals) -> FloatArray:
         """Most that any configuration of each class is worth, at least 0; shape (K,).
 
-        With u raised by it no configuration is worth anything: a point of the dual of the whole program.
+        With u raised by it no configuration is worth anything: a point of the dual of the whole
+        program.
         """
         most = np.zeros(len(self.classes))
         for klass, value, _ in self.priced(duals, self.choosing):
@@ -138,7 +144,8 @@ class ConfigurationPricing(ColumnPricing):
         return most
 
     def left_out(self, duals: Duals) -> float:
-        """What all configurations together can add to a bound that duals prove for some of the columns.
+        """What all configurations together can add to a bound that duals prove
+        for some of the columns.
 
         sum_c d_c x_c <= sum_k n_k v_k  over configurations c of value d_c, where v_k is the largest value of class k.
         Levels beyond those of the columns to start with there are none, as these have the highest rate of each curve.
@@ -146,7 +153,9 @@ class ConfigurationPricing(ColumnPricing):
         return float(self.classes.count @ self.excess(duals))
 
     def best(self, duals: Duals, above: FloatArray) -> tuple[FloatArray, Chosen]:
-        """`excess`, and the best configuration of each class if it is worth more than ``above``, shape (K,)."""
+        """`excess`, and the best configuration of each class if it is worth more
+        than ``above``, shape (K,).
+        """
         most, found = np.zeros(len(self.classes)), [Chosen.none()]
         for klass, value, cell in self.priced(duals, self.choosing):
             np.maximum.at(most, klass, value)
@@ -181,7 +190,9 @@ class ConfigurationPricing(ColumnPricing):
     def _blocks(
         self, classes: IntArray
     ) -> Iterator[tuple[IntArray, IntArray, slice | IntArray, IntArray]]:
-        """(class, curve, cells, start of each) of classes in all of their pools, so many that cells fit a cache."""
+        """(class, curve, cells, start of each) of classes in all of their pools,
+        so many that cells fit a cache.
+        """
         table, kind = self.table, self.classes.kind[classes]
         first, number = table.curves_of
         times = number[kind]

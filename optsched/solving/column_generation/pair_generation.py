@@ -1,28 +1,29 @@
-r"""Column generation of pairs: programs of jobs that share GPUs, with the few pairs that are worth a column.
+r"""Column generation of pairs:
+programs of jobs that share GPUs, with the few pairs that are worth a column.
 
-Of n different jobs there are n (n - 1) / 2 pairs in every configuration, and an optimum uses about as many as it has
-rows. So the restricted program starts with the columns of jobs alone; its duals (u of time, p of capacity, y of levels)
-price all pairs (`pair_pricing`); those that are worth most become columns, until none is worth it.
+Of n different jobs there are n (n - 1) / 2 pairs in every configuration, and an optimum uses about
+as many as it has rows. So the restricted program starts with the columns of jobs alone; its duals
+(u of time, p of capacity, y of levels) price all pairs (`pair_pricing`); those that are worth most
+become columns, until none is worth it.
 
-At any duals, let v_k be the most that a pair of class k is worth. Then u_k + v_k / 2 and p, y are a feasible point of
-the dual of the WHOLE program, since a pair that is worth v raises the u of both its classes by v / 2 at least:
+At any duals, let v_k be the most that a pair of class k is worth. Then u_k + v_k / 2 and p, y are a
+feasible point of the dual of the WHOLE program, since a pair that is worth v raises the u of both
+its classes by v / 2 at least:
 
     optimum <= n . (u + v / 2) + capacity . p        for levels with n . y = 1 (a minimum), or y their weights (a total)
 
-This bound costs one pass of pricing and trusts no solver. The best one of all passes is certified. Duals of restricted
-programs jump from one to the next; so pairs are priced half-way to the best duals so far first, and at those of the
-restricted program where that offers nothing new. Where there are many classes, the duals of a sample, spread over all
-of them (`pair_sample`), say which pairs are columns to begin with; where there are very many,
-the program is solved in parts, to a small gap (`pair_parts`).
+This bound costs one pass of pricing and trusts no solver. The best one of all passes is certified.
+Duals of restricted programs jump from one to the next; so pairs are priced half-way to the best
+duals so far first, and at those of the restricted program where that offers nothing new. Where
+there are many classes, the duals of a sample, spread over all of them (`pair_sample`), say which
+pairs are columns to begin with; where there are very many, the program is solved in parts, to a
+small gap (`pair_parts`).
 
-References
-----------
-Column generation: P. C. Gilmore, R. E. Gomory, "A linear programming approach to the cutting-stock problem", Operations
-Research 9 (1961).
-The bound, here class by class: A. A. Farley, "A note on bounding a class of linear programming problems", Operations
-Research 38 (1990).
-Pricing half-way to the best duals: P. Wentges, "Weighted Dantzig-Wolfe decomposition for linear mixed-integer
-programming", International Transactions in Operational Research 4 (1997).
+References ---------- Column generation: P. C. Gilmore, R. E. Gomory, "A linear programming approach
+to the cutting-stock problem", Operations Research 9 (1961). The bound, here class by class: A. A.
+Farley, "A note on bounding a class of linear programming problems", Operations Research 38 (1990).
+Pricing half-way to the best duals: P. Wentges, "Weighted Dantzig-Wolfe decomposition for linear
+mixed-integer programming", International Transactions in Operational Research 4 (1997).
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def generate_pairs(
     ----------
     engine : Engine
     program : AllocationProgram
-        Over classes of candidates with pairs on demand (`Candidates.pairs`), each with a column of its own.
+        Over classes of candidates with pairs on demand (`Candidates.pairs`), each with a column of
+        its own.
     build : callable
         The program over classes with columns of pairs.
 
@@ -141,7 +143,8 @@ def _certified(
     best: Duals | None,
     made: int,
 ) -> SolvedProgram:
-    """The outcome over the columns in use; its bound is made anew of the duals by pricing all pairs once more.
+    """The outcome over the columns in use;
+    its bound is made anew of the duals by pricing all pairs once more.
 
     A ``point`` is what columns of jobs alone, pairs, and columns behind them have.
     """

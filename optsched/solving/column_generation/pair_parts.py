@@ -1,21 +1,22 @@
-r"""Programs of pairs in parts: tens of thousands of different jobs, of which each shares GPUs with those of its part.
+r"""Programs of pairs in parts:
+tens of thousands of different jobs, of which each shares GPUs with those of its part.
 
-A restricted program of all jobs has two rows for each of them: too much for a simplex. So the classes are dealt out to
-parts that are alike, each with its part of the capacities, whose programs (`pair_search`) are
-small. What part i can reach with capacities W_i is a concave function V_i, of which a solved program says the value and
-the slopes p_i; so the capacities are moved to where they are worth more by cutting planes,
+A restricted program of all jobs has two rows for each of them: too much for a simplex. So the
+classes are dealt out to parts that are alike, each with its part of the capacities, whose programs
+(`pair_search`) are small. What part i can reach with capacities W_i is a concave function V_i, of
+which a solved program says the value and the slopes p_i; so the capacities are moved to where they
+are worth more by cutting planes,
 
     maximise t   s.t.   t <= V_i + p_i . (W_i' - W_i)  for every part i and every W_i so far,   sum_i W_i' = W
 
-(of a total: the sum of one t_i for each part), within a region of trust that shrinks. Nothing is lost but pairs of jobs
-of two parts. Duals of a part, spread over all classes (`pair_sample`), bound the whole.
+(of a total: the sum of one t_i for each part), within a region of trust that shrinks. Nothing is
+lost but pairs of jobs of two parts. Duals of a part, spread over all classes (`pair_sample`), bound
+the whole.
 
-References
-----------
-Resource-directive decomposition: G. B. Dantzig, P. Wolfe 1960; A. M. Geoffrion, "Primal resource-directive approaches
-for optimizing nonlinear decomposable systems", Operations Research 18 (1970). Dealing jobs out to parts without moving
-capacities: D. Narayanan et al., "Solving Large-Scale Granular Resource Allocation Problems Efficiently with POP", SOSP
-2021.
+References ---------- Resource-directive decomposition: G. B. Dantzig, P. Wolfe 1960; A. M.
+Geoffrion, "Primal resource-directive approaches for optimizing nonlinear decomposable systems",
+Operations Research 18 (1970). Dealing jobs out to parts without moving capacities: D. Narayanan et
+al., "Solving Large-Scale Granular Resource Allocation Problems Efficiently with POP", SOSP 2021.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ NEAR = 1e-4
 TRUST = 0.05
 """Part of its capacities that a part may gain or lose in the first round."""
 GROW, SHRINK = 2.0, 0.4
-"""What that is multiplied by after a round that was better than all before, and after one that was not."""
+"""What that is multiplied by after a round that was better than all before,
+and after one that was not.
+"""
 ASKED = 6
 """Parts whose duals are spread over all classes."""
 
@@ -184,7 +187,9 @@ def _held_by_one(pricing: PairPricing) -> tuple[float, Duals]:
 
 
 def _raised(pricing: PairPricing, duals: Duals) -> tuple[float, Duals]:
-    """Duals raised to a feasible point of the dual of the whole program, and the bound that it proves."""
+    """Duals raised to a feasible point of the dual of the whole program,
+    and the bound that it proves.
+    """
     duals = pricing.scaled(duals)
     over = np.maximum(pricing.excess(duals) / 2, pricing.alone_excess(duals))
     duals = replace(duals, time=duals.time + over)

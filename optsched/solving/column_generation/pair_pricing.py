@@ -1,4 +1,6 @@
-"""Pricing of pairs: of all columns that could be made, which are worth most at the duals of a program."""
+"""Pricing of pairs: of all columns that could be made,
+which are worth most at the duals of a program.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from optsched.solving.column_generation.pricing import ColumnPricing, Duals, lev
 
 @dataclass(frozen=True)
 class ClassPairs:
-    """Pairs of classes in ways of the table, the lower class first, with what each is worth beyond its cost."""
+    """Pairs of classes in ways of the table, the lower class first,
+    with what each is worth beyond its cost.
+    """
 
     first: IntArray
     second: IntArray
@@ -92,7 +96,9 @@ class PairWay:
         return int((free * partners).sum() - own.sum()) // 2 + int(own[~self.single].sum())
 
     def parts(self, duals: Duals) -> FloatArray:
-        """e, shape (M, G): what each class adds to a pair with any class of each sort, the GPUs not counted."""
+        """e, shape (M, G): what each class adds to a pair with any class
+        of each sort, the GPUs not counted.
+        """
         here = self.classes
         cost = duals.time[here] + self.needs @ duals.capacity
         part = duals.levels[here, None] * self.level - cost[:, None]
@@ -100,9 +106,11 @@ class PairWay:
         return part
 
     def best(self, part: FloatArray) -> tuple[FloatArray, IntArray]:
-        """e(a, b) + e(b, a) of each class (M,) with its best partner of each sort (G,), a row of ``classes``.
+        """e(a, b) + e(b, a) of each class (M,)
+        with its best partner of each sort (G,), a row of ``classes``.
 
-        The best of each sort beside each other sort is the best partner of every class of that sort.
+        The best of each sort beside each other sort is the best partner of every class of that
+        sort.
         """
         rows, sorts = np.arange(len(self.classes)), np.arange(len(self.start))
         most = np.maximum.reduceat(part, self.start, axis=0)
@@ -123,9 +131,11 @@ class PairWay:
         return value, partner
 
     def matched(self, part: FloatArray) -> tuple[FloatArray, IntArray]:
-        """The same of each class with the partner of each sort that has its rank there, or its neighbour in its own.
+        """The same of each class with the partner of each sort that has its rank there,
+        or its neighbour in its own.
 
-        If all had their best partner, few classes would be the partner of all, and only a few of these columns used.
+        If all had their best partner, few classes would be the partner of all, and only a few of
+        these columns used.
         """
         rows, size = np.arange(len(self.classes)), np.diff(np.append(self.start, len(self.classes)))
         order = np.stack([np.lexsort((-column, self.group)) for column in part.T], axis=1)
@@ -146,7 +156,9 @@ class PairWay:
 AT_MOST = 2
 """Partners of a class in a way that are handed out by rank, each of another sort."""
 LONELY = 0.1
-"""Part of what its best partner is worth that those of its rank must be, lest a class is offered the best one too."""
+"""Part of what its best partner is worth that those of its rank must be,
+lest a class is offered the best one too.
+"""
 
 
 @dataclass(frozen=True)
@@ -157,8 +169,8 @@ class PairPricing(ColumnPricing):
 
         y_a level_a(w, b) + y_b level_b(w, a) - u_a - u_b - p usage(w, a, b)
 
-    where level_a depends on the sort of b alone, and p usage is the price of the GPUs and a part of each of the two.
-    Only a column for which this is above 0 can improve the optimum.
+    where level_a depends on the sort of b alone, and p usage is the price of the GPUs and a part of
+    each of the two. Only a column for which this is above 0 can improve the optimum.
 
     Attributes
     ----------
@@ -176,7 +188,8 @@ class PairPricing(ColumnPricing):
         Raises
         ------
         UsageError
-            If pairs are no longer on demand, or columns cannot be priced by the levels of jobs alone.
+            If pairs are no longer on demand, or columns cannot be priced by the levels of jobs
+            alone.
         """
         pairs = program.classes.candidates.pairs
         refuse(program, gone=pairs is None, concave=False)
@@ -215,7 +228,9 @@ class PairPricing(ColumnPricing):
         return first, self.scale[pairs.second] * self.table.rate(b, a, pairs.way)
 
     def possible(self, first: IntArray, second: IntArray, way: IntArray) -> ClassPairs:
-        """Those of these pairs of classes that can be made, each once and in order; ways below 0 are none."""
+        """Those of these pairs of classes that can be made,
+        each once and in order; ways below 0 are none.
+        """
         first, second = np.minimum(first, second), np.maximum(first, second)
         fits = (way >= 0) & ((first != second) | (self.classes.count[first] > 1))
         fits &= self.table.can_share(self.classes.kind[first], self.classes.kind[second], way)
@@ -226,8 +241,8 @@ class PairPricing(ColumnPricing):
     def excess(self, duals: Duals) -> FloatArray:
         """Most that any pair of each class is worth, at least 0; shape (K,).
 
-        With u raised by half of it no pair of all that could be made is worth anything: a point of the dual of the
-        whole program.
+        With u raised by half of it no pair of all that could be made is worth anything: a point of
+        the dual of the whole program.
         """
         most = np.zeros(len(self.classes))
         for way in self.ways:
@@ -238,7 +253,9 @@ class PairPricing(ColumnPricing):
         return most
 
     def alone_excess(self, duals: Duals) -> FloatArray:
-        """Most that a column alone of each class is worth, at least 0, as by rounding of duals; shape (K,)."""
+        """Most that a column alone of each class is worth, at least 0,
+        as by rounding of duals; shape (K,).
+        """
         C = self.classes
         value = (
             self.program.levels.T @ duals.levels
@@ -260,7 +277,8 @@ class PairPricing(ColumnPricing):
         return Duals(duals.time / total, duals.capacity / total, duals.levels / total)
 
     def left_out(self, duals: Duals) -> float:
-        """What all pairs together can add to a bound that duals prove for the columns of a program without them.
+        """What all pairs together can add to a bound that duals prove for the columns
+        of a program without them.
 
         sum_c d_c x_c <= sum_k n_k v_k / 2  over pairs c of value d_c, where v_k is the largest value of class k; and
         where the duals of the levels make less than 1, what a smallest level beyond that of jobs alone adds.
@@ -275,7 +293,8 @@ class PairPricing(ColumnPricing):
     def best(self, duals: Duals, above: float) -> tuple[FloatArray, ClassPairs]:
         """`excess`, and pairs of each class in each way that are worth more than a value.
 
-        Partners are matched by rank; the best one is taken where these are worth less than a part of it (`LONELY`).
+        Partners are matched by rank; the best one is taken where these are worth less than a part
+        of it (`LONELY`).
         """
         most, parts = np.zeros(len(self.classes)), []
         for way in self.ways:

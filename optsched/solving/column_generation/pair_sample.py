@@ -1,15 +1,18 @@
-r"""Duals to start from: those of a sample of the classes, and what every other class makes of its prices and partners.
+r"""Duals to start from:
+those of a sample of the classes, and what every other class makes of its prices and partners.
 
-The prices of the resources and what partners of each sort are worth hardly depend on how many jobs there are. So the
-program of every few-th class, with as large a part of the capacities, is solved first, to duals (u, p, y). In the whole
-program a class k then has these points (what a unit of its time gives, and costs):
+The prices of the resources and what partners of each sort are worth hardly depend on how many jobs
+there are. So the program of every few-th class, with as large a part of the capacities, is solved
+first, to duals (u, p, y). In the whole program a class k then has these points (what a unit of its
+time gives, and costs):
 
     alone, in column c                         a_kc                      p usage_c
     in way w, with a partner of sort g         level_k(w, g)             p usage_w - e_w(g, k)
 
-where e_w(g, k) = max_b (y_b level_b(w, k) - u_b) is what the best partner of that sort in the sample adds. Slope and
-rent of the lower hull of the points and idleness at the sample's level are y_k and u_k, as over columns alone in
-`optsched.solvers.prices.oracle`; of a linear total y_k is given, and u_k the most that a point is worth.
+where e_w(g, k) = max_b (y_b level_b(w, k) - u_b) is what the best partner of that sort in the
+sample adds. Slope and rent of the lower hull of the points and idleness at the sample's level are
+y_k and u_k, as over columns alone in `optsched.solvers.prices.oracle`; of a linear total y_k is
+given, and u_k the most that a point is worth.
 """
 
 from __future__ import annotations
@@ -38,7 +41,9 @@ LEAST = 250
 EVERY = 4
 """Classes for each one in the sample, at least: with fewer it is hardly smaller than the whole."""
 ROUNDS = 30
-"""Ends of segments that are moved one after the other, at most: a slope from anywhere will do, if not as well."""
+"""Ends of segments that are moved one after the other, at most:
+a slope from anywhere will do, if not as well.
+"""
 SLACK = 1e-12
 """Part of its cost that a point must be below a segment."""
 
@@ -46,7 +51,9 @@ SLACK = 1e-12
 def start_of(
     engine: Engine, pricing: PairPricing, build: Callable[[Classes], AllocationProgram | Plan]
 ) -> Duals | None:
-    """Duals after those of a sample; None where classes are few, no sample was solved in time, or it says nothing."""
+    """Duals after those of a sample;
+    None where classes are few, no sample was solved in time, or it says nothing.
+    """
     if len(pricing.classes) < EVERY * LEAST:
         return None
     search = PairSearch(
@@ -63,19 +70,25 @@ def start_of(
 
 
 def unit_of(some: PairPricing, pricing: PairPricing) -> float:
-    """Levels of a program of some classes for each of that of all: a makespan has units of its own."""
+    """Levels of a program of some classes for each of that of all:
+    a makespan has units of its own.
+    """
     rows = np.flatnonzero(some.scale > 0)[:1]
     whole = pricing.scale[pricing.classes.of_job[some.classes.first[rows]]]
     return float(some.scale[rows[0]] / whole[0]) if len(rows) else 1.0
 
 
 def known(duals: Duals) -> Duals | None:
-    """Duals; None where they say nothing, as where nothing is scarce, and one job holds the level."""
+    """Duals; None where they say nothing, as where nothing is scarce,
+    and one job holds the level.
+    """
     return duals if duals.levels.any() else None
 
 
 def dealt_out(program: AllocationProgram, parts: int) -> list[IntArray]:
-    """The classes, dealt out to so many parts that are alike: in order of sort and best level, one after the other."""
+    """The classes, dealt out to so many parts that are alike:
+    in order of sort and best level, one after the other.
+    """
     C = program.classes
     assert C.candidates.pairs is not None
     order = np.lexsort((program.highest_level, C.candidates.pairs.sort[C.kind]))
@@ -112,7 +125,9 @@ def part_of(
 
 @dataclass(frozen=True)
 class _Points:
-    """What some classes can do: levels of a unit of their time and what it costs, shape (M, P) each."""
+    """What some classes can do:
+    levels of a unit of their time and what it costs, shape (M, P) each.
+    """
 
     classes: IntArray
     level: FloatArray
@@ -177,7 +192,9 @@ def _points(pricing: PairPricing, sample: PairPricing, duals: Duals) -> list[_Po
 def _worth_of_partners(
     pricing: PairPricing, way: PairWay, sample: PairPricing, theirs: PairWay, duals: Duals
 ) -> FloatArray:
-    """e_w(g, k) of each class of a way and each sort there, shape (M, G); -inf of sorts that the sample lacks."""
+    """e_w(g, k) of each class of a way and each sort there, shape (M, G);
+    -inf of sorts that the sample lacks.
+    """
     most = np.full((len(way.start), len(way.start)), -np.inf)
     mine, sampled = pricing.sorts(way), sample.sorts(theirs)
     here = np.isin(sampled, mine)
@@ -191,7 +208,9 @@ def _worth_of_partners(
 def _most_below(
     points: list[_Points], slope: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """How far the point of each class that is most below its segment is below it, through the origin; and the point."""
+    """How far the point of each class that is most below its segment is below it,
+    through the origin; and the point.
+    """
     gain, reach, cost = np.zeros(len(slope)), np.zeros(len(slope)), np.zeros(len(slope))
     for some in points:
         value = slope[some.classes, np.newaxis] * some.level - some.cost

@@ -1,4 +1,6 @@
-"""The search for pairs that are worth a column, in one restricted program: solve, price, add, until none is."""
+"""The search for pairs that are worth a column, in one restricted program:
+solve, price, add, until none is.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from optsched.solving.outcome import NO_OPTIMUM, STOPPED
 class PairMaster:
     """The restricted program in a session that grows.
 
-    Its columns are those of the program of jobs alone (of a minimum the common level is the last), then the pairs.
+    Its columns are those of the program of jobs alone (of a minimum the common level is the last),
+    then the pairs.
     """
 
     def __init__(self, pricing: PairPricing, session: Session) -> None:
@@ -35,12 +38,15 @@ class PairMaster:
         self.capacity = self.classes.capacity
 
     def duals(self, y: FloatArray) -> Duals:
-        """Multipliers of the rows with signs that they can have, those of levels scaled to n . y = 1."""
+        """Multipliers of the rows with signs that they can have,
+        those of levels scaled to n . y = 1.
+        """
         blocks = {block.name: y[block.slice] for block in self.session.arrays.rows}
         return self.pricing.scaled(Duals.of(blocks, self.program))
 
     def priced(self, duals: Duals, nothing: float) -> tuple[Duals, ClassPairs]:
-        """Duals raised to a feasible point of the dual of the whole program, and pairs that are worth a column.
+        """Duals raised to a feasible point of the dual of the whole program,
+        and pairs that are worth a column.
 
         Pairs worth less than a part ``nothing`` of the largest multiplier of a time row are not.
         """
@@ -71,7 +77,9 @@ class PairMaster:
         return len(pairs)
 
     def _columns(self, pairs: ClassPairs) -> tuple[sp.csc_matrix, FloatArray, FloatArray]:
-        """Matrix, cost and upper bounds, which are never in the way: time rows must have the duals that price pairs."""
+        """Matrix, cost and upper bounds, which are never in the way:
+        time rows must have the duals that price pairs.
+        """
         C, pricing = self.classes, self.pricing
         a, b, number = pairs.first, pairs.second, np.arange(len(pairs))
         where = (np.concatenate([a, b]), np.concatenate([number, number]))
@@ -111,13 +119,17 @@ log = logging.getLogger("optsched")
 CLOSED = 1e-7
 """Relative gap at which no more columns are made."""
 STEADY = 0.5
-"""How far from the duals of the restricted program to the best ones so far pairs are priced first."""
+"""How far from the duals of the restricted program to the best ones
+so far pairs are priced first.
+"""
 STEADIER = 0.9
 """The same where the search starts from duals of a sample, which are near the best."""
 NOTHING = 1e-11
 """Part of the largest multiplier of a time row that a column must be worth."""
 NEARLY = 0.03
-"""Part of what a job adds to the bound that a pair may lack to be worth a column at duals to start from."""
+"""Part of what a job adds to the bound that a pair may lack to be worth a column
+at duals to start from.
+"""
 
 
 class PairSearch:
@@ -132,7 +144,8 @@ class PairSearch:
     ----------
     master : PairMaster
     values : Values or None
-        Of the last program whose columns were priced, with the end that the last one came to; None before any.
+        Of the last program whose columns were priced, with the end that the last one came to; None
+        before any.
     best : Duals or None
         Those of the lowest bound.
     """
@@ -169,7 +182,9 @@ class PairSearch:
         return self.master.duals(self.values.y)
 
     def begin(self, start: Duals) -> None:
-        """Begin with pairs that are nearly worth a column at these duals, which are the best ones so far."""
+        """Begin with pairs that are nearly worth a column at these duals,
+        which are the best ones so far.
+        """
         start = self.pricing.scaled(start)
         self.best, _ = self.master.priced(start, NOTHING)
         self._steady = STEADIER
@@ -182,7 +197,10 @@ class PairSearch:
         self.best, self._steady = None, STEADY
 
     def run_on_the_way(self) -> bool:
-        """`run` for a program that is not the one asked for; whether it came to its end. Raises `Interrupted`."""
+        """`run` for a program that is not the one asked for; whether it came to its end.
+
+        Raises `Interrupted`.
+        """
         self.run()
         if self.values is not None and self.values.termination is Termination.INTERRUPTED:
             raise Interrupted("interrupted before any feasible point was found")

@@ -1,4 +1,6 @@
-"""What columns that are not made are worth: duals of a program, levels that they pay for, and the bound of all."""
+"""What columns that are not made are worth:
+duals of a program, levels that they pay for, and the bound of all.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from optsched.solving.outcome import Outcome
 
 @dataclass(frozen=True)
 class Duals:
-    """Multipliers of the rows, all >= 0: u of time, p of capacity, y of levels (of a linear total: their weights)."""
+    """Multipliers of the rows, all >= 0:
+    u of time, p of capacity, y of levels (of a linear total: their weights).
+    """
 
     time: FloatArray
     capacity: FloatArray
@@ -90,7 +94,9 @@ def refuse(program: AllocationProgram, *, gone: bool, concave: bool) -> None:
 
 
 def level_scale(program: AllocationProgram) -> FloatArray:
-    """Level of each class per steps/s, shape (K,); raises `UsageError` where levels are something else."""
+    """Level of each class per steps/s, shape (K,);
+    raises `UsageError` where levels are something else.
+    """
     C, levels = program.classes, program.levels.tocsc()
     some = np.flatnonzero(C.alone & (C.rate_a > 0))
     scale = np.zeros(len(C))
@@ -128,10 +134,13 @@ class ColumnPricing(ABC):
 
     @abstractmethod
     def left_out(self, duals: Duals) -> float:
-        """What all columns that are not made can add to a bound that duals prove for those that are."""
+        """What all columns that are not made can add to a bound
+        that duals prove for those that are.
+        """
 
     def bounded(self, outcome: Outcome, program: AllocationProgram) -> Outcome:
-        """An outcome of the columns in use, with the bound of all: it must close the gap as that of those in use did.
+        """An outcome of the columns in use, with the bound of all:
+        it must close the gap as that of those in use did.
 
         ``program`` is that of the outcome, over the columns in use.
         """

@@ -1,10 +1,12 @@
-"""Segments of hulls: at given prices, between which two configurations each class has a level at the lowest cost.
+"""Segments of hulls: at given prices,
+between which two configurations each class has a level at the lowest cost.
 
-What a restricted program says of a class, a slope y and a rent u, is right for the columns that it has. At the same
-prices of the resources and the same level t, a class's own hull over ALL its configurations is found class by class,
-without solving anything: the configuration most below the segment becomes an end of it, until none is below
-(`optsched.solvers.prices.oracle` does the same over the columns of a program). Both ends are worth a column, and where
-the smallest level counts, what the hulls say together is a bound,
+What a restricted program says of a class, a slope y and a rent u, is right for the columns that it
+has. At the same prices of the resources and the same level t, a class's own hull over ALL its
+configurations is found class by class, without solving anything: the configuration most below the
+segment becomes an end of it, until none is below (`optsched.solvers.prices.oracle` does the same
+over the columns of a program). Both ends are worth a column, and where the smallest level counts,
+what the hulls say together is a bound,
 
     smallest level  <=  (p . W + n . u) / n . y
 
@@ -29,7 +31,9 @@ ROUNDS = 8
 
 @dataclass
 class SegmentEnds:
-    """One end of the segment of every class, shape (K,) each: level, cost, and cell (-1: a column, or idle)."""
+    """One end of the segment of every class, shape (K,) each:
+    level, cost, and cell (-1: a column, or idle).
+    """
 
     level: FloatArray
     cost: FloatArray
@@ -59,7 +63,8 @@ def lowered(
     below: Callable[[FloatArray, FloatArray, IntArray], Found],
     rounds: int = ROUNDS,
 ) -> None:
-    """Walk down to the hulls, in place: what is most below a segment becomes an end of it, until nothing is.
+    """Walk down to the hulls, in place:
+    what is most below a segment becomes an end of it, until nothing is.
 
     Parameters
     ----------
@@ -94,7 +99,8 @@ def segments(
     duals: Duals,
     above: FloatArray,
 ) -> tuple[Duals, Chosen]:
-    """Duals of the whole program of a smallest level at the prices of ``duals``, and ends of segments for columns.
+    """Duals of the whole program of a smallest level at the prices of ``duals``,
+    and ends of segments for columns.
 
     Parameters
     ----------
@@ -153,7 +159,9 @@ def segments(
 def _used(
     pricing: ConfigurationPricing, program: AllocationProgram, x: FloatArray, duals: Duals
 ) -> tuple[SegmentEnds, SegmentEnds]:
-    """The lowest and the highest column that each class uses; the lower end is idle where it uses but one."""
+    """The lowest and the highest column that each class uses;
+    the lower end is idle where it uses but one.
+    """
     C = program.classes
     used = np.flatnonzero(x > 0)
     reach = pricing.scale[C.class_a[used]] * C.rate_a[used]
