@@ -86,13 +86,12 @@ def remove_temporary(temporary: Path) -> None:
 def lock(path: Path) -> FileIO:
     """Open a file that one process has for itself until it closes it or ends, however it ends.
 
-    BlockingIOError if another has it. The number of the process stands in the file, for people.
+    BlockingIOError if another has it.
     """
     while True:
         file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.pwrite(file.fileno(), f"{os.getpid():>20}\n".encode(), 0)
             if stands_at(file, path):  # it may have been deleted after it was opened
                 return file
         except BaseException:
@@ -113,8 +112,3 @@ def stands_at(file: FileIO, path: Path) -> bool:
 def size(file: FileIO) -> int:
     """Bytes of an open file."""
     return os.fstat(file.fileno()).st_size
-
-
-def lock_holder(path: Path) -> str:
-    """The number of the process that locked a file last, as it stands there."""
-    return path.read_text(errors="replace").strip()

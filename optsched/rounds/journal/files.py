@@ -31,7 +31,6 @@ from optsched.rounds.journal.records import (
 
 FORMAT = "optsched-journal/1"
 HEADER = "journal.json"
-LOCK = "journal.lock"
 SEGMENT = re.compile(r"events-(\d{12,})\.jsonl")
 SNAPSHOT = re.compile(r"snapshot-(\d{12,})\.npz")
 

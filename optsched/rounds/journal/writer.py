@@ -18,7 +18,6 @@ from optsched.rounds.journal import disk
 from optsched.rounds.journal.disk import ClosedByWith
 from optsched.rounds.journal.files import (
     HEADER,
-    LOCK,
     SegmentReader,
     check_journal,
     check_layout,
@@ -29,26 +28,22 @@ from optsched.rounds.journal.files import (
     segment_path,
     snapshot_path,
 )
+from optsched.rounds.journal.owner import LOCK, Owner
 from optsched.rounds.journal.records import encode_line
 
 # --- a new journal ---------------------------------------------------------------------------
 
 
-def lock_journal(folder: Path) -> FileIO:
-    """The lock of a journal; `JournalError` if another process has it."""
+def take_journal(folder: Path) -> Owner:
+    """Become the writer of a journal; `JournalError` if another process is, and alive."""
     try:
-        return disk.lock(folder / LOCK)
-    except BlockingIOError:
-        holder = disk.lock_holder(folder / LOCK)
-        raise JournalError(
-            f"journal {folder} is in use by process {holder or 'unknown'}; one journal takes one scheduler at a time"
-        ) from None
+        return Owner.take(folder)
     except OSError as error:
         raise cannot_write(folder, error) from None
 
 
-def make_journal(folder: Path, durable: bool) -> FileIO:
-    """Make the files of an empty journal; returns its lock.
+def make_journal(folder: Path, durable: bool) -> Owner:
+    """Make the files of an empty journal, as its owner.
 
     The file that makes a folder a journal comes last, so that a creation which was broken off can
     be made again.
@@ -58,7 +53,7 @@ def make_journal(folder: Path, durable: bool) -> FileIO:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise cannot_write(folder, error) from None
-    lock = lock_journal(folder)
+    owner = take_journal(folder)
     try:
         _check_room(folder)  # it may have been made before the lock was there
         disk.open_to_append(segment_path(folder, 0)).close()
@@ -70,11 +65,11 @@ def make_journal(folder: Path, durable: bool) -> FileIO:
             disk.sync_folder(folder)
             disk.sync_folder(folder.resolve().parent)
     except BaseException as error:
-        lock.close()
+        owner.close()
         if isinstance(error, OSError):
             raise cannot_write(folder, error) from None
         raise
-    return lock
+    return owner
 
 
 def _check_room(folder: Path) -> None:
@@ -121,7 +116,7 @@ class Journal(ClosedByWith):
     """A journal that this process alone writes, until it is closed; made by `create` and `open`.
 
     One thread at a time may use it. A forked child does not have it: its copy is closed, and holds
-    no lock.
+    no lock. `optsched.rounds.journal.owner` keeps other processes out.
 
     Attributes
     ----------
@@ -132,16 +127,16 @@ class Journal(ClosedByWith):
         there was none.
     """
 
-    def __init__(self, path: Path, lock: FileIO, durable: bool, keep: int | None) -> None:
+    def __init__(self, path: Path, owner: Owner, durable: bool, keep: int | None) -> None:
         self.path = path
         self.dropped = ""
-        self._lock = lock
-        self._lock_path = path / LOCK
+        self._owner = owner
         self._durable = durable
         self._keep = keep
         self._refusal = ""
         self._start, self._end = self._find_end()
         try:
+            owner.sign()  # not before: a damaged journal is left as it is
             self._file = self._open_end()
         except OSError as error:
             raise cannot_write(path, error) from None
@@ -169,7 +164,7 @@ class Journal(ClosedByWith):
             If something else is there, or the disk refuses.
         """
         _check_keep(keep)
-        return cls._with_lock(Path(path), make_journal(Path(path), fsync), fsync, keep)
+        return cls._owned_by(Path(path), make_journal(Path(path), fsync), fsync, keep)
 
     @classmethod
     def open(
@@ -195,14 +190,14 @@ class Journal(ClosedByWith):
             return cls.create(path, fsync=fsync, keep=keep)
         _check_keep(keep)
         folder = check_journal(path)
-        return cls._with_lock(folder, lock_journal(folder), fsync, keep)
+        return cls._owned_by(folder, take_journal(folder), fsync, keep)
 
     @classmethod
-    def _with_lock(cls, folder: Path, lock: FileIO, durable: bool, keep: int | None) -> Self:
+    def _owned_by(cls, folder: Path, owner: Owner, durable: bool, keep: int | None) -> Self:
         try:
-            return cls(folder, lock, durable, keep)
+            return cls(folder, owner, durable, keep)
         except BaseException:
-            lock.close()
+            owner.close()
             raise
 
     @property
@@ -288,7 +283,7 @@ class Journal(ClosedByWith):
         """Let others write the journal."""
         self._refusal = f"journal {self.path} is closed"
         self._file.close()
-        self._lock.close()
+        self._owner.close()
 
     def _find_end(self) -> tuple[int, _End]:
         """The start of the last segment, and its end."""
@@ -324,22 +319,21 @@ class Journal(ClosedByWith):
         return file
 
     def _check_usable(self) -> None:
-        """Refuse what is not this process' alone any more: a deleted lock lets another process in."""
+        """Refuse if this process is not the owner any more, or somebody has written who never was."""
         if self._refusal:
             raise JournalError(self._refusal)
+        segment = segment_path(self.path, self._start)
         try:
-            if not disk.stands_at(self._lock, self._lock_path):
-                self._refuse(
-                    f"its lock {LOCK} was deleted or replaced, so that another process may write it"
-                )
-            # A writer that ignores the lock is found by the length of the file.
-            elif disk.size(self._file) != self._end.size:
-                self._refuse(
-                    f"another process has written {segment_path(self.path, self._start).name}"
-                )
+            why = self._owner.why_not()
+            if not why and not disk.stands_at(self._file, segment):
+                why = f"{segment.name} was deleted or replaced"
+            # A writer that asks for no lock and leaves no token is found by the length of the file.
+            if not why and disk.size(self._file) != self._end.size:
+                why = f"another process has written {segment.name}"
         except OSError as error:
             raise cannot_write(self.path, error) from None
-        if self._refusal:
+        if why:
+            self._refuse(why)
             raise JournalError(self._refusal)
 
     def _refuse(self, reason: str) -> None:

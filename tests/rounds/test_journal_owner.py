@@ -1,0 +1,175 @@
+"""One process owns a journal: a second one is refused, or takes it for good, and the first one writes no more."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from documents import instance_document
+
+import optsched
+from optsched.errors import JournalError
+from optsched.rounds import Scheduler
+from optsched.rounds.journal import Journal, records
+
+pytestmark = pytest.mark.process
+
+PROGRAM = """
+import fcntl, sys
+from optsched.rounds.journal import Journal
+path, lockless = sys.argv[1:]
+if lockless == "lockless":  # as on a disk in a network without locks
+    fcntl.flock = lambda *_: None
+with Journal.open(path) as journal:
+    journal.append({"by": "second"})
+    print("written", flush=True)
+    for line in sys.stdin:
+        journal.append({"by": "second"})
+        print("written", flush=True)
+"""
+
+
+def second(path: Path, lock: str = "locks") -> subprocess.Popen[str]:
+    """Another process that opens the journal, writes a record, and one more for each line that it is given."""
+    pipe = subprocess.PIPE
+    arguments = [sys.executable, "-c", PROGRAM, str(path), lock]
+    return subprocess.Popen(arguments, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def writers(path: Path) -> list[str]:
+    return [entry.record["by"] for entry in records(path)]
+
+
+def token(path: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads((path / "journal.lock").read_text())
+    return found
+
+
+def test_the_owner_stands_in_the_folder(tmp_path: Path) -> None:
+    with Journal.create(tmp_path / "j"):
+        first = token(tmp_path / "j")
+        assert (first["process"], first["host"]) == (os.getpid(), socket.gethostname())
+    with Journal.open(tmp_path / "j"):
+        assert token(tmp_path / "j")["token"] != first["token"]
+
+
+def test_a_second_process_is_refused_while_the_first_lives(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    with Journal.create(path) as journal:
+        journal.append({"by": "first"})
+        out, err = second(path).communicate("")
+        owner = f"process {os.getpid()} on {socket.gethostname()} since "
+        assert not out and f"journal {path} is in use by {owner}" in err
+        journal.append({"by": "first"})
+    assert writers(path) == ["first"] * 2
+
+
+def test_what_a_dead_process_owned_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    Journal.create(path).close()
+    process = second(path)
+    assert process.stdout is not None and process.stdout.readline() == "written\n"
+    with pytest.raises(JournalError, match=f"is in use by process {process.pid} on "):
+        Journal.open(path)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    with Journal.open(path) as journal:
+        journal.append({"by": "first"})
+    assert writers(path) == ["second", "first"]
+
+
+def test_the_one_who_took_it_last_is_the_owner_where_locks_do_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    with Journal.create(path) as journal:
+        journal.append({"by": "first"})
+        process = second(path, "lockless")
+        assert process.stdout is not None and process.stdout.readline() == "written\n"
+        for _ in range(2):
+            with pytest.raises(JournalError) as caught:
+                journal.append({"by": "first"})
+            assert f"opened again: process {process.pid} on " in str(caught.value)
+            assert str(caught.value).endswith(" has taken it over")
+        out, err = process.communicate("go on\n")
+        assert (out, err) == ("written\n", "")
+        with pytest.raises(JournalError, match="has taken it over"):
+            journal.append({"by": "first"})  # though the other one has ended
+    assert writers(path) == ["first", "second", "second"]
+    with Journal.open(path) as journal:
+        journal.append({"by": "first"})
+
+
+def moved(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+
+
+def written_back(path: Path) -> None:
+    """The folder of a backup has the same token, and other files."""
+    shutil.copytree(path, path.with_name("backup"))
+    shutil.rmtree(path)
+    path.with_name("backup").rename(path)
+
+
+def segment_written_back(path: Path) -> None:
+    (segment,) = path.glob("events-*")
+    shutil.copy(segment, path / "copy")
+    (path / "copy").rename(segment)
+
+
+@pytest.mark.parametrize(
+    ("done", "words"),
+    [
+        (moved, "its journal.lock was deleted or replaced"),
+        (written_back, "its journal.lock was deleted or replaced"),
+        (segment_written_back, "events-000000000000.jsonl was deleted or replaced"),
+    ],
+)
+def test_a_writer_notices_that_the_files_are_others(
+    done: Callable[[Path], None], words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "j"
+    with Journal.create(path) as journal:
+        journal.append({"by": "first"})
+        done(path)
+        for call in (lambda: journal.append({}), lambda: journal.snapshot({}, {})):
+            with pytest.raises(JournalError, match=f"takes nothing more .*: {words}"):
+                call()
+    there = path if path.exists() else path.with_name("elsewhere")
+    assert writers(there) == ["first"]
+    Journal.open(there).close()
+
+
+def test_a_copy_has_an_owner_of_its_own(tmp_path: Path) -> None:
+    with Journal.create(tmp_path / "j") as journal:
+        shutil.copytree(tmp_path / "j", tmp_path / "copy")
+        with Journal.open(tmp_path / "copy") as other:
+            other.append({"by": "second"})
+        journal.append({"by": "first"})
+    assert (writers(tmp_path / "j"), writers(tmp_path / "copy")) == (["first"], ["second"])
+
+
+def test_a_scheduler_that_lost_its_journal_takes_no_event_and_no_plan(tmp_path: Path) -> None:
+    document = instance_document([{"name": "v100", "nodes": 1, "gpus_per_node": 2}], [])
+    job = {"id": "a", "steps": 1e5, "throughput": {"v100": 1.0}}
+    path = tmp_path / "j"
+    with Scheduler(optsched.Instance.from_document(document), journal=path, isolate=False) as first:
+        first.submit(job)
+        with pytest.raises(JournalError, match="is in use by process"):
+            Scheduler.recover(path, isolate=False)
+        (path / "journal.lock").unlink()
+        state = first.state
+        with Scheduler.recover(path, isolate=False) as other:
+            for call in (lambda: first.cancel("a"), first.solve):
+                with pytest.raises(JournalError, match="another process may write it"):
+                    call()
+            assert first.state is state
+            other.cancel("a")
+    with Scheduler.recover(path, isolate=False) as other:
+        assert not len(other.instance.jobs_table)
