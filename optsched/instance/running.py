@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-from optsched.arrays import BoolArray, IntArray, ranges
+from optsched.arrays import BoolArray, FloatArray, IntArray, ranges
 from optsched.display import Displayed, count
 from optsched.instance.cluster import Numbering
 
@@ -86,6 +86,11 @@ class RunningJobs(Displayed, Mapping[int, Place]):
 
     def items(self) -> ItemsView[int, Place]:
         return self._places.items()
+
+    @cached_property
+    def since(self) -> FloatArray:
+        """Since when each of the R holds its GPUs, seconds; NaN where that is not known."""
+        return np.array([since for _, _, since in self._values], np.float64)
 
     @property
     def owner(self) -> IntArray:

@@ -36,7 +36,7 @@ from optsched.program import AllocationProgram
 from optsched.registry import load_formulation, load_ranking, load_solver
 from optsched.rounds.order import Order
 from optsched.rounds.policy import RoundPolicy
-from optsched.rounds.rows import keys_of, no_rows, rows_of_keys
+from optsched.rounds.rows import keys_of, no_rows, rows_of_keys, take
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
 from optsched.solution import Solution
@@ -108,8 +108,6 @@ class Answer:
         What the user should know of.
     position : IntArray, shape (rows,), optional
         Position of each row in the order of a ranking.
-    recorded : Recorded, optional
-        What must be written down to plan this round again.
     order : Order, optional
         The order of the jobs in it.
     moves : mapping of (job, column) to float
@@ -133,7 +131,6 @@ class Answer:
     timings: Mapping[str, float] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     position: IntArray | None = None
-    recorded: Recorded | None = None
     order: Order | None = None
     moves: Mapping[tuple[int, int], float] = field(default_factory=dict)
     isolated: FloatArray | None = None
@@ -283,7 +280,7 @@ def allocate(
     if allocation is None or solution is None:
         if recorded is None or recorded.allocation is None:
             return _last_allocation(answer, state, why)
-        return _recorded_allocation(answer, recorded, formulation)
+        return _with_rows(answer, *recorded.allocation, formulation)
     if solution.reproducible:
         isolated = _isolated(formulation, classes)
         return replace(
@@ -292,19 +289,18 @@ def allocate(
             warm=engine.bases.ended,
             isolated=isolated,
         )
-    # The clock stopped the solver. The rows are those of the record that is made of them, so that
-    # planning again from the record gives the same plan.
-    key = keys_of(classes, allocation.rows)
-    stopped = Recorded(key=key, fraction=allocation.rows.fraction)
-    return _recorded_allocation(answer, stopped, formulation)
+    # The clock stopped the solver: planning again takes these rows from the ledger in the journal,
+    # which keeps claims alone. So they go the same way now.
+    claims = take(allocation.rows, np.flatnonzero(allocation.rows.fraction > 0))
+    return _with_rows(answer, keys_of(classes, claims), claims.fraction, formulation)
 
 
-def _recorded_allocation(answer: Answer, recorded: Recorded, formulation: Formulation) -> Answer:
-    """The answer with the rows of a record."""
-    assert recorded.allocation is not None
-    rows = rows_of_keys(*recorded.allocation, answer.classes)
-    isolated = _isolated(formulation, answer.classes)
-    return replace(answer, rows=rows, recorded=recorded, isolated=isolated)
+def _with_rows(
+    answer: Answer, key: IntArray, fraction: FloatArray, formulation: Formulation
+) -> Answer:
+    """The answer with the allocation of a ledger."""
+    rows = rows_of_keys(key, fraction, answer.classes)
+    return replace(answer, rows=rows, isolated=_isolated(formulation, answer.classes))
 
 
 def _last_allocation(answer: Answer, state: RoundState, why: str | None) -> Answer:

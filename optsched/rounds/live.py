@@ -61,6 +61,10 @@ class LiveState:
         if outcome.observations is not None:
             self.model(self.state.instance).observe(outcome.observations)
 
+    def at(self, now: float) -> RoundState:
+        """The state at a time, which is not before its own."""
+        return advanced(self.state, max(now, self.state.now))
+
     def planned(
         self,
         now: float,
@@ -69,13 +73,17 @@ class LiveState:
         memory: Memory | None = None,
     ) -> tuple[RoundState, Plan]:
         """The state at a time and its plan (see `solve_round`); nothing changes before `follow`."""
-        state = advanced(self.state, max(now, self.state.now))
+        state = self.at(now)
         return state, solve_round(
             state, load=load, model=self.model, recorded=recorded, memory=memory
         )
 
     def follow(self, state: RoundState, plan: Plan) -> None:
         """Let a plan be carried out."""
+        # What a model has learnt of a workload goes when the workload does. A plan that is read from
+        # a journal asks no model, so that it must be told here of the instance that there is now.
+        if isinstance(self._model, LearningModel):
+            self.model(state.instance)
         self.state = followed(state, plan)
         self.plan = plan
 

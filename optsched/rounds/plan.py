@@ -148,15 +148,12 @@ class Plan(DisplayedTable):
         The basis in which the program ended.
     solution : Solution, optional
         The allocation with its certificate; none where the rounds follow a ranking, or the
-        fallback.
+        fallback, and in a plan that was read from a journal.
     fallback : str, optional
         Why the plan does not follow a new allocation: then it follows the last one, as far as that
         is still possible. Where a ranking failed, jobs go in the order in which they arrived.
     notices : tuple of str
         What the user should know of.
-    recorded : tuple of arrays, optional
-        Keys and fractions of an allocation at which the clock stopped a solver: solving again need
-        not give it again.
     stands : bool
         Whether no round could be planned at all: what ran runs on, and nothing starts.
     started_from : str
@@ -183,7 +180,6 @@ class Plan(DisplayedTable):
     solution: Solution | None
     fallback: str | None
     notices: tuple[str, ...] = ()
-    recorded: tuple[IntArray, FloatArray] | None = None
     stands: bool = False
     started_from: str = ""
     order: Order | None = None
@@ -542,16 +538,24 @@ class Plan(DisplayedTable):
 
     def digest(self) -> str:
         """A hash of all that the plan decides, and of all that the next one depends on."""
+        places = RunningJobs.of(self.running)
+        gpu = places.numbers(self.instance.cluster.numbering)
+        running = [places.job, places.pool, places.length, gpu, places.since]
+        return self._hashed({}, running)
+
+    def digest_by_names(self) -> str:
+        """The digest as journals have it whose plans have no decisions: GPUs are hashed by their names.
+
+        Writing 100,000 names took longer than all else that a journal asks of a round.
+        """
+        return self._hashed({"running": [[job, *held] for job, held in self.running.items()]}, [])
+
+    def _hashed(self, more: Mapping[str, Any], running: list[AnyArray]) -> str:
         # Timings and texts are left out: they differ between plans that decide the same.
-        header = {
-            "round": self.number,
-            "now": self.now,
-            "fallback": self.fallback,
-            "running": [[job, *held] for job, held in self.running.items()],
-        }
+        header = {"round": self.number, "now": self.now, "fallback": self.fallback, **more}
         found = hashlib.blake2b(json.dumps(header).encode(), digest_size=16)
         ledger = [getattr(self.ledger, item.name) for item in fields(Ledger)]
-        parts: list[AnyArray] = [self.verdict, self.speed, *ledger]
+        parts: list[AnyArray] = [*running, self.verdict, self.speed, *ledger]
         if self.warm is not None:
             warm = self.warm
             # Nothing is added where there are no prices: a basis without them has the digest it

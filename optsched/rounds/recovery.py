@@ -6,7 +6,8 @@ scheduler did that wrote them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import AnyArray
+from optsched.arrays.packed import pack, unpack
 from optsched.display import Displayed
 from optsched.errors import (
     InvalidInput,
@@ -22,7 +24,9 @@ from optsched.errors import (
     UsageError,
 )
 from optsched.instance.archive import from_npz, to_npz
-from optsched.rounds.allocation import Recorded
+from optsched.instance.reading import show
+from optsched.rounds.allocation import Recorded, Refused
+from optsched.rounds.decisions import decisions_of, plan_of
 from optsched.rounds.journal import (
     Entry,
     Snapshot,
@@ -35,9 +39,7 @@ from optsched.rounds.live import LiveState
 from optsched.rounds.plan import Plan, Verdict, finite
 from optsched.rounds.policy import RoundPolicy, as_stored, policy_document
 from optsched.rounds.state import Reservation, RoundState, basis_of, basis_parts
-from optsched.rounds.transitions import (
-    read_event,
-)
+from optsched.rounds.transitions import read_event
 from optsched.rounds.watching import Metrics, last_round
 
 # --- states and plans in a journal -----------------------------------------------------------
@@ -46,12 +48,18 @@ STATE = "optsched-round-state/1"
 WARM = "warm."
 """Begins the names of the arrays of the basis."""
 
+DECISIONS = "decisions"
+"""Key of a plan's record: what it changed, as text."""
+
 LONGEST = 5
 """Jobs that have waited longest, named in the record of a plan."""
 
 
 def plan_record(plan: Plan, state: RoundState) -> dict[str, Any]:
-    """What the journal keeps of a plan: enough to make it again, to see that it is the same, and to show it."""
+    """What the journal shows of a plan, and what is known of it when it is made again.
+
+    With `packed_decisions` it is all that the journal keeps.
+    """
     solution = plan.solution
     record: dict[str, Any] = {
         "event": "plan",
@@ -60,6 +68,7 @@ def plan_record(plan: Plan, state: RoundState) -> dict[str, Any]:
         "digest": plan.digest(),
         "fallback": plan.fallback,
         "stands": plan.stands,
+        "reproducible": solution is None or solution.reproducible,
         "status": None if solution is None else solution.status.value,
         "objective": None if solution is None else finite(solution.objective),
         "gap": None if solution is None else finite(solution.gap),
@@ -69,13 +78,12 @@ def plan_record(plan: Plan, state: RoundState) -> dict[str, Any]:
     }
     if plan.refused:
         record["refused"] = [[list(jobs), words] for jobs, words in plan.refused]
-    if plan.recorded is not None:
-        key, fraction = plan.recorded
-        record["allocation"] = {
-            "key": key.tolist(),
-            "fraction": fraction.tolist(),
-        }
     return record
+
+
+def packed_decisions(plan: Plan, state: RoundState) -> dict[str, str]:
+    """The part of a plan's record that recovery applies: nobody reads it, and it is large."""
+    return {DECISIONS: pack(decisions_of(plan, state))}
 
 
 def _longest(plan: Plan, state: RoundState) -> list[list[Any]]:
@@ -87,18 +95,47 @@ def _longest(plan: Plan, state: RoundState) -> list[list[Any]]:
     return [[table.names[job], float(waited[job])] for job in longest if waited[job] > 0]
 
 
-def recorded_of(record: Mapping[str, Any]) -> Recorded | None:
-    """What a plan's record says that solving again need not."""
-    refused = tuple((tuple(jobs), words) for jobs, words in record.get("refused", ()))
+def decided(record: Mapping[str, Any], state: RoundState) -> Plan | None:
+    """The plan of a record; None if it has no decisions, as those written before there were any.
+
+    Raises
+    ------
+    InvalidInput
+        The decisions are no such text, or of another state.
+    """
+    if DECISIONS not in record:
+        return None
+    try:
+        return plan_of(
+            state,
+            unpack(record[DECISIONS]),
+            fallback=record["fallback"],
+            stands=record["stands"],
+            refused=refused_of(record),
+        )
+    except (ValueError, LookupError, TypeError) as error:
+        raise InvalidInput(DECISIONS, show(str(error)), "what the plan changed") from None
+
+
+def refused_of(record: Mapping[str, Any]) -> Refused:
+    """Jobs that the formulation did not deal with, from the record of a plan."""
+    return tuple((tuple(jobs), words) for jobs, words in record.get("refused", ()))
+
+
+def recorded_of(record: Mapping[str, Any], plan: Plan | None) -> Recorded | None:
+    """What solving again need not give again, from the record of a plan and what it decided."""
+    refused = refused_of(record)
     if record["fallback"] is not None:
         return Recorded(record["fallback"], stands=record["stands"], refused=refused)
-    if "allocation" in record:
+    if "allocation" in record:  # of the clock, before records had decisions
         rows = record["allocation"]
         key = np.array(rows["key"], np.int64).reshape(len(rows["fraction"]), -1)
+        fraction = np.array(rows["fraction"], np.float64)
+        return Recorded(key=key, fraction=fraction, refused=refused)
+    if plan is not None and not record["reproducible"]:
+        claims = plan.ledger.fraction > 0
         return Recorded(
-            key=key,
-            fraction=np.array(rows["fraction"], np.float64),
-            refused=refused,
+            key=plan.ledger.key[claims], fraction=plan.ledger.fraction[claims], refused=refused
         )
     return None
 
@@ -186,12 +223,13 @@ def recover(journal: str | Path) -> tuple[LiveState, Metrics]:
     Raises
     ------
     JournalError
-        There is no journal, it is damaged, or its plans cannot be made again (`ReplayDiffers`).
+        There is no journal, it is damaged, or what is in it does not lead to the plans that it has
+        (`ReplayDiffers`).
     """
     snapshot, entries = read_latest(journal)
     live, metrics = _begun(journal, snapshot)
-    for _ in _replayed(journal, live, metrics, entries):
-        pass
+    for entry in entries:
+        _happen_again(journal, live, metrics, entry)
     return live, metrics
 
 
@@ -228,10 +266,13 @@ def replay(journal: str | Path, number: int | None = None) -> Replayed:
         raise UsageError(f"journal {journal} has no round {number} any more: {text}")
     snapshot, entries = read_from(journal, lambda document: int(document["round"]) <= number)
     live, metrics = _begun(journal, snapshot)
-    for found in _replayed(journal, live, metrics, entries):
-        if found.plan.number == number:
-            instance = replace(found.state.instance, performance=live.performance())
-            return Replayed(replace(found.state, instance=instance), found.plan)
+    for entry in entries:
+        if entry.record.get("event") != "plan" or live.state.number < number:
+            _happen_again(journal, live, metrics, entry)
+            continue
+        state, plan = _planned_again(journal, live, entry)
+        instance = replace(state.instance, performance=live.performance())
+        return Replayed(replace(state, instance=instance), plan)
     last = live.state.number - 1
     text = f"its last one is {last}" if last >= 0 else "no round was planned yet"
     raise UsageError(f"journal {journal} has no round {number}: {text}")
@@ -251,41 +292,56 @@ def _begun(journal: str | Path, snapshot: Snapshot | None) -> tuple[LiveState, M
         raise JournalError(f"journal {journal}: {text}") from None
 
 
-def _replayed(
-    journal: str | Path,
-    live: LiveState,
-    metrics: Metrics,
-    entries: Iterable[Entry],
-) -> Iterable[Replayed]:
-    """Let the records happen again; gives every round that they plan."""
-    for n, record in entries:
-        try:
-            if record.get("event") != "plan":
-                event = read_event(
-                    {key: value for key, value in record.items() if key not in ("n", "crc")}
-                )
-                outcome = live.after(event)
-                live.accept(outcome)
-                metrics.event(event)
-                continue
-            state, plan = live.planned(float(record["now"]), recorded=recorded_of(record))
-        except (KeyError, InvalidInput, UsageError) as error:
-            raise JournalError(
-                f"journal {journal}: record {n} cannot happen again: {error}"
-            ) from None
-        # A plan that comes out differently would go unnoticed, and all later rounds with it.
-        found = plan.digest()
-        if found != record["digest"]:
-            raise ReplayDiffers(
-                f"journal {journal}: round {record['round']} planned again is another plan: "
-                f"{_difference(plan, record)} (digest {found}, expected {record['digest']}); another version of "
-                "optsched or of a solver wrote it. To go on: with that version, "
-                f"`optsched replay {journal} --state state.json`; "
-                'with this one, Scheduler("state.json", journal=...), and submit what came after that round again'
-            )
-        live.follow(state, plan)
-        metrics.plan(plan, record.get("seconds"))
-        yield Replayed(state, plan)
+def _happen_again(journal: str | Path, live: LiveState, metrics: Metrics, entry: Entry) -> None:
+    """Let an event happen, or a plan be followed."""
+    record = entry.record
+    with _named(journal, entry.n):
+        if record.get("event") != "plan":
+            event = read_event(record)
+            live.accept(live.after(event))
+            metrics.event(event)
+            return
+        state = live.at(float(record["now"]))
+        plan = decided(record, state)
+    if plan is None:
+        state, plan = _planned_again(journal, live, entry)
+    else:
+        _check_digest(journal, plan, record)
+    live.follow(state, plan)
+    metrics.record(record)
+
+
+def _planned_again(journal: str | Path, live: LiveState, entry: Entry) -> tuple[RoundState, Plan]:
+    """A state of a journal, and its plan, solved again."""
+    record = entry.record
+    with _named(journal, entry.n):
+        now = float(record["now"])
+        recorded = recorded_of(record, decided(record, live.at(now)))
+        state, plan = live.planned(now, recorded=recorded)
+    _check_digest(journal, plan, record)
+    return state, plan
+
+
+@contextmanager
+def _named(journal: str | Path, n: int) -> Iterator[None]:
+    """A record with which nothing can be done is a `JournalError`."""
+    try:
+        yield
+    except (KeyError, InvalidInput, UsageError) as error:
+        raise JournalError(f"journal {journal}: record {n} cannot happen again: {error}") from None
+
+
+def _check_digest(journal: str | Path, plan: Plan, record: Mapping[str, Any]) -> None:
+    """Refuse a plan that came out differently: it would go unnoticed, and all later rounds with it."""
+    found = plan.digest() if DECISIONS in record else plan.digest_by_names()
+    if found != record["digest"]:
+        raise ReplayDiffers(
+            f"journal {journal}: round {record['round']} comes out as another plan: "
+            f"{_difference(plan, record)} (digest {found}, expected {record['digest']}); another version of "
+            "optsched or of a solver wrote it. To go on: with that version, "
+            f"`optsched replay {journal} --state state.json`; "
+            'with this one, Scheduler("state.json", journal=...), and submit what came after that round again'
+        )
 
 
 def _difference(plan: Plan, record: Mapping[str, Any]) -> str:

@@ -27,11 +27,7 @@ from optsched.rounds.journal.disk import ClosedByWith
 from optsched.rounds.live import LiveState
 from optsched.rounds.plan import Plan
 from optsched.rounds.policy import RoundPolicy
-from optsched.rounds.recovery import (
-    plan_record,
-    recover,
-    state_parts,
-)
+from optsched.rounds.recovery import packed_decisions, plan_record, recover, state_parts
 from optsched.rounds.state import RoundState, StateSource, state_of
 from optsched.rounds.telling import listening, log_record
 from optsched.rounds.transitions import (
@@ -538,7 +534,7 @@ class Scheduler(ClosedByWith, Displayed):
         # The plan counts once it is written: a crash before that plans the round again.
         record = plan_record(plan, state) if self._journal is not None or listening() else {}
         if self._journal is not None:
-            self._journal.append(record)
+            self._journal.append({**record, **packed_decisions(plan, state)})
         self._live.follow(state, plan)
         self.metrics.plan(plan, plan.timings.get("total"))
         log_record(record)

@@ -225,7 +225,6 @@ def seated_plan(
     verdict = verdicts(on | outside, stays, ran)
     running_on = before.key[before.runs_whole(outside)]
     followed = ledger.followed(keys_of(answer.classes, rows), running_on)
-    known = answer.recorded
     return Plan(
         number=state.number,
         instance=state.instance,
@@ -238,7 +237,6 @@ def seated_plan(
         solution=answer.solution,
         fallback=answer.fallback,
         notices=(*view.notices, *answer.notices),
-        recorded=None if known is None else known.allocation,
         started_from=answer.started_from,
         order=answer.order,
         isolated=answer.isolated,

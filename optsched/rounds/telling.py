@@ -12,9 +12,6 @@ from optsched.instance.reading import listed
 log = logging.getLogger("optsched.rounds")
 """An entry at INFO for each event that is accepted and each plan that is followed; ``record`` is what a journal has."""
 
-LARGE = ("allocation",)
-"""Keys of records that are left out: what they hold grows with the jobs."""
-
 
 def listening() -> bool:
     """Whether anybody hears of events and plans."""
@@ -39,10 +36,7 @@ class JsonLines(logging.Formatter):
         if record.exc_info is not None and record.exc_info[1] is not None:
             entry["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
         about = getattr(record, "record", None) or {}
-        return json.dumps(
-            entry | {key: value for key, value in about.items() if key not in LARGE},
-            default=str,
-        )
+        return json.dumps({**entry, **about}, default=str)
 
 
 def words(record: Mapping[str, Any]) -> str:

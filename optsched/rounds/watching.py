@@ -256,6 +256,7 @@ class Watcher(ClosedByWith):
         before = -1 if self._follower is None else self._follower.n
         for _, record in self._follower.poll() if self._follower is not None else ():
             self.metrics.record(record)
+            record.pop("decisions", None)  # large, and nothing to look at
             (self.plans if record.get("event") == "plan" else self.events).append(record)
         return self._follower is not None and self._follower.n > before
 

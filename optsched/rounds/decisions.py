@@ -1,0 +1,282 @@
+"""What a plan decides, as arrays of differences to the state that it was made for.
+
+The journal keeps them with each plan, so that recovery applies plans as it applies events: nothing
+is solved, compiled or seated again. Of 100,000 jobs most run on or wait as before, so that a round
+takes a few hundred kilobytes; nearly all of that are the fractions of the new allocation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from optsched.arrays.npz import text_array, text_in
+from optsched.instance.running import Place, RunningJobs
+from optsched.rounds.allocation import Refused
+from optsched.rounds.ledger import Ledger
+from optsched.rounds.order import Order
+from optsched.rounds.plan import Plan, Verdict
+from optsched.rounds.state import RoundState, basis_of, basis_parts
+from optsched.solving.warm_start import WarmStart, matched
+
+MANY = 4
+"""Where more than one entry in so many differs, an array is written as a whole."""
+
+Packed = Mapping[str, AnyArray]
+
+
+def decisions_of(plan: Plan, state: RoundState) -> dict[str, AnyArray]:
+    """A plan of a state, but for its solution and its timings, as arrays by name."""
+    service = state.service
+    arrays = {
+        **differences("verdict", _as_before(state), plan.verdict),
+        **differences("speed", service.speed, plan.speed),
+        **_ledger_arrays(state.ledger, plan.ledger),
+        **_place_arrays(plan, state),
+        **_warm_arrays(state.warm, plan.warm),
+        **_text_arrays(plan),
+    }
+    if plan.isolated is not None:
+        arrays["isolated"] = np.ones(1, bool)
+        arrays |= differences("isolated", service.isolated, plan.isolated)
+    return arrays
+
+
+def plan_of(
+    state: RoundState,
+    arrays: Packed,
+    *,
+    fallback: str | None = None,
+    stands: bool = False,
+    refused: Refused = (),
+) -> Plan:
+    """The plan of which `decisions_of` made these arrays, to the last bit.
+
+    Parameters
+    ----------
+    state : RoundState
+        That it was made for.
+    arrays : mapping of str to array
+    fallback, stands, refused
+        As of the plan: they are not in the arrays, as a journal shows them.
+
+    Raises
+    ------
+    ValueError, LookupError, TypeError
+        The arrays are of another state.
+    """
+    verdict = combined("verdict", _as_before(state), arrays)
+    isolated = None
+    if "isolated" in arrays:
+        isolated = combined("isolated", state.service.isolated, arrays)
+    texts = json.loads(text_in(arrays["texts"]))
+    reasons = [texts["reasons"][number] for number in arrays["reason.text"].tolist()]
+    return Plan(
+        number=state.number,
+        instance=state.instance,
+        verdict=verdict,
+        running=_places(state, verdict, arrays),
+        speed=combined("speed", state.service.speed, arrays),
+        reasons=dict(zip(arrays["reason.job"].tolist(), reasons, strict=True)),
+        ledger=_ledger(state.ledger, arrays),
+        warm=_warm(state.warm, arrays),
+        solution=None,
+        fallback=fallback,
+        notices=tuple(texts["notices"]),
+        stands=stands,
+        started_from=texts["started_from"],
+        order=_order(texts["order"], arrays),
+        isolated=isolated,
+        refused=refused,
+    )
+
+
+def _as_before(state: RoundState) -> IntArray:
+    """The verdicts of a plan in which everybody goes on running, or waiting."""
+    verdict = np.full(len(state.instance.jobs_table), Verdict.HOLD, np.int64)
+    verdict[state.instance.jobs_table.places.job] = Verdict.KEEP
+    return verdict
+
+
+# --- an array and the one before -------------------------------------------------------------
+
+
+def differences(name: str, before: AnyArray, after: AnyArray) -> dict[str, AnyArray]:
+    """Where an array differs from one before, and its entries there; the whole array where many do.
+
+    Nothing, where they are the same.
+    """
+    if before.shape != after.shape:
+        return {f"{name}.all": after}
+    old, new = before.ravel(), after.ravel()
+    # Bits are compared: -0.0 and 0.0 have different digests.
+    differ = old.view(np.int64) != new.view(np.int64) if old.dtype == np.float64 else old != new
+    at = np.flatnonzero(differ)
+    if MANY * len(at) > len(new):
+        return {f"{name}.all": after}
+    return {f"{name}.at": np.diff(at, prepend=0), f"{name}.to": new[at]} if len(at) else {}
+
+
+def combined(name: str, before: AnyArray, arrays: Packed) -> AnyArray:
+    """The array that `differences` was given."""
+    if f"{name}.all" in arrays:
+        return arrays[f"{name}.all"]
+    if f"{name}.at" not in arrays:
+        return before
+    after = before.flatten()
+    after[np.cumsum(arrays[f"{name}.at"])] = arrays[f"{name}.to"]
+    return after.reshape(before.shape)
+
+
+# --- the ledger ------------------------------------------------------------------------------
+
+COLUMNS = tuple(item.name for item in fields(Ledger) if item.name not in ("key", "carried"))
+
+
+def _ledger_arrays(before: Ledger, after: Ledger) -> dict[str, AnyArray]:
+    row = matched(before.key.T, after.key.T)
+    # Rows that stay keep their order nearly everywhere: each is the one after the row before it.
+    step = np.diff(row, prepend=-1)
+    arrays = {
+        "ledger.rows": np.array([len(row)]),
+        **differences("ledger.step", np.ones(len(row), np.int64), step),
+        "ledger.new": after.key[row < 0].T,
+        **differences("ledger.carried", before.carried, after.carried),
+    }
+    for name in COLUMNS:
+        arrays |= differences(f"ledger.{name}", _at(before, name, row), getattr(after, name))
+    return arrays
+
+
+def _ledger(before: Ledger, arrays: Packed) -> Ledger:
+    step = combined("ledger.step", np.ones(int(arrays["ledger.rows"][0]), np.int64), arrays)
+    row = np.cumsum(step) - 1
+    key = np.empty((len(row), before.key.shape[1]), np.int64)
+    known = row >= 0
+    key[known] = before.key[row[known]]
+    key[~known] = arrays["ledger.new"].T
+    columns = {name: combined(f"ledger.{name}", _at(before, name, row), arrays) for name in COLUMNS}
+    carried: FloatArray = combined("ledger.carried", before.carried, arrays)
+    return Ledger(key=key, carried=carried, **columns)
+
+
+def _at(ledger: Ledger, name: str, row: IntArray) -> AnyArray:
+    """A column of some rows of a ledger; 0 for those that it does not have (-1)."""
+    column: AnyArray = getattr(ledger, name)
+    # The last entry is read for row -1.
+    return np.append(column, np.zeros(1, column.dtype))[row]
+
+
+# --- who holds which GPUs --------------------------------------------------------------------
+
+
+def _place_arrays(plan: Plan, state: RoundState) -> dict[str, AnyArray]:
+    """Places of the jobs that do not go on where they are, and of those of which it was not known since when."""
+    places = RunningJobs.of(plan.running)
+    before = state.instance.jobs_table.places
+    told = np.flatnonzero(~_stay(before, plan.verdict)[places.job])
+    return {
+        "held.job": np.diff(places.job[told], prepend=0),
+        "held.pool": places.pool[told],
+        "held.length": places.length[told],
+        "held.gpu": places.numbers_of(told, state.instance.cluster.numbering),
+        "held.since": places.since[told],
+    }
+
+
+def _places(state: RoundState, verdict: IntArray, arrays: Packed) -> RunningJobs:
+    before = state.instance.jobs_table.places
+    stay = np.flatnonzero(_stay(before, verdict)[before.job])
+    numbering = state.instance.cluster.numbering
+    names = numbering.gpu_names(arrays["held.gpu"])
+    told: dict[int, Place] = {}
+    first = 0
+    for job, pool, length, since in zip(
+        np.cumsum(arrays["held.job"]).tolist(),
+        arrays["held.pool"].tolist(),
+        arrays["held.length"].tolist(),
+        arrays["held.since"].tolist(),
+        strict=True,
+    ):
+        gpus = tuple(names[first : first + length])
+        told[job] = (pool, gpus, None if np.isnan(since) else since)
+        first += length
+    return before.taken(stay, before.job[stay]).and_also(RunningJobs.of(told))
+
+
+def _stay(before: RunningJobs, verdict: IntArray) -> BoolArray:
+    """Jobs whose places are those of before; shape (jobs,)."""
+    dated = np.zeros(len(verdict), bool)
+    dated[before.job] = before.dated
+    return np.asarray(dated & (verdict == Verdict.KEEP))
+
+
+# --- the basis -------------------------------------------------------------------------------
+
+
+def _warm_arrays(before: WarmStart | None, after: WarmStart | None) -> dict[str, AnyArray]:
+    if after is None:
+        return {}
+    header, parts = basis_parts(after)
+    known = {} if before is None else basis_parts(before)[1]
+    arrays: dict[str, AnyArray] = {"warm": text_array(json.dumps(header))}
+    for name, part in parts.items():
+        arrays |= differences(f"warm.{name}", known.get(name, NOTHING), part)
+    return arrays
+
+
+def _warm(before: WarmStart | None, arrays: Packed) -> WarmStart | None:
+    if "warm" not in arrays:
+        return None
+    header = json.loads(text_in(arrays["warm"]))
+    known = {} if before is None else basis_parts(before)[1]
+    names = [
+        "of_job",
+        "column",
+        *(f"{kind}.{at}" for kind in ("columns", "rows") for at in range(len(header[kind]))),
+    ]
+    parts = {name: combined(f"warm.{name}", known.get(name, NOTHING), arrays) for name in names}
+    return basis_of(header, parts)
+
+
+NOTHING = np.zeros(0, np.int64)
+
+
+# --- texts -----------------------------------------------------------------------------------
+
+
+def _text_arrays(plan: Plan) -> dict[str, AnyArray]:
+    """Notices, reasons, and the order of a ranking."""
+    # Thousands of jobs wait for the same reason: each text is written once.
+    number: dict[str, int] = {}
+    text = [number.setdefault(reason, len(number)) for reason in plan.reasons.values()]
+    order = plan.order
+    texts = {
+        "reasons": list(number),
+        "notices": plan.notices,
+        "started_from": plan.started_from,
+        "order": None
+        if order is None
+        else [order.ranking, order.strict, order.fallback, order.at_rest],
+    }
+    arrays: dict[str, AnyArray] = {
+        "texts": text_array(json.dumps(texts)),
+        "reason.job": np.fromiter(plan.reasons, np.int64, len(text)),
+        "reason.text": np.array(text, np.int64),
+    }
+    if order is not None:
+        arrays |= {"order.position": order.position, "order.renewed": order.renewed}
+    return arrays
+
+
+def _order(given: Sequence[Any] | None, arrays: Packed) -> Order | None:
+    if given is None:
+        return None
+    ranking, strict, fallback, at_rest = given
+    position, renewed = arrays["order.position"], arrays["order.renewed"]
+    return Order(ranking, position, renewed, strict, fallback, at_rest)

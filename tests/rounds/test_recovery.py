@@ -1,0 +1,199 @@
+"""Recovery applies what a journal has, and solves nothing; `replay` solves a round again and finds the same plan."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+from documents import instance_document
+from storm_world import Storm
+from test_storm import POLICIES
+
+import optsched
+from optsched.arrays.packed import pack, unpack
+from optsched.errors import JournalError, ReplayDiffers
+from optsched.rounds import Scheduler, allocation
+from optsched.rounds.journal import Journal, read_latest, records
+from optsched.rounds.recovery import state_parts
+
+STORMS: dict[str, dict[str, Any]] = {
+    **POLICIES,
+    "promoted": {
+        "ranking": "tiresias",
+        "options": {"limits": [100.0], "knob": 1.0},
+        "max_moves": 2,
+    },
+    "most": {"ranking": "fcfs", "options": {"gpus": "most"}},
+}
+LEARNING = {"performance": {"model": "online", "of": {"model": "table"}}}
+
+
+def nothing_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on no round can be planned, and nothing compiled."""
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise AssertionError("a round is planned")
+
+    monkeypatch.setattr("optsched.rounds.live.solve_round", refuse)
+
+
+def parts(scheduler: Scheduler) -> tuple[Any, dict[str, bytes]]:
+    """All that a scheduler knows, to the last bit."""
+    live = scheduler._live
+    document, arrays = state_parts(live.state, live.performance(), scheduler.metrics)
+    return document, {name: array.tobytes() for name, array in arrays.items()}
+
+
+def weathered(journal: Path, policy: str, rounds: int = 12, **given: Any) -> Storm:
+    """A storm that has passed, with a journal of one snapshot."""
+    named = [{"id": name, "steps": 1e6, "workload": "small"} for name in ("first", "second")]
+    jobs = [*named, {"id": "third", "steps": 1e6, "workload": "small"}]
+    options = {"journal": journal, "fsync": False, "snapshot_every": 1000}
+    storm = Storm(3, STORMS[policy], options=options, jobs=jobs, **given)
+    storm.facts.jobs |= {job["id"]: job for job in jobs}
+    if policy == "names":
+        storm.facts.apart = (frozenset(("first", "second", "third")),)
+        storm.facts.pinned = frozenset(("first", "second"))
+    storm.rounds(rounds)
+    storm.scheduler.close()
+    return storm
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("given", [{}, LEARNING], ids=["table", "online"])
+@pytest.mark.parametrize("policy", STORMS)
+def test_a_storm_is_recovered_to_the_last_bit_and_nothing_is_solved(
+    policy: str, given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = weathered(tmp_path / "j", policy, **given).scheduler
+    with monkeypatch.context() as patched:
+        nothing_is_solved(patched)
+        again = Scheduler.recover(tmp_path / "j", isolate=False, fsync=False)
+    with again:
+        assert parts(again) == parts(made)
+        assert made.plan is not None and again.plan is not None
+        assert again.plan.diff() == made.plan.diff()
+        jobs = range(len(again.plan.verdict))
+        assert list(map(again.plan.decision, jobs)) == list(map(made.plan.decision, jobs))
+        assert again.plan.notices == made.plan.notices
+        later = made.state.until
+        assert again.solve(later).digest() == made._live.planned(later)[1].digest()
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("policy", ["max-min", "gandiva", "promoted"])
+def test_any_round_is_solved_again_from_a_state_that_was_not(policy: str, tmp_path: Path) -> None:
+    weathered(tmp_path / "j", policy, rounds=6)
+    plans = [entry.record for entry in records(tmp_path / "j") if entry.record["event"] == "plan"]
+    assert len(plans) == 6
+    for record in plans:
+        found = optsched.replay(tmp_path / "j", record["round"])
+        assert found.plan.digest() == record["digest"]
+
+
+def stopped_of(solved: Any) -> Any:
+    """A certified optimum made into half of it that the clock stopped at."""
+    solution, *rest = solved
+    half = replace(solution.allocation, x=solution.allocation.x / 2)
+    return replace(solution, allocation=half, reproducible=False), *rest
+
+
+def test_what_the_clock_stopped_is_read_from_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Solving again would give the optimum, and another plan."""
+    with monkeypatch.context() as patched:
+        solved = allocation._solved
+        patched.setattr(allocation, "_solved", lambda *given: stopped_of(solved(*given)))
+        journal = two_rounds(tmp_path / "j")
+    record = [entry.record for entry in records(journal)][-1]
+    assert record["event"] == "plan" and not record["reproducible"]
+    found = optsched.replay(journal, 1)
+    assert found.plan.solution is None and found.plan.digest() == record["digest"]
+    assert optsched.solve_round(found.state).digest() != record["digest"]
+
+
+# --- records that are not what was written -------------------------------------------------------
+
+
+def two_rounds(folder: Path) -> Path:
+    document = instance_document(
+        [{"name": "v100", "nodes": 1, "gpus_per_node": 2}],
+        [{"id": f"j{i}", "gpus": 1, "steps": 1e5, "throughput": {"v100": 1.0 + i}} for i in range(4)],
+        round=360,
+    )  # fmt: skip
+    policy = {"formulation": "max-min-fairness", "hysteresis": 0}
+    instance = optsched.Instance.from_document(document)
+    with Scheduler(instance, policy, journal=folder, isolate=False, fsync=False) as made:
+        made.solve(0.0)
+        assert made.solve(360.0).preempt
+    return folder
+
+
+def rewritten(folder: Path, target: Path, number: int, change: Any) -> Path:
+    """A journal with valid checksums in which the plan of a round is another record."""
+    snapshot, later = read_latest(folder)
+    assert snapshot is not None
+    with Journal.create(target, fsync=False) as journal:
+        journal.snapshot(snapshot.document, snapshot.arrays)
+        for entry in later:
+            record = entry.record
+            journal.append(change(record) if record.get("round") == number else record)
+    return target
+
+
+def test_decisions_that_are_none_are_refused(tmp_path: Path) -> None:
+    journal = two_rounds(tmp_path / "j")
+    for number, text in enumerate(("", "%", "AAAA", pack({"x": np.zeros(3)}))):
+        bad = rewritten(
+            journal,
+            tmp_path / f"bad{number}",
+            1,
+            lambda record, text=text: {**record, "decisions": text},
+        )
+        with pytest.raises(JournalError, match="cannot happen again: decisions") as caught:
+            Scheduler.recover(bad, isolate=False)
+        assert "\n" not in str(caught.value)
+
+
+def test_decisions_of_another_plan_are_refused(tmp_path: Path) -> None:
+    journal = two_rounds(tmp_path / "j")
+
+    def other(record: dict[str, Any]) -> dict[str, Any]:
+        arrays = unpack(record["decisions"])
+        arrays["held.gpu"] = arrays["held.gpu"][::-1]
+        return {**record, "decisions": pack(arrays)}
+
+    bad = rewritten(journal, tmp_path / "bad", 1, other)
+    with pytest.raises(ReplayDiffers, match=r"round 1 .* other jobs, GPUs or reasons"):
+        Scheduler.recover(bad, isolate=False)
+
+
+def test_a_journal_without_decisions_is_solved_again(tmp_path: Path) -> None:
+    journal = two_rounds(tmp_path / "j")
+    named = optsched.replay(journal, 1).plan.digest_by_names()
+
+    def older(record: dict[str, Any]) -> dict[str, Any]:
+        kept = {
+            key: value for key, value in record.items() if key not in ("decisions", "reproducible")
+        }
+        return {**kept, "digest": named}
+
+    old = rewritten(journal, tmp_path / "old", 1, older)
+    with Scheduler.recover(old, isolate=False, fsync=False) as again:
+        assert again.plan is not None and again.plan.solution is not None
+    wrong = rewritten(old, tmp_path / "wrong", 1, lambda record: {**record, "digest": "0" * 32})
+    with pytest.raises(ReplayDiffers):
+        Scheduler.recover(wrong, isolate=False)
+
+
+def test_the_record_of_a_small_round_is_small(tmp_path: Path) -> None:
+    journal = two_rounds(tmp_path / "j")
+    plans = [entry.record for entry in records(journal)]
+    assert all(len(json.dumps(record)) < 2500 for record in plans), [
+        len(json.dumps(r)) for r in plans
+    ]
