@@ -101,8 +101,10 @@ class PlacedRows:
 
     def by_row(self) -> GpusByRow:
         """GPUs by row."""
-        parts = np.split(self.gpu, np.cumsum(self.count)[:-1])
-        return dict(zip(self.row.tolist(), parts, strict=False))
+        last = np.cumsum(self.count)
+        bounds = zip((last - self.count).tolist(), last.tolist(), strict=True)
+        gpus = [self.gpu[begin:end] for begin, end in bounds]
+        return dict(zip(self.row.tolist(), gpus, strict=True))
 
 
 def place_beside(
@@ -180,13 +182,17 @@ class Movable:
     ----------
     pool, node : IntArray, shape (M,)
         The node by its number in the cluster.
-    gpus : sequence of lists of int, length M
-        Indices of their GPUs on it.
+    first, size : IntArray, shape (M,)
+        The place of the first of their GPUs in ``index``, and how many they have.
+    index : IntArray
+        Indices of GPUs on their nodes.
     """
 
     pool: IntArray
     node: IntArray
-    gpus: Sequence[list[int]]
+    first: IntArray
+    size: IntArray
+    index: IntArray
 
     @classmethod
     def of(
@@ -212,9 +218,13 @@ class Movable:
         node_of = np.zeros(len(occupied), np.int64)
         node_of[owner] = node
         index = occupied.gpu - occupied.instance.cluster.numbering.start[node]
-        first = np.searchsorted(owner, np.arange(len(occupied) + 1))
-        gpus = [index[first[one] : first[one + 1]].tolist() for one in number.tolist()]
-        return cls(pool[number], node_of[number], gpus), number
+        size = np.bincount(owner, minlength=len(occupied))
+        first = np.cumsum(size) - size
+        return cls(pool[number], node_of[number], first[number], size[number], index), number
+
+    def gpus(self, gang: int) -> IntArray:
+        """Indices of the GPUs of one of them on its node."""
+        return self.index[self.first[gang] : self.first[gang] + self.size[gang]]
 
 
 def move_plain(
@@ -274,8 +284,8 @@ class _Migration:
         self._room = room
         self._here = room.problem.nodes.of_pool(pool)
         nodes = room.problem.nodes
-        self._gpus = movable.gpus
-        self._size = np.fromiter(map(len, movable.gpus), np.int64, len(movable.gpus))
+        self._movable = movable
+        self._size = movable.size
         on_node = nodes.local()[movable.node]
         gangs = np.flatnonzero((movable.pool == pool) & (on_node >= 0))
         on = on_node[gangs]
@@ -303,7 +313,7 @@ class _Migration:
             moved = {}
             for gang, target in zip(leaving, targets, strict=True):
                 moved[gang] = self._claimed(target, int(self._size[gang]))
-                self._room.release(node, self._gpus[gang])
+                self._room.release(node, self._movable.gpus(gang))
                 self._gangs_on(node).remove(gang)
                 self._movable_gpus[node] -= self._size[gang]
             return self._claimed(node, gpus), moved
@@ -660,16 +670,47 @@ class Clearing:
 
         if not enough(most):
             return None
+        freed = self._freed_gpus(order)
         while not enough(0):
-            least = 0  # too few; `most` is enough
+            # Room never shrinks when more holders go, so the smallest number that suffices is
+            # bisected; `least` is too few, and nearly always one too few.
+            least = self._too_few(freed, most)
+            half = least + 1
             while most - least > 1:
-                # Room never shrinks when more holders go, so the smallest number that suffices is
-                # bisected.
-                half = (least + most) // 2
                 least, most = (least, half) if enough(half) else (half, most)
+                half = (least + most) // 2
             most -= 1
             gone[order[most]] = True
         return np.flatnonzero(gone)
+
+    def _freed_gpus(self, order: IntArray) -> tuple[IntArray, IntArray]:
+        """Nodes of the GPUs of holders that may go, and the place of each holder in the order; by node, then place."""
+        place = np.full(len(self._loose), len(order))
+        place[order] = np.arange(len(order))
+        place_of_gpu = place[self._owner]
+        by_node = np.lexsort((place_of_gpu, self._node))
+        by_node = by_node[place_of_gpu[by_node] < len(order)]
+        return self._node[by_node], place_of_gpu[by_node]
+
+    def _too_few(self, freed: tuple[IntArray, IntArray], most: int) -> int:
+        """So many of the first holders are too few, by counting GPUs alone, beside what is free now."""
+        if self._conflicts.any():
+            return 0  # who leaves a node may open all of it
+        node, place = freed
+        node = node[place < most]
+        place = place[place < most]
+        problem = self._problem
+        free = np.zeros(len(problem.nodes), np.int64)
+        free[problem.of_pool(0)] = self._state.gpus_with_room(0)
+        if self._span > 1:
+            return int(np.sort(place)[max(self._gpus - int(free.sum()), 1) - 1])
+        # On one node: the holder with which the node has enough GPUs.
+        first = np.flatnonzero(np.diff(node, prepend=-1))
+        count_on_node = (
+            1 + np.arange(len(node)) - np.repeat(first, np.diff(np.append(first, len(node))))
+        )
+        suffices = count_on_node == np.maximum(self._gpus - free[node], 1)
+        return int(place[suffices].min())
 
     def nearest(self) -> IntArray:
         """All that may go, ordered so that the gang gets the nodes that lack fewest GPUs, by the fewest holders."""

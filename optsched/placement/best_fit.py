@@ -250,7 +250,7 @@ class FreeRoom:
         self._add_free(node, -count)
         return np.flatnonzero(chosen)
 
-    def release(self, node: int, gpus: list[int]) -> None:
+    def release(self, node: int, gpus: IntArray) -> None:
         """A gang that held GPUs of a node leaves them."""
         self._free_gpus(node)[gpus] = True
         self._add_free(node, len(gpus))

@@ -546,28 +546,21 @@ def limit(capacity: FloatArray, need: FloatArray) -> IntArray:
 
 def _gpus_held(requests: Requests, nodes: Nodes) -> tuple[HeldGpus, ...]:
     """What the running jobs of each request hold."""
-    running = requests.classes.instance.jobs_table.running
+    instance = requests.classes.instance
+    places = instance.jobs_table.places
     numbering = nodes.instance.cluster.numbering
     result = [NOTHING_HELD] * len(requests)
-    if not running:
+    # The last entry is read for partner -1: a job alone.
+    holder = np.append(places.among(len(instance.jobs_table)), -1)[[requests.job, requests.partner]]
+    jobs_of = (holder >= 0).sum(axis=0)
+    if not jobs_of.any():
         return tuple(result)
-    # Jobs that run, by request; of those that run in its pool, their GPUs.
-    jobs_of = np.zeros(len(requests), np.int64)
-    owners: list[int] = []
-    names: list[str] = []
-    pairs = zip(requests.job.tolist(), requests.partner.tolist(), strict=True)
-    for request, jobs in enumerate(pairs):
-        for job in jobs:
-            if job in running:
-                pool, gpus, _ = running[job]
-                jobs_of[request] += 1
-                if pool == requests.pool[request]:
-                    owners += [request] * len(gpus)
-                    names += gpus
-    # Each GPU of a request once, with how many of its jobs hold it.
-    gpu = numbering.numbers(names)
-    owner = np.array(owners, np.int64)
-    # One number per pair of request and GPU.
+    of = np.tile(np.arange(len(requests)), 2)[holder.ravel() >= 0]
+    holder = holder[holder >= 0]
+    in_pool = places.pool[holder] == requests.pool[of]
+    gpu = places.numbers_of(holder[in_pool], numbering)
+    owner = np.repeat(of[in_pool], places.length[holder[in_pool]])
+    # Each GPU of a request once, with how many of its jobs hold it: one number per pair of the two.
     key, weight = np.unique(owner * numbering.gpus + gpu, return_counts=True)
     owner, gpu = np.divmod(key, max(numbering.gpus, 1))
     at = numbering.node_of(gpu)
@@ -676,8 +669,10 @@ def by_request(spots: IntArray) -> dict[int, IntArray]:
     """An assignment of rows (request, node, index)."""
     spots = spots[np.lexsort((spots[:, 2], spots[:, 1], spots[:, 0]))]
     first = np.flatnonzero(np.diff(spots[:, 0], prepend=-1))
-    gpus = np.split(spots[:, 1:], first[1:])
-    return dict(zip(spots[first, 0].tolist(), gpus, strict=False))
+    last = np.append(first, len(spots))[1:]
+    bounds = zip(first.tolist(), last.tolist(), strict=True)
+    gpus = [spots[begin:end, 1:] for begin, end in bounds]
+    return dict(zip(spots[first, 0].tolist(), gpus, strict=True))
 
 
 def _held_by_most(problem: Problem, request: int) -> list[tuple[int, int]]:

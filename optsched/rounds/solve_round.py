@@ -282,33 +282,38 @@ def _holdings(
     pool = answer.classes.pool[rows.column]
     stays = jobs_of(rows, seats.stays, jobs) | view.must
     unchanged = _unchanged(answer, rows, pool, before, stays)
-    running: dict[int, Place] = {}
+    was = np.append(before.among(jobs), -1)  # the last entry is for rows without a partner
+    changed = ~unchanged & (seats.count > 0)
+    starts = changed & (was[rows.job] < 0) & (rows.partner < 0)
+    names = seats.names(np.flatnonzero(starts), view.instance)
+    starting = zip(rows.job[starts].tolist(), pool[starts].tolist(), names, strict=True)
+    running: dict[int, Place] = {job: (where, gpus, state.now) for job, where, gpus in starting}
     setup = InPlace(view, answer.classes, state.ledger)
     alike = setup.same_setup(rows.job, rows.column)
     alike &= setup.same_setup(rows.partner, rows.column) | (rows.partner < 0)
-    changed = np.flatnonzero(~unchanged & (seats.count > 0))
-    for row, gpus in zip(changed.tolist(), seats.names(changed, view.instance), strict=True):
+    others = np.flatnonzero(changed & ~starts)
+    for row, gpus in zip(others.tolist(), seats.names(others, view.instance), strict=True):
         for job in (int(rows.job[row]), int(rows.partner[row])):
             if job < 0:
                 continue
-            since = None
-            if job in before:
+            place = before[job] if was[job] >= 0 else None
+            if place is not None:
                 # It goes on where it is, though another job than before may be beside it.
-                stays[job] |= alike[row] and set(before[job][1]) == set(gpus)
-            if job in before and stays[job]:
-                _, held, since = before[job]
-                running[job] = (
-                    int(pool[row]),
-                    held,
-                    state.now if since is None else since,
-                )
+                stays[job] |= alike[row] and set(place[1]) == set(gpus)
+            if place is not None and stays[job]:
+                running[job] = (int(pool[row]), place[1], _since(place, state.now))
             else:
                 running[job] = (int(pool[row]), gpus, state.now)
     for job in np.flatnonzero(outside).tolist():
-        own_pool, held, since = before[job]
-        running[job] = (own_pool, held, state.now if since is None else since)
-    kept = before.taken(before.among(jobs)[rows.job[unchanged]], rows.job[unchanged])
+        own_pool, held, _ = before[job]
+        running[job] = (own_pool, held, _since(before[job], state.now))
+    kept = before.taken(was[rows.job[unchanged]], rows.job[unchanged])
     return kept.and_also(RunningJobs.of(running)), stays
+
+
+def _since(place: Place, now: float) -> float:
+    """When a job that runs on began to hold its GPUs: now, where the instance does not say."""
+    return now if place[2] is None else place[2]
 
 
 def _unchanged(
