@@ -16,6 +16,7 @@ from optsched.cli.solution_view import (
     plain,
     price,
     quantity,
+    seen_gap,
     status_text,
     title,
     worth_words,
@@ -101,7 +102,7 @@ def _outcome(row: ComparisonRow) -> list[str | Text]:
     return [
         status_text(solution.status),
         objective.partition(" (")[0],
-        optional(solution.gap, share),
+        optional(seen_gap(solution), share),
         proved,
     ]
 
@@ -197,7 +198,7 @@ def _points(front: Front) -> Iterator[RenderableType]:
                 status_text(point.solution.status),
                 *(_number(value) for value in point.objectives),
                 optional(point.exchange, rounded),
-                optional(point.solution.gap, share),
+                optional(seen_gap(point.solution), share),
             ]
         )
     for label, corner in (("ideal", front.ideal), ("nadir", front.nadir)):

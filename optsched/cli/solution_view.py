@@ -19,6 +19,7 @@ from optsched.cli.tables import (
     more,
     name,
     number,
+    optional,
     percent,
     rounded,
     seconds,
@@ -31,7 +32,7 @@ from optsched.placement.occupied import must_stay
 from optsched.registry import load_formulation, objective_words
 from optsched.solution import Allocation, Rounds, Schedule, Solution, Status
 from optsched.solution.allocation import ColumnRecords
-from optsched.solution.certificate import LARGEST_SHARE, OPTIMALITY, alike
+from optsched.solution.certificate import LARGEST_SHARE, OPTIMALITY, alike, shown_gap
 from optsched.solution.explanation import Explanation, assumptions_of, conflict_statement, under
 from optsched.solving.stages import RELAXING
 
@@ -172,8 +173,13 @@ def objective_facts(
         objective = quantity(solution.objective, unit)
         yield "objective", f"{objective}  {words}" if words else objective
     if solution.bound is not None:
-        gap = "" if solution.gap is None else f"  gap {share(solution.gap)}"
-        yield "bound", quantity(solution.bound, unit) + gap
+        gap = optional(seen_gap(solution), share)
+        yield "bound", quantity(solution.bound, unit) + (gap and f"  gap {gap}")
+
+
+def seen_gap(solution: Solution | ProgramSolution) -> float | None:
+    """The gap of a solution in a table; see `shown_gap`."""
+    return shown_gap(solution.gap, solution.status is Status.OPTIMAL, solution.solver.gap)
 
 
 def solver_facts(record: SolverRecord) -> Iterator[tuple[str, str]]:

@@ -85,6 +85,16 @@ def gap_of(objective: float | None, bound: float | None) -> float | None:
     return abs(objective - bound) / max(1e-9, abs(objective))
 
 
+def shown_gap(gap: float | None, optimal: bool, asked: float | None) -> float | None:
+    """The gap as people are shown it: 0 beside an optimum whose distance to its bound counts as none.
+
+    An objective near 0 differs from its bound by rounding, which may be any part of it. Files keep
+    the quotient of `gap_of`. ``asked`` is the gap at which an integer program might stop.
+    """
+    counts_as_none = optimal and gap is not None and gap > max(OPTIMALITY, asked or 0.0)
+    return 0.0 if counts_as_none else gap
+
+
 def residuals_of(arrays: LinearForm, x: FloatArray) -> dict[str, float]:
     """Relative violation of rows, columns and integrality, recomputed in float64."""
     columns = integrality = 0.0

@@ -28,7 +28,7 @@ from optsched.display import (
 from optsched.instance import Instance
 from optsched.lazy import convenience
 from optsched.solution.allocation import Allocation
-from optsched.solution.certificate import Certificate, gap_of
+from optsched.solution.certificate import Certificate, gap_of, shown_gap
 from optsched.solution.explanation import Conflict, Explanation, assumptions_of, conflict_statement
 from optsched.solution.prices import Prices
 from optsched.solution.values import Termination
@@ -492,7 +492,8 @@ class Solution(DisplayedTable):
 
     def _headline(self) -> str:
         objective = "none" if self.objective is None else f"{self.objective:.9g}"
-        gap = "" if self.gap is None else f", gap {self.gap:.2g}"
+        seen = shown_gap(self.gap, self.status is Status.OPTIMAL, self.solver.gap)
+        gap = "" if seen is None else f", gap {seen:.2g}"
         return f"{self.formulation}: {self.status}, objective {objective}{gap}, solver {self.solver.name}"
 
     def _facts(self) -> Mapping[str, str]:

@@ -27,7 +27,7 @@ from optsched.instance.reading import named, parse_json, read_bytes, show
 from optsched.program import LinearArrays, LinearProgram
 from optsched.registry import load_solver
 from optsched.solution import Certificate, SolverRecord, Status, Termination
-from optsched.solution.certificate import OPTIMALITY, gap_of
+from optsched.solution.certificate import OPTIMALITY, gap_of, shown_gap
 from optsched.solution.document import PROGRAM_FORMAT
 from optsched.solution.explanation import Explanation
 from optsched.solving.engine import Engine
@@ -135,7 +135,8 @@ class ProgramSolution(DisplayedTable):
 
     def _headline(self) -> str:
         objective = "none" if self.objective is None else f"{self.objective:.9g}"
-        gap = "" if self.gap is None else f", gap {self.gap:.2g}"
+        seen = shown_gap(self.gap, self.status is Status.OPTIMAL, self.solver.gap)
+        gap = "" if seen is None else f", gap {seen:.2g}"
         return f"{self.name}: {self.status}, objective {objective}{gap}, solver {self.solver.name}"
 
     def _facts(self) -> Mapping[str, str]:

@@ -37,7 +37,13 @@ from optsched.solution import (
 )
 
 # Private names: checks of points that no engine has made
-from optsched.solution.certificate import dual_residual, is_bounded, residuals_of, worst_row
+from optsched.solution.certificate import (
+    dual_residual,
+    is_bounded,
+    residuals_of,
+    shown_gap,
+    worst_row,
+)
 from optsched.solvers import Capability, Clarabel, Highs, Limits, Session, Solver
 from optsched.solving import Engine, Outcome
 from optsched.solving.infeasibility import elastic_relaxation
@@ -257,6 +263,22 @@ def test_certify_point(
 )  # fmt: skip
 def test_gap_of(objective: float | None, bound: float | None, gap: float | None) -> None:
     assert gap_of(objective, bound) == (gap if gap is None else pytest.approx(gap))
+
+
+@pytest.mark.parametrize(
+    ("gap", "optimal", "asked", "shown"),
+    [
+        (None, True, None, None),
+        (0.8, True, None, 0.0),  # an objective near 0, where rounding is a large part of it
+        (0.8, False, None, 0.8),
+        (1e-7, True, None, 1e-7),
+        (0.01, True, 0.02, 0.01),  # an integer program that was to stop there
+    ],
+)
+def test_the_gap_that_is_shown_agrees_with_the_status(
+    gap: float | None, optimal: bool, asked: float | None, shown: float | None
+) -> None:
+    assert shown_gap(gap, optimal, asked) == shown
 
 
 def test_elastic_relaxation_measures_the_least_violation() -> None:
