@@ -61,6 +61,7 @@ CONVENIENCES: Mapping[str, tuple[str, str]] = {
     "Instance.sha256": ("optsched.instance.write", "content_hash"),
     "Instance.to_document": ("optsched.instance.write", "instance_document"),
     "Instance.plot": ("optsched.report.plots", "plot_instance"),
+    "Solution.objective_words": ("optsched.registry", "objective_words"),
     "Solution.plot": ("optsched.report.plots", "plot_solution"),
     "Solution.write": ("optsched.api", "write_solution"),
     "Comparison.plot": ("optsched.report.plots", "plot_comparison"),

@@ -29,6 +29,12 @@ LINE = 120
 HTML_ROWS = 20
 """Rows of a table that a notebook shows."""
 
+LONGEST = 200
+"""Characters of a cell in a notebook."""
+
+TEXTS = (str, list, tuple, dict)
+"""Values that are aligned to the left."""
+
 TableColumns = Mapping[str, Sequence[Any]]
 """A table: the values of each column by its name, all columns of equal length."""
 
@@ -72,6 +78,11 @@ class Displayed:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
+        from optsched.display.html import NOTEBOOK_STYLE
+
+        return f'<div class="optsched">{NOTEBOOK_STYLE}{self._html()}</div>'
+
+    def _html(self) -> str:
         from optsched.display.html import escape, facts_html
 
         title = f"<p><strong>{type(self).__name__}</strong> {escape(self._headline())}</p>"
@@ -119,20 +130,24 @@ class DisplayedTable(Displayed):
             ) from None
         return pandas.DataFrame({name: list(column) for name, column in self.to_columns().items()})
 
-    def _repr_html_(self) -> str:
-        from optsched.display.columns import heading, written
+    def _html(self) -> str:
+        from optsched.display.columns import RECORDED, heading, written
         from optsched.display.html import table_html
 
         # One row more than is shown tells whether there are more.
         columns = self.to_columns(HTML_ROWS + 1)
-        rows = list(zip(*columns.values(), strict=True))
-        text = [any(isinstance(value, str) for value in column) for column in columns.values()]
-        shown = [
-            [written(name, value) for name, value in zip(columns, row, strict=True)]
-            for row in rows[:HTML_ROWS]
-        ]
-        more = f"<p>The first {HTML_ROWS} rows.</p>" if len(rows) > HTML_ROWS else ""
-        return super()._repr_html_() + table_html(list(map(heading, columns)), shown, text) + more
+        rows = max(map(len, columns.values()), default=0)
+        shown = {
+            name: [shortened(written(name, value), LONGEST) for value in column[:HTML_ROWS]]
+            for name, column in columns.items()
+            if name not in RECORDED
+        }
+        # A column without a word says nothing; an empty table shows which columns there are.
+        said = [name for name, cells in shown.items() if any(cells) or not rows]
+        text = [any(isinstance(value, TEXTS) for value in columns[name]) for name in said]
+        cells = zip(*(shown[name] for name in said), strict=True)
+        more = f"<p>The first {HTML_ROWS} rows; to_frame() has all.</p>" if rows > HTML_ROWS else ""
+        return super()._html() + table_html(list(map(heading, said)), cells, text) + more
 
 
 def columns_of(records: Sequence[Mapping[str, Any]]) -> TableColumns:

@@ -42,6 +42,9 @@ KINDS: Mapping[str, Kind] = {
 """Columns that are more than plain numbers."""
 
 
+RECORDED = frozenset({"key", "sha256", "optsched", "python", "cpu", "cores", "date"})
+"""Columns that say how a row of a sweep came about: frames have them, notebooks leave them out."""
+
 HEADINGS: Mapping[str, str] = {
     "mean_jct": "mean JCT",
     "p50_jct": "median JCT",

@@ -7,6 +7,14 @@ from html import escape
 
 __all__ = ["escape", "facts_html", "table_html"]
 
+# As on the pages of reports, whose style sheet notebooks do not have.
+NOTEBOOK_STYLE = """<style>
+.optsched dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1em; margin: 0 0 .6em; }
+.optsched dt { font-weight: normal; opacity: .7; }
+.optsched dd { margin: 0; }
+.optsched th.text, .optsched td.text { text-align: left; }
+</style>"""
+
 LONG = 60
 """Characters from which the text of a cell may be broken."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from optsched.display import amount, count
+from optsched.display import amount, count, percent
 from optsched.errors import UsageError
 from optsched.report.palette import LABEL, LINE, MAIN, SMALL
 from optsched.report.pictures import (
@@ -42,9 +42,9 @@ class Panel(NamedTuple):
 
 
 PANELS = (
-    Panel("smallest_share", "smallest share of a job", "more is better"),
-    Panel("mean_share", "mean share of the jobs", "more is better"),
-    Panel("utilisation", "utilisation of the GPUs", "more is better"),
+    Panel("smallest_share", "smallest share of a job", "more is better", percent),
+    Panel("mean_share", "mean share of the jobs", "more is better", percent),
+    Panel("utilisation", "utilisation of the GPUs", "more is better", percent),
     Panel("makespan", "makespan", "less is better", time_words),
     Panel("cost_per_hour", "cost, USD per hour", "less is better"),
 )

@@ -10,6 +10,7 @@ import numpy as np
 from optsched.benchmarking.profiles import FLOOR, Profile, gap_profile, time_profile
 from optsched.benchmarking.results import Results
 from optsched.benchmarking.summary_table import SummaryTable, cell_text
+from optsched.display import count
 from optsched.display.html import facts_html, table_html
 from optsched.errors import UsageError
 from optsched.report.page import (
@@ -94,7 +95,7 @@ def profile_picture(
     head(
         ax,
         title,
-        f"{profile.problems:,} problems; what a method does not solve counts as infinitely far",
+        f"{count(profile.problems, 'problem')}; what a method does not solve counts as infinitely far",
         axis,
         "share of the problems",
     )

@@ -595,7 +595,7 @@ class Plan(DisplayedTable):
             "move": named[Verdict.MOVE],
             "preempt": named[Verdict.PREEMPT],
             "hold": named[Verdict.HOLD],
-            "allocation": "" if solution is None else repr(solution),
+            "allocation": "" if solution is None else solution.summary().splitlines()[0],
             "fallback": self.fallback or "",
             "notices": "; ".join(self.notices),
         }

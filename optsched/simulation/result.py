@@ -11,7 +11,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.display import DisplayedTable, TableColumns, count
-from optsched.display.columns import heading, written
+from optsched.display.columns import title, written
 from optsched.lazy import convenience
 from optsched.simulation.fairness import finish_time_ratios
 from optsched.simulation.options import RHO
@@ -165,7 +165,7 @@ class Simulation(DisplayedTable):
             "deadlines_met",
             "cost",
         )
-        facts = {heading(name): written(name, metrics[name]) for name in shown}
+        facts = {title(name): written(name, metrics[name]) for name in shown}
         return facts | {"notices": "; ".join(self.notices)}
 
     def to_columns(self, first: int | None = None) -> TableColumns:

@@ -25,6 +25,7 @@ from optsched.display import (
     count,
     first_of,
 )
+from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.lazy import convenience
 from optsched.solution.allocation import Allocation
@@ -501,6 +502,7 @@ class Solution(DisplayedTable):
         holds = "holds" if certificate.ok else f"does not hold: {'; '.join(certificate.problems)}"
         prices = [f"{name} {amount(price)}" for name, price in self.prices.items() if price]
         return {
+            "objective": self._objective_in_words(),
             "certificate": f"{holds} ({certificate.proof})",
             "bound": "" if self.bound is None else f"{self.bound:.9g} ({self.bound_source})",
             "prices": first_of(prices),
@@ -508,6 +510,15 @@ class Solution(DisplayedTable):
             "infeasible": self.why_infeasible,
             "notes": "; ".join(self.notes),
         }
+
+    def _objective_in_words(self) -> str:
+        """What the objective is, with its unit; nothing of a formulation that nobody registered."""
+        try:
+            words, unit = convenience("Solution.objective_words")(self.formulation)
+        except UsageError:
+            return ""
+        better = {"max": " (more is better)", "min": " (less is better)"}.get(self.sense, "")
+        return f"{words}{f', {unit}' if unit else ''}{better}"
 
     def to_columns(self, first: int | None = None) -> TableColumns:
         """The rows of the schedule where there is one, else of the allocation."""

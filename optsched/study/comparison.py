@@ -29,7 +29,7 @@ from optsched.instance.arguments import checks_arguments
 from optsched.instance.reading import show
 from optsched.lazy import convenience
 from optsched.performance import PerformanceModel
-from optsched.registry import load_formulation, names
+from optsched.registry import load_formulation, names, objective_words
 from optsched.solution import Solution, Termination
 from optsched.solution.measures import Measures, measure
 from optsched.solving.limits import LimitOptions, make_limits, takes_limits
@@ -186,7 +186,10 @@ def _answer(row: ComparisonRow) -> str:
     if row.solution is None:
         return f"refused: {row.error}"
     objective = row.solution.objective
-    return str(row.solution.status) + ("" if objective is None else f", {amount(objective)}")
+    if objective is None:
+        return str(row.solution.status)
+    _, unit = objective_words(row.formulation)
+    return f"{row.solution.status}, {amount(objective)} {unit}".strip()
 
 
 @checks_arguments

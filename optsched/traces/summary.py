@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import AnyArray, FloatArray, IntArray, group_rows
-from optsched.display import Displayed
+from optsched.display import Displayed, percent
 from optsched.instance import Instance
 from optsched.traces.demand import HOUR, Demand, Nowhere, demand_of
 from optsched.traces.trace import Trace
@@ -136,7 +136,7 @@ class TraceSummary(Displayed):
     gang: FloatArray
 
     def _headline(self) -> str:
-        load = "" if self.load is None else f", load {self.load:.1%} of the cluster"
+        load = "" if self.load is None else f", load {percent(self.load)} of the cluster"
         return f"{self.name}: {self.jobs:,} jobs on {self.gpus:,} GPUs{load}"
 
     def document(self) -> dict[str, Any]:
