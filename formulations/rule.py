@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Generator
-from dataclasses import replace
 
 import numpy as np
 
@@ -86,7 +85,7 @@ class Rule(Formulation):
             return self.decision(C, np.zeros(C.columns))
         decision = yield from self.decide(C, seed)
         if not self.options.bound:
-            return replace(decision, bound=None)
+            return decision._replace(bound=None)
         if decision.bound is not None:
             return decision
         ideal, bound = self.ideal(C), 0.0
@@ -94,4 +93,4 @@ class Rule(Formulation):
             optimum = yield Auxiliary(ideal, required=True)
             assert optimum.bound is not None
             bound = optimum.bound
-        return replace(decision, bound=(bound, "relaxation"))
+        return decision._replace(bound=(bound, "relaxation"))

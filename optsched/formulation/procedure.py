@@ -8,7 +8,6 @@ to. It runs no solver itself (`optsched.solving.procedures` does), so that it ca
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from optsched.arrays import FloatArray
@@ -92,8 +91,7 @@ class Undecided(NamedTuple):
     words: str
 
 
-@dataclass(frozen=True, eq=False)
-class RuleDecision:
+class RuleDecision(NamedTuple):
     """An allocation that a rule computed.
 
     Attributes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,7 @@ NONE = -1
 """Number of a name that nothing has."""
 
 
-@dataclass(frozen=True)
-class Partition:
+class Partition(NamedTuple):
     """One MIG profile: compute slices of 7, memory slices of 8, and the slices where it may start."""
 
     profile: str
@@ -208,8 +207,7 @@ class _Known(dict[str, int]):
         return self.get(name, NONE)
 
 
-@dataclass(frozen=True)
-class Resource:
+class Resource(NamedTuple):
     """A capacity beside GPUs, CPUs and memory: of the cluster (pool and nodes None), a pool, or some nodes."""
 
     name: str

@@ -242,13 +242,13 @@ def joined_colocation(
         if entry.jobs is not None:
             first, second = (int(rows.place[row]) for row in entry.jobs)
             if first >= 0 and second >= 0:
-                kept.append(replace(entry, jobs=(first, second)))
+                kept.append(entry._replace(jobs=(first, second)))
         elif entry.workloads is not None and workload is not None:
             first, second = (int(workload[row]) for row in entry.workloads)
-            kept.append(replace(entry, workloads=(first, second)))
+            kept.append(entry._replace(workloads=(first, second)))
         else:
             kept.append(entry)
     for entry in () if added is None else added.colocation:
         if entry.jobs is not None:
-            kept.append(replace(entry, jobs=(entry.jobs[0] + start, entry.jobs[1] + start)))
+            kept.append(entry._replace(jobs=(entry.jobs[0] + start, entry.jobs[1] + start)))
     return tuple(kept)

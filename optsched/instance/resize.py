@@ -86,7 +86,7 @@ def _changed(cluster: Cluster, name: str, amount: float, now: float) -> Cluster:
     resources = cluster.resources
     if name in {resource.name for resource in resources}:
         changed = [
-            replace(r, capacity=r.capacity + amount) if r.name == name else r for r in resources
+            r._replace(capacity=r.capacity + amount) if r.name == name else r for r in resources
         ]
         return replace(cluster, resources=tuple(changed))
     head, _, kind = name.rpartition(".")
@@ -220,7 +220,7 @@ def _of_nodes_left(resource: Resource, before: Pool, after: Pool) -> Resource:
         raise UsageError(
             f"add {before.name}: the resource {resource.name} would be left without any of its nodes"
         )
-    return replace(resource, nodes=nodes)
+    return resource._replace(nodes=nodes)
 
 
 def _still_running(table: JobTable, before: Cluster, after: Cluster) -> JobTable:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -40,8 +40,7 @@ class Workload(Displayed):
     label: bool = False
 
 
-@dataclass(frozen=True)
-class Colocation:
+class Colocation(NamedTuple):
     """Throughputs (steps/s) of two jobs, or any two jobs of two workloads, on the same GPUs of a pool."""
 
     workloads: tuple[int, int] | None

@@ -522,7 +522,7 @@ def without_held(instance: Instance, cluster: Cluster, jobs: IntArray, option: I
         used = need * count
         if item.pool is not None:
             used = used[stated | (pool == cluster.pool_index[item.pool])]
-        left[item.name] = replace(item, capacity=max(item.capacity - float(used.sum()), 0.0))
+        left[item.name] = item._replace(capacity=max(item.capacity - float(used.sum()), 0.0))
     resources = tuple(left.get(item.name, item) for item in cluster.resources)
     return replace(cluster, resources=resources)
 

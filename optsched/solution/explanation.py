@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from optsched.program import AllocationProgram, Assumption
 from optsched.program.some_time import SOME_TIME
 
 
-@dataclass(frozen=True)
-class Conflict:
+class Conflict(NamedTuple):
     """One requirement of a conflicting set: the row it is, what it says, and what it takes for granted."""
 
     block: str

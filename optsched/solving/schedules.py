@@ -201,7 +201,7 @@ def _better(
 
 def _in_words(plan: LinearPlan, conflict: Conflict) -> Conflict:
     words = plan.describe(conflict.block, conflict.position)
-    return replace(conflict, words=words, assumption=plan.assumption)
+    return conflict._replace(words=words, assumption=plan.assumption)
 
 
 # --- timelines -----------------------------------------------------------------------------------------------------
