@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -21,6 +22,9 @@ from optsched.cli.shell import Shell, silence_stdout
 from optsched.errors import UsageError
 
 USAGE = 2
+# New objects after which the program looks for cycles. With more, large arrays would wait in cycles
+# for too long.
+COLLECT_AFTER = 10_000
 # Where each command is, in the order of the help; a name in capitals is that of a group of
 # commands.
 COMMANDS = {
@@ -88,6 +92,9 @@ def run() -> int:
     # A notebook names the backend of its kernel to its children. They may not have it, and write
     # files only.
     os.environ.pop("MPLBACKEND", None)
+    # A command makes objects to keep them, modules before all. By default the collector would walk
+    # the new ones after every 700 and, time and again, all of them.
+    gc.set_threshold(COLLECT_AFTER)
     code = main()
     solving = sys.modules.get("optsched.solvers.new_thread")
     # Python would wait for it
@@ -197,4 +204,4 @@ def _refused(shell: Shell, error: BaseException) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

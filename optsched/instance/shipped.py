@@ -21,7 +21,7 @@ def shipped_folder() -> Path:
 
 def shipped_names() -> list[str]:
     """Names of the shipped instances."""
-    return sorted(path.stem for path in shipped_folder().glob("*.json"))
+    return sorted(path.stem for path in shipped_folder().iterdir() if path.suffix == ".json")
 
 
 def shipped_path(name: str) -> Path:
