@@ -5,7 +5,7 @@ and of gangs on pools (its multi-mode form).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -138,69 +138,50 @@ def _why_no_assignment(C: Classes, columns: IntArray) -> str:
 
 def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
     """The program ``assignment`` of the class."""
-    r = C.usage.tocsc()[:, columns].indices.astype(np.int64)
+    machines = _Machines.of(C, columns)
     d, k, n = C.duration[columns], C.class_a[columns], C.count
-    # Machines (r, m): more of them than jobs are of no use.
-    machines = np.minimum(np.floor(C.capacity + 1e-9), n.sum()).astype(np.int64)
-    machines[np.setdiff1d(np.arange(len(machines)), r)] = 0
-    first = np.concatenate(([0], np.cumsum(machines)))
-    size = machines[r]
-    if size.sum() > MOST_COLUMNS:
-        raise UsageError(
-            f"makespan-unrelated: an assignment of {len(columns)} columns to machines has {size.sum()} variables, "
-            f"at most {MOST_COLUMNS} are taken; use program=timeline"
-        )
-    # Variables x_cm, column after column.
-    c = np.repeat(np.arange(len(columns), dtype=np.int64), size)
-    m = first[r[c]] + ranges(np.zeros(len(columns), np.int64), size)
-    load = sum_by(m, d[c], first[-1])
+    c, m = machines.column, machines.machine
+    load = sum_by(m, d[c], machines.total)
 
     lp = LinearProgram()
     x = lp.variables(len(c), name="x", upper=n[k[c]], integer=True)
-    worst = np.zeros(len(C))
-    np.maximum.at(worst, k, d)
-    makespan = lp.variables(1, name="C", upper=float(worst @ n))
+    longest = np.zeros(len(C))
+    np.maximum.at(longest, k, d)
+    makespan = lp.variables(1, name="C", upper=float(longest @ n))
     lp.constrain(sum_by(k[c], 1.0, len(C)) @ x == n, name="one")
-    lp.constrain(load @ x - np.ones((first[-1], 1)) @ makespan <= 0.0, name="load")
-    next_is_alike = np.setdiff1d(np.arange(first[-1] - 1), first[1:-1] - 1)
-    if len(next_is_alike):
-        lp.constrain((load[next_is_alike] - load[next_is_alike + 1]) @ x >= 0.0, name="order")
+    lp.constrain(load @ x - np.ones((machines.total, 1)) @ makespan <= 0.0, name="load")
+    alike = machines.followed_by_one_alike()
+    if len(alike):
+        lp.constrain((load[alike] - load[alike + 1]) @ x >= 0.0, name="order")
     lp.minimise(makespan)
 
     def read(point: FloatArray) -> Schedule:
-        units = np.round(point[: len(c)]).astype(np.int64)
-        some = np.flatnonzero(units)
-        chosen = np.repeat(some, units[some])
-        order = np.argsort(m[chosen], kind="stable")
-        chosen = chosen[order]
-        start = C.instance.now + sum_before(d[c[chosen]], m[chosen])
+        """Jobs of a machine run one after the other, in the order of their columns."""
+        jobs = np.round(point[: len(c)]).astype(np.int64)
+        used = np.flatnonzero(jobs)
+        chosen = np.repeat(used, jobs[used])
+        chosen = chosen[np.argsort(m[chosen], kind="stable")]
+        duration = d[c[chosen]]
+        start = C.instance.now + sum_before(duration, m[chosen])
         member = rank(k[c[chosen]])
-        return Schedule.of_members(C, columns[c[chosen]], member, start, start + d[c[chosen]])
+        return Schedule.of_members(C, columns[c[chosen]], member, start, start + duration)
 
     def complete(schedule: Schedule) -> FloatArray:
-        place = np.searchsorted(columns, schedule.column)
-        if (columns[np.minimum(place, len(columns) - 1)] != schedule.column).any():
+        row = np.searchsorted(columns, schedule.column)
+        if (columns[np.minimum(row, len(columns) - 1)] != schedule.column).any():
             raise ValueError("a job runs in a configuration that does not fit")
         check_each_once(C, schedule)
-        _check_lengths(C, schedule, d[place])
-        slot = _colour(schedule, r[place], machines)
-        loads = np.bincount(first[r[place]] + slot, d[place], minlength=first[-1])
-        ranked = np.empty(first[-1], np.int64)
-        group = np.repeat(np.arange(len(machines)), machines)
-        ranked[np.lexsort((-loads, group))] = np.arange(first[-1])
-        start = np.concatenate(([0], np.cumsum(size)))
-        machine = ranked[first[r[place]] + slot] - first[r[place]]
+        _check_lengths(C, schedule, d[row])
+        machine = machines.most_loaded_first(schedule, row, d[row])
         point = np.zeros(len(c) + 1)
-        np.add.at(point, start[place] + machine, 1.0)
+        np.add.at(point, machines.variable(row, machine), 1.0)
         point[-1] = float((schedule.end - C.instance.now).max(initial=0.0))
         return point
 
     def describe(block: str, position: int) -> str:
-        return (
-            f"{C.job_name(position)} must run once"
-            if block == "one"
-            else f"row {block}[{position}]"
-        )
+        if block == "one":
+            return f"{C.job_name(position)} must run once"
+        return f"row {block}[{position}]"
 
     return LinearPlan(
         C,
@@ -211,6 +192,76 @@ def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
         step=common_unit(d),
         as_timeline="with -O program=timeline it needs no such columns",
     )
+
+
+class _Machines(NamedTuple):
+    """The machines (r, m), numbered resource by resource, and the variables x_cm, column by column.
+
+    Attributes
+    ----------
+    sizes : IntArray, shape (R,)
+        Machines of each resource.
+    first : IntArray, shape (R + 1,)
+        The first one of each, and how many there are in all.
+    resource : IntArray, shape (columns,)
+        r(c).
+    column, machine : IntArray, shape (variables,)
+        c and (r, m) of each variable.
+    """
+
+    sizes: IntArray
+    first: IntArray
+    resource: IntArray
+    column: IntArray
+    machine: IntArray
+
+    @classmethod
+    def of(cls, C: Classes, columns: IntArray) -> _Machines:
+        resource = C.usage.tocsc()[:, columns].indices.astype(np.int64)
+        # More machines than jobs are of no use; nor are those that no column takes.
+        count = np.minimum(np.floor(C.capacity + 1e-9), C.count.sum()).astype(np.int64)
+        count[np.setdiff1d(np.arange(len(count)), resource)] = 0
+        first = np.concatenate(([0], np.cumsum(count)))
+        variables = count[resource]
+        if variables.sum() > MOST_COLUMNS:
+            raise UsageError(
+                f"makespan-unrelated: an assignment of {len(columns)} columns to machines "
+                f"has {variables.sum()} variables, at most {MOST_COLUMNS} are taken; "
+                "use program=timeline"
+            )
+        column = np.repeat(np.arange(len(columns), dtype=np.int64), variables)
+        number = ranges(np.zeros(len(columns), np.int64), variables)
+        return cls(count, first, resource, column, first[resource[column]] + number)
+
+    @property
+    def total(self) -> int:
+        return int(self.first[-1])
+
+    def variable(self, column: IntArray, machine: IntArray) -> IntArray:
+        """Number of the variable of a column on a machine of its resource."""
+        of_column = self.sizes[self.resource]
+        start = np.cumsum(of_column) - of_column
+        return np.asarray(start[column] + machine - self.first[self.resource[column]])
+
+    def followed_by_one_alike(self) -> IntArray:
+        """Machines whose successor is one of the same resource."""
+        return np.setdiff1d(np.arange(self.total - 1), self.first[1:-1] - 1)
+
+    def most_loaded_first(
+        self, schedule: Schedule, column: IntArray, duration: FloatArray
+    ) -> IntArray:
+        """A machine for each stretch, those of a resource numbered in decreasing load.
+
+        The rows ``order`` of the program allow no other numbering.
+        """
+        slot = _colour(schedule, self.resource[column], self.sizes)
+        machine = self.first[self.resource[column]] + slot
+        load = np.bincount(machine, duration, minlength=self.total)
+        resource_of_machine = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        by_load = np.lexsort((-load, resource_of_machine))
+        ranked = np.empty(self.total, np.int64)
+        ranked[by_load] = np.arange(self.total)
+        return np.asarray(ranked[machine])
 
 
 def _check_lengths(C: Classes, schedule: Schedule, needed: FloatArray) -> None:

@@ -25,6 +25,7 @@ from optsched.instance.interning import OptionInterner
 from optsched.instance.job_rules import array_name, as_array, as_column, check_arrays, check_names
 from optsched.instance.reading import listed, show
 from optsched.instance.references import check_running, resolve_predecessors
+from optsched.instance.running import Place
 from optsched.instance.tables import (
     ANY_SPREAD,
     ARRAY_FIELDS,
@@ -213,34 +214,18 @@ def assemble(
     table, _, job_rates = _numbered(own, rates, header.workloads, arrays["rates"])
     level_lists, levels = compact_levels(level_lists, arrays["levels"])
     interner = OptionInterner(header.cluster)
-    options: IntArray = constant(-1, count, np.int64)
-    if rare:
-        options = np.array(options)
-    running, after = {}, {}
-    for row, document in sorted((rare or {}).items()):
-        if document.options is not None:
-            options[row] = interner.add(document.options, f"jobs[{row}].options")
-        if document.running is not None:
-            running[row] = check_running(document.running, header.cluster, f"jobs[{row}].running")
-        if document.after:
-            after[row] = document.after
-    bare = (arrays["workload"] < 0) & (job_rates < 0) & (options < 0)
-    if bare.any():
-        row = int(np.flatnonzero(bare)[0])
-        raise InvalidInput(f"jobs[{row}]", "no workload, throughput or options", "one of them")
-    labels = np.array([*(workload.label for workload in header.workloads), False])
-    label = looked_up(labels, arrays["workload"])
-    _refuse_bare(
-        label & (job_rates < 0) & (options < 0), header.workloads, arrays["workload"], where
-    )
-    soft = arrays["soft_deadline"].any()
+    options, running, after = _rare_fields(rare or {}, count, header.cluster, interner)
+    without_rates = (job_rates < 0) & (options < 0)
+    _check_rates_exist(without_rates, header.workloads, arrays["workload"], where)
+    soft = arrays["soft_deadline"]
+    if soft.any():
+        # A job without a deadline has none that is soft.
+        soft = soft & np.isfinite(arrays["deadline"])
     own_columns: dict[str, AnyArray] = {
         "rates": job_rates,
         "options": options,
         "levels": levels,
-        "soft_deadline": arrays["soft_deadline"] & np.isfinite(arrays["deadline"])
-        if soft
-        else arrays["soft_deadline"],
+        "soft_deadline": soft,
     }
     predecessors, awaits = resolve_predecessors(after, names)
     jobs = JobTable(
@@ -254,14 +239,41 @@ def assemble(
     return header.finish(jobs, table, interner.table())
 
 
-def _refuse_bare(
-    wrong: BoolArray,
+def _rare_fields(
+    rare: Mapping[int, RareDocument], jobs: int, cluster: Cluster, interner: OptionInterner
+) -> tuple[IntArray, dict[int, Place], dict[int, Sequence[str]]]:
+    """Number of its options by job (-1: none); what runs where, and who waits for whom, by row."""
+    options: IntArray = constant(-1, jobs, np.int64)
+    if rare:  # a constant cannot be written to
+        options = np.array(options)
+    running: dict[int, Place] = {}
+    after: dict[int, Sequence[str]] = {}
+    for row, document in sorted(rare.items()):
+        if document.options is not None:
+            options[row] = interner.add(document.options, f"jobs[{row}].options")
+        if document.running is not None:
+            running[row] = check_running(document.running, cluster, f"jobs[{row}].running")
+        if document.after:
+            after[row] = document.after
+    return options, running, after
+
+
+def _check_rates_exist(
+    without_rates: BoolArray,
     workloads: Sequence[Workload],
     of_job: IntArray,
     where: Callable[[int, str], str],
 ) -> None:
-    """Jobs that name a mere label must bring their own rates."""
-    for row in np.flatnonzero(wrong)[:1].tolist():
+    """A job without rates of its own must have a workload, and one that is no mere label."""
+    unknown = np.flatnonzero((of_job < 0) & without_rates)
+    if len(unknown):
+        found = "no workload, throughput or options"
+        raise InvalidInput(f"jobs[{int(unknown[0])}]", found, "one of them")
+    # The last entry is read for jobs without a workload.
+    is_label = np.array([*(workload.label for workload in workloads), False])
+    labelled = np.flatnonzero(looked_up(is_label, of_job) & without_rates)
+    if len(labelled):
+        row = int(labelled[0])
         expected = "one of the workloads, or a throughput of the job's own"
         raise InvalidInput(where(row, "workload"), show(workloads[of_job[row]].name), expected)
 

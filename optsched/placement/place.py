@@ -107,10 +107,7 @@ def place_rows(
     refuse_placed_twice(fixed.occupied, requests.jobs_of_all)
     wanted_count = len(requests) + len(refused) + len(placed)
     # 3. Each set of pools that belong together is a problem of its own.
-    searcher = engine
-    if work is not None:
-        limits = replace(engine.limits, work=work)
-        searcher = Engine(engine.load, engine.solver, limits, deadline=engine.deadline)
+    searcher = _searcher(engine, work)
     solved = [
         _solve(part, engine, searcher, columns) for part in _problems(requests, fixed.occupied)
     ]
@@ -118,12 +115,8 @@ def place_rows(
         placed |= part.gpus
         refused |= part.refused
     unchanged = _worth_of(classes, rows, fixed.row, fixed.gpus)
-    figures = _figures(unchanged, Bounds(unchanged.rows, unchanged.nodes)) | {"gpus_moved": 0.0}
-    for part in solved:
-        for name, value in _figures(part.best.worth, part.bounds).items():
-            figures[name] += value
-    exact = all(part.proven for part in solved)
-    figures |= {"exact": float(exact), "rows_wanted": float(wanted_count)}
+    figures = _total_figures(unchanged, solved)
+    figures["rows_wanted"] = float(wanted_count)
     order = sorted(placed)
     return Placement(
         rows,
@@ -134,6 +127,14 @@ def place_rows(
         tuple(fixed.contradicted.items()),
         classes.instance.jobs_table.names,
     )
+
+
+def _searcher(engine: Engine, work: int | None) -> Engine:
+    """The engine of the integer programs: the same with other limits of work, and the same clock."""
+    if work is None:
+        return engine
+    limits = replace(engine.limits, work=work)
+    return Engine(engine.load, engine.solver, limits, deadline=engine.deadline)
 
 
 def _problems(requests: Requests, occupied: Occupied) -> Iterator[Problem]:
@@ -155,6 +156,18 @@ def _figures(worth: Worth, limits: Bounds) -> dict[str, float]:
     return dict(zip(FIGURES, map(float, values), strict=True))
 
 
+def _total_figures(unchanged: Worth, solved: Sequence[_Solved]) -> dict[str, float]:
+    """Figures of the rows that keep their GPUs, which are their own bounds, and of all problems."""
+    figures = _figures(unchanged, Bounds(unchanged.rows, unchanged.nodes))
+    # Rows that may not be preempted do not move.
+    figures["gpus_moved"] = 0.0
+    for part in solved:
+        for name, value in _figures(part.best.worth, part.bounds).items():
+            figures[name] += value
+    figures["exact"] = float(all(part.proven for part in solved))
+    return figures
+
+
 def _components(requests: Requests) -> list[list[int]]:
     """Pools that are placed together: those that a resource of some nodes joins."""
     instance = requests.classes.instance
@@ -163,14 +176,15 @@ def _components(requests: Requests) -> list[list[int]]:
     groups = renewable_groups(instance) if requests.group_need.any() else ()
     for group in groups:
         names = frozenset(group.nodes or ())
-        members = set()
+        joined = set()
         for pool in pools:
             nodes = instance.cluster.pools[pool]
             if any(nodes.node_name(row) in names for row in range(len(nodes.node_gpus))):
-                members.add(component[pool])
+                joined.add(component[pool])
+        # All components with a node of this group become the first of them.
         for pool, number in component.items():
-            if number in members:
-                component[pool] = min(members)
+            if number in joined:
+                component[pool] = min(joined)
     return [
         [pool for pool in pools if component[pool] == number]
         for number in sorted(set(component.values()))
