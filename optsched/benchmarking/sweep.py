@@ -17,6 +17,12 @@ from optsched.errors import InvalidArgument, UsageError
 from optsched.instance.durations import Duration, seconds_or_none
 from optsched.registry import load_solver
 
+# `optsched bench` reads its options by the names of these types.
+Names = Sequence[str]
+Seeds = Sequence[int]
+Settings = Mapping[str, Any]
+Bytes = float
+
 DEFAULT = "max-min-fairness"
 GRACE_SHARE, GRACE = 0.1, 5.0
 """A task is killed when it has had its time limit, this share of it, and so many seconds more."""
@@ -35,33 +41,38 @@ class Benchmark(Displayed):
     constraints : sequence of mappings
         Side constraints of all formulations, beside those of the instances.
     solvers : sequence of str
+        See `optsched solvers`; by default auto.
     seeds : sequence of int
-        Of the solvers.
+        Seeds of the solvers; 0 by default.
     repeat : int
-        How often each is done: for times.
+        Solve each N times, to measure times.
     threads : int
-        Of the solver.
+        Threads of the solver; 0: all cores.
     time_limit : float, str or None
-        Seconds, or text such as ``"5m"``, of a task: reading, compiling, solving and certifying
-        together. A solver that does not stop is killed a little later.
+        Time of each task, reading included: 90s, 5m, 2h. It is for compiling and certifying too; a
+        solver that does not stop is killed a little later. A number is in seconds.
     memory_limit : float or None
-        Bytes in use of a task, about 100 MB for imports included (Linux).
-    work_limit, gap, solver_options
-        As of `optsched.solve`.
+        Memory of each task: 500MB, 4GB (Linux). In bytes; about 100 MB of it are for imports.
+    work_limit : int or None
+        Stop after N iterations, nodes or conflicts; unlike a time limit, reproducible.
+    gap : float or None
+        Relative gap at which an integer program may stop.
+    solver_options : mapping
+        Option of the solver, under the solver's own name.
     """
 
     sources: Sequence[ProblemSource]
     formulations: Sequence[tuple[str, Mapping[str, Any]]] = ((DEFAULT, {}),)
     constraints: Sequence[Mapping[str, Any]] = ()
-    solvers: Sequence[str] = ("auto",)
-    seeds: Sequence[int] = (0,)
+    solvers: Names = ("auto",)
+    seeds: Seeds = (0,)
     repeat: int = 1
     threads: int = 1
     time_limit: Duration | None = None
-    memory_limit: float | None = None
+    memory_limit: Bytes | None = None
     work_limit: int | None = None
     gap: float | None = None
-    solver_options: Mapping[str, Any] = field(default_factory=dict)
+    solver_options: Settings = field(default_factory=dict)
 
     def _headline(self) -> str:
         parts = (

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from optsched.cli import values
 from optsched.cli.command import Argument, Option
+from optsched.cli.derived import Fields
 from optsched.cli.options import (
     OUTPUT,
     PROBLEM,
     SOLVER,
     Json,
-    SolverLimits,
-    SolverOptions,
     constraints_option,
     formulations_option,
     given_fields,
 )
 from optsched.cli.shell import Shell, written_to
 from optsched.cli.sweeps import RowsFile, Tasks, run_sweep, sweep_exit_code, write_rows
-from optsched.cli.values import Bytes, Constraints, NamedList, Seconds
+from optsched.cli.values import Constraints, NamedList
 from optsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -75,34 +74,16 @@ class Swept:
     ] = None
 
 
-@dataclass(frozen=True)
-class Contest(SolverLimits):
-    """With what, how often, and how long."""
-
-    section: ClassVar = SOLVER
-
-    time_limit: Annotated[
-        Seconds | None, Option("Time of each task, reading included: 90s, 5m, 2h.")
-    ] = None
-    memory_limit: Annotated[Bytes | None, Option("Memory of each task: 500MB, 4GB (Linux).")] = None
-    solvers: Annotated[
-        list[str] | None,
-        Option(
-            "See `optsched solvers`. Can be repeated.  [default: auto]", "NAME", flag="--solver"
-        ),
-    ] = None
-    seeds: Annotated[
-        values.Json | None,
-        Option(
-            "Seeds of the solvers: how many, from 0 on; a range such as 3..7; or a list.  "
-            "[default: 1]",
-            "N",
-        ),
-    ] = None
-    repeat: Annotated[int | None, Option("Solve each N times, to measure times.  [default: 1]")] = (
-        None
-    )
-    solver_options: SolverOptions = field(default_factory=dict)
+Contest = Annotated[
+    dict[str, Any],
+    Fields(
+        "optsched.benchmarking.sweep:Benchmark",
+        {
+            SOLVER: "time_limit work_limit gap threads memory_limit solvers seeds repeat "
+            "solver_options",
+        },
+    ),
+]
 
 
 def bench(
@@ -158,9 +139,9 @@ def bench(
 # --- from options to a benchmark ------------------------------------------------------------------
 
 
-def benchmark_of(swept: Swept, contest: Contest) -> Benchmark:
+def benchmark_of(swept: Swept, contest: Mapping[str, Any]) -> Benchmark:
     """What the command line and a sweep file say together; the command line wins."""
-    given = given_fields(contest) | given_fields(swept, "set", "formulations", "option")
+    given = {**contest, **given_fields(swept, "set", "formulations", "option")}
     from optsched.benchmarking.sources import seeds_of
     from optsched.benchmarking.sweep import DEFAULT, Benchmark
     from optsched.cli.sweep_file import is_sweep_file, options_of, read_sweep

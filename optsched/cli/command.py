@@ -324,9 +324,10 @@ class _Parameter:
         return self._kind.read(given, label or self._flag(self._declared))
 
 
-def flag_of(name: str) -> str:
-    """``--time-limit`` for ``time_limit``."""
-    return f"--{name.replace('_', '-')}"
+def flag_of(name: str, kind: Kind | None = None) -> str:
+    """``--time-limit`` for ``time_limit``; an option that can be repeated is called like one of its values."""
+    many = kind is not None and kind.many
+    return f"--{(name.removesuffix('s') if many else name).replace('_', '-')}"
 
 
 def derived_option(
@@ -342,6 +343,7 @@ def derived_option(
     """
     keyword = inspect.Parameter.KEYWORD_ONLY
     default: Any = inspect.Parameter.empty if item.required else None
+    flag = flag or flag_of(item.name, kind)
     if kind is None:
         option = Option(item.help, flag=flag, section=section)
         return inspect.Parameter(
@@ -350,10 +352,11 @@ def derived_option(
     parts = [item.help, *([kind.note] if kind.note else [])]
     if kind.many:
         parts.append("Can be repeated.")
-    if item.default not in (None, "", ()):
-        number = isinstance(item.default, int | float)
+    if isinstance(item.default, int | float):
         unit = " s" if kind.metavar == "TIME" else ""
-        parts.append(f" [default: {f'{item.default:g}{unit}' if number else item.default}]")
+        parts.append(f" [default: {item.default:g}{unit}]")
+    elif isinstance(item.default, str):
+        parts.append(f" [default: {item.default}]")
     option = Option(
         " ".join(parts), kind.metavar, flag=flag, section=section, read=kind.read, many=kind.many
     )

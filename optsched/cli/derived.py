@@ -106,14 +106,14 @@ def _helps(text: str) -> dict[str, str]:
     for entry in ENTRY.finditer(section[1] if section else ""):
         sentence = SENTENCE.match(" ".join(entry[2].split()))
         for name in entry[1].split(","):
-            helps[name.strip()] = sentence[1].replace("`", "") if sentence else ""
+            helps[name.strip()] = sentence[1].replace("``", "") if sentence else ""
     return helps
 
 
 def opening(owner: Callable[..., Any]) -> str:
     """The first two paragraphs of a docstring before its sections, as plain text."""
     text = (inspect.getdoc(owner) or "").partition("\nParameters\n")[0]
-    return "\n\n".join(text.replace("`", "").strip().split("\n\n")[:2])
+    return "\n\n".join(text.replace("``", "").strip().split("\n\n")[:2])
 
 
 @contextmanager

@@ -216,7 +216,6 @@ TYPES: Mapping[str, tuple[str, Kind]] = {
     ),
     "PoolSizes": (CLUSTER, Kind(values.pool_sizes, "POOL:GPUS,...")),
     "Speeds": (CLUSTER, Kind(_speeds, "POOL=FACTOR", many=True)),
-    "Names": (SELECTION, Kind(values.texts, "NAME", many=True)),
     "Paces": (SELECTION, Kind(_paces, "NAME:slowdown=X,restart=S", many=True)),
 }
 
@@ -241,7 +240,9 @@ IMPORTS = Group(
 def _command(importer: Callable[..., Any], form: Format) -> Callable[..., int]:
     """A function whose parameters are those of an importer; what that makes is written to ``--output``."""
     known = described(importer)
-    flags = {name: form.flags.get(name) or _flag(item) for name, item in known.items()}
+    flags = {
+        name: form.flags.get(name) or flag_of(name, _type(item)[1]) for name, item in known.items()
+    }
 
     def run(shell: Shell, output: str, **given: Any) -> int:
         from optsched.formats.recorded import ImportedLog
@@ -272,10 +273,9 @@ def _command(importer: Callable[..., Any], form: Format) -> Callable[..., int]:
     return run
 
 
-def _flag(item: Described) -> str:
-    """``--speed`` for ``speeds``: an option that can be repeated is called like one of its values."""
-    many = item.type in TYPES and TYPES[item.type][1].many
-    return flag_of(item.name.removesuffix("s") if many else item.name)
+def _type(item: Described) -> tuple[str, Kind | None]:
+    """The section and the kind of a parameter; of a flag there is no kind."""
+    return TYPES.get(item.type, (SELECTION, values.TYPES.get(item.type)))
 
 
 def _parameters(
@@ -295,7 +295,7 @@ def _parameters(
             default = inspect.Parameter.empty if item.required else None
             arguments.append(inspect.Parameter(name, keyword, default=default, annotation=declared))
             continue
-        section, kind = TYPES.get(item.type, (SELECTION, values.TYPES.get(item.type)))
+        section, kind = _type(item)
         section = OUTPUT if name == "name" else section
         option = derived_option(item, kind, section, flags[name])
         (required if item.required else optional).append(option)

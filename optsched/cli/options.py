@@ -123,32 +123,17 @@ class ProblemOptions:
         return bool(self.formulation or self.options or self.constraints or self.no_classes)
 
 
-SolverOptions = Annotated[
-    Settings,
-    Option(
-        "Option of the solver, under the solver's own name. Can be repeated.",
-        flag="--solver-option",
-        section=SOLVER,
-    ),
-]
-
-
 @dataclass(frozen=True)
-class SolverChoice:
-    """Which solver, and its seed; the limits are in `SolverLimits`."""
+class Search:
+    """With what, and how long; the fields are keywords of `optsched.solve`.
+
+    One that is not given is None, and has the default of the library.
+    """
 
     section: ClassVar = SOLVER
 
     solver: Annotated[str | None, Option("See `optsched solvers`.  [default: auto]", "NAME")] = None
     seed: Annotated[int | None, Option("Seed of the solver.  [default: 0]")] = None
-
-
-@dataclass(frozen=True)
-class SolverLimits:
-    """The limits of a solver; one that is not given is None, and has the default of the library."""
-
-    section: ClassVar = SOLVER
-
     time_limit: Annotated[
         Seconds | None, Option("Stop after 90, 90s, 5m, 2h or 1d with the best answer so far.")
     ] = None
@@ -162,12 +147,6 @@ class SolverLimits:
     threads: Annotated[int | None, Option("Threads of the solver; 0: all cores.  [default: 1]")] = (
         None
     )
-
-
-@dataclass(frozen=True)
-class Search(SolverLimits, SolverChoice):
-    """With what, and how long; the fields are keywords of `optsched.solve`."""
-
     tolerance: Annotated[
         float | None,
         Option("Feasibility and optimality tolerance of the solver.  [default: 1e-9]", "T"),
@@ -175,7 +154,13 @@ class Search(SolverLimits, SolverChoice):
     prove: Annotated[
         bool, Option("Cross-check a claim of optimality with a second solver or search.")
     ] = False
-    solver_options: SolverOptions = field(default_factory=dict)
+    solver_options: Annotated[
+        Settings,
+        Option(
+            "Option of the solver, under the solver's own name. Can be repeated.",
+            flag="--solver-option",
+        ),
+    ] = field(default_factory=dict)
     solver_log: Annotated[bool, Option("Show the solver's own log on standard error.")] = False
 
     @cached_property

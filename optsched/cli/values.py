@@ -245,7 +245,7 @@ TYPES: Mapping[str, Kind] = {
     "str": Kind(name, "NAME"),
     **dict.fromkeys(("int", "Count", "PositiveCount"), Kind(whole, "N")),
     **dict.fromkeys(("float", "NonNegative", "Positive"), Kind(real, "X")),
-    **dict.fromkeys(("Seconds", "Delay"), Kind(duration, "TIME")),
+    **dict.fromkeys(("Seconds", "Delay", "Duration"), Kind(duration, "TIME")),
     "Bytes": Kind(size, "SIZE"),
     "Hours": Kind(real, "HOURS"),
     "Rounds": Kind(real, "ROUNDS"),
@@ -254,6 +254,9 @@ TYPES: Mapping[str, Kind] = {
     "Mode": Kind(name, "MODE"),
     "Replan": Kind(name, "WHEN"),
     "PoolOrder": Kind(name, "HOW"),
+    "Names": Kind(texts, "NAME", many=True),
+    "Seeds": Kind(typed, "N", note="How many, from 0 on; a range such as 3..7; or a list."),
+    "Settings": Kind(pairs, "KEY=VALUE", many=True),
 }
 NAMED = "NAME[:KEY=VALUE,...]"
 

@@ -21,7 +21,7 @@ import optsched
 
 # Private names: parts of a command are checked without a command line
 from optsched.benchmarking.results_file import parse_lines
-from optsched.cli.bench import Contest, Swept, benchmark_of
+from optsched.cli.bench import Swept, benchmark_of
 from optsched.cli.sweep_view import bench_view
 
 pytestmark = pytest.mark.process
@@ -241,12 +241,12 @@ def test_sweep_files(
     tasks = []
     for kind, text in SWEEP.items():
         Path(f"sweep.{kind}").write_text(text)
-        tasks.append(benchmark_of(Swept([f"sweep.{kind}"]), Contest()).tasks())
+        tasks.append(benchmark_of(Swept([f"sweep.{kind}"]), {}).tasks())
     names = ["small.json", "generate:cluster:jobs=8,seed=5"]
     entries = [("makespan", {}), ("max-throughput", {})]
     given = Swept(names, entries, ["max-throughput:integral=true"])
     tasks.append(
-        benchmark_of(given, Contest(solvers=["highs"], time_limit=60.0, memory_limit=2e9)).tasks()
+        benchmark_of(given, {"solvers": ["highs"], "time_limit": 60.0, "memory_limit": 2e9}).tasks()
     )
     assert tasks[0] == tasks[1] == tasks[2]
     rows = run("bench", tmp_path / "sweep.toml", "-f", "makespan", "--json").json["rows"]
