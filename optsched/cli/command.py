@@ -325,7 +325,7 @@ class _Parameter:
 
 
 def flag_of(name: str, kind: Kind | None = None) -> str:
-    """``--time-limit`` for ``time_limit``; an option that can be repeated is called like one of its values."""
+    """``--time-limit`` for ``time_limit``; ``--pool`` for ``pools`` that are given one by one."""
     many = kind is not None and kind.many
     return f"--{(name.removesuffix('s') if many else name).replace('_', '-')}"
 

@@ -1,7 +1,8 @@
 """Options that are read off the library: parameters of its functions and fields of its models.
 
-What a parameter is stands once, where it is declared: its name, type and default in the code, and its help in the first
-sentence of its entry in the docstring. The name of the type says the unit: options of `Seconds` take 90, 5m and 2h.
+What a parameter is stands once, where it is declared: its name, type and default in the code, and
+its help in the first sentence of its entry in the docstring. The name of the type says the unit:
+options of `Seconds` take 90, 5m and 2h.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class Described:
 
 @dataclass(frozen=True)
 class Fields:
-    """Fields of a pydantic model that are options of a command; the parameter gets those that are given, by name.
+    """Fields of a model, or of a dataclass, that are options of a command.
+
+    The command's parameter gets those that are given, by name.
 
     Attributes
     ----------
@@ -118,7 +121,7 @@ def opening(owner: Callable[..., Any]) -> str:
 
 @contextmanager
 def errors_name(flags: Mapping[str, str]) -> Iterator[None]:
-    """Errors of what is done inside name an option by its flag, where they begin with the name of its parameter."""
+    """Errors inside that begin with the name of a parameter begin with its flag instead."""
     try:
         yield
     except WrongValue as error:

@@ -1,7 +1,8 @@
-"""``optsched import``: other projects' files become instances and traces, with a command for each format.
+"""``optsched import``: files of other projects become instances and traces.
 
-The options of a command are the parameters of its importer (`optsched.formats`), and its help is the importer's
-docstring. A new format needs an importer and a row of `FORMATS`.
+Every format has a command. The options of a command are the parameters of its importer
+(`optsched.formats`), and its help is the importer's docstring. A new format needs an importer and a
+row of `FORMATS`.
 """
 
 from __future__ import annotations
@@ -205,7 +206,7 @@ def _is_pace(key: str, value: object) -> bool:
     return number and (key == "restart" or (key == "slowdown" and value != 0))
 
 
-# By the name of the type in `optsched.formats`: the section of the help, and how texts become values.
+# By the name of a type of `optsched.formats.inputs`: section of the help, how texts become values.
 TYPES: Mapping[str, tuple[str, Kind]] = {
     "Source": (FILES, Kind(values.name, "FILE")),
     "Folder": (FILES, Kind(values.name, "FOLDER")),
@@ -238,7 +239,7 @@ IMPORTS = Group(
 
 
 def _command(importer: Callable[..., Any], form: Format) -> Callable[..., int]:
-    """A function whose parameters are those of an importer; what that makes is written to ``--output``."""
+    """A function with the parameters of an importer, which writes what that makes to ``--output``."""
     known = described(importer)
     flags = {
         name: form.flags.get(name) or flag_of(name, _type(item)[1]) for name, item in known.items()
@@ -281,7 +282,7 @@ def _type(item: Described) -> tuple[str, Kind | None]:
 def _parameters(
     known: Mapping[str, Described], form: Format, flags: Mapping[str, str]
 ) -> list[inspect.Parameter]:
-    """The shell, the arguments, and the options: required ones first, with ``--output`` as the last of them."""
+    """The shell, the arguments, the options that are required, ``--output``, and the other ones."""
     keyword = inspect.Parameter.KEYWORD_ONLY
     shell = inspect.Parameter("shell", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Shell)
     output = inspect.Parameter("output", keyword, annotation=Output)

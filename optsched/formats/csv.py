@@ -115,13 +115,14 @@ def import_csv(
 ) -> Instance:
     """Make an instance of tables in CSV: jobs and rates, and pools.
 
-    The first line of a table names its columns; commas, semicolons or tabs stand between cells. Times are in seconds,
-    rates in steps/s of the whole job.
+    The first line of a table names its columns; commas, semicolons or tabs stand between cells.
+    Times are in seconds, rates in steps/s of the whole job.
 
     Parameters
     ----------
     jobs : path or bytes
-        Table of jobs: workload; id, gpus (or gpus_min, gpus_max), steps, weight, arrival, deadline, tenant.
+        Table of jobs: workload; id, gpus (or gpus_min, gpus_max), steps, weight, arrival, deadline,
+        tenant.
     rates : path or bytes
         Table of rates: workload, pool (or gpu), throughput; gpus.
     pools : mapping from str to (int, int), or pool documents, optional

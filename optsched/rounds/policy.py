@@ -43,8 +43,8 @@ class RoundPolicy(Document):
     options : mapping
         Options of the formulation, or of the ranking.
     ranking : str, optional
-        Registry name of a ranking (``fcfs``, ``srtf``, ...): jobs run in its order, and no program is solved. Its name
-        and options are checked when the policy is made.
+        Registry name of a ranking (``fcfs``, ``srtf``, ...): jobs run in its order, and no program
+        is solved. Its name and options are checked when the policy is made.
     constraints : tuple of mappings
         Side constraints beside those of the instance (`optsched.assembly.constraints_in_force`).
     solver : str
@@ -60,25 +60,30 @@ class RoundPolicy(Document):
     seed : int
         Seed of the solver.
     memory_limit : float, optional
-        Memory of the solver's process above its imports, such as 4GB; by default half of the machine's. In bytes
-        (Linux); half of the memory is `optsched.solvers.isolated.half_of_memory`.
+        Memory of the solver's process above its imports, such as 4GB; by default half of the
+        machine's. In bytes (Linux); half of the memory is
+        `optsched.solvers.isolated.half_of_memory`.
     hysteresis : float
-        Rounds that a waiting job must be owed more than a running job before it takes its GPUs. To this the restart
-        cost of the running job is added. With an allocation that stays the same, on single GPUs, the time that a job
-        has received falls behind what it is owed by less than 1.5 + hysteresis rounds where this is 0.5 or less, and by
-        a bounded number of rounds where it is more (7 measured at 2). What is left over comes on top, without a bound.
+        Rounds that a waiting job must be owed more than a running job before it takes its GPUs. To
+        this the restart cost of the running job is added. With an allocation that stays the same,
+        on single GPUs, the time that a job has received falls behind what it is owed by less than
+        1.5 + hysteresis rounds where this is 0.5 or less, and by a bounded number of rounds where
+        it is more (7 measured at 2). What is left over comes on top, without a bound.
     max_moves : int, optional
-        Running jobs that a plan preempts or moves at most. Those that go for another reason than the allocation do not
-        count.
+        Running jobs that a plan preempts or moves at most. Those that go for another reason than
+        the allocation do not count.
     patience : int, optional
-        Rounds after which a waiting job goes before all others. It goes before those that can be stopped, even if the
-        allocation gives it nothing: with k jobs that have waited longer, it runs at the latest k rounds after that.
+        Rounds after which a waiting job goes before all others. It goes before those that can be
+        stopped, even if the allocation gives it nothing: with k jobs that have waited longer, it
+        runs at the latest k rounds after that.
     progress : bool
-        Whether jobs that run are reckoned to make the steps that their throughput says, until they are observed. A job
-        is never reckoned to be done: until it is said to be complete, it has a round of work left.
+        Whether jobs that run are reckoned to make the steps that their throughput says, until they
+        are observed. A job is never reckoned to be done: until it is said to be complete, it has a
+        round of work left.
     fill : bool, optional
-        Whether jobs without a claim run on GPUs that are left over. By default they do, unless the formulation's
-        objective is money or a schedule. A strict ranking keeps them idle for those that wait.
+        Whether jobs without a claim run on GPUs that are left over. By default they do, unless the
+        formulation's objective is money or a schedule. A strict ranking keeps them idle for those
+        that wait.
     """
 
     formulation: str = "max-min-fairness"
@@ -148,7 +153,8 @@ def policy_of(policy: RoundPolicy | Mapping[str, Any]) -> RoundPolicy:
 def policy_document(policy: RoundPolicy) -> dict[str, Any]:
     """A policy as states and journals keep it.
 
-    ``moves`` of a ranking always stands among its options, as states of before that option was there lack it.
+    ``moves`` of a ranking always stands among its options, as states of before that option was
+    there lack it.
     """
     document = policy.model_dump(mode="json", exclude_unset=True)
     if policy.ranking is not None and _takes_moves(policy.ranking):
@@ -162,8 +168,8 @@ def policy_document(policy: RoundPolicy) -> dict[str, Any]:
 def as_stored(document: Any) -> Any:
     """The document of a policy that a state or a journal has kept.
 
-    Where it lacks ``moves``, it was kept before rankings had that option, and plans were those of ``published``.
-    What is no policy is given back as it is, for whoever reads it to refuse.
+    Where it lacks ``moves``, it was kept before rankings had that option, and plans were those of
+    ``published``. What is no policy is given back as it is, for whoever reads it to refuse.
     """
     if (
         not isinstance(document, Mapping)

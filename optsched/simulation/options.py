@@ -44,17 +44,19 @@ MODES_OF: Mapping[str, tuple[Mode, ...]] = {
 class SimulationOptions(Document):
     """Options of `optsched.simulate`; times in seconds, or as text such as ``5m``.
 
-    `optsched simulate` has the first sentence of each in its help, and reads it by the name of its type.
+    `optsched simulate` has the first sentence of each in its help, and reads it by the name of its
+    type.
 
     Attributes
     ----------
     mode : str
-        ``rounds``, ``fluid`` (every job gets exactly its allocation), or ``gavel`` (by the rules of Gavel's simulator).
-        In ``rounds``, whole jobs run on whole GPUs, as a `Scheduler` plans them. In ``fluid``, shares are those of the
-        allocation between any two events. ``gavel`` is for comparison.
+        ``rounds``, ``fluid`` (every job gets exactly its allocation), or ``gavel`` (by the rules of
+        Gavel's simulator). In ``rounds``, whole jobs run on whole GPUs, as a `Scheduler` plans
+        them. In ``fluid``, shares are those of the allocation between any two events. ``gavel`` is
+        for comparison.
     replan : str
-        ``rounds``, or ``events``: plan also when a job arrives or ends or a node changes. What becomes free is then
-        used at once.
+        ``rounds``, or ``events``: plan also when a job arrives or ends or a node changes. What
+        becomes free is then used at once.
     round : float, optional
         Length of a round, instead of the trace's.
     warm_up : float
@@ -64,23 +66,25 @@ class SimulationOptions(Document):
     until : float, optional
         Stop at this time after the first arrival, even if jobs still run.
     noise : float
-        Standard deviation of the log of each job's true rate. It is around the rate of the performance model.
+        Standard deviation of the log of each job's true rate. It is around the rate of the
+        performance model.
     observe : bool
         Tell the scheduler the true rates. These are of the jobs that run, after each round.
     failures : float, optional
-        Mean time between two failures of a node, in hours. It is exponential; failures of the trace come on top.
+        Mean time between two failures of a node, in hours. It is exponential; failures of the trace
+        come on top.
     repair : float
         Time that a failed node is down, in hours.
     checkpoint : float, optional
-        Time between two checkpoints of a job; by default a round. What a job did since the last is lost with a node. A
-        job that is stopped by a plan loses nothing but its restart cost.
+        Time between two checkpoints of a job; by default a round. What a job did since the last is
+        lost with a node. A job that is stopped by a plan loses nothing but its restart cost.
     restart_cost : float, optional
         Time without progress after each start but the first; by default the jobs' own.
     reset_interval : float
         Mode ``gavel``: time between two allocations. It is at least this.
     pool_order : str
-        Mode ``gavel``: ``listed`` or ``random``. Pools are visited in the order of the instance, or a new random one
-        each round, as there for policies that do not know throughputs.
+        Mode ``gavel``: ``listed`` or ``random``. Pools are visited in the order of the instance, or
+        a new random one each round, as there for policies that do not know throughputs.
     segments : bool
         Whether who held what and when is kept (for Gantt charts).
     most_rounds : int
