@@ -180,13 +180,13 @@ class LeaseProgram:
 
     @cached_property
     def b(self) -> IntArray:
-        """LeaseProgram needed by each option."""
+        """Leases needed by each option."""
         leases = self.C.sure_duration[self.o] / self.L
         return np.maximum(np.ceil(leases - ROUNDING * np.maximum(leases, 1.0)), 1).astype(np.int64)
 
     @cached_property
     def l(self) -> IntArray:  # noqa: E743  (the paper's symbol)
-        """LeaseProgram before the deadline of each option, at least 0."""
+        """Leases before the deadline of each option, at least 0."""
         left = (self._option_deadlines[self.o] - self.C.instance.now) / self.L
         return np.maximum(np.floor(left + ROUNDING * np.maximum(np.abs(left), 1.0)), 0).astype(
             np.int64
@@ -201,22 +201,27 @@ class LeaseProgram:
 
     @cached_property
     def leases(self) -> int:
-        """LeaseProgram in the program."""
+        """Leases in the program."""
         return int(self.l.max(initial=0))
 
     @cached_property
     def G(self) -> FloatArray:
         """Capacity of each resource in each lease, shape (R, leases)."""
-        C, leases = self.C, max(self.leases, 1)
-        pools, now = C.instance.cluster.pools, C.instance.now
+        C = self.C
+        leases = max(self.leases, 1)
+        pools = C.instance.cluster.pools
+        now = C.instance.now
+        end = now + leases * self.L
         G = np.repeat(C.capacity[:, np.newaxis], leases, axis=1)
         for row, pool in enumerate(C.resources.pool.tolist()):
-            if pool >= 0:
-                opened = pools[pool].node_available_from
-                later = np.unique(opened[(opened > now) & (opened <= now + leases * self.L)])
-                for time in later.tolist():
-                    first = math.ceil((time - now) / self.L - ROUNDING)
-                    G[row, first:] = pools[pool].capacity(time)
+            if pool < 0:
+                continue
+            opened = pools[pool].node_available_from
+            for time in np.unique(opened[(opened > now) & (opened <= end)]).tolist():
+                # A node counts from the first lease that begins when it is there.
+                first = math.ceil((time - now) / self.L - ROUNDING)
+                G[row, first:] = pools[pool].capacity(time)
+        # A calendar of the options wins over what the pools say.
         for name, numbers in self.calendar.items():
             if name not in C.resources.names:
                 known = ", ".join(C.resources.names)
@@ -344,23 +349,22 @@ class LeaseProgram:
         lp.constrain(held @ X <= G, name="capacity")
         return lp, S, X
 
-    def _worth_of_first(
-        self,
-    ) -> FloatArray:
+    def _worth_of_first(self) -> FloatArray:
         """What each X is worth by the option ``first_lease``:
         -/+ g_o / max_t sum_r G_rt in lease 0.
         """
-        C, of = self.C, self.of
+        C = self.C
         sign = {"ignore": 0.0, "random": 0.0, "minimise": -1.0, "maximise": 1.0}[self.first_lease]
-        gpus = (C.gpus * C.configurations.share[C.configuration])[self.o] * (C.pool[self.o] >= 0)
+        share = C.configurations.share[C.configuration]
+        gpus = np.where(C.pool >= 0, C.gpus * share, 0.0)[self.o]
         most = float(self.G[C.resources.pool >= 0].sum(axis=0).max(initial=0.0))
-        return np.where(self.t == 0, sign * gpus[of] / most if most > 0 else 0.0, 0.0)
+        if most <= 0:
+            return np.zeros(len(self.of))
+        return np.where(self.t == 0, sign * gpus[self.of] / most, 0.0)
 
     # --- a plan without a solver ------------------------------------------------------------------
 
-    def _by_deadline(
-        self,
-    ) -> FloatArray | None:
+    def _by_deadline(self) -> FloatArray | None:
         """The plan by earliest deadline first; None if it leaves out a job that must be planned.
 
         Options are taken in order of their deadlines, of equal ones the most valuable first, then
@@ -373,13 +377,15 @@ class LeaseProgram:
         "ElasticFlow: An Elastic Serverless Training Platform for Distributed Deep Learning", ASPLOS
         2023, section 4.1 (admission while all that were admitted before keep their deadlines).
         """
-        C, k = self.C, self.C.class_a[self.o]
+        C = self.C
+        k = C.class_a[self.o]
         table = C.instance.jobs_table
         runs = np.array([job for job in table.running if not table.preemptible[job]], np.int64)
         firm = np.isin(k, C.of_job[runs])
         most = np.maximum(self.G[self.renewable].max(axis=1, initial=0.0), 1.0)
-        needs = self.b * self.uses / most[:, None]
-        order = np.lexsort((needs.max(axis=0, initial=0.0), -self.v, self.l, ~firm))
+        # What an option needs of the resource of which it needs most, as a part of the capacity.
+        needs = (self.b * self.uses / most[:, None]).max(axis=0, initial=0.0)
+        order = np.lexsort((needs, -self.v, self.l, ~firm))
         wanted = np.where(self.size > 0, C.count[k], 0).astype(np.int64)
         S, X = self._in_order(wanted, order)
         planned = np.bincount(k, S, minlength=len(C))[self.planned]
@@ -390,10 +396,11 @@ class LeaseProgram:
 
     # --- among plans of the same value ------------------------------------------------------------
 
-    def _starts(
-        self,
-    ) -> Later:
-        """minimise  sum_o sum_t (L t / b_o) X_ot: the mean time of the starts of its leases, added up over jobs."""
+    def _starts(self) -> Later:
+        """minimise  sum_o sum_t (L t / b_o) X_ot
+
+        This is the mean time of the starts of a job's leases, added up over jobs.
+        """
 
         def program() -> LinearProgram:
             lp, _, X = self.rows()
@@ -406,9 +413,7 @@ class LeaseProgram:
             self.complete, self._read,
         )  # fmt: skip
 
-    def _pieces(
-        self,
-    ) -> Pieces:
+    def _pieces(self) -> Pieces:
         """The stretches of leases in which jobs run without interruption."""
         return Pieces(
             self.b, self.size, self.C.count[self.C.class_a[self.o]].astype(np.int64), self.of, self.t,
@@ -424,11 +429,13 @@ class LeaseProgram:
 
     def _lateness(self, schedule: Schedule) -> float:
         """The mean time from now to the starts of a job's leases, added up over jobs, s."""
-        length = np.round((schedule.end - schedule.start) / self.L)
-        mean = schedule.start - self.C.instance.now + 0.5 * (length - 1.0) * self.L
+        # Leases of each stretch, and the mean start of these.
+        leases = np.round((schedule.end - schedule.start) / self.L)
+        mean = schedule.start - self.C.instance.now + 0.5 * (leases - 1.0) * self.L
         job, position = np.unique(schedule.job, return_inverse=True)
-        held = np.bincount(position, length, minlength=len(job))
-        return float((np.bincount(position, length * mean, minlength=len(job)) / held).sum())
+        leases_of_job = np.bincount(position, leases, minlength=len(job))
+        starts_of_job = np.bincount(position, leases * mean, minlength=len(job))
+        return float((starts_of_job / leases_of_job).sum())
 
     def _shifted(self, x: FloatArray) -> FloatArray:
         """The earliest of some plans in which the same jobs take the same options;
@@ -444,14 +451,13 @@ class LeaseProgram:
         plans = [self._moved_left(S, X)]
         if self.first_lease in ("ignore", "random") and len(self.o) <= MOST_REBUILT:
             for key in (self.b, self.l, self.l - self.b):
-                again, built = self._in_order(
-                    S, planned[np.lexsort((self.b[planned], key[planned]))]
-                )
-                plans += [built] if np.array_equal(again, S) else []
+                order = planned[np.lexsort((self.b[planned], key[planned]))]
+                again, built = self._in_order(S, order)
+                if np.array_equal(again, S):
+                    plans.append(built)
         late = self.t / self.b[self.of]
-        return np.concatenate([S, min(plans, key=lambda plan: float(late @ plan))]).astype(
-            np.float64
-        )
+        earliest_plan = min(plans, key=lambda plan: float(late @ plan))
+        return np.concatenate([S, earliest_plan]).astype(np.float64)
 
     def _moved_left(self, S: IntArray, X: IntArray) -> IntArray:
         """X with every option as early as the others leave room;

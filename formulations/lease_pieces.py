@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.program import LinearProgram, Variables
+from optsched.program import Expression, LinearProgram, Variables
 from optsched.solution import Schedule
 from optsched.solution.plan import Later
 
@@ -28,9 +28,9 @@ class Pieces:
 
     Options of a single job, b_o > 1
         Z_ot  >=  X_ot - X_o,t-1,   sum_t Z_ot >= S_o,   Z >= 0                           (begins, once each)
-    Options of several jobs, b_o > 1. The totals X do not say which of them goes on, so they are
-    told apart by how many
-    leases they still need: F_ort of them have run, by the end of lease t, a lease before which they needed r.
+    Options of several jobs, b_o > 1. The totals X do not say which of them goes on, so they are told
+    apart by how many leases they still need: F_ort of them have run, by the end of lease t, a lease
+    before which they needed r.
         F_ort >= F_or,t-1,   F_ort <= F_o,r+1,t-1,   F_ort = S_o for the last t           (after, in order, all)
         X_ot  =  sum_r (F_ort - F_or,t-1)                                                 (sum)
         R_ort  >=  (F_ort - F_or,t-1) - (F_o,r+1,t-1 - F_o,r+1,t-2),   r < b_o            (resumes)
@@ -40,7 +40,7 @@ class Pieces:
     Attributes
     ----------
     b, size, n : IntArray, shape (O,)
-        LeaseProgram needed, leases in which it may run (0: none), and jobs of the class of each
+        Leases needed, leases in which it may run (0: none), and jobs of the class of each
         option.
     of, t : IntArray, shape (X,)
         Option and lease of each X.
@@ -100,7 +100,7 @@ class Pieces:
 
     @cached_property
     def _window(self) -> IntArray:
-        """LeaseProgram in which a job can need r, of each option: l_o - b_o + 1."""
+        """Leases in which a job can need r, of each option: l_o - b_o + 1."""
         return np.asarray(self.size - self.b + 1)
 
     @cached_property
@@ -147,65 +147,75 @@ class Pieces:
 
     def program(self) -> LinearProgram:
         lp, S, X = self.rows()
+        # S counts the first piece of each job; of options of a single job Z counts them all.
         whole = np.ones(len(self.b))
         whole[self.single] = 0.0
-        total = whole[np.newaxis, :] @ S
-        mine = np.flatnonzero(self.begun)
-        if len(mine):
-            each, place = np.arange(len(mine)), np.searchsorted(self.single, self.of[mine])
-            Z = lp.variables(len(mine), name="Z", upper=1.0)
-            before = np.where(self.t[mine] > 0, mine - 1, -1)
-            shape = (len(mine), len(self.of))
-            change = self._one(each, mine, shape) - self._one(each, before, shape)
-            lp.constrain(Z - change @ X >= 0.0, name="begins")
-            by_option = self._one(place, each, (len(self.single), len(mine)))
-            chosen = self._one(
-                np.arange(len(self.single)), self.single, (len(self.single), len(self.b))
-            )
-            lp.constrain(by_option @ Z - chosen @ S >= 0.0, name="once each")
-            total = total + Z.sum()
-        count = len(self.state_of)
-        if count:
-            every, place, step, t = np.arange(count), self.state_of, self._step, self._t
-            option = self.several[place]
-            n = self.n[option]
-            F = lp.variables(count, name="F", upper=n, integer=True)
-            R = lp.variables(count, name="R", upper=n)
-            square = (count, count)
-            ran = sp.eye_array(count, format="csr") - self._one(
-                every, self._state(place, step, t - 1), square
-            )
-            lp.constrain(ran @ F >= 0.0, name="after")
-            lp.constrain(
-                F - self._one(every, self._state(place, step - 1, t - 1), square) @ F
-                <= np.where(step > 0, 0.0, n), name="in order",
-            )  # fmt: skip
-            last = np.flatnonzero(t == step + self._window[option] - 1)
-            ends = np.arange(len(last))
-            lp.constrain(
-                self._one(ends, last, (len(last), count)) @ F
-                - self._one(ends, option[last], (len(last), len(self.b))) @ S == 0.0, name="all",
-            )  # fmt: skip
-            shared = np.flatnonzero(np.isin(self.of, self.several))
-            # X of an option follow each other, lease by lease.
-            first = np.searchsorted(self.of, option)
-            row = np.searchsorted(shared, first + t)
-            add = self._one(row, every, (len(shared), count)) @ ran
-            picked = self._one(np.arange(len(shared)), shared, (len(shared), len(self.of)))
-            lp.constrain(picked @ X - sp.csr_matrix(add) @ F == 0.0, name="sum")
-            again = np.flatnonzero(step > 0)
-            goes_on = self._one(
-                np.arange(len(again)),
-                self._state(place, step - 1, t - 1)[again],
-                (len(again), count),
-            )
-            resumed = self._one(np.arange(len(again)), again, (len(again), count))
-            lp.constrain(
-                resumed @ R - sp.csr_matrix((resumed - goes_on) @ ran) @ F >= 0.0, name="resumes"
-            )
-            total = total + (step > 0).astype(float)[np.newaxis, :] @ R
-        lp.minimise(total)
+        pieces = whole[np.newaxis, :] @ S
+        if self.begun.any():
+            pieces = pieces + self._begins(lp, S, X)
+        if len(self.state_of):
+            pieces = pieces + self._resumes(lp, S, X)
+        lp.minimise(pieces)
         return lp
+
+    def _begins(self, lp: LinearProgram, S: Variables, X: Variables) -> Expression:
+        """Pieces of options of a single job: Z_ot is 1 where one begins."""
+        mine = np.flatnonzero(self.begun)
+        each = np.arange(len(mine))
+        Z = lp.variables(len(mine), name="Z", upper=1.0)
+        # X of an option follow each other, so that the lease before is the X before.
+        before = np.where(self.t[mine] > 0, mine - 1, -1)
+        shape = (len(mine), len(self.of))
+        change = self._one(each, mine, shape) - self._one(each, before, shape)
+        lp.constrain(Z - change @ X >= 0.0, name="begins")
+        row = np.searchsorted(self.single, self.of[mine])
+        by_option = self._one(row, each, (len(self.single), len(mine)))
+        chosen = self._one(
+            np.arange(len(self.single)), self.single, (len(self.single), len(self.b))
+        )
+        lp.constrain(by_option @ Z - chosen @ S >= 0.0, name="once each")
+        return Z.sum()
+
+    def _resumes(self, lp: LinearProgram, S: Variables, X: Variables) -> Expression:
+        """Pieces after the first of options of several jobs: R_ort jobs resume."""
+        count = len(self.state_of)
+        square = (count, count)
+        every, index, step, t = np.arange(count), self.state_of, self._step, self._t
+        option = self.several[index]
+        n = self.n[option]
+        F = lp.variables(count, name="F", upper=n, integer=True)
+        R = lp.variables(count, name="R", upper=n)
+
+        # F_ort - F_or,t-1: those that run in lease t.
+        lease_before = self._one(every, self._state(index, step, t - 1), square)
+        ran = sp.eye_array(count, format="csr") - lease_before
+        lp.constrain(ran @ F >= 0.0, name="after")
+        step_before = self._one(every, self._state(index, step - 1, t - 1), square)
+        lp.constrain(F - step_before @ F <= np.where(step > 0, 0.0, n), name="in order")
+
+        last = np.flatnonzero(t == step + self._window[option] - 1)
+        ends = np.arange(len(last))
+        at_the_end = self._one(ends, last, (len(last), count))
+        chosen = self._one(ends, option[last], (len(last), len(self.b)))
+        lp.constrain(at_the_end @ F - chosen @ S == 0.0, name="all")
+
+        shared = np.flatnonzero(np.isin(self.of, self.several))
+        # X of an option follow each other, lease by lease.
+        first = np.searchsorted(self.of, option)
+        row = np.searchsorted(shared, first + t)
+        add = self._one(row, every, (len(shared), count)) @ ran
+        picked = self._one(np.arange(len(shared)), shared, (len(shared), len(self.of)))
+        lp.constrain(picked @ X - sp.csr_matrix(add) @ F == 0.0, name="sum")
+
+        again = np.flatnonzero(step > 0)
+        goes_on = self._one(
+            np.arange(len(again)), self._state(index, step - 1, t - 1)[again], (len(again), count)
+        )
+        resumed = self._one(np.arange(len(again)), again, (len(again), count))
+        interrupted = sp.csr_matrix((resumed - goes_on) @ ran)
+        lp.constrain(resumed @ R - interrupted @ F >= 0.0, name="resumes")
+        resuming: Expression = (step > 0).astype(float)[np.newaxis, :] @ R
+        return resuming
 
     # --- points and schedules ---------------------------------------------------------------------
 

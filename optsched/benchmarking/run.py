@@ -406,7 +406,7 @@ def run_tasks(
         Bytes of memory that a task may have in use, imports included (Linux). Its row has the
         status ``memory``.
     results_file : path, optional
-        SweepRows are appended to it as they come (`ResultsFile`). Tasks that have a row in it are
+        Rows are appended to it as they come (`ResultsFile`). Tasks that have a row in it are
         not done again.
     kind : str
         What sweep it is, for the file's first line.

@@ -108,7 +108,7 @@ def test_the_plan_is_the_answer_where_every_solver_crashes(monkeypatch: pytest.M
         raise SolverCrashed("boom")
 
     monkeypatch.setattr(HighsSession, "run", crash)
-    monkeypatch.setattr("optsched.solving.engine.others", lambda *_, **__: ())
+    monkeypatch.setattr("optsched.solving.runs.others", lambda *_, **__: ())
     solution = verified(optsched.solve(leases([1, 1], [2, 2], [2, 3], 1), "lease", admission=True))
     assert (solution.status, solution.objective, solution.bound) == ("feasible", 1.0, None)
 
