@@ -6,6 +6,7 @@ import logging
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from optsched.arrays import FloatArray
@@ -188,7 +189,8 @@ class SolverRuns:
     ) -> type[Solver]:
         """Use a solver, or under `auto` the first fallback that is installed where it is not."""
         missing = []
-        for one in (solver, *(fallbacks if self.asked_for is None else ())):
+        # One by one: to load a solver takes longer than a small program does
+        for one in chain([solver], fallbacks if self.asked_for is None else ()):
             try:
                 return self.use(one, reason)
             except SolverUnavailable as error:
