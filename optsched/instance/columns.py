@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -11,16 +13,49 @@ from optsched.errors import InvalidInput
 from optsched.instance.cluster import Cluster, Tenant
 from optsched.instance.documents import JobDocument
 from optsched.instance.interning import OptionInterner, RateInterner
-from optsched.instance.reading import listed, show, validate_chunks
+from optsched.instance.reading import CHUNK, listed, show, validate_chunks
 from optsched.instance.references import NOWHERE, check_running, resolve_predecessors
-from optsched.instance.tables import ARRAY_FIELDS, DTYPES, JobNames, JobTable, Workload
+from optsched.instance.running import Place
+from optsched.instance.tables import (
+    ARRAY_FIELDS,
+    DTYPES,
+    OWN_GANG,
+    JobNames,
+    JobTable,
+    Workload,
+)
+
+
+@dataclass
+class CheckedJobs:
+    """Jobs whose fields and references are right, as lists: what `JobColumns.add` takes.
+
+    Attributes
+    ----------
+    ids : dict of str to int
+        Id of each job, with its place among these.
+    columns : dict of str to list
+        By names of `ARRAY_FIELDS`.
+    running : dict
+        `JobTable.running`, by places among these.
+    after : dict of int to tuple of str
+        Names of predecessors, by places among these.
+    """
+
+    ids: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, list[Any]] = field(default_factory=dict)
+    running: dict[int, Place] = field(default_factory=dict)
+    after: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
 class JobColumns:
-    """Gathers jobs into one list per field; `read` makes the `JobTable`.
+    """Gathers jobs into one column per field, for the `JobTable` of all of them.
 
     A workload that no table defines is a mere label of jobs that bring their own rates; ``labels`` collects those that
-    are new. Jobs that are to join others (``elsewhere``) must not have their ids, and may come after them.
+    are new. Jobs that are to join others must not have an id that is ``taken``.
     """
 
     def __init__(
@@ -30,7 +65,7 @@ class JobColumns:
         workloads: Sequence[Workload],
         tenants: Sequence[Tenant],
         rates: RateInterner,
-        elsewhere: JobNames = NOWHERE,
+        taken: Container[str] = NOWHERE,
         path: str = "jobs",
     ) -> None:
         self._path = path
@@ -39,83 +74,131 @@ class JobColumns:
         self._workload_rows = {workload.name: row for row, workload in enumerate(workloads)}
         self._labels = {workload.name for workload in workloads if workload.label}
         self._tenant_rows = {tenant.name: row for row, tenant in enumerate(tenants)}
-        self._rates = rates
-        self._elsewhere = elsewhere
+        self.rates = rates
+        self._taken = taken
         self.options = OptionInterner(cluster)
         self.labels: list[str] = []
-        self._columns: dict[str, list[np.ndarray]] = {name: [] for name in ARRAY_FIELDS}
-        self._rows: dict[str, int] = {}
+        self.rows: dict[str, int] = {}
+        self._lists: dict[str, list[Any]] = {name: [] for name in ARRAY_FIELDS}
+        self._arrays: dict[str, list[AnyArray]] = {name: [] for name in ARRAY_FIELDS}
         self._level_rows: dict[tuple[int, ...], int] = {}
-        self._running: dict[int, tuple[int, tuple[str, ...], float | None]] = {}
+        self._running: dict[int, Place] = {}
         self._after: dict[int, tuple[str, ...]] = {}
 
-    def read(self, documents: object) -> JobTable:
+    def read(self, documents: object, elsewhere: JobNames = NOWHERE) -> JobTable:
         """The table of a list of job documents; raises `InvalidInput`."""
         if not isinstance(documents, list | tuple):
             raise InvalidInput(self._path, show(documents), "a list of jobs")
         for start, chunk in validate_chunks(JobDocument, documents, self._path):
-            self._extend(chunk, start)
-        return self._finish()
+            self.add(self.checked(chunk, start))
+        return self.table(elsewhere)
 
-    def _extend(self, jobs: Sequence[JobDocument], start: int) -> None:
-        """Add a chunk whose first job is number ``start`` of the documents."""
-        rows = self._rows
+    def checked(self, jobs: Sequence[JobDocument], start: int = 0) -> CheckedJobs:
+        """Check what jobs say of other objects, and add none of them yet.
+
+        Parameters
+        ----------
+        jobs : sequence of JobDocument
+        start : int
+            Number of the first one in its list of documents, for messages.
+
+        Raises
+        ------
+        InvalidInput
+            Profiles, labels and lists of options or levels that were met before it stay known. They
+            do no harm: what no job uses is dropped when jobs join others (`compaction`).
+        """
+        found = CheckedJobs()
         gpus: list[tuple[int, int, int]] = []
         workload: list[int] = []
         rates: list[int] = []
         options: list[int] = []
         tenants: list[int] = []
-        for number, job in enumerate(jobs, start):
-            path = f"{self._path}[{number}]"
-            if rows.setdefault(job.id, number) != number or job.id in self._elsewhere:
+        for place, job in enumerate(jobs):
+            path = f"{self._path}[{start + place}]"
+            if job.id in found.ids or job.id in self.rows or job.id in self._taken:
                 raise InvalidInput(f"{path}.id", f"{show(job.id)} a second time", "ids that differ")
+            found.ids[job.id] = place
             gpus.append(self._gpus(job, path))
             workload.append(self._workload(job, path))
             rates.append(
                 -1
                 if job.throughput is None
-                else self._rates.add(job.throughput, f"{path}.throughput")
+                else self.rates.add(job.throughput, f"{path}.throughput")
             )
             options.append(
                 -1 if job.options is None else self.options.add(job.options, f"{path}.options")
             )
             tenants.append(-1 if job.tenant is None else self._tenant(job.tenant, path))
             if job.running is not None:
-                self._running[number] = check_running(job.running, self._cluster, f"{path}.running")
+                found.running[place] = check_running(job.running, self._cluster, f"{path}.running")
             if job.after:
-                self._after[number] = job.after
+                found.after[place] = job.after
+        # Rules over several fields come last, as `check_jobs` has them for jobs that are arrays.
+        for place, job in enumerate(jobs):
+            self._check_rules(job, gpus[place], f"{self._path}[{start + place}]")
         infinity = float("inf")
-        put = self._put
-        put("workload", workload)
-        put("rates", rates)
-        put("options", options)
-        put("tenant", tenants)
-        put("gpus_min", [g[0] for g in gpus])
-        put("gpus_max", [g[1] for g in gpus])
-        put("levels", [g[2] for g in gpus])
-        put("steps", [job.steps for job in jobs])
-        put("steps_done", [job.steps_done for job in jobs])
-        put("weight", [job.weight for job in jobs])
-        put(
-            "arrival",
-            [self._default_arrival if job.arrival is None else job.arrival for job in jobs],
-        )
-        put("deadline", [infinity if job.deadline is None else job.deadline for job in jobs])
-        put(
-            "soft_deadline",
-            [job.deadline is not None and job.deadline_kind == "soft" for job in jobs],
-        )
-        put("preemptible", [job.preemptible for job in jobs])
-        put("restart_cost", [job.restart_cost for job in jobs])
-        put(
-            "isolated_time",
-            [0.0 if job.history is None else job.history.isolated_time for job in jobs],
-        )
+        found.columns = {
+            "workload": workload,
+            "rates": rates,
+            "options": options,
+            "tenant": tenants,
+            "gpus_min": [least for least, _, _ in gpus],
+            "gpus_max": [most for _, most, _ in gpus],
+            "levels": [levels for _, _, levels in gpus],
+            "steps": [job.steps for job in jobs],
+            "steps_done": [job.steps_done for job in jobs],
+            "weight": [job.weight for job in jobs],
+            "arrival": [self._arrival(job) for job in jobs],
+            "deadline": [infinity if job.deadline is None else job.deadline for job in jobs],
+            "soft_deadline": [
+                job.deadline is not None and job.deadline_kind == "soft" for job in jobs
+            ],
+            "preemptible": [job.preemptible for job in jobs],
+            "restart_cost": [job.restart_cost for job in jobs],
+            "isolated_time": [
+                0.0 if job.history is None else job.history.isolated_time for job in jobs
+            ],
+        }
+        return found
 
-    def _put(self, name: str, values: Sequence[object]) -> None:
-        column: AnyArray = np.array(values, DTYPES[ARRAY_FIELDS[name]])
-        # Turns -0.0 into 0.0.
-        self._columns[name].append(column + 0.0 if column.dtype == np.float64 else column)
+    def _arrival(self, job: JobDocument) -> float:
+        return self._default_arrival if job.arrival is None else job.arrival
+
+    def _check_rules(self, job: JobDocument, gpus: tuple[int, int, int], path: str) -> None:
+        if job.deadline is not None and job.deadline < self._arrival(job):
+            raise InvalidInput(
+                f"{path}.deadline",
+                f"{job.deadline:g}, before the arrival {self._arrival(job):g} (job {show(job.id)})",
+                "a deadline not before the arrival",
+            )
+        least, most, _ = gpus
+        if least < most and any(count == OWN_GANG for _, count, _, _ in job.throughput or ()):
+            raise InvalidInput(
+                f"{path}.throughput",
+                f"a plain number in an elastic job (job {show(job.id)})",
+                'rates by GPU count such as {"1": 9}',
+            )
+
+    def add(self, jobs: CheckedJobs) -> None:
+        """Take in jobs that were checked after all that were added before."""
+        start = len(self.rows)
+        self.rows |= {name: start + place for name, place in jobs.ids.items()}
+        self._running |= {start + place: held for place, held in jobs.running.items()}
+        self._after |= {start + place: names for place, names in jobs.after.items()}
+        for name, values in jobs.columns.items():
+            self._lists[name] += values
+        # Numbers in arrays take a quarter of the memory, and arrays are slow to make one by one.
+        if len(self._lists["steps"]) >= CHUNK:
+            self._to_arrays()
+
+    def _to_arrays(self) -> None:
+        for name, values in self._lists.items():
+            column: AnyArray = np.array(values, DTYPES[ARRAY_FIELDS[name]])
+            # Turns -0.0 into 0.0.
+            column = column + 0.0 if column.dtype == np.float64 else column
+            self._arrays[name].append(column)
+            values.clear()
 
     def _gpus(self, job: JobDocument, path: str) -> tuple[int, int, int]:
         gpus = job.gpus
@@ -161,20 +244,16 @@ class JobColumns:
             raise InvalidInput(f"{path}.tenant", show(tenant), f"one of the tenants {known}")
         return self._tenant_rows[tenant]
 
-    def _finish(self) -> JobTable:
-        """The table; predecessors are resolved now that all ids are known."""
-        arrays = {
-            name: condensed(np.concatenate(parts))
-            if parts
-            else np.zeros(0, DTYPES[ARRAY_FIELDS[name]])
-            for name, parts in self._columns.items()
-        }
-        names = JobNames(len(self._rows), tuple(self._rows))
-        after, awaits = resolve_predecessors(self._after, names, self._elsewhere, self._path)
+    def table(self, elsewhere: JobNames = NOWHERE) -> JobTable:
+        """All that was added; predecessors may be among the jobs ``elsewhere``."""
+        self._to_arrays()
+        arrays = {name: condensed(np.concatenate(parts)) for name, parts in self._arrays.items()}
+        names = JobNames(len(self.rows), tuple(self.rows))
+        after, awaits = resolve_predecessors(self._after, names, elsewhere, self._path)
         return JobTable(
             names=names,
             level_lists=tuple(self._level_rows),
-            running=self._running,
+            running=dict(self._running),
             after=after,
             awaits=awaits,
             **arrays,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from optsched.errors import InvalidInput
 from optsched.instance.cluster import Cluster
@@ -87,7 +87,7 @@ NOWHERE = JobNames(0)
 def resolve_predecessors(
     after: Mapping[int, Sequence[str]],
     names: JobNames,
-    elsewhere: JobNames = NOWHERE,
+    elsewhere: Container[str] = NOWHERE,
     path: str = "jobs",
 ) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[str, ...]]]:
     """Predecessors of jobs by name to `JobTable.after` and `JobTable.awaits`.

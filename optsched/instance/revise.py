@@ -6,7 +6,7 @@ the same numbering (`optsched.instance.compaction`), the same `Instance.sha256`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from optsched.arrays import IntArray, joined, looked_up, shown, taken
 from optsched.errors import InvalidArgument, InvalidInput, UsageError, did_you_mean
-from optsched.instance.build import check_deadlines, check_jobs, with_labels
+from optsched.instance.build import check_deadlines, with_labels
 from optsched.instance.columns import JobColumns
 from optsched.instance.compaction import (
     compact_levels,
@@ -80,26 +80,26 @@ def jobs_of_documents(
     InvalidInput
         With the path of the field, what was found and what was expected.
     """
-    table = instance.jobs_table
-    interner = RateInterner(instance.cluster)
-    columns = JobColumns(
-        instance.now,
-        instance.cluster,
-        instance.workloads,
-        instance.tenants,
-        interner,
-        table.names,
-        path,
-    )
-    jobs = columns.read(documents)
+    columns = columns_beside(instance, instance.jobs_table.names, path)
+    return joining(instance, columns, columns.read(documents, instance.jobs_table.names))
+
+
+def columns_beside(instance: Instance, taken: Container[str], path: str = "jobs") -> JobColumns:
+    """Columns of jobs that may name workloads and tenants of an instance, and have none of the ids ``taken``."""
+    rates = RateInterner(instance.cluster)
+    workloads, tenants = instance.workloads, instance.tenants
+    return JobColumns(instance.now, instance.cluster, workloads, tenants, rates, taken, path)
+
+
+def joining(instance: Instance, columns: JobColumns, jobs: JobTable) -> Instance:
+    """Jobs of `columns_beside` an instance as one for `with_jobs`, with their rates, options and labels."""
     workloads = with_labels(instance.workloads, columns.labels)
     rates, workloads, _ = compact_rates(instance.rates, workloads, np.zeros(0, np.int64))
-    if len(own := interner.table()):
+    if len(own := columns.rates.table()):
         of_job = jobs.rates + np.where(jobs.rates >= 0, len(rates), 0)
         same = equal_profiles(both := join_profiles(rates, own), len(rates))
         rates, workloads, of_job = compact_rates(both, workloads, of_job, same)
         jobs = replace(jobs, rates=of_job)
-    check_jobs(jobs, rates, path)
     return replace(
         instance,
         jobs_table=jobs,

@@ -230,7 +230,7 @@ class Scheduler(ClosedByWith, Displayed):
             A field is wrong; nothing has changed.
         """
         documents: Any = [jobs] if isinstance(jobs, Mapping) else jobs
-        if not isinstance(documents, Sequence) or isinstance(documents, str | bytes):
+        if not _is_list(documents):
             raise InvalidInput("jobs", show(jobs), "a job, or a list of jobs")
         self._take(
             Submit,
@@ -238,56 +238,57 @@ class Scheduler(ClosedByWith, Displayed):
             jobs=[dict(job) if isinstance(job, Mapping) else job for job in documents],
         )
 
-    def cancel(self, *jobs: str, now: float | None = None) -> None:
+    def cancel(self, *jobs: str | Sequence[str], now: float | None = None) -> None:
         """Drop jobs.
 
         Parameters
         ----------
-        *jobs : str
-            Ids.
+        *jobs : str or sequence of str
+            Ids, one by one or as a list.
         now : float, optional
             Seconds, as in every event.
         """
-        self._take(Leave, now, event="cancel", jobs=jobs)
+        self._take(Leave, now, event="cancel", jobs=_ids(jobs))
 
-    def complete(self, *jobs: str, now: float | None = None) -> None:
+    def complete(self, *jobs: str | Sequence[str], now: float | None = None) -> None:
         """Jobs are done.
 
         Parameters
         ----------
-        *jobs : str
-            Ids.
+        *jobs : str or sequence of str
+            Ids, one by one or as a list.
         now : float, optional
             Seconds.
         """
-        self._take(Leave, now, event="complete", jobs=jobs)
+        self._take(Leave, now, event="complete", jobs=_ids(jobs))
 
-    def stopped(self, *jobs: str, now: float | None = None) -> None:
+    def stopped(self, *jobs: str | Sequence[str], now: float | None = None) -> None:
         """Jobs do not run any more, whatever the plan says, and wait.
 
         Parameters
         ----------
-        *jobs : str
-            Ids.
+        *jobs : str or sequence of str
+            Ids, one by one or as a list.
         now : float, optional
             Seconds.
         """
-        self._take(Stopped, now, jobs=jobs)
+        self._take(Stopped, now, jobs=_ids(jobs))
 
     def observe(
         self,
-        job: str,
+        job: str | Sequence[Mapping[str, Any]],
         *,
         steps: float | None = None,
         throughput: float | None = None,
         now: float | None = None,
     ) -> None:
-        """Report what was measured of a job.
+        """Report what was measured of a job, or of several.
 
         Parameters
         ----------
-        job : str
-            Id.
+        job : str, or sequence of mappings
+            Id; or a list of observations such as ``{"job": "a", "steps": 100.0}``, with
+            ``steps``, ``throughput`` or both.
         steps : float, optional
             Steps done so far.
         throughput : float, optional
@@ -295,15 +296,24 @@ class Scheduler(ClosedByWith, Displayed):
         now : float, optional
             Seconds.
         """
-        self.observe_many(
-            {
-                _name(job, "job", "the id of a job"): {
-                    "steps": steps,
-                    "throughput": throughput,
-                }
-            },
-            now=now,
-        )
+        if isinstance(job, str):
+            self.observe_many({job: {"steps": steps, "throughput": throughput}}, now=now)
+            return
+        expected = "the id of a job, or a list of observations"
+        if not _is_list(job) or steps is not None or throughput is not None:
+            raise InvalidInput("job", show(job), expected)
+        known: dict[Any, dict[str, Any]] = {}
+        for place, item in enumerate(job):
+            values = dict(
+                _object(item, f"jobs[{place}]", "an object with a job and what was measured")
+            )
+            name = _name(values.pop("job", None), f"jobs[{place}].job", "the id of a job")
+            if name in known:
+                raise InvalidInput(
+                    f"jobs[{place}].job", f"{show(name)} a second time", "each job once"
+                )
+            known[name] = values
+        self.observe_many(known, now=now)
 
     def observe_many(
         self,
@@ -311,7 +321,7 @@ class Scheduler(ClosedByWith, Displayed):
         *,
         now: float | None = None,
     ) -> None:
-        """Report what was measured of several jobs at one time.
+        """Report what was measured of several jobs at one time: `observe` of a list, as a mapping.
 
         Parameters
         ----------
@@ -580,6 +590,15 @@ def _name(given: object, path: str, expected: str) -> str:
     if not isinstance(given, str):
         raise InvalidInput(path, show(given), expected)
     return given
+
+
+def _is_list(given: object) -> bool:
+    return isinstance(given, Sequence) and not isinstance(given, str | bytes)
+
+
+def _ids(given: tuple[Any, ...]) -> Sequence[Any]:
+    """Ids that were given one by one or as one list; the event refuses what is no id."""
+    return given[0] if len(given) == 1 and _is_list(given[0]) else given
 
 
 def _number(given: Any) -> Any:

@@ -52,7 +52,26 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda s: s.observe_many(None),
         "jobs: found null, expected what was measured, by job",
     ),
-    "observe list": (lambda s: s.observe([5], steps=3), "job: found [5], expected the id of a job"),
+    "observe list": (
+        lambda s: s.observe([5], steps=3),
+        "job: found [5], expected the id of a job, or a list of observations",
+    ),
+    "observe number": (
+        lambda s: s.observe(5),
+        "job: found 5, expected the id of a job, or a list of observations",
+    ),
+    "observe numbers": (
+        lambda s: s.observe([5]),
+        "jobs[0]: found 5, expected an object with a job and what was measured",
+    ),
+    "observe nobody": (
+        lambda s: s.observe([{"steps": 3}]),
+        "jobs[0].job: found null, expected the id of a job",
+    ),
+    "observe twice": (
+        lambda s: s.observe([{"job": "a", "steps": 3}, {"job": "a", "steps": 4}]),
+        'jobs[1].job: found "a" a second time, expected each job once',
+    ),
     "node list": (
         lambda s: s.node_down(["v100-0"]),
         'nodes[0]: found ["v100-0"], expected the name of a node',
@@ -61,9 +80,24 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda s: s.node_drain("v100-0", 4),
         "nodes[1]: found 4, expected the name of a node",
     ),
-    "cancel list": (lambda s: s.cancel(["a"]), 'jobs[0]: found ["a"]'),
+    "cancel lists": (lambda s: s.cancel([["a"]]), 'jobs[0]: found ["a"]'),
+    "cancel two lists": (lambda s: s.cancel(["a"], ["b"]), 'jobs[0]: found ["a"]'),
     "now": (lambda s: s.solve(1e101), "now: found 1e+101, expected seconds, at most 1e+100"),
 }
+
+
+def test_events_take_lists() -> None:
+    one, many = (made(*map(job, "abcd")) for _ in range(2))
+    one.observe_many({"a": {"steps": 5.0}, "b": {"throughput": 3.0}})
+    one.stopped("a", "b")
+    one.complete("c", "d")
+    one.cancel("b")
+    many.observe([{"job": "a", "steps": 5.0}, {"job": "b", "throughput": 3.0}])
+    many.stopped(["a", "b"])
+    many.complete(("c", "d"))
+    many.cancel(["b"])
+    assert many.state.to_document() == one.state.to_document()
+    assert many.instance.jobs_table.steps_done.tolist() == [5.0]
 
 
 @pytest.mark.parametrize("call", CALLS)
