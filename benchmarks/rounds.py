@@ -170,8 +170,8 @@ def large(
         ]
 
     def without_prices(churn: Churn) -> list[float]:
+        from optsched.rounds.changes import advanced
         from optsched.rounds.solve_round import solve_round
-        from optsched.rounds.transitions import advanced
 
         plan = solve_round(replace(advanced(churn.scheduler.state, churn.now), warm=None))
         return [np.nan, *figures_of(plan)]

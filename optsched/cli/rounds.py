@@ -283,7 +283,7 @@ def _planned(state: RoundState, process: SolverProcess) -> Plan:
 def _at(state: RoundState, policy: RoundPolicy, now: str | None) -> RoundState:
     """The state at the time of ``--now``, under a policy."""
     from optsched.instance.documents import LARGEST
-    from optsched.rounds.transitions import advanced
+    from optsched.rounds.changes import advanced
 
     state = replace(state, policy=policy)
     if now is None:

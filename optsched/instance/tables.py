@@ -228,12 +228,11 @@ class JobNames(Displayed):
             raise IndexError(index)
         return f"j{index}"
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         try:
-            self.index(name)
+            return isinstance(name, str) and self.index(name) >= 0
         except KeyError:
             return False
-        return True
 
     def written(self) -> tuple[str, ...]:
         """All names, written out."""

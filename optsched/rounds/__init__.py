@@ -11,13 +11,14 @@ from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
     from optsched.rounds.allocation import check_policy
+    from optsched.rounds.changes import advanced
     from optsched.rounds.ledger import Setup
     from optsched.rounds.plan import Action, Decision, Plan, Verdict
     from optsched.rounds.policy import RoundPolicy
     from optsched.rounds.recovery import Replayed, replay
     from optsched.rounds.scheduler import Scheduler
     from optsched.rounds.state import Reservation, RoundState, state_of
-    from optsched.rounds.transitions import advanced, followed
+    from optsched.rounds.transitions import followed
     from optsched.rounds.watching import Watcher
 
 _HOME = {
@@ -32,7 +33,7 @@ _HOME = {
     "Setup": ".ledger",
     "Verdict": ".plan",
     "Watcher": ".watching",
-    "advanced": ".transitions",
+    "advanced": ".changes",
     "check_policy": ".allocation",
     "followed": ".transitions",
     "replay": ".recovery",

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, is_range
+from optsched.arrays import BoolArray, FloatArray, IntArray, gathered, is_range
 from optsched.candidates.classes import LABELS
 from optsched.display import Displayed
 from optsched.instance.documents import LARGEST
@@ -79,12 +79,12 @@ class Ledger(Displayed):
         """Partner of each row, -1 for none."""
         return self.key[:, 1]
 
-    def after(self, seconds: float, most: FloatArray) -> Ledger:
-        """After some seconds in which the rows that run now ran.
+    def after(self, seconds: float | FloatArray, most: FloatArray) -> Ledger:
+        """After some seconds, of all rows or of each, in which the rows that run now ran.
 
         Parameters
         ----------
-        seconds : float
+        seconds : float or FloatArray, shape (E,)
         most : FloatArray, shape (E,)
             Seconds that a row may have received beyond what it is owed: more was left over by the
             others, and is not held against it.
@@ -128,34 +128,62 @@ class Ledger(Displayed):
         mask = np.append(jobs, False)
         return replace(self, runs=self.runs & ~mask[self.job] & ~mask[self.partner])
 
-    def revised(self, rows: IntArray, added: int) -> Ledger:
+    def revised(self, rows: IntArray, added: int, leave: IntArray | None = None) -> Ledger:
         """The same after only the jobs at these rows stayed, in that order, and so many were added behind them.
 
         Rows of a job that went go with it; what its partner was owed stays with the partner.
+
+        Parameters
+        ----------
+        rows : IntArray
+        added : int
+        leave : IntArray, shape (jobs,), optional
+            Numbers in the order in which the jobs went, equal for those that went together: sums of
+            floats depend on it.
         """
         if is_range(rows, len(self.carried)):
             return replace(
                 self,
                 carried=np.concatenate([self.carried + 0.0, np.zeros(added)]),
             )
-        # The new row of each old one; -1 where the job went. The last entry maps partner -1 to itself.
-        new_row = np.full(len(self.carried) + 1, -1, np.int64)
-        new_row[rows] = np.arange(len(rows))
-        job = new_row[self.job]
-        partner = new_row[self.partner]
-        gone = (job < 0) | ((partner < 0) & (self.partner >= 0))
-        carried = np.concatenate([_carried(self, gone)[rows], np.zeros(added)])
-        kept = ~gone
+        # The last entry maps partner -1 to itself.
+        place = np.full(len(self.carried) + 1, -1, np.int64)
+        place[rows] = np.arange(len(rows))
+        job = place[self.job]
+        partner = place[self.partner]
+        kept = (job >= 0) & ((partner >= 0) | (self.partner < 0))
         key = self.key[kept]
         key[:, 0], key[:, 1] = job[kept], partner[kept]
+        carried = self._left_to_partners(np.flatnonzero(~kept & (self.partner >= 0)), leave)
         return Ledger(
             key,
             self.fraction[kept],
             self.owed[kept],
             self.received[kept],
             self.runs[kept],
-            carried,
+            np.concatenate([carried[rows], np.zeros(added)]),
         )
+
+    def _left_to_partners(self, pairs: IntArray, leave: IntArray | None) -> FloatArray:
+        """What each job is owed beside its rows after some rows of pairs went, shape (jobs,)."""
+        carried = self.carried + 0.0
+        if not len(pairs):
+            return carried
+        count = len(pairs)
+        first = np.zeros(len(carried), np.int64) if leave is None else leave
+        number = np.minimum(first[self.job[pairs]], first[self.partner[pairs]])
+        # Departure by departure: first what the jobs are owed that stand first in a row.
+        group = np.stack(
+            [
+                np.tile(number, 2),
+                np.repeat([0, 1], count),
+                np.concatenate([self.job[pairs], self.partner[pairs]]),
+            ]
+        )
+        groups, which = np.unique(group, axis=1, return_inverse=True)
+        owed = np.bincount(which.ravel(), np.tile(self.deficit[pairs], 2))
+        np.add.at(carried, groups[2], owed)
+        return carried
 
     def under(self, key: IntArray, fraction: FloatArray) -> Ledger:
         """The ledger of another allocation, of which nothing runs yet.
@@ -216,7 +244,19 @@ class Ledger(Displayed):
         mask = np.append(jobs, True)
         return np.asarray(self.runs & mask[self.job] & mask[self.partner])
 
-    @property
+    def earliest(self, times: FloatArray) -> FloatArray:
+        """The earlier of the times of the job and the partner of each row, shape (E,)."""
+        return np.minimum(times[self.job], gathered(times, self.partner, np.inf))
+
+    @cached_property
+    def row_now(self) -> IntArray:
+        """The row in which each job runs, alone or as the first of two, -1 for none; shape (jobs,)."""
+        row = np.full(len(self.carried), -1, np.int64)
+        runs = np.flatnonzero(self.runs)
+        row[self.job[runs]] = runs
+        return row
+
+    @cached_property
     def partner_now(self) -> IntArray:
         """The job with which each job shares its GPUs now, -1 for none; shape (jobs,)."""
         pairs = self.key[self.runs & (self.partner >= 0)]
@@ -288,8 +328,8 @@ class Service(Displayed):
     counted: FloatArray
 
     @classmethod
-    def new(cls, arrival: FloatArray, running: BoolArray, now: float) -> Service:
-        """Of jobs that nothing is known of, but whether they run."""
+    def new(cls, arrival: FloatArray, running: BoolArray, now: float | FloatArray) -> Service:
+        """Of jobs that nothing is known of, but whether they run, as of now or of the time of each."""
         count = len(arrival)
         since = np.where(running, np.inf, np.minimum(arrival, now))
         first = np.where(running, now, np.inf)
@@ -313,17 +353,13 @@ class Service(Displayed):
             }
         )
 
-    def after(self, seconds: float, gpus: FloatArray) -> Service:
-        """After some seconds in which each job held so many GPUs."""
+    def after(self, seconds: float | FloatArray, gpus: FloatArray) -> Service:
+        """After some seconds, of all jobs or of each, in which each job held so many GPUs."""
         return replace(
             self,
             executed=np.minimum(self.executed + seconds * (gpus > 0), LARGEST),
             attained=np.minimum(self.attained + seconds * gpus, LARGEST),
         )
-
-    def progress(self, now: float, seconds: float) -> FloatArray:
-        """Steps that each job is reckoned to make in the seconds after ``now``."""
-        return self.speed * np.clip(now + seconds - np.maximum(self.resumes, now), 0.0, seconds)
 
     def isolated_time(self, steps_done: FloatArray) -> FloatArray:
         """Seconds that the steps done since they were counted last would have taken in isolation."""

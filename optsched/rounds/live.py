@@ -15,10 +15,11 @@ from optsched.instance import Instance
 from optsched.performance import LearningModel, PerformanceModel, with_learnt
 from optsched.registry import load_solver
 from optsched.rounds.allocation import Memory, Recorded
+from optsched.rounds.changes import Changes, advanced
 from optsched.rounds.plan import Plan
 from optsched.rounds.solve_round import solve_round
 from optsched.rounds.state import RoundState
-from optsched.rounds.transitions import Event, Outcome, advanced, after_event, followed
+from optsched.rounds.transitions import Event, Outcome, after_event, followed
 from optsched.solvers import Solver
 
 
@@ -27,19 +28,54 @@ class LiveState:
 
     Recovery applies the events and rounds of a journal to an earlier one, and so makes it again.
 
-    Attributes
+    Time passes for all jobs in one step from plan to plan, or to the last event before a snapshot:
+    the events in between only say what they change.
+
+    Parameters
     ----------
     state : RoundState
+    event_by_event : bool
+        Whether time passes in a step for each event, as in journals of older versions: the sums are
+        the same, but not to the last bit, and the digests of their plans would differ.
+
+    Attributes
+    ----------
     plan : Plan, optional
         The one that was made last.
     """
 
-    def __init__(self, state: RoundState) -> None:
-        self.state = state
+    def __init__(self, state: RoundState, *, event_by_event: bool = False) -> None:
+        self._changes = Changes(state)
+        self._event_by_event = event_by_event
         self.plan: Plan | None = None
         self._model = model_of(state.instance)
         self._modelled = state.instance
         self._whole: tuple[RoundState, RoundState] | None = None
+
+    @property
+    def state(self) -> RoundState:
+        """The state after all events; asking for it changes nothing."""
+        return self._changes.state
+
+    @state.setter
+    def state(self, state: RoundState) -> None:
+        self._changes = Changes(state)
+
+    @property
+    def now(self) -> float:
+        """Time of the last event or plan, seconds."""
+        return self._changes.now
+
+    @property
+    def number(self) -> int:
+        """Number of the coming round."""
+        return self._changes.before.number
+
+    def settle(self) -> RoundState:
+        """Let time pass up to now for all jobs: a state that is stored goes on from there, and so must this one."""
+        self.state = self.state
+        self._event_by_event = False
+        return self.state
 
     @property
     def whole(self) -> RoundState:
@@ -53,13 +89,18 @@ class LiveState:
 
     def after(self, event: Event) -> Outcome:
         """What an event does; nothing changes before `accept`. Raises `InvalidInput` or `UsageError`."""
-        return after_event(self.state, event)
+        changes = self._changes
+        if self._event_by_event and event.now > changes.now:
+            changes = Changes(advanced(changes.state, event.now))
+        return after_event(changes, event)
 
     def accept(self, outcome: Outcome) -> None:
         """Let an event have happened."""
-        self.state = outcome.state
+        self._changes = outcome.happen()
         if outcome.observations is not None:
-            self.model(self.state.instance).observe(outcome.observations)
+            # What runs is known of the state before: who came since does not run.
+            self.model(self._changes.before.instance).observe(outcome.observations)
+            self._whole = None
 
     def at(self, now: float) -> RoundState:
         """The state at a time, which is not before its own."""

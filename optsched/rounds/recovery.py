@@ -45,6 +45,8 @@ from optsched.rounds.watching import Metrics, last_round
 # --- states and plans in a journal -----------------------------------------------------------
 
 STATE = "optsched-round-state/1"
+PASSES = "from plan to plan"
+"""How time passes in a journal (`LiveState`); older ones do not say so, and there it passes event by event."""
 WARM = "warm."
 """Begins the names of the arrays of the basis."""
 
@@ -152,6 +154,7 @@ def state_parts(
         "policy": policy_document(state.policy),
         "reservations": [asdict(item) | {"nodes": list(item.nodes)} for item in state.reservations],
         "metrics": counted.document(),
+        "time": PASSES,
     }
     arrays: dict[str, AnyArray] = {"instance": np.frombuffer(to_npz(instance), np.uint8)}
     arrays |= {
@@ -284,9 +287,9 @@ def _begun(journal: str | Path, snapshot: Snapshot | None) -> tuple[LiveState, M
             f"journal {journal} has no snapshot to begin from: the scheduler never started"
         )
     try:
-        return LiveState(read_state(snapshot.document, snapshot.arrays)), read_metrics(
-            snapshot.document
-        )
+        state = read_state(snapshot.document, snapshot.arrays)
+        live = LiveState(state, event_by_event=snapshot.document.get("time") != PASSES)
+        return live, read_metrics(snapshot.document)
     except (KeyError, InvalidInput, UsageError) as error:
         text = f"the snapshot before record {snapshot.n} cannot be used: {error}"
         raise JournalError(f"journal {journal}: {text}") from None

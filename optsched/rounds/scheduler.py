@@ -494,7 +494,7 @@ class Scheduler(ClosedByWith, Displayed):
         with a warning.
         """
         if now is None and self._clock is None:
-            return self._live.state.now
+            return self._live.now
         given = self._clock() if now is None and self._clock is not None else now
         if (
             not isinstance(given, int | float)
@@ -502,12 +502,12 @@ class Scheduler(ClosedByWith, Displayed):
             or not abs(given) <= LARGEST
         ):
             raise InvalidInput("now", show(given), f"seconds, at most {LARGEST:g}")
-        if given < self._live.state.now:
+        if given < self._live.now:
             log.warning(
                 "the clock went back by %g s: the last call's time is used",
-                self._live.state.now - given,
+                self._live.now - given,
             )
-        return max(float(given), self._live.state.now)
+        return max(float(given), self._live.now)
 
     # --- plans --------------------------------------------------------------------------------
 
@@ -534,8 +534,8 @@ class Scheduler(ClosedByWith, Displayed):
         """
         if (
             not dry_run
-            and self._live.state.number % self._every == 0
-            and self._live.state.number != self._snapshot_of
+            and self._live.number % self._every == 0
+            and self._live.number != self._snapshot_of
         ):
             self._snapshot()
         state, plan = self._live.planned(self._time(now), self._load)
@@ -562,9 +562,9 @@ class Scheduler(ClosedByWith, Displayed):
             return
         try:
             self._journal.snapshot(
-                *state_parts(self._live.state, self._live.performance(), self.metrics)
+                *state_parts(self._live.settle(), self._live.performance(), self.metrics)
             )
-            self._snapshot_of = self._live.state.number
+            self._snapshot_of = self._live.number
         except JournalError as error:
             if required:
                 raise

@@ -1,18 +1,18 @@
-"""From one state to the next: time passes, a plan is followed, events happen. Pure functions.
+"""From one state to the next: a plan is followed, events happen.
 
-An event (`Event`) is a document; `after_event` gives the state after it.
+An event (`Event`) is a document; `after_event` says what it does to the `Changes` since a state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from optsched.arrays import BoolArray, IntArray
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
 from optsched.instance.documents import (
@@ -26,65 +26,14 @@ from optsched.instance.documents import (
 )
 from optsched.instance.reading import listed, named, show, validate
 from optsched.instance.resize import resized
-from optsched.instance.revise import (
-    jobs_of_documents,
-    with_columns,
-    with_jobs,
-    with_nodes,
-)
+from optsched.instance.revise import with_columns, with_nodes
 from optsched.performance import Configurations, JobBatch, Observations
 from optsched.placement.occupied import Running
-from optsched.rounds.ledger import Service
+from optsched.rounds.changes import Changes, advanced
 from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.state import Reservation, RoundState
 
-# --- time and plans --------------------------------------------------------------------------
-
-
-def advanced(state: RoundState, now: float) -> RoundState:
-    """The state at a later time: what runs has received that time, and everybody is owed its part of it."""
-    seconds = now - state.now
-    if seconds <= 0:
-        return _counted(state)
-    table = state.instance.jobs_table
-    policy = state.policy
-    service = state.service
-    if policy.progress:
-        left = table.steps_left
-        # A job is never reckoned to be done: only the caller knows. It keeps a round of work.
-        least = np.minimum(left, service.speed * state.instance.round)
-        steps = np.maximum(left - service.progress(state.now, seconds), least)
-        table = replace(
-            table,
-            steps_done=np.where(service.speed > 0, table.steps - steps, table.steps_done),
-        )
-    held = np.zeros(len(table))
-    held[table.places.job] = table.places.length
-    return _counted(
-        replace(
-            state,
-            instance=replace(state.instance, jobs_table=table, now=now),
-            ledger=state.ledger.after(seconds, state.lead()),
-            service=service.after(seconds, held),
-        )
-    )
-
-
-def _counted(state: RoundState) -> RoundState:
-    """The state with the steps that were done since the last plan in the isolated time of the jobs."""
-    table = state.instance.jobs_table
-    service = state.service
-    more = service.isolated_time(table.steps_done)
-    if not more.any():
-        return state
-    return replace(
-        state,
-        instance=replace(
-            state.instance,
-            jobs_table=replace(table, isolated_time=table.isolated_time + more),
-        ),
-        service=replace(service, counted=table.steps_done),
-    )
+# --- plans ---------------------------------------------------------------------------------
 
 
 def followed(state: RoundState, plan: Plan) -> RoundState:
@@ -113,22 +62,6 @@ def without_lost(state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
     return state.stopped(lost), tuple(names[job] for job in np.flatnonzero(lost).tolist())
 
 
-def with_instance(state: RoundState, instance: Instance, rows: IntArray) -> RoundState:
-    """The state with other jobs: those at these rows, in that order, then the ones behind them."""
-    table = instance.jobs_table
-    added = np.arange(len(rows), len(table))
-    running = np.zeros(len(table), bool)
-    running[table.places.job] = True
-    new = Service.new(table.arrival[added], running[added], instance.now)
-    return replace(
-        state,
-        instance=instance,
-        ledger=state.ledger.revised(rows, len(added)),
-        service=state.service.revised(rows, new),
-        warm=None if state.warm is None else state.warm.revised(rows, len(added)),
-    )
-
-
 # --- events ----------------------------------------------------------------------------------
 
 Time = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
@@ -136,21 +69,39 @@ Time = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The state after an event, what a performance model can learn of it, and what the user should know."""
+    """What an event does, which has not happened yet.
 
-    state: RoundState
+    Attributes
+    ----------
+    happen : callable
+        Lets it happen; gives the changes with it.
+    notices : tuple of str
+        What the user should know.
+    observations : Observations, optional
+        What a performance model can learn of it.
+    """
+
+    happen: Callable[[], Changes]
     notices: tuple[str, ...] = ()
     observations: Observations | None = None
 
 
 class Event(Document):
-    """Something that happened at a time (seconds, never before the state's)."""
+    """Something that happened at a time (seconds, never before that of the changes so far)."""
 
     event: str
     now: Time
 
-    def apply(self, state: RoundState) -> Outcome:
-        """What it does to a state of the same time; raises `InvalidInput` or `UsageError` and does nothing then."""
+    def outcome(self, changes: Changes, now: float) -> Outcome:
+        """What it does at a time; raises `InvalidInput` or `UsageError`, and nothing has changed then.
+
+        By default it changes a state that all changes before have happened to.
+        """
+        state, notices = self.apply(advanced(changes.state, now))
+        return Outcome(partial(Changes, state), notices)
+
+    def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
+        """The state after it and notices, given that of the same time before it; raises as `outcome`."""
         raise NotImplementedError
 
 
@@ -160,12 +111,11 @@ class Submit(Event):
     event: Literal["submit"] = "submit"
     jobs: Tuple[dict[str, Any]]
 
-    def apply(self, state: RoundState) -> Outcome:
+    def outcome(self, changes: Changes, now: float) -> Outcome:
         # An arrival that is stated stays, also one in the future.
-        documents = [{"arrival": state.now, **job} for job in self.jobs]
-        added = jobs_of_documents(state.instance, documents)
-        rows = np.arange(len(state.instance.jobs_table), dtype=np.int64)
-        return Outcome(with_instance(state, with_jobs(state.instance, rows, added), rows))
+        documents = [{"arrival": now, **job} for job in self.jobs]
+        changes = changes.ready_for([str(job.get("id")) for job in self.jobs])
+        return Outcome(partial(changes.come, changes.checked(documents), now))
 
 
 class Leave(Event):
@@ -174,10 +124,11 @@ class Leave(Event):
     event: Literal["complete", "cancel"]
     jobs: Tuple[Name]
 
-    def apply(self, state: RoundState) -> Outcome:
-        gone = _mask(state.instance, self.jobs)
-        rows = np.flatnonzero(~gone)
-        return Outcome(with_instance(state, with_jobs(state.instance, rows), rows))
+    def outcome(self, changes: Changes, now: float) -> Outcome:
+        changes = changes.ready_for()
+        rows = {name: changes.row(name, f"jobs[{at}]") for at, name in enumerate(self.jobs)}
+        _refuse_twice(len(rows), self.jobs)
+        return Outcome(partial(changes.leave, rows, now))
 
 
 class Stopped(Event):
@@ -186,8 +137,12 @@ class Stopped(Event):
     event: Literal["stopped"] = "stopped"
     jobs: Tuple[Name]
 
-    def apply(self, state: RoundState) -> Outcome:
-        return Outcome(state.stopped(_mask(state.instance, self.jobs)))
+    def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
+        rows = [_row(state.instance, name, f"jobs[{at}]") for at, name in enumerate(self.jobs)]
+        _refuse_twice(len(set(rows)), self.jobs)
+        mask = np.zeros(len(state.instance.jobs_table), bool)
+        mask[rows] = True
+        return state.stopped(mask), ()
 
 
 class Measured(Document):
@@ -209,29 +164,20 @@ class Observe(Event):
     event: Literal["observe"] = "observe"
     jobs: dict[str, Measured]
 
-    def apply(self, state: RoundState) -> Outcome:
-        instance = state.instance
-        table = instance.jobs_table
-        row = {name: _row(instance, name, f"jobs.{name}") for name in self.jobs}
-        done = table.steps_done.copy()
+    def outcome(self, changes: Changes, now: float) -> Outcome:
+        row = {name: changes.row(name, f"jobs.{name}") for name in self.jobs}
+        steps = {}
+        rates = {}
         for name, measured in self.jobs.items():
-            if measured.steps is None:
-                continue
-            if measured.steps > table.steps[row[name]]:
-                most = f"at most its {table.steps[row[name]]:g} steps"
-                raise InvalidInput(f"jobs.{name}.steps", show(measured.steps), most)
-            done[row[name]] = measured.steps
-        rates = {
-            row[name]: measured.throughput
-            for name, measured in self.jobs.items()
-            if measured.throughput is not None
-        }
-        found, notices = observations(state, rates)
-        return Outcome(
-            replace(state, instance=with_columns(instance, steps_done=done)),
-            notices,
-            found,
-        )
+            if measured.steps is not None:
+                steps[row[name]] = measured.steps
+                if measured.steps > (most := changes.steps(row[name])):
+                    expected = f"at most its {most:g} steps"
+                    raise InvalidInput(f"jobs.{name}.steps", show(measured.steps), expected)
+            if measured.throughput is not None:
+                rates[name] = measured.throughput
+        notices, found = observations(changes.before, row, rates)
+        return Outcome(partial(changes.measure, steps, now), notices, found)
 
 
 class Nodes(Event):
@@ -240,13 +186,10 @@ class Nodes(Event):
     event: Literal["nodes"] = "nodes"
     states: dict[str, NodeState]
 
-    def apply(self, state: RoundState) -> Outcome:
+    def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
         # Only a node that is down stops jobs at once; others they leave with the next plan.
         state, hit = without_lost(replace(state, instance=with_nodes(state.instance, self.states)))
-        return Outcome(
-            state,
-            tuple(f"job {name} stopped: a node that it held is down" for name in hit),
-        )
+        return state, tuple(f"job {name} stopped: a node that it held is down" for name in hit)
 
 
 class Reserve(Event):
@@ -258,7 +201,7 @@ class Reserve(Event):
     start: Time
     end: Time
 
-    def apply(self, state: RoundState) -> Outcome:
+    def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
         if not self.end > self.start:
             raise InvalidInput(
                 "end",
@@ -271,7 +214,7 @@ class Reserve(Event):
             if state.instance.cluster.find_node(node)[0] < 0:
                 raise InvalidInput(f"nodes[{place}]", show(node), "the name of a node")
         item = Reservation(self.nodes, self.start, self.end, self.name)
-        return Outcome(replace(state, reservations=(*state.reservations, item)))
+        return replace(state, reservations=(*state.reservations, item)), ()
 
 
 class Release(Event):
@@ -280,11 +223,11 @@ class Release(Event):
     event: Literal["release"] = "release"
     name: Name
 
-    def apply(self, state: RoundState) -> Outcome:
+    def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
         kept = tuple(item for item in state.reservations if item.name != self.name)
         if len(kept) == len(state.reservations):
             raise InvalidInput("name", show(self.name), "the name of a reservation")
-        return Outcome(replace(state, reservations=kept))
+        return replace(state, reservations=kept), ()
 
 
 class Resize(Event):
@@ -293,7 +236,7 @@ class Resize(Event):
     event: Literal["resize"] = "resize"
     add: dict[str, Annotated[float, Field(allow_inf_nan=False)]]
 
-    def apply(self, state: RoundState) -> Outcome:
+    def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
         before = state.instance.jobs_table.running
         instance = resized(state.instance, self.add)
         # `resized` gives the instance another name; for a scheduler it is the same one.
@@ -307,13 +250,8 @@ class Resize(Event):
             instance=replace(instance, jobs_table=state.instance.jobs_table),
         )
         state, notices = _without_nodes(state.stopped(lost))
-        return Outcome(
-            state,
-            (
-                *(f"job {name} stopped: a GPU that it held is gone" for name in names),
-                *notices,
-            ),
-        )
+        stopped = (f"job {name} stopped: a GPU that it held is gone" for name in names)
+        return state, (*stopped, *notices)
 
 
 class Update(Event):
@@ -335,7 +273,7 @@ class Update(Event):
         "restart_cost",
     )
 
-    def apply(self, state: RoundState) -> Outcome:
+    def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
         row = _row(state.instance, self.job, "job")
         table = state.instance.jobs_table
         columns = {}
@@ -347,7 +285,7 @@ class Update(Event):
                 columns[name][row] = value
         if not columns:
             raise InvalidInput("", "nothing to change", f"one of {', '.join(self.fields)}")
-        return Outcome(replace(state, instance=with_columns(state.instance, **columns)))
+        return replace(state, instance=with_columns(state.instance, **columns)), ()
 
 
 KINDS: dict[str, type[Event]] = {
@@ -372,10 +310,10 @@ def read_event(document: Mapping[str, Any]) -> Event:
     return validate(KINDS[kind], dict(document))
 
 
-def after_event(state: RoundState, event: Event) -> Outcome:
-    """The state after an event, which counts as one of the state's time if it is older."""
+def after_event(changes: Changes, event: Event) -> Outcome:
+    """What an event does to changes; one that is older counts as one of the time of the last change."""
     with named(f"event {event.event}"):
-        return event.apply(advanced(state, max(event.now, state.now)))
+        return event.outcome(changes, max(event.now, changes.now))
 
 
 def _without_nodes(state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
@@ -398,43 +336,46 @@ def _row(instance: Instance, name: str, path: str) -> int:
         raise InvalidInput(path, show(name), "the id of a job that is there") from None
 
 
-def _mask(instance: Instance, names: tuple[str, ...]) -> BoolArray:
-    mask = np.zeros(len(instance.jobs_table), bool)
-    rows: IntArray = np.array(
-        [_row(instance, name, f"jobs[{at}]") for at, name in enumerate(names)],
-        np.int64,
-    )
-    if len(np.unique(rows)) < len(rows):
+def _refuse_twice(different: int, names: tuple[str, ...]) -> None:
+    if different < len(names):
         raise UsageError("jobs: a job stands twice, expected each once")
-    mask[rows] = True
-    return mask
 
 
 def observations(
-    state: RoundState, rates: Mapping[int, float]
-) -> tuple[Observations | None, tuple[str, ...]]:
-    """What measured rates (steps/s, by the row of the job) say, and notices of those that say nothing.
+    state: RoundState, row: Mapping[str, int], rates: Mapping[str, float]
+) -> tuple[tuple[str, ...], Observations | None]:
+    """Notices of measured rates that say nothing, and what the others say.
 
     A rate says something of the configuration in which its job runs now. Nothing is learnt of jobs that do not run, or
     that share their GPUs: there it says as much of the neighbour.
+
+    Parameters
+    ----------
+    state : RoundState
+    row : mapping of str to int
+        Row of each job; jobs that came since the state have rows behind its jobs.
+    rates : mapping of str to float
+        steps/s, by the name of the job.
     """
+    if not rates:
+        return (), None
     table = state.instance.jobs_table
     ledger = state.ledger
-    now = {int(job): row for row, job in enumerate(ledger.job.tolist()) if ledger.runs[row]}
-    shares = set(ledger.partner[ledger.runs].tolist()) - {-1}
+    known = len(table)
     rows = []
+    measured = []
     notices = []
-    for job in rates:
-        if job not in now and job not in shares:
-            notices.append(f"job {table.names[job]} does not run: its throughput teaches nothing")
-        elif job in shares or ledger.partner[now[job]] >= 0:
-            notices.append(
-                f"job {table.names[job]} shares its GPUs: its throughput teaches nothing"
-            )
+    for name, rate in rates.items():
+        job = row[name]
+        if job < known and ledger.partner_now[job] >= 0:
+            notices.append(f"job {name} shares its GPUs: its throughput teaches nothing")
+        elif job >= known or ledger.row_now[job] < 0:
+            notices.append(f"job {name} does not run: its throughput teaches nothing")
         else:
-            rows.append(now[job])
+            rows.append(int(ledger.row_now[job]))
+            measured.append(rate)
     if not rows:
-        return None, tuple(notices)
+        return tuple(notices), None
     key = ledger.key[rows]
     jobs = key[:, 0]
     own = table.rates[jobs] >= 0
@@ -457,7 +398,5 @@ def observations(
         attributes=np.zeros(len(rows), np.int64),
         attribute_sets=({},),
     )
-    rate = np.array([rates[one] for one in jobs.tolist()])
-    return Observations(batch, configurations, np.arange(len(rows), dtype=np.int64), rate), tuple(
-        notices
-    )
+    which = np.arange(len(rows), dtype=np.int64)
+    return tuple(notices), Observations(batch, configurations, which, np.array(measured))

@@ -14,11 +14,12 @@ from optsched.instance import Instance, with_jobs
 from optsched.instance.tables import JobTable
 from optsched.registry import load_formulation
 from optsched.rounds.allocation import Memory
+from optsched.rounds.changes import with_instance
 from optsched.rounds.live import LiveState
 from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.state import RoundState
-from optsched.rounds.transitions import Nodes, Observe, with_instance
+from optsched.rounds.transitions import Nodes, Observe
 from optsched.simulation.recording import spread_of
 from optsched.traces import Trace
 

@@ -13,7 +13,7 @@ from optsched.ranking import RankedJobs
 from optsched.rounds import Plan, RoundPolicy, RoundState, advanced, followed
 
 # Private names: single rules and files of a round, without a scheduler
-from optsched.rounds.transitions import with_instance
+from optsched.rounds.changes import with_instance
 
 Document = dict[str, Any]
 
