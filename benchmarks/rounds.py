@@ -10,6 +10,11 @@ after it, each twice from the same state, without the prices that the round befo
 All in one process in which such rounds were planned before, so that all is loaded and compiled; medians of three
 schedulers. ``from arrays`` and ``with events`` count what comes before a plan, too: the instance and the scheduler are
 made from arrays, and the jobs that leave and come are told. The rows after the allocation are parts of it.
+
+``--events 100000`` lets 1,000 events happen one by one between two rounds of so many jobs of 200 kinds: a third each of
+jobs that complete, that are observed and that come. ``ms`` are medians of single calls; ``ratio`` is the time of all of
+them with the next plan, to that of the same plan of a scheduler whose state was asked for before. Once all events are
+at the time of the plan, once they are spread over the round before it.
 """
 
 from __future__ import annotations
@@ -20,10 +25,11 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from arguments import size
+from arguments import count, size
 from measure import measure, peak_mb
 from spine import distinct_rows
 
@@ -80,9 +86,22 @@ class Churn:
     def replace(self) -> None:
         """1 % of the jobs are complete, as many others come."""
         count = self.jobs // 100
+        leave, jobs = self.leaving(count), self.coming(count)
+        started = time.perf_counter()
+        self.scheduler.complete(leave)
+        self.scheduler.submit(jobs)
+        self.seconds = time.perf_counter() - started
+        self.now += ROUND
+
+    def leaving(self, count: int) -> list[str]:
+        """Names of so many jobs, which are no more."""
         gone = set(self.random.choice(len(self.live), count, replace=False).tolist())
         leave = [self.live[i] for i in sorted(gone)]
         self.live = [name for i, name in enumerate(self.live) if i not in gone]
+        return leave
+
+    def coming(self, count: int) -> list[dict[str, Any]]:
+        """Documents of so many other jobs, which are there from now on."""
         names = [f"j{self.next + i}" for i in range(count)]
         rows = self.random.integers(0, len(self.rows["gpus"]), count)
         jobs = [
@@ -99,13 +118,9 @@ class Churn:
             }
             for name, row in zip(names, rows.tolist(), strict=True)
         ]
-        started = time.perf_counter()
-        self.scheduler.complete(*leave)
-        self.scheduler.submit(jobs)
-        self.seconds = time.perf_counter() - started
         self.live += names
         self.next += count
-        self.now += ROUND
+        return jobs
 
     def plan(self) -> tuple[float, Any]:
         """Seconds of a plan, and the plan."""
@@ -219,6 +234,91 @@ def _print_large(jobs: int, pools: int) -> None:
             )
 
 
+def events(jobs: int, count: int = 1000, repeat: int = 9) -> Callable[[], Any]:
+    """Milliseconds of single events by their kind, and ratios of events with a plan to the plan.
+
+    Of the processor, as the ratio is of two schedulers that take turns.
+    """
+    told, asked = (Churn(jobs, 200) for _ in range(2))
+    for churn in (told, asked):
+        churn.plan()
+        churn.now += ROUND
+        churn.plan()
+
+    def between(churn: Churn, spread: float) -> dict[str, list[float]]:
+        """Seconds of the events of a round."""
+        third = count // 3
+        leave, come = churn.leaving(third), churn.coming(third)
+        calls: list[tuple[str, Callable[[float], None]]] = []
+        for gone, seen, new in zip(leave, churn.live[:third], come, strict=True):
+            calls += [
+                ("complete", partial(_complete, churn.scheduler, gone)),
+                ("observe", partial(_observe, churn.scheduler, seen)),
+                ("submit", partial(_submit, churn.scheduler, new)),
+            ]
+        spent: dict[str, list[float]] = {name: [] for name, _ in calls}
+        for place, (name, call) in enumerate(calls):
+            now = churn.now + ROUND - spread * (1.0 - place / len(calls))
+            started = time.process_time()
+            call(now)
+            spent[name].append(time.process_time() - started)
+        churn.now += ROUND
+        return spent
+
+    def planned(churn: Churn) -> float:
+        started = time.process_time()
+        churn.plan()
+        return time.process_time() - started
+
+    def run() -> Any:
+        found: dict[str, Any] = {}
+        for name, spread in (("at once", 0.0), ("spread", ROUND / 2)):
+            single: dict[str, list[float]] = {}
+            both, alone = [], []
+            for _ in range(repeat):
+                spent = between(told, spread)
+                both.append(sum(map(sum, spent.values())) + planned(told))
+                for kind, seconds in spent.items():
+                    single.setdefault(kind, []).extend(seconds)
+                between(asked, spread)
+                asked.scheduler.state  # noqa: B018 (the events have happened before the plan)
+                alone.append(planned(asked))
+            found[name] = {
+                **{kind: 1e3 * statistics.median(seconds) for kind, seconds in single.items()},
+                "plan": 1e3 * statistics.median(alone),
+                "ratio": statistics.median(both) / statistics.median(alone),
+            }
+        return found
+
+    return run
+
+
+def _complete(scheduler: Any, job: str, now: float) -> None:
+    scheduler.complete(job, now=now)
+
+
+def _observe(scheduler: Any, job: str, now: float) -> None:
+    scheduler.observe(job, steps=100.0, now=now)
+
+
+def _submit(scheduler: Any, job: dict[str, Any], now: float) -> None:
+    scheduler.submit(job, now=now)
+
+
+def _print_events(jobs: int) -> None:
+    found = measure("rounds", "events", repeat=1, jobs=jobs)
+    print(f"{jobs:,} jobs, 1,000 events between two plans, {found.megabytes:.0f} MB")
+    print(
+        f"{'events':8} {'complete ms':>11} {'observe ms':>11} {'submit ms':>10} {'plan ms':>8} {'ratio':>6}"
+    )
+    for name, it in found.result.items():
+        print(
+            f"{name:8} {it['complete']:11.3f} {it['observe']:11.3f} {it['submit']:10.3f} "
+            f"{it['plan']:8.0f} {it['ratio']:6.2f}",
+            flush=True,
+        )
+
+
 def _cvxpy(instance: Any) -> float:
     """Seconds of a vectorised cvxpy script for the same allocation, job by job."""
     import cvxpy as cp
@@ -257,8 +357,14 @@ def main() -> None:
     parser.add_argument(
         "--large", type=size, metavar="JOBSxPOOLS", help="only first rounds and those after them"
     )
+    parser.add_argument(
+        "--events", type=count, metavar="JOBS", help="only 1,000 events and the plan after them"
+    )
     given = parser.parse_args()
     long = given.long
+    if given.events:
+        _print_events(given.events)
+        return
     if given.large:
         jobs, pools = map(int, given.large.split("x"))
         if pools not in PARTS:
