@@ -6,7 +6,7 @@ from functools import wraps
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
     from typing import ParamSpec, Self, TypeVar
 
@@ -143,9 +143,47 @@ def unknown_name(
 
 
 class InvalidInput(WrongValue):
-    """A document or an array is not what the format asks for."""
+    """A document or an array is not what the format asks for.
+
+    Attributes
+    ----------
+    others : tuple of InvalidInput
+        More values that are wrong, where the reader goes on after the first, as for the cells of a table. The message
+        has a line for each.
+    more : int
+        How many there are beside these.
+    """
 
     exit_code = 3
+    others: tuple[InvalidInput, ...] = ()
+    more: int = 0
+
+    def one_by_one(self) -> tuple[InvalidInput, ...]:
+        """The errors of all values, each with a message of its own."""
+        if not self.others:
+            return (self,)
+        return (InvalidInput(self.path, self.found, self.expected, self.file), *self.others)
+
+
+MOST_SHOWN = 20
+
+
+def all_wrong(errors: Sequence[InvalidInput], count: int, *, stopped: bool = False) -> InvalidInput:
+    """One error for ``count`` wrong values, of which at least the first `MOST_SHOWN` are given.
+
+    ``stopped`` says that nobody looked for further ones.
+    """
+    first, *others = errors[:MOST_SHOWN]
+    more = count - len(others) - 1
+    if not others and not more:
+        return first
+    lines = [str(error) for error in (first, *others)]
+    if more:
+        lines.append(f"and {'at least ' if stopped else ''}{more:,} more")
+    sentence = "\n".join(lines)
+    whole = InvalidInput(first.path, first.found, first.expected, first.file, sentence=sentence)
+    whole.others, whole.more = tuple(others), more
+    return whole
 
 
 class JournalError(OptschedError):

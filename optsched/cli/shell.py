@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from optsched.display import printable
-from optsched.errors import Interrupted, OptschedError, UsageError
+from optsched.errors import Interrupted, InvalidInput, OptschedError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -154,7 +154,13 @@ class Shell:
         if isinstance(error, KeyboardInterrupt):
             error = Interrupted("interrupted")
         if isinstance(error, OptschedError):
-            self.complain(str(error) if isinstance(error, Interrupted) else f"error: {error}")
+            if isinstance(error, Interrupted):
+                self.complain(str(error))
+                return error.exit_code
+            # Several wrong cells of a table are a line each
+            several = isinstance(error, InvalidInput) and error.others
+            for line in str(error).splitlines() if several else [str(error)]:
+                self.complain(f"error: {line}")
             return error.exit_code
         self.complain(f"internal error: {type(error).__name__}: {error}")
         if not self.debug:

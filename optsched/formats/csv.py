@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
-from optsched.errors import InvalidArgument, InvalidInput
+from optsched.errors import InvalidArgument, InvalidInput, all_wrong
 from optsched.formats.inputs import (
     Pools,
     Seconds,
@@ -17,8 +18,9 @@ from optsched.formats.inputs import (
     importer,
     one_cluster,
 )
-from optsched.formats.tables import Kind, Table, read_table
+from optsched.formats.tables import Kind, Table, WrongCells, read_table
 from optsched.instance import FORMAT, Instance
+from optsched.instance.build import wrong_parts
 from optsched.instance.documents import LARGEST, SMALLEST
 from optsched.instance.reading import listed, show
 
@@ -61,6 +63,9 @@ POOLS: dict[str, Kind] = {
     "watts_idle": "number",
 }
 
+# To find wrong jobs one by one takes long in a table that is wrong everywhere.
+MOST_COUNTED = 1000
+
 _JOB_FIELD = re.compile(r"jobs\[(\d+)\](?:\.(\w+))?")
 _POOL_FIELD = re.compile(r"cluster\.pools\[(\d+)\](?:\.(\w+))?")
 
@@ -73,16 +78,20 @@ def _read_rates(rates: Source) -> Table:
     if len(places) != 1:
         found = "both columns pool and gpu" if places else "neither column pool nor gpu"
         raise InvalidInput(f"{name}:1", found, "one of them")
+    wrong = WrongCells()
     for row in range(len(table)):
-        table.text(row, places[0])
+        line = int(table.line[row])
+        with wrong.gathered(line):
+            table.text(row, places[0])
         rate = _rate(table, row)
         gpus = _gpus(table, row)
         if not (rate == 0 or SMALLEST <= rate <= LARGEST):
             expected = f"0, or a rate in steps/s from {SMALLEST:g} to {LARGEST:g}"
-            raise table.error(row, "throughput", show(rate), expected)
+            wrong.add(line, table.error(row, "throughput", show(rate), expected))
         if not 1 <= gpus < 2**31:
             expected = "a whole number of GPUs, at least 1"
-            raise table.error(row, "gpus", show(gpus), expected)
+            wrong.add(line, table.error(row, "gpus", show(gpus), expected))
+    wrong.refuse()
     return table
 
 
@@ -139,19 +148,30 @@ def import_csv(
     Raises
     ------
     InvalidInput
-        With ``file:line:column`` of the cell that is wrong.
+        With ``file:line:column`` of each cell that is wrong.
     UsageError
         Neither or both of pools and a table of pools, or a round that is none.
     """
     if not round > 0:
         raise InvalidArgument("round", show(round), "seconds above 0")
-    job_rows = read_table(contents(jobs), called(jobs, "jobs"), JOBS, ["workload"])
-    rate_rows = _read_rates(rates)
-    pool_rows = None if pool_table is None else _read_pools(pool_table)
+    wrong = WrongCells()
+    # The wrong cells of all tables are told at once
+    with wrong.gathered():
+        job_rows = read_table(contents(jobs), called(jobs, "jobs"), JOBS, ["workload"])
+    with wrong.gathered():
+        rate_rows = _read_rates(rates)
+    with wrong.gathered():
+        pool_rows = None if pool_table is None else _read_pools(pool_table)
+    wrong.refuse()
     documents = one_cluster(pools, pool_rows, "pool_table", _documents_of)
     workloads = _workloads(rate_rows, documents)
     _warn_of_idle_pools(rate_rows, documents)
     tenants = dict.fromkeys(filter(None, job_rows.cells.get("tenant", ())))
+    job_documents = []
+    for row, cells in enumerate(job_rows.documents()):
+        with wrong.gathered(int(job_rows.line[row])):
+            job_documents.append(_job(job_rows, row, cells, rate_rows, workloads))
+    wrong.refuse()
     document = {
         "format": FORMAT,
         "name": name,
@@ -160,21 +180,29 @@ def import_csv(
         "cluster": {"pools": documents},
         "workloads": workloads,
         "tenants": [{"name": tenant} for tenant in tenants],
-        "jobs": [
-            _job(job_rows, row, cells, rate_rows, workloads)
-            for row, cells in enumerate(job_rows.documents())
-        ],
+        "jobs": job_documents,
     }
     try:
         return Instance.from_document(document)
     except InvalidInput as error:
-        place = _place(error.path, job_rows, pool_rows)
-        raise InvalidInput(place, error.found, error.expected) from None
+        # The reader of documents stops at its first error
+        errors = sorted(islice(wrong_parts(document), MOST_COUNTED), key=_row) or [error]
+        placed = [
+            InvalidInput(_place(one.path, job_rows, pool_rows), one.found, one.expected)
+            for one in errors
+        ]
+        raise all_wrong(placed, len(placed), stopped=len(placed) == MOST_COUNTED) from None
 
 
 def _documents_of(pools: Table) -> list[dict[str, Any]]:
     """The pools of a table; a node has one GPU if it does not say."""
     return [{"gpus_per_node": 1} | pool for pool in pools.documents()]
+
+
+def _row(error: InvalidInput) -> int:
+    """The number of the job or pool that an error is about."""
+    match = _JOB_FIELD.match(error.path) or _POOL_FIELD.match(error.path)
+    return int(match[1]) if match else 0
 
 
 def _place(path: str, jobs: Table, pools: Table | None) -> str:
@@ -196,22 +224,25 @@ def _place(path: str, jobs: Table, pools: Table | None) -> str:
 def _workloads(rates: Table, pools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Rates by workload, place and GPU count; a place is a pool or a GPU type."""
     column = _place_column(rates)
-    known = [_place_of(pool, column) for pool in pools]
+    known = dict.fromkeys(_place_of(pool, column) for pool in pools)
     workloads: dict[str, Any] = {}
+    wrong = WrongCells()
     for row in range(len(rates)):
+        line = int(rates.line[row])
         place = rates.text(row, column)
         workload = rates.text(row, "workload")
         if place not in known:
             what = "pools" if column == "pool" else "GPU types"
-            expected = f"one of the {what} {listed(dict.fromkeys(known))}"
-            raise rates.error(row, column, show(place), expected)
+            expected = f"one of the {what} {listed(known)}"
+            wrong.add(line, rates.error(row, column, show(place), expected))
         entry = workloads.setdefault(workload, {"throughput": {}})
         by_count = entry["throughput"].setdefault(place, {})
         count = str(_gpus(rates, row))
         if count in by_count:
             found = f"{show(workload)}, {show(place)}, gpus {count} a second time"
-            raise InvalidInput(rates.row_place(row), found, "one rate for each")
+            wrong.add(line, InvalidInput(rates.row_place(row), found, "one rate for each"))
         by_count[count] = _rate(rates, row)
+    wrong.refuse()
     return workloads
 
 

@@ -204,7 +204,7 @@ def _measurements(path: Path, known: Known) -> Iterator[PairMeasurement]:
 def _table_pairs(data: bytes, name: str, known: Known) -> Iterator[PairMeasurement]:
     """The pairs of a CSV file; what it says of their workloads goes to ``known``."""
     table = read_table(data, name, PAIRS, ["gpu"], PAIR_SYNONYMS, least="pair")
-    of_gavel = "model_a" in table.written.values()
+    of_gavel = "model_a" in map(str.casefold, table.written.values())
     kind = _kind_of_values(table)
     if not of_gavel:
         for column in SIDES:
@@ -233,7 +233,7 @@ def _read_alone(data: bytes, name: str, known: Known) -> None:
     """The rates of jobs alone on one GPU of a CSV file; a rate of 0 was not run, and is left out."""
     table = read_table(data, name, ALONE, ["gpu", "rate"], ALONE_SYNONYMS, least="rate")
     of_gavel = "workload" not in table
-    if of_gavel and "model" not in table.written.values():
+    if of_gavel and "model" not in map(str.casefold, table.written.values()):
         _require(table, "workload")
     for row in range(len(table)):
         rate = _value(table, row, "rate")

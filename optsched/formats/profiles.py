@@ -21,7 +21,7 @@ from optsched.formats.gavel_files import (
     profile_of,
     read_throughputs,
 )
-from optsched.formats.tables import Kind, Table, read_header, read_table
+from optsched.formats.tables import Kind, Table, known_columns, read_header, read_table
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.reading import listed, named, read_bytes, show
 from optsched.performance.profiles import LEAST, MOST, Profiles
@@ -197,7 +197,7 @@ def _measurements(path: Path, defaults: Defaults) -> Iterator[Measurement]:
     if path.suffix.lower() == ".json" or data.lstrip()[:1] == b"{":
         with named(path):
             yield from _gavel_rates(data, path, defaults)
-    elif read_header(data, str(path))[:1] == (GLOBAL_BATCH,):
+    elif known_columns(read_header(data, str(path))[:1], [GLOBAL_BATCH]) == [GLOBAL_BATCH]:
         yield from _elasticflow_rates(data, path, defaults)
     else:
         yield from _steps(data, path, defaults)
@@ -256,7 +256,7 @@ def _required(data: bytes, path: Path) -> list[str]:
     InvalidInput
         Two columns that say the same.
     """
-    header = {SYNONYMS.get(column, column) for column in read_header(data, str(path))}
+    header = set(known_columns(read_header(data, str(path)), COLUMNS, SYNONYMS))
     for one, other in (("seconds", "throughput"), ("samples", "batch")):
         if {one, other} <= header:
             raise InvalidInput(f"{path}:1", f"the columns {one} and {other}", "one of them")

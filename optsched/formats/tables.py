@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.errors import InvalidInput, did_you_mean
+from optsched.errors import MOST_SHOWN, InvalidInput, all_wrong, did_you_mean
 from optsched.instance.durations import PATTERN, UNITS
 from optsched.instance.reading import listed, show
 
@@ -40,6 +41,39 @@ READERS: dict[Kind, Callable[[str], Cell]] = {
     "whole": int,
     "seconds": _seconds,
 }
+
+
+class WrongCells:
+    """Gathers the errors of a table's cells, so that all are told at once: `MOST_SHOWN` of them, the others counted."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._errors: list[tuple[int, InvalidInput]] = []
+
+    def add(self, line: int, error: InvalidInput) -> None:
+        """Add the error of a cell in a line."""
+        errors = error.one_by_one()
+        self._count += len(errors) + error.more
+        self._errors += [(line, one) for one in errors]
+        # A table of a million wrong cells must not become a million exceptions
+        if len(self._errors) > 50 * MOST_SHOWN:
+            self._errors = self._first()
+
+    @contextmanager
+    def gathered(self, line: int = 0) -> Iterator[None]:
+        """Add the errors that the block raises."""
+        try:
+            yield
+        except InvalidInput as error:
+            self.add(line, error)
+
+    def refuse(self) -> None:
+        """Raise `InvalidInput` if there are any, in the order of the lines."""
+        if self._errors:
+            raise all_wrong([error for _, error in self._first()], self._count)
+
+    def _first(self) -> list[tuple[int, InvalidInput]]:
+        return sorted(self._errors, key=lambda item: item[0])[:MOST_SHOWN]
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,12 +174,13 @@ class Table:
         return value
 
     def refuse(self, column: str, wrong: BoolArray, expected: str) -> None:
-        """Refuse the first row that is wrong; raises `InvalidInput`."""
-        rows = np.flatnonzero(wrong)
-        if len(rows):
-            row = int(rows[0])
-            cell = self.cells[column][row]
-            raise self.error(row, column, show(cell) if cell else "nothing", expected)
+        """Refuse the rows that are wrong; raises `InvalidInput`."""
+        cells = self.cells[column]
+        errors = WrongCells()
+        for row in np.flatnonzero(wrong).tolist():
+            found = show(cells[row]) if cells[row] else "nothing"
+            errors.add(int(self.line[row]), self.error(row, column, found, expected))
+        errors.refuse()
 
     def whole(self, column: str, least: int, expected: str) -> IntArray:
         """Whole numbers from ``least`` to 2^31; raises `InvalidInput`."""
@@ -162,14 +197,16 @@ class Table:
         return np.asarray(numbers == 1)
 
     def names(self, column: str) -> tuple[str, ...]:
-        """Texts that differ; raises `InvalidInput` for the first that comes a second time."""
+        """Texts that differ; raises `InvalidInput` for those that come a second time."""
         cells = self.cells[column]
         if len(set(cells)) < len(cells):
             known: dict[str, int] = {}
+            errors = WrongCells()
             for row, cell in enumerate(cells):
                 if known.setdefault(cell, row) != row:
                     found = f"{show(cell)} a second time, after line {self.line[known[cell]]}"
-                    raise self.error(row, column, found, "names that differ")
+                    errors.add(row, self.error(row, column, found, "names that differ"))
+            errors.refuse()
         return cells
 
 
@@ -193,7 +230,8 @@ def read_table(
     """Read a table whose first line names the columns.
 
     UTF-8 with or without a byte order mark; any line ends; cells in double quotes; commas, semicolons or tabs between
-    cells, whichever the first line has most of. Spaces around cells don't count, nor do empty lines.
+    cells, whichever the first line has most of. Spaces around cells don't count, nor do empty lines, nor the case of
+    the columns' names.
 
     Parameters
     ----------
@@ -213,7 +251,7 @@ def read_table(
     Raises
     ------
     InvalidInput
-        With ``file:line:column``, what was found and what was expected.
+        With ``file:line:column``, what was found and what was expected, of each wrong cell.
     """
     lines = _lines(_decoded(data, name), name)
     first = next(lines, None)
@@ -221,7 +259,7 @@ def read_table(
         expected = f"a first line with the columns, such as {','.join(required)}"
         raise InvalidInput(name, "an empty file", expected)
     as_written = [cell.strip() for cell in first[1]]
-    header = [(synonyms or {}).get(cell, cell) for cell in as_written]
+    header = known_columns(as_written, columns, synonyms)
     if others:
         columns = {**dict.fromkeys(header, "text"), **columns}
     _check_header(f"{name}:{first[0]}", header, columns, required)
@@ -229,10 +267,13 @@ def read_table(
     if not rows and least is not None:
         raise InvalidInput(name, "no line below the first", f"at least one {least}")
     # Before the rows are cut into columns, which would shorten all of them to the shortest
+    expected = f"{len(header)}, as in the first line"
+    wrong = WrongCells()
     for number, cells in rows:
         if len(cells) != len(header):
-            expected = f"{len(header)}, as in the first line"
-            raise InvalidInput(f"{name}:{number}", f"{len(cells)} cells", expected)
+            error = InvalidInput(f"{name}:{number}", f"{len(cells)} cells", expected)
+            wrong.add(number, error)
+    rows = [row for row in rows if len(row[1]) == len(header)]
     table = Table(
         name,
         np.array([number for number, _ in rows], np.int64),
@@ -245,14 +286,38 @@ def read_table(
         dict(zip(header, as_written, strict=True)),
     )
     for column in required:
-        empty = np.array([not cell for cell in table.cells[column]], bool)
-        table.refuse(column, empty, EXPECTED[columns[column]])
-    numeric = [column for column in header if columns[column] != "text"]
-    return replace(table, numbers={column: _numbers(table, column) for column in numeric})
+        for row, cell in enumerate(table.cells[column]):
+            if not cell:
+                expected = EXPECTED[columns[column]]
+                wrong.add(int(table.line[row]), table.error(row, column, "nothing", expected))
+    numbers = {}
+    for column in header:
+        if columns[column] != "text":
+            numbers[column] = _numbers(table, column, wrong)
+    wrong.refuse()
+    return replace(table, numbers=numbers)
 
 
-def _numbers(table: Table, column: str) -> FloatArray:
-    """All cells at once or, where that fails, one by one, to find the cell that is wrong."""
+def known_columns(
+    header: Sequence[str], columns: Iterable[str], synonyms: Mapping[str, str] | None = None
+) -> list[str]:
+    """The columns that the cells of a header mean; cells that mean none stay as they are.
+
+    A name as it stands comes first. Where it is none, its case does not count, if one column alone is meant so.
+    """
+    exact = {column: column for column in columns} | dict(synonyms or {})
+    folded: dict[str, set[str]] = {}
+    for name, column in exact.items():
+        folded.setdefault(name.casefold(), set()).add(column)
+    meant = []
+    for cell in header:
+        near = folded.get(cell.casefold(), set())
+        meant.append(exact.get(cell, next(iter(near)) if len(near) == 1 else cell))
+    return meant
+
+
+def _numbers(table: Table, column: str, wrong: WrongCells) -> FloatArray:
+    """All cells at once or, where that fails, one by one; those that are wrong go to ``wrong``."""
     cells = table.cells[column]
     kind = table.kinds[column]
     try:
@@ -262,11 +327,15 @@ def _numbers(table: Table, column: str) -> FloatArray:
             return values
     except (ValueError, OverflowError):
         pass
-    numbers = (
-        _number(cell, kind, table.place(row, column)) if cell else math.nan
-        for row, cell in enumerate(cells)
-    )
-    return np.fromiter(numbers, np.float64, len(cells))
+    numbers = np.full(len(cells), math.nan)
+    for row, cell in enumerate(cells):
+        if not cell:
+            continue
+        try:
+            numbers[row] = _number(cell, kind, table.place(row, column))
+        except InvalidInput as error:
+            wrong.add(int(table.line[row]), error)
+    return numbers
 
 
 def _decoded(data: bytes, name: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from optsched.instance.documents import (
     ColocationDocument,
     HeaderDocument,
     InstanceDocument,
+    PoolDocument,
     TenantDocument,
     WorkloadDocument,
 )
@@ -101,6 +103,85 @@ def build_instance(document: object) -> Instance:
     )
     table = columns.read(jobs)
     return header.finish(table, header.rates.table(), columns.options.table(), columns.labels)
+
+
+def wrong_parts(document: Mapping[str, Any]) -> Iterator[InvalidInput]:
+    """All errors of the pools and jobs of a document that `build_instance` refused at the first one.
+
+    Each object is checked by itself, and again without the field that was wrong. An error elsewhere is not among them.
+    """
+    pools = document["cluster"]["pools"]
+    yield from _repeated_names(pools, "name", "cluster.pools", "names")
+    found = False
+    for number, pool in enumerate(pools):
+        path = f"cluster.pools[{number}]"
+        for error in _wrong_fields(pool, path, partial(validate, PoolDocument, path=path)):
+            found = True
+            yield error
+    if found:
+        return
+    try:
+        header = build_header({key: value for key, value in document.items() if key != "jobs"})
+    except InvalidInput:
+        return
+    yield from _repeated_names(document["jobs"], "id", "jobs", "ids")
+    yield from _wrong_jobs(header, document["jobs"], 0)
+
+
+def _repeated_names(
+    objects: Sequence[Mapping[str, Any]], field: str, path: str, what: str
+) -> Iterator[InvalidInput]:
+    known: set[Any] = set()
+    for number, item in enumerate(objects):
+        if item[field] in known:
+            found = f"{show(item[field])} a second time"
+            yield InvalidInput(f"{path}[{number}].{field}", found, f"{what} that differ")
+        known.add(item[field])
+
+
+def _wrong_jobs(
+    header: Header, jobs: Sequence[Mapping[str, Any]], first: int
+) -> Iterator[InvalidInput]:
+    """The errors of jobs, the first of which has this number; halves without an error are left at once."""
+
+    def check(part: Sequence[Mapping[str, Any]], path: str) -> None:
+        rates = RateInterner(header.cluster)
+        table = JobColumns(
+            header.document.now, header.cluster, header.workloads, header.tenants, rates, path=path
+        ).read(part)
+        check_jobs(table, rates.table(), path)
+
+    if len(jobs) == 1:
+        path = f"jobs[{first}]"
+        for error in _wrong_fields(jobs[0], "jobs[0]", lambda rest: check([rest], "jobs")):
+            yield InvalidInput(
+                path + error.path.removeprefix("jobs[0]"), error.found, error.expected
+            )
+        return
+    try:
+        check(jobs, "jobs")
+    except InvalidInput:
+        middle = len(jobs) // 2
+        yield from _wrong_jobs(header, jobs[:middle], first)
+        yield from _wrong_jobs(header, jobs[middle:], first + middle)
+
+
+def _wrong_fields(
+    document: Mapping[str, Any], path: str, check: Callable[[Mapping[str, Any]], object]
+) -> Iterator[InvalidInput]:
+    """The errors of the fields of one object."""
+    rest = dict(document)
+    while True:
+        try:
+            check(rest)
+        except InvalidInput as error:
+            yield error
+            field = error.path.removeprefix(path).lstrip(".").partition(".")[0]
+            # Without a field that there must be, or none, the check would say nothing new
+            if rest.pop(field, None) is None or field in ("id", "workload", "name", "nodes"):
+                return
+        else:
+            return
 
 
 def with_labels(workloads: tuple[Workload, ...], labels: Sequence[str]) -> tuple[Workload, ...]:

@@ -15,7 +15,7 @@ import pydantic_core
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from optsched.errors import InvalidInput, did_you_mean
+from optsched.errors import InvalidInput, all_wrong, did_you_mean
 from optsched.instance.durations import PATTERN
 from optsched.instance.shipped import shipped_names
 
@@ -69,7 +69,11 @@ def named(source: str | Path) -> Iterator[None]:
         yield
     except InvalidInput as error:
         file = "standard input" if str(source) == "-" else _file_words(source)
-        raise InvalidInput(error.path, error.found, error.expected, error.file or file) from None
+        wrong = [
+            InvalidInput(one.path, one.found, one.expected, one.file or file)
+            for one in error.one_by_one()
+        ]
+        raise all_wrong(wrong, len(wrong) + error.more) from None
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from optsched.formats.csv import JOBS as JOB_COLUMNS
 from optsched.formats.csv import POOLS as POOL_COLUMNS
 from optsched.formats.csv import RATES as RATE_COLUMNS
 from optsched.formats.csv import import_csv
-from optsched.formats.tables import read_table
+from optsched.formats.tables import Kind, read_table
 from optsched.instance import Instance
 
 JOBS = "id,workload,gpus,steps,weight,arrival,deadline,tenant\na,net,2,1000,1.5,10,7200,x\nb,small,,,,,,\n"
@@ -293,6 +293,64 @@ def test_wrong_pools(name: str) -> None:
         imported(pools=text)
 
 
+def test_all_wrong_cells_are_told_at_once() -> None:
+    jobs = "workload,gpus,steps\nnet,two,x\nnet,1\nsmall,1,5\nnet,1.5,7\n,1,1\n"
+    with refuses('jobs.csv:2:gpus: found "two", expected a whole number') as caught:
+        imported(jobs=jobs)
+    assert isinstance(caught.value, InvalidInput)
+    assert [(error.path, error.found) for error in caught.value.one_by_one()] == [
+        ("jobs.csv:2:gpus", '"two"'),
+        ("jobs.csv:2:steps", '"x"'),
+        ("jobs.csv:3", "2 cells"),
+        ("jobs.csv:5:gpus", '"1.5"'),
+        ("jobs.csv:6:workload", "nothing"),
+    ]
+    assert str(caught.value).splitlines() == [str(error) for error in caught.value.one_by_one()]
+
+
+def test_cells_that_only_the_instance_refuses_are_told_at_once() -> None:
+    jobs = "id,workload,gpus,steps,weight,arrival,deadline\na,net,2,-1,0,10,7200\nb,small,,,,9,5\nb,small,0,,1,,\n"
+    with refuses("jobs.csv:2:steps: found -1.0...") as caught:
+        imported(jobs=jobs)
+    assert isinstance(caught.value, InvalidInput)
+    assert [error.path.removeprefix("jobs.csv:") for error in caught.value.one_by_one()] == [
+        "2:steps", "2:weight", "3:deadline", "4:id", "4:gpus",
+    ]  # fmt: skip
+    with refuses("pools.csv:2:nodes: found -1...") as caught:
+        imported(pools="name,nodes,gpu_memory\nv100,-1,0\nk80,1,-5\n")
+    assert [error.path for error in caught.value.one_by_one()] == [
+        "pools.csv:2:nodes", "pools.csv:3:gpu_memory",
+    ]  # fmt: skip
+    with refuses('rates.csv:2:pool: found "a"...') as caught:
+        imported(rates="workload,pool,throughput\nnet,a,1\nsmall,b,1\n")
+    assert len(caught.value.one_by_one()) == 2
+
+
+@pytest.mark.parametrize(
+    ("cell", "last"), [("x", "and 2,980 more"), ("-1", "and at least 980 more")]
+)
+def test_a_table_that_is_wrong_everywhere(cell: str, last: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        imported(jobs="workload,steps\n" + f"net,{cell}\n" * 3000)
+    *lines, end = str(caught.value).splitlines()
+    assert (len(lines), end) == (20, last)
+
+
+def test_the_case_of_a_column_does_not_count() -> None:
+    upper = JOBS.replace("id,workload,gpus", "ID,Workload,GPUs")
+    assert imported(jobs=upper).sha256 == imported().sha256
+    with refuses("jobs.csv:1: found the column steps a second time..."):
+        imported(jobs="workload,Steps,STEPS\nnet,1,2\n")
+    with refuses('jobs.csv:2:Steps: found "x", expected a number'):
+        imported(jobs="workload,Steps\nnet,x\n")
+    # A column as it is written comes before one that differs in case, and two of these are no choice
+    columns: dict[str, Kind] = {"a": "text", "A": "whole", "b": "text", "B": "text"}
+    assert read_table(b"a,A\nx,1\n", "t.csv", columns, []).documents() == [{"a": "x", "A": 1}]
+    folding: dict[str, Kind] = {"Ab": "text", "aB": "text"}
+    with refuses('t.csv:1: found an unknown column "ab"...'):
+        read_table(b"ab\nx\n", "t.csv", folding, [])
+
+
 # --- the command ---------------------------------------------------------------------------------------------------
 
 
@@ -390,6 +448,18 @@ def test_the_command_refuses(
     assert stated(message).holds(error) if code == 3 else str(error).startswith(message)
     assert result == (code, "", f"optsched: error: {error}\n")
     assert not (folder / "i.json").exists()
+
+
+def test_the_command_tells_the_wrong_cells_of_all_tables(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "jobs.csv").write_text("workload,gpus,steps\nnet,two,x\n")
+    (folder / "rates.csv").write_text("workload,pool,throughput\nnet,v100,-1\n")
+    code, _, told = command(capsys, "--pool", "v100=1", "-o", "i.json")
+    assert code == 3
+    assert [line.split(": ")[2] for line in told.splitlines()] == [
+        "jobs.csv:2:gpus", "jobs.csv:2:steps", "rates.csv:2:throughput",
+    ]  # fmt: skip
 
 
 def test_times_may_have_units() -> None:
