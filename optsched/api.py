@@ -333,10 +333,12 @@ def place(
         wanted = runs_first(solution)
     else:
         count = 0 if solution.allocation is None else len(solution.allocation.rows)
-        wrong = [row for row in rows if not 0 <= row < count]
+        numbers: Sequence[Any] = rows
+        whole = (int, np.integer)
+        wrong = [row for row in numbers if not isinstance(row, whole) or not 0 <= row < count]
         if wrong:
             raise InvalidArgument(
-                "rows", str(wrong[0]), f"rows of the allocation, which has {count}"
+                "rows", show(wrong[0]), f"rows of the allocation, which has {count}"
             )
         wanted = np.unique(np.array(rows, np.int64))
     assert solution.allocation is not None
@@ -406,7 +408,10 @@ def write_atomically(path: str | Path, data: bytes) -> None:
     A link is followed; what is no regular file (a device, a pipe) is written to, never replaced. A file that exists
     keeps its permissions.
     """
-    target = Path(os.path.realpath(path))
+    try:
+        target = Path(os.path.realpath(path))
+    except ValueError as error:  # a null character, or half a surrogate pair
+        raise UsageError(f"cannot write {show(str(path))}: {error}") from None
     try:
         if target.exists() and not target.is_file() and not target.is_dir():
             target.write_bytes(data)

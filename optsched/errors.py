@@ -43,7 +43,7 @@ CLOSE_AMONG = 10_000
 """Names that are compared at most: comparing is slow, and a cluster may have millions."""
 
 
-def did_you_mean(name: str, known: Iterable[str], *, aside: bool = False) -> str:
+def did_you_mean(name: object, known: Iterable[str], *, aside: bool = False) -> str:
     """A hint for a message, or nothing where no known name is close.
 
     ``"; did you mean time_limit?"`` ends a message; ``" (did you mean time_limit?)"`` stands ``aside`` inside one.
@@ -51,6 +51,8 @@ def did_you_mean(name: str, known: Iterable[str], *, aside: bool = False) -> str
     import difflib
     from itertools import islice
 
+    if not isinstance(name, str):
+        return ""  # a key of a mapping that a caller made
     close = difflib.get_close_matches(name, list(islice(known, CLOSE_AMONG)), n=1)
     if not close:
         return ""

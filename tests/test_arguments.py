@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from inspect import isclass, signature
 from typing import Any
 
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched.instance.arguments import alternatives, kinds_of
@@ -113,3 +115,98 @@ def test_a_wrong_option_is_named_without_the_branches_of_its_type() -> None:
 
 def test_the_types_of_an_annotation() -> None:
     assert alternatives("Mapping[str, int | None] | str | None") == ["Mapping", "str", "None"]
+
+
+# --- mappings and lists of the wrong shape ---------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def profiles(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    path = tmp_path_factory.mktemp("profiles") / "steps.csv"
+    rows = [f"w,v100,{gpus},1,32,{0.1 + 0.02 * gpus}" for gpus in (1, 2, 4, 8)]
+    path.write_text("workload,gpu,gpus,nodes,samples,seconds\n" + "\n".join(rows) + "\n")
+    return optsched.read_profiles(path)
+
+
+WRONG_MODELS = [
+    (3, "models: found 3, expected the name of a model..."),
+    ({}, "models.model: found nothing, expected the name of a model"),
+    ({"model": 3, "of": {}}, "models.model: found 3, expected the name of a model"),
+    (["usl", None], "models[1]: found null"),
+    ([{"models": 3}, "usl"], "models[0].model: found nothing"),
+]
+
+
+@pytest.mark.parametrize(("models", "refusal"), WRONG_MODELS)
+def test_models_that_name_none(models: Any, refusal: str, profiles: Any) -> None:
+    with refuses(refusal, optsched.InvalidArgument):
+        optsched.fit_model(profiles, models)
+    with refuses(refusal, optsched.InvalidArgument):
+        optsched.evaluate_models(profiles, models)
+
+
+def test_a_model_may_be_a_mapping(profiles: Any) -> None:
+    by_name = optsched.fit_model(profiles, "usl")
+    assert optsched.fit_model(profiles, {"model": "usl"}) == by_name
+    assert optsched.fit_model(profiles, ("usl", {})) == by_name
+    with pytest.raises(optsched.OptschedError):
+        optsched.fit_model(profiles, {"model": "conformal", "covrage": 0.8})
+
+
+@pytest.mark.parametrize(
+    ("call", "refusal"),
+    [
+        (lambda p: optsched.evaluate_models(p, "usl", [1]), "splits[0]: found 1"),
+        (lambda p: optsched.evaluate_models(p, "usl", ("jobs", {})), 'splits[0]: found "jobs"'),
+        (lambda _: optsched.pareto("@quickstart", (1, 2)), "objectives[0]: found 1"),
+        (lambda _: optsched.pareto("@quickstart", {"a": 1, "b": 2}), 'objectives: found {"a"...'),
+        (lambda _: optsched.read_profiles([1]), "sources[0]: found 1, expected text or a path"),
+        (lambda _: optsched.read_pairs("a.csv", alone=[None]), "alone[0]: found null"),
+        (lambda _: optsched.solve("@quickstart", start=[]), "start: found []"),
+        (lambda _: optsched.solve("@quickstart", options={1: 2}), "option of max-min-fairness..."),
+        (lambda _: optsched.solve("@quickstart", tolerance=10**400), "tolerance"),
+        (lambda _: optsched.solve("@quickstart", solver_options={1: 2}), "solver_options"),
+    ],
+)
+def test_the_inside_of_an_argument_is_refused_by_name(
+    call: Callable[[Any], Any], refusal: str, profiles: Any
+) -> None:
+    with refuses(refusal, optsched.InvalidArgument):
+        call(profiles)
+
+
+@pytest.mark.parametrize("path", ["\0", "\ud800", "a" * 5000])
+def test_paths_that_no_file_can_have(path: str) -> None:
+    with pytest.raises(optsched.UsageError):
+        optsched.write_model({"model": "table"}, path)
+    with pytest.raises(optsched.InvalidInput):
+        optsched.read_profiles(path)
+
+
+JUNK: list[Any] = [
+    None, True, 0, -1, 1.5, float("nan"), 1e308, 10**400, "", "x", "\0", "\ud800", b"x", [], [[]], [None], {}, {1: 2},
+    {"a": None}, {"x"}, {"model": "chain", "models": 3}, {"model": "noisy", "of": {}}, {"model": []}, {"kind": []},
+    {"kind": "budget", "limit": "x"}, [{"kind": "quota"}], ("usl", None), {"formulation": 3}, {"ranking": "srtf"},
+]  # fmt: skip
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "fit_model": lambda p, value: optsched.fit_model(p, value),
+    "splits": lambda p, value: optsched.evaluate_models(p, "usl", value or [value]),
+    "performance": lambda _, value: optsched.load("@quickstart", performance=value),
+    "instance": lambda _, value: optsched.load(value),
+    "constraints": lambda _, value: optsched.solve("@quickstart", constraints=value),
+    "options": lambda _, value: optsched.solve("@quickstart", options=value),
+    "start": lambda _, value: optsched.solve("@quickstart", start=value),
+    "policy": lambda _, value: optsched.Scheduler("@quickstart", value),
+    "simulated": lambda _, value: optsched.simulate("@infeasible", [value]),
+    "state": lambda _, value: optsched.solve_round(value),
+    "document": lambda p, value: optsched.predict_times(value, p.ways),
+    "solution": lambda _, value: optsched.verify("@quickstart", value),
+    "constraint": lambda _, value: optsched.InstanceBuilder().add_constraint(value),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_junk_never_ends_in_another_error(call: str, profiles: Any) -> None:
+    for value in JUNK:
+        with contextlib.suppress(optsched.OptschedError):
+            CALLS[call](profiles, value)

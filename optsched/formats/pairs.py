@@ -20,7 +20,7 @@ from optsched.formats.gavel_files import (
 )
 from optsched.formats.tables import Cell, Kind, Table, read_table
 from optsched.instance.arguments import checks_arguments
-from optsched.instance.reading import listed, named, read_bytes, show
+from optsched.instance.reading import listed, named, paths_of, read_bytes, show
 from optsched.performance.learned import PairProfiles
 
 log = logging.getLogger("optsched")
@@ -149,7 +149,7 @@ def read_pairs(sources: Sources, *, alone: Sources = ()) -> PairProfiles:
         No files.
     """
     known = Known()
-    for path in _paths(alone):
+    for path in paths_of(alone, "alone"):
         data = read_bytes(path)
         if _is_json(path, data):
             with named(path):
@@ -157,7 +157,7 @@ def read_pairs(sources: Sources, *, alone: Sources = ()) -> PairProfiles:
                 list(_gavel_pairs(data, path, known))
         else:
             _read_alone(data, str(path), known)
-    files = _paths(sources)
+    files = paths_of(sources)
     if not files:
         raise UsageError("no pairs: expected files")
     rows = [row for path in files for row in _measurements(path, known)]
@@ -179,10 +179,6 @@ def read_pairs(sources: Sources, *, alone: Sources = ()) -> PairProfiles:
         family=known.family,
         batch=known.batch,
     )
-
-
-def _paths(sources: Sources) -> list[Path]:
-    return [Path(source) for source in ([sources] if isinstance(sources, str | Path) else sources)]
 
 
 def _is_json(path: Path, data: bytes) -> bool:

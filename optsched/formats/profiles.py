@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from optsched.formats.gavel_files import (
 )
 from optsched.formats.tables import Kind, Table, known_columns, read_header, read_table
 from optsched.instance.arguments import checks_arguments
-from optsched.instance.reading import listed, named, read_bytes, show
+from optsched.instance.reading import listed, named, paths_of, read_bytes, show
 from optsched.performance.profiles import LEAST, MOST, Profiles
 
 log = logging.getLogger("optsched")
@@ -166,7 +167,7 @@ def read_profiles(
         raise InvalidArgument("repeats", repr(repeats), "first or all")
     if gpus_per_node is not None and gpus_per_node < 1:
         raise InvalidArgument("gpus_per_node", str(gpus_per_node), "a whole number of at least 1")
-    paths = [Path(source) for source in ([sources] if isinstance(sources, str | Path) else sources)]
+    paths = paths_of(sources)
     if not paths:
         raise UsageError("no profiles: expected files or folders")
     defaults = Defaults(workload, gpu, gpus_per_node)
@@ -183,7 +184,7 @@ def read_profiles(
 
 
 def _files(path: Path) -> Iterable[Path]:
-    if not path.is_dir():
+    if not os.path.isdir(path):  # Path.is_dir raises where a name is too long
         return [path]
     found = [file for file in sorted(path.rglob("*.csv")) if not GRADIENTS.fullmatch(file.name)]
     if not found:

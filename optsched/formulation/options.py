@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import UnionType
-from typing import Annotated, Any, Union, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import numpy as np
 from pydantic import (
@@ -82,7 +82,26 @@ def options_from(owner: type[Any], given: Mapping[str, Any]) -> Any:
     except ValidationError as error:
         told = _of_union(error, owner.Options) or translate(error, "", owner.Options)
         path = f": {told.path}" if told.path else ""
+        if told.found == "nothing" and told.path in owner.Options.model_fields:
+            example = f"{told.path}={_metavar(owner.Options.model_fields[told.path].annotation)}"
+            raise InvalidArgument(
+                f"option of {label}{path}",
+                told.found,
+                example,
+                sentence=f"{label} needs the option {told.path}: write {label}:{example} "
+                f"(in Python {example})",
+            ) from told
         raise InvalidArgument(f"option of {label}{path}", told.found, told.expected) from told
+
+
+def _metavar(annotation: Any) -> str:
+    """What stands for the values of an option: NUMBER, NAME, or a list of these."""
+    if get_origin(annotation) is list:
+        inner = _metavar(get_args(annotation)[0])
+        return f"[{inner},{inner}]"
+    if get_origin(annotation) is Annotated:
+        return _metavar(get_args(annotation)[0])
+    return "NUMBER" if annotation in (int, float) else "NAME"
 
 
 def _of_union(error: ValidationError, options: type[BaseModel]) -> InvalidInput | None:

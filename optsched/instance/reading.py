@@ -15,7 +15,7 @@ import pydantic_core
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from optsched.errors import InvalidInput, all_wrong, did_you_mean
+from optsched.errors import InvalidArgument, InvalidInput, all_wrong, did_you_mean
 from optsched.instance.durations import PATTERN
 from optsched.instance.shipped import shipped_names
 
@@ -60,6 +60,16 @@ def read_bytes(path: Path) -> bytes:
         raise InvalidInput(
             "", f"no readable file at {_file_words(path)} ({reason})", f"a file{ships}"
         ) from None
+
+
+def paths_of(sources: Any, name: str = "sources") -> list[Path]:
+    """One path or several; raises `InvalidArgument` for what is none."""
+    alone = isinstance(sources, str | Path) or not isinstance(sources, Iterable)
+    several = [sources] if alone else list(sources)
+    for row, source in enumerate(several):
+        if not isinstance(source, str | Path):
+            raise InvalidArgument(f"{name}[{row}]", show(source), "text or a path")
+    return [Path(source) for source in several]
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from scipy.special import ndtri
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.display import Displayed, DisplayedTable, TableColumns, columns_of, count, percent
 from optsched.errors import InvalidArgument, InvalidInput, unknown_name
+from optsched.instance.reading import show
 from optsched.performance.columns import Columns
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
@@ -305,6 +306,10 @@ def evaluate(
         raise InvalidArgument("seeds", str(seeds), "a number from 1 to 1000")
     rows: list[ErrorRow] = []
     points: list[Points] = []
+    for row, split in enumerate(splits):
+        pair = tuple(split) if isinstance(split, list | tuple) else ()
+        if not (len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], Mapping)):
+            raise InvalidArgument(f"splits[{row}]", show(split), "(name, options)")
     for name, options in splits:
         drawn = range(seeds if name in RANDOM else 1)
         parts = [

@@ -123,9 +123,14 @@ def pareto(
             "two formulations",
             sentence=f"a front is between two objectives, found {objectives!r} alone",
         )
-    if not isinstance(objectives, Iterable):
+    if not isinstance(objectives, Iterable) or isinstance(objectives, Mapping):
         raise InvalidArgument("objectives", show(objectives), "two formulations")
-    pairs = [(item, {}) if isinstance(item, str) else item for item in objectives]
+    given_objectives: list[Any] = list(objectives)
+    for row, item in enumerate(given_objectives):
+        if not isinstance(item, str) and not (isinstance(item, list | tuple) and len(item) == 2):
+            expected = "the name of a formulation, or (name, options)"
+            raise InvalidArgument(f"objectives[{row}]", show(item), expected)
+    pairs = [(item, {}) if isinstance(item, str) else item for item in given_objectives]
     if len(pairs) != 2 or pairs[0] == pairs[1]:
         raise InvalidArgument(
             "objectives",

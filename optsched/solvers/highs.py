@@ -305,7 +305,8 @@ class HighsSession(Session):
         self._options = None
         highs.resetOptions()
         for name, value in options.items():
-            if highs.setOptionValue(name, value) != self._module.HighsStatus.kOk:
+            plain = isinstance(value, bool | int | float | str)
+            if not plain or highs.setOptionValue(name, value) != self._module.HighsStatus.kOk:
                 raise UsageError(f"HiGHS has no option {name!r} that takes {value!r}")
         self._options = options
 

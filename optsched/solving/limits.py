@@ -85,11 +85,11 @@ def make_limits(
                 raise InvalidArgument(name, repr(given), expected)
     for name, value in (("time_limit", seconds), ("work_limit", work_limit)):
         if value is not None and not value > 0:
-            raise InvalidArgument(name, f"{value:g}", "a number above 0")
+            raise InvalidArgument(name, show(value), "a number above 0")
     if gap is not None and not gap >= 0:
-        raise InvalidArgument("gap", f"{gap:g}", "0 or more")
+        raise InvalidArgument("gap", show(gap), "0 or more")
     if not 0 < tolerance <= 0.01:
-        raise InvalidArgument("tolerance", f"{tolerance:g}", "a number above 0, at most 0.01")
+        raise InvalidArgument("tolerance", show(tolerance), "a number above 0, at most 0.01")
     if work_limit is not None and work_limit > MOST:
         raise InvalidArgument("work_limit", str(work_limit), f"at most {MOST}")
     if not 0 <= seed <= MOST:
@@ -99,7 +99,10 @@ def make_limits(
     if threads != 1:
         cores = os.cpu_count() or 1
         threads = min(threads or cores, cores)
-    if solver_options is not None and not isinstance(solver_options, Mapping):
+    named = isinstance(solver_options, Mapping) and all(
+        isinstance(name, str) for name in solver_options
+    )
+    if solver_options is not None and not named:
         raise InvalidArgument(
             "solver_options", show(solver_options), "options of the solver by name"
         )

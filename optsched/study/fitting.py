@@ -9,7 +9,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.assembly import make_model
-from optsched.errors import UsageError, unknown_name
+from optsched.errors import InvalidArgument, UsageError, unknown_name
 from optsched.instance import FORMAT as INSTANCE_FORMAT
 from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments
@@ -29,8 +29,8 @@ from optsched.registry import load_model, names
 
 CHAIN, INTERFERENCE = "chain", "interference"
 
-# A model by name, or with options.
-Wanted = str | tuple[str, Mapping[str, Any]]
+# A model by name, or with options: (name, options) or {"model": name, **options}.
+Wanted = str | tuple[str, Mapping[str, Any]] | Mapping[str, Any]
 
 
 def time_models() -> list[str]:
@@ -64,9 +64,9 @@ def fit_model(
     Parameters
     ----------
     profiles : Profiles
-    models : str, (str, mapping), or a sequence of these
-        A name (by default ``cross-validated``), or several: a `chain` of them, where each speaks of what those before
-        it do not know.
+    models : str, (str, mapping), mapping, or a sequence of these
+        A name (by default ``cross-validated``), alone or with options, as ``(name, options)`` or
+        ``{"model": name, ...}``. Several are a `chain`, where each speaks of what those before it do not know.
     **options
         Of the model, where it is one name.
 
@@ -139,7 +139,9 @@ def fit_pairs(
     InvalidInput
         The measurements cannot determine the model, or an option of it is wrong.
     """
-    name, own = (model, {}) if isinstance(model, str) else model
+    (name, own), *others = _listed(model, "model") or [("", {})]
+    if others:
+        raise InvalidArgument("model", show(model), "one model of pairs")
     if name not in PAIR_MODELS:
         raise unknown_name("model of pairs", name, PAIR_MODELS)
     if own and options:
@@ -155,13 +157,25 @@ def fit_pairs(
     )
 
 
-def _listed(models: Wanted | Sequence[Wanted]) -> list[tuple[str, Mapping[str, Any]]]:
+def _listed(models: object, path: str = "models") -> list[tuple[str, Mapping[str, Any]]]:
+    """Names and options of models; raises `InvalidArgument` for what names none."""
     if isinstance(models, str):
         return [(models, {})]
+    if isinstance(models, Mapping):
+        name = models.get("model")
+        if not isinstance(name, str):
+            found = show(name) if "model" in models else "nothing"
+            raise InvalidArgument(f"{path}.model", found, "the name of a model")
+        return [(name, {key: value for key, value in models.items() if key != "model"})]
+    if not isinstance(models, list | tuple):
+        expected = 'the name of a model, (name, options) or {"model": name}'
+        raise InvalidArgument(path, show(models), expected)
     # A pair of a name and options is one model, not two
-    if len(models) == 2 and isinstance(models[0], str) and isinstance(models[1], Mapping):
-        return [(models[0], models[1])]
-    return [pair for item in models if not isinstance(item, Mapping) for pair in _listed(item)]
+    if len(models) == 2:
+        name, options = models
+        if isinstance(name, str) and isinstance(options, Mapping) and "model" not in options:
+            return [(name, options)]
+    return [pair for row, item in enumerate(models) for pair in _listed(item, f"{path}[{row}]")]
 
 
 @checks_arguments
@@ -179,8 +193,8 @@ def evaluate_models(
     Parameters
     ----------
     profiles : Profiles
-    models : str, (str, mapping), or a sequence of these
-        Each is judged by itself.
+    models : str, (str, mapping), mapping, or a sequence of these
+        As of `fit_model`. Each is judged by itself.
     splits : sequence of (name, options), optional
         `optsched.performance.evaluation.SPLITS`; by default all of them.
     chain : bool

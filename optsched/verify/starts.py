@@ -16,7 +16,7 @@ from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formats.mps import allocation_names, linear_program
 from optsched.formats.sol import SUFFIX, read_start, sol_text
 from optsched.formulation import Formulation, Infeasible
-from optsched.instance.reading import validate
+from optsched.instance.reading import show, validate
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.time_indexed import time_indexed
 from optsched.solution import Schedule, Solution
@@ -67,6 +67,8 @@ def start_point(
         return np.asarray(source, np.float64)
     if isinstance(source, str | Path) and Path(source).suffix.lower() == SUFFIX:
         return _from_names(Path(source), program)
+    if not isinstance(source, Solution | Mapping | str | Path):
+        raise InvalidArgument("start", show(source), "a solution, its file, or an array")
     return _from_rows(_document(source).allocation, C)
 
 

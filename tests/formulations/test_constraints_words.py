@@ -260,6 +260,10 @@ def test_refusals(constraint: dict[str, Any], message: str) -> None:
 def test_the_sentence_of_a_constraint_that_is_refused() -> None:
     budget = {"kind": "budget", "limit": 1}
     for more, sentence in (
+        (
+            {"kind": "anti-affinity"},
+            "anti-affinity needs the option jobs: write anti-affinity:jobs=[NAME,NAME] (in Python jobs=[NAME,NAME])",
+        ),
         ({"limit": -1}, "option of budget: limit: found -1, expected a number of at least 0"),
         (
             {"tenant": "visoin"},
@@ -271,7 +275,7 @@ def test_the_sentence_of_a_constraint_that_is_refused() -> None:
         ),
     ):
         with pytest.raises(UsageError) as refusal:
-            solve(budget | more)
+            solve(more if "kind" in more else budget | more)
         assert str(refusal.value) == sentence
 
 

@@ -29,8 +29,10 @@ MODELS, OF = "models", "of"
 
 def whole_steps_of(document: Mapping[str, Any]) -> set[str]:
     """Workloads for which no batch counts, in a fitted model or any that a composed one is made of."""
-    parts = [*document.get(MODELS, []), *([document[OF]] if document.get(OF) else [])]
-    inside = {name for part in parts for name in whole_steps_of(part)}
+    listed = document.get(MODELS)
+    parts = [*(listed if isinstance(listed, list | tuple) else ()), document.get(OF)]
+    # What is no performance object is refused where the model is made
+    inside = {name for part in parts if isinstance(part, Mapping) for name in whole_steps_of(part)}
     return inside | set(document.get(WHOLE_STEPS, ()))
 
 
