@@ -33,6 +33,7 @@ from optsched.errors import (
     InvalidArgument,
     OptschedError,
     UsageError,
+    cannot_write,
     checks_keywords,
     did_you_mean,
 )
@@ -411,7 +412,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
     try:
         target = Path(os.path.realpath(path))
     except ValueError as error:  # a null character, or half a surrogate pair
-        raise UsageError(f"cannot write {show(str(path))}: {error}") from None
+        raise cannot_write(show(str(path)), str(error)) from None
     try:
         if target.exists() and not target.is_file() and not target.is_dir():
             target.write_bytes(data)
@@ -429,7 +430,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
             os.unlink(temporary)
             raise
     except OSError as error:
-        raise UsageError(f"cannot write {target}: {error.strerror}") from None
+        raise cannot_write(target, error.strerror) from None
 
 
 def _umask() -> int:

@@ -126,6 +126,12 @@ class InvalidArgument(WrongValue, UsageError):
     """An argument of a function, or an option of the command line, has a value that it cannot have."""
 
 
+def cannot_write(path: str | Path, reason: str | None) -> InvalidArgument:
+    """The refusal of a file that cannot be written, with the system's words."""
+    found, expected = reason or "an error", "a file that can be written"
+    return InvalidArgument(str(path), found, expected, sentence=f"cannot write {path}: {found}")
+
+
 def wrong_ending(path: str | Path, endings: str) -> InvalidArgument:
     """The refusal of a file to write whose name does not tell its format."""
     expected = f"a name that ends in {endings}"

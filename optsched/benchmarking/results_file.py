@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from optsched.benchmarking.task import Task, sweep_digest
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidInput, UsageError, cannot_write
 from optsched.instance.reading import once
 
 FORMAT = "optsched-results/1"
@@ -267,7 +267,7 @@ class ResultsFile:
                 data = data[os.write(self._descriptor, data) :]
             os.fsync(self._descriptor)
         except OSError as error:
-            raise UsageError(f"cannot write {self.path}: {error.strerror}") from None
+            raise cannot_write(self.path, error.strerror) from None
 
 
 def _same_under_other_limits(tasks: Sequence[Task], headers: Sequence[Row]) -> dict[str, str]:
@@ -289,7 +289,7 @@ def _open_locked(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+        raise cannot_write(path, error.strerror) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

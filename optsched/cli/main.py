@@ -19,7 +19,7 @@ import typer
 from optsched import __version__
 from optsched.cli.command import Group, Help, make_group
 from optsched.cli.shell import Shell, silence_stdout
-from optsched.errors import UsageError
+from optsched.errors import cannot_write
 
 USAGE = 2
 # New objects after which the program looks for cycles. With more, large arrays would wait in cycles
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         silence_stdout()
     except OSError as error:
         silence_stdout()
-        return code or Shell().failed(UsageError(f"cannot write standard output: {error.strerror}"))
+        return code or Shell().failed(cannot_write("standard output", error.strerror))
     return code
 
 
@@ -192,7 +192,7 @@ def _refused(shell: Shell, error: BaseException) -> int:
     """
     if isinstance(error, OSError):
         silence_stdout()
-        return shell.failed(UsageError(f"cannot write standard output: {error.strerror}"))
+        return shell.failed(cannot_write("standard output", error.strerror))
     # Only what typer and click refuse has a message of this form
     if not hasattr(error, "format_message"):
         return shell.failed(error)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from optsched.display import printable
-from optsched.errors import Interrupted, InvalidInput, OptschedError, UsageError
+from optsched.errors import Interrupted, InvalidInput, OptschedError, cannot_write
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -102,7 +102,7 @@ class Shell:
             silence_stdout()
         except OSError as error:
             silence_stdout()
-            raise UsageError(f"cannot write standard output: {error.strerror}") from None
+            raise cannot_write("standard output", error.strerror) from None
 
     def answer(
         self,
@@ -206,9 +206,9 @@ def check_target(path: str | None) -> None:
         return
     target = Path(path)
     if target.is_dir():
-        raise UsageError(f"cannot write {target}: it is a folder")
+        raise cannot_write(target, "it is a folder")
     if not target.parent.is_dir():
-        raise UsageError(f"cannot write {target}: there is no folder {target.parent}")
+        raise cannot_write(target, f"there is no folder {target.parent}")
 
 
 def written_to(**files: str | None) -> list[str]:
@@ -261,7 +261,7 @@ def logging_to(verbosity: int, file: str | None) -> Iterator[None]:
         try:
             handlers.append(logging.FileHandler(file, encoding="utf-8"))
         except OSError as error:
-            raise UsageError(f"cannot write {file}: {error.strerror}") from None
+            raise cannot_write(file, error.strerror) from None
         handlers[-1].setFormatter(_format(file))
     before = log.level
     log.setLevel(level)
