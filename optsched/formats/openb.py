@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formats.inputs import Seconds, Source, called, contents, importer
 from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.documents import FORMAT
@@ -94,7 +94,12 @@ def import_openb(
         ``at`` or ``over_time`` without pods, or with a pod list that has no times; both of them.
     """
     if (at is not None or over_time) and pods is None:
-        raise UsageError("a time chooses among pods: give a pod list too")
+        raise InvalidArgument(
+            "pods",
+            "none",
+            "a pod list",
+            sentence="a time chooses among pods: give a pod list too",
+        )
     if at is not None and over_time:
         raise UsageError(
             "the pods of one time do not arrive over time: found both at and over_time"

@@ -123,9 +123,12 @@ def _cut_by(method: str, instant: Instant, engine: Engine | None) -> tuple[str, 
     # Where jobs and pools are a bipartite matching, an exact decomposition is known: no program.
     shop = as_open_shop(instant) if method in ("auto", "open-shop") else None
     if method == "open-shop" and shop is None:
-        raise UsageError(
-            "method: open-shop takes jobs that hold one GPU (or gangs of one size per pool) and share with nobody; "
-            "use patterns"
+        raise InvalidArgument(
+            "method",
+            "open-shop",
+            "patterns",
+            sentence="method: open-shop takes jobs that hold one GPU (or gangs of one size per pool) and share with "
+            "nobody; use patterns",
         )
     if instant.impossible.any():
         nothing = _Cut(np.zeros(0), run_matrix([], len(instant)), 0.0, 0.0)

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from optsched.arrays import FloatArray
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument
 from optsched.report.palette import line_style
 
 if TYPE_CHECKING:
@@ -76,7 +76,12 @@ class Simulated:
         if isinstance(simulations, Simulated):
             return simulations
         if not len(simulations):
-            raise UsageError("there is nothing to show: no simulation was given")
+            raise InvalidArgument(
+                "simulations",
+                "none",
+                "at least one simulation",
+                sentence="there is nothing to show: no simulation was given",
+            )
         return cls(tuple(simulations), rho, unfair)
 
     @cached_property

@@ -85,11 +85,11 @@ def make_limits(
                 raise InvalidArgument(name, repr(given), expected)
     for name, value in (("time_limit", seconds), ("work_limit", work_limit)):
         if value is not None and not value > 0:
-            raise InvalidArgument(name, show(value), "a number above 0")
+            raise InvalidArgument(name, _digits(value), "a number above 0")
     if gap is not None and not gap >= 0:
-        raise InvalidArgument("gap", show(gap), "0 or more")
+        raise InvalidArgument("gap", _digits(gap), "0 or more")
     if not 0 < tolerance <= 0.01:
-        raise InvalidArgument("tolerance", show(tolerance), "a number above 0, at most 0.01")
+        raise InvalidArgument("tolerance", _digits(tolerance), "a number above 0, at most 0.01")
     if work_limit is not None and work_limit > MOST:
         raise InvalidArgument("work_limit", str(work_limit), f"at most {MOST}")
     if not 0 <= seed <= MOST:
@@ -108,3 +108,11 @@ def make_limits(
         )
     options = dict(solver_options or {})
     return Limits(seconds, work_limit, gap, tolerance, threads, seed, options, on_progress, on_log)
+
+
+def _digits(value: float) -> str:
+    """A number with few digits; a whole number may be beyond all floats."""
+    try:
+        return f"{value:g}"
+    except OverflowError:
+        return show(value)

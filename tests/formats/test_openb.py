@@ -114,7 +114,7 @@ def test_times_that_go_back(before: str, after: str, message: str) -> None:
 
 
 def test_a_trace_needs_pods_and_times() -> None:
-    with pytest.raises(UsageError, match="give a pod list too"):
+    with refuses("pods: found none, expected a pod list", UsageError):
         document(pods=None, over_time=True)
     with pytest.raises(UsageError, match="found both at and over_time"):
         document(at=3, over_time=True)
@@ -198,7 +198,7 @@ def test_bytes_that_are_no_text() -> None:
 
 
 def test_a_time_needs_times() -> None:
-    with pytest.raises(UsageError, match="give a pod list too"):
+    with refuses("pods: found none, expected a pod list", UsageError):
         document(pods=None, at=3)
     with pytest.raises(UsageError, match="the pod list has no times"):
         document(pods="name,cpu_milli,memory_mib,num_gpu,gpu_milli\nx,1,1,1,5\n", at=3)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from refusals import refuses
 from rounds_cases import allocation, cut
 
 import optsched
@@ -61,7 +62,7 @@ def refused(name: str, document: Document, **options: Any) -> list[str]:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_passes_verification(name: str, method: str) -> None:
     if (name, method) == ("quickstart", "open-shop"):
-        with pytest.raises(UsageError, match="use patterns"):
+        with refuses("method: found open-shop, expected patterns", UsageError):
             optsched.realise(solved(name), method)
         return
     solution = optsched.realise(solved(name), method)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 from optsched.program import AllocationProgram, Method
 from optsched.solution.certificate import OPTIMALITY, gap_of
 from optsched.solution.solution import Status
@@ -88,8 +88,12 @@ def refuse(program: AllocationProgram, *, gone: bool, concave: bool) -> None:
         else None
     )  # fmt: skip
     if why is not None:
-        raise UsageError(
-            f"columns are generated for a smallest level or a total of levels, not where {why}"
+        where = "a smallest level or a total of levels"
+        raise InvalidArgument(
+            "generate_columns",
+            why,
+            where,
+            sentence=f"columns are generated for {where}, not where {why}",
         )
 
 
