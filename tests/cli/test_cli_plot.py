@@ -187,7 +187,7 @@ def test_a_search_that_a_limit_ends_is_drawn(
         (["-k", "pie"], "--kind: found 'pie', expected one of allocation, topology, gantt, rounds, prices, progress"),
         (["-o", "p.docx"], "found p.docx, expected a name that ends in .png, .svg or .pdf"),
         (["-o", "-"], "found -, expected a name that ends in .png, .svg or .pdf"),
-        (["-o", "nowhere/p.png"], "cannot write nowhere/p.png: there is no folder nowhere"),
+        (["-o", "nowhere/p.png"], "nowhere/p.png: found there is no folder nowhere"),
         (["-f", "fair"], "formulation: found 'fair'"),
         (["-O", "integral"], "-O: found 'integral', expected key=value"),
         (["-C", "wish"], "constraint: found 'wish'"),

@@ -453,7 +453,7 @@ def test_messages_options_without_a_command_change_nothing(
         (["--seed", "9" * 26], 2, "--seed: found one of 26 digits, expected a whole number of at most 18 digits"),
         (["--seed", "9" * 12], 2, "seed: found 999999999999, expected a whole number from 0 to 2147483647"),
         (["--seed", "-1"], 2, "seed: found -1, expected a whole number from 0 to 2147483647"),
-        (["--log", "missing/folder/log"], 2, "cannot write missing/folder/log: No such file or directory"),
+        (["--log", "missing/folder/log"], 2, "missing/folder/log: found No such file or directory"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense(run: Any, given: list[str], code: int, told: str) -> None:
