@@ -163,7 +163,8 @@ class _Places:
             k = int(endless.argmax())
             name = C.instance.cluster.pools[table.running[int(C.first[k])][0]].name
             raise UsageError(
-                f"allox: {C.job_name(k)} runs on pool {name} without a rate on one GPU there: its end is unknown"
+                f"allox: {C.job_name(k)} runs on pool {name} without a rate on one GPU there: "
+                "its end is unknown"
             ).of_jobs(C.jobs_among(endless))
         return kept
 
@@ -217,7 +218,8 @@ class _Places:
         if without.any():
             k = int(without.argmax())
             raise UsageError(
-                f"allox plans jobs on one GPU each: {C.job_name(k)} has no configuration of exactly one GPU"
+                f"allox plans jobs on one GPU each: {C.job_name(k)} has no configuration "
+                "of exactly one GPU"
                 + (f" (its smallest has {C.gang[k]:g})" if C.gang[k] > 1 else "")
             ).of_jobs(C.jobs_among(without))
         planned = C.of_job >= 0
@@ -253,7 +255,8 @@ class _Places:
         if len(scarce):
             r = int(scarce[0])
             raise UsageError(
-                f"allox counts GPUs alone, but {C.resources.names[r]} may run out: its jobs could hold {most[r]:g} of "
+                f"allox counts GPUs alone, but {C.resources.names[r]} may run out: "
+                f"its jobs could hold {most[r]:g} of "
                 f"{C.capacity[r]:g}"
             )
 
@@ -341,7 +344,8 @@ class _Places:
         if (variable < 0).any():
             name = names[int(schedule.job[rows[np.argmax(variable < 0)]])]
             raise ValueError(
-                f"job {name} runs where no optimum has it: {len(rows)} places that are better for it exist"
+                f"job {name} runs where no optimum has it: {len(rows)} places that are better "
+                "for it exist"
             )
         x = np.zeros(len(slots) + int((self.kept >= 0).sum()))
         np.add.at(x, variable, 1.0)
@@ -374,12 +378,14 @@ class _Places:
             if place < 0:
                 name = self.C.instance.cluster.pools[int(schedule.pool[s])].name
                 raise ValueError(
-                    f"no GPU of pool {name} is free for job {names[int(schedule.job[s])]} when it starts"
+                    f"no GPU of pool {name} is free for job {names[int(schedule.job[s])]} "
+                    "when it starts"
                 )
             since, machine[row] = ready.pop(place)
             if since < start[s] - slack[s]:
                 raise ValueError(
-                    f"job {names[int(schedule.job[s])]} starts after its GPU is free: no GPU may wait"
+                    f"job {names[int(schedule.job[s])]} starts after its GPU is free: "
+                    "no GPU may wait"
                 )
             insort(ready, (float(end[s]), int(machine[row])))
         back = order[::-1]

@@ -129,6 +129,7 @@ def _refuse_endless_ages(C: Classes, t: FloatArray, times: FloatArray) -> None:
         raise InvalidInput(
             f"jobs[{job}].arrival",
             f"{C.arrival[k]:g} s, {t[k]:g} s before now (job {C.instance.jobs_table.names[job]})",
-            f"at most {t[k] / times[k] * LONGEST_AGE:.3g} s before now: beside a longer age, the time that the job "
+            f"at most {t[k] / times[k] * LONGEST_AGE:.3g} s before now: beside a longer age, "
+            "the time that the job "
             "still needs is lost in rounding",
         ).of_jobs(C.jobs_among(~(times <= LONGEST_AGE)))

@@ -239,7 +239,8 @@ class LeaseProgram:
         self._refuse_impossible()
         if self.size.sum() > MOST_COLUMNS:
             raise UsageError(
-                f"lease: {self.size.sum()} variables of options and leases, at most {MOST_COLUMNS} are taken: "
+                f"lease: {self.size.sum()} variables of options and leases, "
+                f"at most {MOST_COLUMNS} are taken: "
                 "longer rounds or nearer deadlines make fewer"
             )
         lp, S, X = self.rows()

@@ -87,7 +87,8 @@ class MakespanUnrelated(Formulation):
             wanted == "assignment" or (wanted == "auto" and not why_not)
         ):
             raise UsageError(
-                "makespan-unrelated: unit is an option of program=timeline; assignment takes exact seconds"
+                "makespan-unrelated: unit is an option of program=timeline; "
+                "assignment takes exact seconds"
             )
         if wanted == "timeline" or (wanted == "auto" and why_not):
             return _timeline(C, columns, self.options.unit)

@@ -93,7 +93,8 @@ class PartialAllocation(Formulation):
         if len(pair):
             a, b = C.job_name(int(C.class_a[pair[0]])), C.job_name(int(C.class_b[pair[0]]))
             raise UsageError(
-                f"partial-allocation: {a} may share GPUs with {b}, and a discount of one would be one of both; "
+                f"partial-allocation: {a} may share GPUs with {b}, "
+                "and a discount of one would be one of both; "
                 "solve it without colocation"
             )
         prop = proportional(C)

@@ -27,8 +27,8 @@ class Rule(Formulation):
 
     Options
         bound    also solve the program that the rule stands in for: the solution then carries its bound, and the gap is
-                 what the rule leaves. Here that is total throughput with jobs that share time and GPUs
-                 (`formulations.max_throughput`), unless the rule says otherwise.
+                 what the rule leaves. Here that is total throughput with jobs that share time and
+                 GPUs (`formulations.max_throughput`), unless the rule says otherwise.
     """
 
     sense = "rule"
@@ -41,7 +41,9 @@ class Rule(Formulation):
         bound: bool = False
 
     def build(self, C: Classes) -> AllocationProgram:
-        """The polyhedron that the rule's allocation must lie in, with the total throughput as its value."""
+        """The polyhedron that the rule's allocation must lie in,
+        with the total throughput as its value.
+        """
         refuse_rateless(C)
         return AllocationProgram(C, Total(np.ones(len(C))), C.throughput, integral=self.integral)
 
@@ -59,7 +61,9 @@ class Rule(Formulation):
         return self.build(C).value(x)
 
     def ideal(self, C: Classes) -> AllocationProgram | LinearProgram | None:
-        """The program that the rule stands in for: it bounds every allocation. None: 0 is a bound."""
+        """The program that the rule stands in for:
+        it bounds every allocation. None: 0 is a bound.
+        """
         total = MaxThroughput()
         return total.build(total.classes(C.candidates))
 
@@ -70,7 +74,8 @@ class Rule(Formulation):
         return RuleDecision(self.build(C), x, self.value(C, x), bound)
 
     def procedure(self, C: Classes, seed: int) -> Procedure:
-        """Evaluate the rule, and solve the program that it stands in for where its bound is asked for.
+        """Evaluate the rule, and solve the program that it stands in for
+        where its bound is asked for.
 
         Raises
         ------

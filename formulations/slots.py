@@ -124,7 +124,8 @@ def cheapest_slots(p: FloatArray, n: FloatArray, a: FloatArray, N: IntArray, mos
     places[asked] = depth(high * (1 + 1e-9)).astype(np.int64)
     if places.sum() > most:
         raise UsageError(
-            f"allox: {int(jobs)} jobs on {len(N)} groups of equal GPUs make {places.sum()} variables, at most {most} "
+            f"allox: {int(jobs)} jobs on {len(N)} groups of equal GPUs make {places.sum()} "
+            f"variables, at most {most} "
             "are taken: alpha plans fewer jobs"
         )
     k, g = np.divmod(np.repeat(np.arange(places.size), places.ravel()), max(len(N), 1))

@@ -145,6 +145,7 @@ def _reservation(C: Classes, limits: JobLimits) -> SideRows:
         lower=np.full(len(limits.names), -np.inf),
         upper=limits.capacity,
         describe=lambda row: (
-            f"the limits of the jobs that are admitted reserve at most {limits.capacity[row]:g} of {limits.names[row]}"
+            f"the limits of the jobs that are admitted reserve at most {limits.capacity[row]:g} of "
+            f"{limits.names[row]}"
         ),
     )

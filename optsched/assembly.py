@@ -201,7 +201,8 @@ def compile_for(
     """
     if on_demand and not formulation.generates_columns:
         raise UsageError(
-            f"{formulation.name} generates no columns: that takes a smallest level or a total of levels, as those of "
+            f"{formulation.name} generates no columns: that takes a smallest level or a total of "
+            "levels, as those of "
             "max-min-fairness, makespan, max-throughput and alpha-fairness"
         )
     ahead, nodes = formulation.plans_ahead, formulation.awaits_nodes

@@ -118,7 +118,8 @@ def policy_kind(name: str, *, also: str = "") -> Literal["formulation", "ranking
     found = kinds_of(name, ("formulation", "ranking"), "policy", also=also)
     if len(found) > 1:
         raise UsageError(
-            f"policy {name!r} is the name of a formulation and of a ranking: say which in a policy, "
+            f"policy {name!r} is the name of a formulation and of a ranking: "
+            "say which in a policy, "
             f'as {{"ranking": "{name}"}}'
         )
     return "ranking" if found == ["ranking"] else "formulation"

@@ -58,7 +58,8 @@ class Budget(SideConstraint):
         if _priced(instance.cluster):
             return ""
         return (
-            f"no pool states cost_per_gpu_hour, so every GPU costs 1 per hour: the budget of {self.options.limit:g} "
+            "no pool states cost_per_gpu_hour, so every GPU costs 1 per hour: "
+            f"the budget of {self.options.limit:g} "
             "is a number of GPUs in use"
         )
 
@@ -81,7 +82,8 @@ class Budget(SideConstraint):
         if len(free):
             pool = int(C.pool[free[0]])
             raise UsageError(
-                f"budget: pool {cluster.pools[pool].name}, where {C.job_name(int(C.class_a[free[0]]))} can run, has no "
+                f"budget: pool {cluster.pools[pool].name}, where "
+                f"{C.job_name(int(C.class_a[free[0]]))} can run, has no "
                 f"price, expected {_price(pool)}"
             ).of_jobs(C.jobs_among(C.member[:, free].sum(axis=1) > 0))
         spending = sp.csr_matrix(np.where(f > 0, f * p, 0.0)[np.newaxis, :])

@@ -51,7 +51,8 @@ class Deadlines(SideConstraint):
     hard_deadlines = True
     assumes = Assumption(
         "at a constant rate from now on",
-        "whether jobs that take turns meet their deadlines is for the formulation lease to decide, in whole rounds",
+        "whether jobs that take turns meet their deadlines is for the formulation lease to decide, "
+        "in whole rounds",
     )
 
     class Options(ConstraintOptions):

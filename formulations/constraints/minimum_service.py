@@ -122,6 +122,7 @@ class MinimumService(SideConstraint):
             return f"{C.job_name(k)} must run {100 * self.options.fraction:g} % of the time{each} (minimum-service)"
         pace = self.options.fraction * unit
         return (
-            f"{C.job_name(k)} must make {pace:.4g} steps/s{each}, {100 * self.options.fraction:g} % of its isolated "
+            f"{C.job_name(k)} must make {pace:.4g} steps/s{each}, "
+            f"{100 * self.options.fraction:g} % of its isolated "
             "throughput (minimum-service)"
         )

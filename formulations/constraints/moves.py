@@ -100,7 +100,8 @@ class Moves(SideConstraint):
             lower=lower,
             upper=np.full(len(lower), np.inf),
             describe=lambda row: (
-                f"of the {n[running].sum():g} jobs that run now at most {M:g} are moved or stopped, on average (moves)"
+                f"of the {n[running].sum():g} jobs that run now at most {M:g} are moved or "
+                "stopped, on average (moves)"
                 if row < first
                 else f"{self._stays(C, int(running[row - first]))} at least {100 * (a or 0.0):g} % of the time (moves)"
             ),

@@ -108,6 +108,7 @@ def _unstated(instance: Instance, pool: int, field: str) -> UsageError:
     """The error of a pool that does not say what its GPUs draw."""
     way_out = ", or idle=false" if field == IDLE else ""
     return UsageError(
-        f"power: pool {instance.cluster.pools[pool].name} does not say what its GPUs draw, expected "
+        f"power: pool {instance.cluster.pools[pool].name} does not say what its GPUs "
+        "draw, expected "
         f"cluster.pools[{pool}].{field} in W{way_out}"
     )

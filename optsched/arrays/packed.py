@@ -1,7 +1,7 @@
 """Named arrays as one short line of ASCII, for records that are lines of text.
 
-An npz file takes some 250 bytes for each array in it, a dozen arrays of a few numbers 5 kB. Here all
-of them are one zlib stream: a header in JSON, then the bytes of one array after the other.
+An npz file takes some 250 bytes for each array in it, a dozen arrays of a few numbers 5 kB. Here
+all of them are one zlib stream: a header in JSON, then the bytes of one array after the other.
 """
 
 from __future__ import annotations

@@ -449,7 +449,8 @@ def run_tasks(
         notices = [*_warnings(limits), *([] if file is None else file.notices)]
         if resumed := rows.progress.resumed:
             notices.append(
-                f"{resumed} of {len(tasks)} tasks have a row in {results_file}: they are not done again"
+                f"{resumed} of {len(tasks)} tasks have a row in {results_file}: "
+                "they are not done again"
             )
         slots = [
             Slot(worker, prepare, limits, machine)

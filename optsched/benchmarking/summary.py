@@ -168,8 +168,10 @@ def times(results: Results, column: str, reading: Reading) -> SummaryTable:
         Column("ratio", "ratio"),
     )
     words = (
-        f"{column} of the tasks that were settled ({', '.join(sorted(SETTLED))}); those that were not are in no mean. "
-        f"Geometric means are shifted by {reading.shift:g} s. Only the last two columns compare methods: they are over "
+        f"{column} of the tasks that were settled ({', '.join(sorted(SETTLED))}); "
+        "those that were not are in no mean. "
+        f"Geometric means are shifted by {reading.shift:g} s. "
+        "Only the last two columns compare methods: they are over "
         f"the {len(common):,} of {len(results.problems):,} problems that all methods settled."
     )
     return SummaryTable("times", "Times", columns, tuple(rows), words)
@@ -179,8 +181,10 @@ def time_pairs(results: Results, column: str, reading: Reading) -> SummaryTable:
     """Ratios of times, method against method."""
     values = {method: results.values(column, method, settled=True) for method in results.methods}
     words = (
-        "First over second, on the problems that both settled: geometric mean of the ratios of times, its 95 % "
-        "interval, on how many the first is faster and slower, p of Wilcoxon's signed-rank test on the logarithms, and "
+        "First over second, on the problems that both settled: "
+        "geometric mean of the ratios of times, its 95 % "
+        "interval, on how many the first is faster and slower, "
+        "p of Wilcoxon's signed-rank test on the logarithms, and "
         "p adjusted for the number of pairs (Holm)."
     )
     return _pairs(
@@ -199,8 +203,10 @@ def figure_pairs(results: Results, name: str, reading: Reading) -> SummaryTable:
     """Differences of a figure, method against method."""
     values = {method: results.values(name, method, settled=False) for method in results.methods}
     words = (
-        f"First less second, on the problems in which both have {name}: mean difference, its 95 % interval, on how "
-        "many the first is lower and higher, p of Wilcoxon's signed-rank test, and p adjusted for the number of pairs "
+        f"First less second, on the problems in which both have {name}: mean difference, "
+        "its 95 % interval, on how "
+        "many the first is lower and higher, p of Wilcoxon's signed-rank test, "
+        "and p adjusted for the number of pairs "
         "(Holm)."
     )
     return _pairs(
@@ -301,7 +307,8 @@ def gaps(results: Results, reading: Reading) -> SummaryTable:
     origins = ", ".join(f"{sources.count(name):,} {name}" for name in dict.fromkeys(sources))
     words = (
         f"Gaps to the best known objective of each problem (rows by its origin: {origins}). "
-        "'Proven' is an optimum with a proof of its own, 'claimed' one on a solver's word, 'found' the "
+        "'Proven' is an optimum with a proof of its own, 'claimed' one on a solver's word, "
+        "'found' the "
         "best of these rows. Tasks without an objective are in no mean, but counted last."
     )
     return SummaryTable("gaps", "Gaps to the best known objective", columns, tuple(rows), words)
@@ -346,7 +353,8 @@ def means(results: Results, metrics: Sequence[str]) -> SummaryTable:
         *(Column(title(name), name) for name in metrics),
     )
     words = (
-        f"Means over {len(results.problems):,} problems; there is none where a problem has no value."
+        f"Means over {len(results.problems):,} problems; "
+        "there is none where a problem has no value."
         if len(results.problems) > 1
         else ""
     )

@@ -728,7 +728,8 @@ class Classes(DisplayedTable):
         found: NDArray[Scalar] = values[self.first]
         if (values[placed] != found[self.of_job[placed]]).any():
             raise KeyError(
-                "jobs of one class differ in what is read, which must be declared: in reads, or by labels"
+                "jobs of one class differ in what is read, which must be declared: in reads, "
+                "or by labels"
             )
         return found
 
@@ -900,6 +901,7 @@ def _refuse_many_pairs(candidates: Candidates, products: IntArray, classes: int)
         raise InvalidInput(
             "colocation" if candidates.instance.colocation else "performance",
             f"{classes:,} different jobs, which make about {made:,.0f} columns of two jobs",
-            f"at most {MOST_PAIRS:,}; --generate-columns (generate_columns=True) makes only those that are "
+            f"at most {MOST_PAIRS:,}; --generate-columns (generate_columns=True) makes only "
+            "those that are "
             "needed, where the formulation can",
         )

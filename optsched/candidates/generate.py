@@ -202,7 +202,8 @@ def _with_model(
     wrong = np.flatnonzero(runs & ~((answer.rate > 0) & (answer.rate < np.inf)))
     if len(wrong):
         raise ValueError(
-            f"the performance model {model.name} says {answer.rate[wrong[0]]} steps/s for what can run"
+            f"the performance model {model.name} says {answer.rate[wrong[0]]} steps/s for "
+            "what can run"
         )
     said = np.flatnonzero(answer.feasible != Feasibility.NO_RATE)
     rows = asked[said]

@@ -151,7 +151,8 @@ class Kinds(Displayed):
         raise InvalidInput(
             f"jobs[{int(self.first[kind[widest]])}].gpus",
             f"a range of {int(length[widest]) + 1:,} numbers of GPUs that the largest pool has",
-            f"at most {MOST_COUNTS:,} where the rates come from a model: state the numbers as levels",
+            f"at most {MOST_COUNTS:,} where the rates come from a model: "
+            "state the numbers as levels",
         )
 
     def _level_counts(self) -> tuple[IntArray, IntArray]:

@@ -103,7 +103,8 @@ def _pairs(kinds: Kinds, alone: KindColumns) -> tuple[IntArray, IntArray]:
     if partners.sum() > MOST_PAIRS:
         raise InvalidInput(
             "performance",
-            f"a model that pairs {int(partners.sum()):,} times two kinds of jobs in a configuration",
+            f"a model that pairs {int(partners.sum()):,} times two kinds of jobs in a "
+            "configuration",
             f"at most {MOST_PAIRS:,}; jobs of fewer workloads, or of fewer GPU counts, make fewer",
         )
     first = np.repeat(rows, partners)

@@ -367,6 +367,7 @@ def _refuse_lopsided(first: FloatArray, second: FloatArray, alike: BoolArray) ->
     if len(wrong):
         raise InvalidInput(
             "performance",
-            f"a model that says {first[wrong[0]]:g} and {second[wrong[0]]:g} of two jobs of one workload side by side",
+            f"a model that says {first[wrong[0]]:g} and {second[wrong[0]]:g} of two jobs of one "
+            "workload side by side",
             "one fraction for both, where columns of pairs are generated",
         )

@@ -58,7 +58,8 @@ class Comparing:
     formulations: Annotated[
         NamedList | None,
         formulations_option(
-            "Can be repeated, also with other options. Default: all formulations that accept the instance."
+            "Can be repeated, also with other options. Default: "
+            "all formulations that accept the instance."
         ),
     ] = None
     options: Annotated[

@@ -279,7 +279,8 @@ def _solve_tiny(name: str) -> tuple[bool, str]:
     problems = "; ".join(outcome.certificate.problems) or "no problem reported"
     return (
         False,
-        f"{version}: a tiny program ends {outcome.status} with {outcome.value}, expected 3 ({problems})",
+        f"{version}: a tiny program ends {outcome.status} with {outcome.value}, "
+        f"expected 3 ({problems})",
     )
 
 

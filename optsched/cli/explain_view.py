@@ -150,7 +150,8 @@ def job_facts(found: JobExplanation) -> Iterator[tuple[str, str]]:
     elif found.throughput > 0:
         yield (
             "gets",
-            f"{rounded(found.throughput)} steps/s: at this rate it ends in {seconds(left / found.throughput)}",
+            f"{rounded(found.throughput)} steps/s: at this rate it ends in "
+            f"{seconds(left / found.throughput)}",
         )
     yield from _scaling(found)
     if not found.gets and found.unplaced is None:
@@ -291,7 +292,8 @@ def _share(found: JobExplanation, way: Way) -> str:
 def _lacking(way: Way) -> str:
     """``16 of v100, needs 20``: what keeps a whole job from running there beside the others."""
     lacking = [
-        f"{number(round(left, 6))} of {name(resource)}, needs {number(round(way.uses[resource], 6))}"
+        f"{number(round(left, 6))} of {name(resource)}, "
+        f"needs {number(round(way.uses[resource], 6))}"
         for resource, left in list(way.lacks.items())[:2]
     ]
     hidden = len(way.lacks) - len(lacking)

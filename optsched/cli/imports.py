@@ -239,7 +239,9 @@ IMPORTS = Group(
 
 
 def _command(importer: Callable[..., Any], form: Format) -> Callable[..., int]:
-    """A function with the parameters of an importer, which writes what that makes to ``--output``."""
+    """A function with the parameters of an importer,
+    which writes what that makes to ``--output``.
+    """
     known = described(importer)
     flags = {
         name: form.flags.get(name) or flag_of(name, _type(item)[1]) for name, item in known.items()

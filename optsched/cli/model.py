@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 PROFILES, MODELS = "Profiles", "Models"
 
 
-# --- what the commands share -----------------------------------------------------------------------
+# --- what the commands share ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ class ProfileReading:
     repeats: Annotated[
         str | None,
         Option(
-            "Which of several measurements of one configuration count (default: first in AdaptDL's files, else all).",
+            "Which of several measurements of one configuration count (default: "
+            "first in AdaptDL's files, else all).",
             "first|all",
         ),
     ] = None
@@ -223,7 +224,8 @@ def _models_view(found: list[dict[str, Any]]) -> Iterator[RenderableType]:
     yield ""
     yield "Those made of profiles are fitted by `optsched model fit`."
     yield (
-        "`optsched model list NAME` shows the mathematics and the options of one, also of a model of pairs."
+        "`optsched model list NAME` shows the mathematics and the options of one, "
+        "also of a model of pairs."
     )
 
 
@@ -322,12 +324,13 @@ def fit(
 ) -> int:
     """Fit a performance model to measured times of steps.
 
-    Without --model, cross-validation chooses the law (pollux, usl or interpolation) of each workload on each GPU type.
-    Several --model make a chain: each answers where those before it have no answer. `optsched solve` and other commands
-    read the file with --model; it can also be the `performance` of an instance.
+    Without --model, cross-validation chooses the law (pollux, usl or interpolation) of each
+    workload on each GPU type. Several --model make a chain: each answers where those before it have
+    no answer. `optsched solve` and other commands read the file with --model; it can also be the
+    `performance` of an instance.
 
-    Exit codes: 0 fitted and written, 2 usage, 3 the profiles are wrong or cannot determine the model, 7 an extra that
-    the model needs is missing.
+    Exit codes: 0 fitted and written, 2 usage, 3 the profiles are wrong or cannot determine the
+    model, 7 an extra that the model needs is missing.
 
     Examples:
         optsched model fit profiles.csv -o model.json
@@ -369,7 +372,9 @@ def _fit_summary(document: Mapping[str, Any], profiles: Profiles) -> dict[str, A
 
 
 def _chosen(document: Mapping[str, Any], profiles: Profiles) -> list[dict[str, Any]]:
-    """The law of each workload on each GPU type, the range that it was fitted in, and its cross-validated error."""
+    """The law of each workload on each GPU type, the range that it was fitted in,
+    and its cross-validated error.
+    """
     ways = profiles.ways
     rows = []
     for workload, by_gpu in document.get("chosen", {}).items():
@@ -466,7 +471,8 @@ def _chosen_view(
     few = sum(row["error"] is None for row in chosen)
     if few:
         yield (
-            f"{count(few, 'pair')} with one or two measured ways: nothing can be left out, so the law is the simplest "
+            f"{count(few, 'pair')} with one or two measured ways: nothing can be left out, "
+            "so the law is the simplest "
             "one that they determine"
         )
 
@@ -516,12 +522,12 @@ def fit_pairs(
 ) -> int:
     """Fit a model of jobs that share GPUs to measured pairs.
 
-    The file is an `interference` model: a job alone runs at the rate of the instance, or of the model of --base; in a
-    pair it keeps a fraction of that rate, which is fitted. `optsched solve` and other commands read the file with
-    --model; it can also be the `performance` of an instance.
+    The file is an `interference` model: a job alone runs at the rate of the instance, or of the
+    model of --base; in a pair it keeps a fraction of that rate, which is fitted. `optsched solve`
+    and other commands read the file with --model; it can also be the `performance` of an instance.
 
-    Exit codes: 0 fitted and written, 2 usage, 3 the pairs are wrong or cannot determine the model, 7 an extra that the
-    model needs is missing.
+    Exit codes: 0 fitted and written, 2 usage, 3 the pairs are wrong or cannot determine the model,
+    7 an extra that the model needs is missing.
 
     Examples:
         optsched model fit-pairs pairs.csv -o pairs.json
@@ -581,7 +587,8 @@ def _pairs_view(found: Mapping[str, Any]) -> Iterator[RenderableType]:
             ),
             (
                 "fitted to",
-                f"{count(found['pairs'], 'pair')} of {found['possible']:,} that there can be{apart}",
+                f"{count(found['pairs'], 'pair')} of {found['possible']:,} that there "
+                f"can be{apart}",
             ),
             ("workloads", listed(found["workloads"], most=8)),
             ("GPU types", listed(found["gpu_types"], most=8)),
@@ -649,7 +656,8 @@ def predict(
 ) -> int:
     """Predict how fast workloads run, with 90 % intervals and the source of each prediction.
 
-    Exit codes: 0 predicted (without a rate where the model has no answer), 2 usage, 3 a file is wrong.
+    Exit codes: 0 predicted (without a rate where the model has no answer), 2 usage, 3 a file is
+    wrong.
 
     Examples:
         optsched model predict model.json profiles.csv
@@ -685,12 +693,14 @@ def predict(
 
 
 def _ways(asked: Asked, reading: ProfileReading, whole_step: bool) -> tuple[Profiles, FloatArray]:
-    """The ways of the options, every number of GPUs with every batch, and the samples that a step is worth.
+    """The ways of the options, every number of GPUs with every batch,
+    and the samples that a step is worth.
 
-    A ``whole_step`` of a workload that was measured without samples is worth one, on any number of GPUs.
+    A ``whole_step`` of a workload that was measured without samples is worth one, on any number of
+    GPUs.
 
-    Batches are split as those of an instance's workloads are, into whole samples of the fullest GPU. The seconds of the
-    profiles mean nothing.
+    Batches are split as those of an instance's workloads are, into whole samples of the fullest
+    GPU. The seconds of the profiles mean nothing.
     """
     import numpy as np
 
@@ -744,11 +754,14 @@ def _ways(asked: Asked, reading: ProfileReading, whole_step: bool) -> tuple[Prof
 
 
 def _without_batch(asked: Asked, reading: ProfileReading) -> Asked:
-    """What is asked of a workload that was measured without samples: a batch other than the one step is refused."""
+    """What is asked of a workload that was measured without samples:
+    a batch other than the one step is refused.
+    """
     batches = asked.batch or asked.batch_per_gpu or asked.max_batch_per_gpu
     if batches and (asked.batch != [1] or asked.batch_per_gpu or asked.max_batch_per_gpu):
         raise UsageError(
-            f"a batch for {reading.workload}, which the model knows in whole steps, without samples: expected no"
+            f"a batch for {reading.workload}, which the model knows in whole steps, "
+            "without samples: expected no"
             " --batch, --batch-per-gpu or --max-batch-per-gpu"
         )
     return replace(asked, batch=[1])
@@ -894,11 +907,13 @@ def evaluate(
 ) -> int:
     """Measure the errors of models on times of steps that are left out of the fit.
 
-    Left out are: random: a part of the configurations of each workload; few-shot: all configurations but 1 GPU, one
-    placement on one node and one over several; more-gpus: configurations with more GPUs than were profiled;
-    workload-out: a whole workload; gpu-out: a GPU type except on 1 GPU.
+    Left out are: random: a part of the configurations of each workload; few-shot: all
+    configurations but 1 GPU, one placement on one node and one over several; more-gpus:
+    configurations with more GPUs than were profiled; workload-out: a whole workload; gpu-out: a GPU
+    type except on 1 GPU.
 
-    Exit codes: 0 evaluated, 2 usage, 3 the profiles are wrong, 7 an extra that a model needs is missing.
+    Exit codes: 0 evaluated, 2 usage, 3 the profiles are wrong, 7 an extra that a model needs is
+    missing.
 
     Examples:
         optsched model evaluate profiles.csv --model pollux --model interpolation
@@ -953,9 +968,12 @@ def _errors_view(found: Evaluation, workloads: bool) -> Iterator[RenderableType]
     profiles = found.profiles
     yield ""
     yield (
-        f"{count(len(profiles), 'measured step')} of {count(len(profiles.ways.workloads), 'workload')} on "
-        f"{count(len(profiles.ways.gpu_types), 'GPU type')}; MAPE: mean absolute error of the times that are known, "
-        "and its standard deviation over seeds; bias: above 0 where predicted times are too long; last: share of times "
+        f"{count(len(profiles), 'measured step')} of "
+        f"{count(len(profiles.ways.workloads), 'workload')} on "
+        f"{count(len(profiles.ways.gpu_types), 'GPU type')}; MAPE: "
+        "mean absolute error of the times that are known, "
+        "and its standard deviation over seeds; bias: above 0 where predicted times are too long; "
+        "last: share of times "
         "in the interval, which should be as large as its heading says"
     )
 

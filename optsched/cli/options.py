@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 PROBLEM, SOLVER, OUTPUT = "Problem", "Solver and limits", "Output"
 DEFAULT_FORMULATION = "max-min-fairness"
 WRITING = 2e-5
-"""Seconds of a time limit that are kept back for each job, as its answer is written: 100,000 jobs take
-0.7 to 1.7 s of CPU time, and more where each has several rows."""
+"""Seconds of a time limit that are kept back for each job, as its answer is written:
+100,000 jobs take 0.7 to 1.7 s of CPU time, and more where each has several rows."""
 INFEASIBLE, NOTHING_FOUND, NOT_CERTIFIED, SOLVER_FAILED = 4, 5, 6, 7
 
 FILE = "File (json, yaml, npz), - for standard input, or @name of a shipped instance"
@@ -92,7 +92,8 @@ class ProblemOptions:
     options: Annotated[
         Settings,
         settings_option(
-            "Option of the formulation; VALUE is true, false, a number, JSON or text. Can be repeated."
+            "Option of the formulation; VALUE is true, false, a number, JSON or text. "
+            "Can be repeated."
         ),
     ] = field(default_factory=dict)
     constraints: Annotated[

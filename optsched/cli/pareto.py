@@ -40,7 +40,8 @@ class Objectives:
     objectives: Annotated[
         NamedList,
         formulations_option(
-            "The two objectives: give the option twice. `cost` is the cost per hour. Formulations of "
+            "The two objectives: give the option twice. `cost` is the cost per hour. "
+            "Formulations of "
             "several stages (finish-time-fairness, water-filling, drf), ratios "
             "(throughput-per-cost), rules and plans are refused."
         ),

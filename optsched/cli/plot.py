@@ -103,12 +103,14 @@ def _check(problem: Drawn, search: Search, solution: str | None, kind: str | Non
     if solution is None:
         if kind == "topology" and not problem.asks_to_solve and search != Search():
             raise UsageError(
-                "--kind topology draws the instance as it is; name a formulation with -f to solve it"
+                "--kind topology draws the instance as it is; "
+                "name a formulation with -f to solve it"
             )
         return
     if kind == "progress":
         raise UsageError(
-            "a solution file holds no progress: leave SOLUTION out, and the instance is solved again"
+            "a solution file holds no progress: leave SOLUTION out, "
+            "and the instance is solved again"
         )
     if problem.asks_to_solve or search != Search():
         raise UsageError(

@@ -96,10 +96,12 @@ def profile(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Summarise the results of a sweep: outcomes, times, pairwise tests, gaps, performance profiles.
+    """Summarise the results of a sweep:
+    outcomes, times, pairwise tests, gaps, performance profiles.
 
-    Missing values are counted, never averaged over. Methods are compared on the tasks that all of them solved. Of
-    simulations the screen shows the metrics that policies are judged by; --full, -o FILE.html and --json have all.
+    Missing values are counted, never averaged over. Methods are compared on the tasks that all of
+    them solved. Of simulations the screen shows the metrics that policies are judged by; --full, -o
+    FILE.html and --json have all.
 
     Examples:
         optsched profile results.csv
@@ -167,6 +169,7 @@ def _draw(results: Results, output: str, picture: str) -> None:
     axes = time_picture(results) if picture == "time" else gap_picture(results)
     if axes is None:
         raise UsageError(
-            f"there is no profile of {picture}s to draw: it needs two methods and a task that was solved"
+            f"there is no profile of {picture}s to draw: it needs two methods and a task "
+            "that was solved"
         )
     save_picture(axes, output)

@@ -273,7 +273,8 @@ def _watched_facts(watcher: Watcher, last: dict[str, Any]) -> Iterator[tuple[str
     yield (
         "so far",
         (
-            f"{metrics.submitted:,} submitted, {metrics.completed:,} complete, {metrics.cancelled:,} cancelled, "
+            f"{metrics.submitted:,} submitted, {metrics.completed:,} complete, "
+            f"{metrics.cancelled:,} cancelled, "
             f"{count(metrics.moves, 'move')}, {count(metrics.preemptions, 'stop')}"
         ),
     )
@@ -297,7 +298,8 @@ def _plan_words(watcher: Watcher, last: dict[str, Any]) -> str:
     if not last or not spent:
         return "none yet"
     parts = [
-        f"{seconds(spent[-1])} (median {seconds(statistics.median(spent))}, most {seconds(max(spent))})"
+        f"{seconds(spent[-1])} (median {seconds(statistics.median(spent))}, "
+        f"most {seconds(max(spent))})"
     ]
     parts += [f"gap {share(last['gap'])}"] if last["gap"] is not None else []
     parts += [str(last["status"])] if last.get("status") else []

@@ -39,7 +39,7 @@ def prepare() -> None:
     few_threads()
 
 
-# --- what is simulated -----------------------------------------------------------------------------
+# --- what is simulated ----------------------------------------------------------------------------
 
 
 def policy_document(text: str) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class ResultOptions:
         return self.keep
 
 
-# --- the command -----------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 
 
 def simulate(
@@ -201,11 +201,11 @@ def simulate(
 ) -> int:
     """Simulate how policies schedule the jobs of a trace, and compare the outcomes.
 
-    A simulation goes from the first arrival to the end of the last job. The same command continues where it was
-    interrupted or killed, and ends with the same table.
+    A simulation goes from the first arrival to the end of the last job. The same command continues
+    where it was interrupted or killed, and ends with the same table.
 
-    Exit codes: 0 every simulation reached its end, else the code of the first that failed, 5 if that hit --time-limit;
-    130 interrupted; the results so far are kept.
+    Exit codes: 0 every simulation reached its end, else the code of the first that failed, 5 if
+    that hit --time-limit; 130 interrupted; the results so far are kept.
 
     Examples:
         optsched simulate trace.json --policy max-min-fairness --policy srtf --policy tiresias
@@ -215,7 +215,8 @@ def simulate(
     """
     if trace == "-":
         raise UsageError(
-            "TRACE: every simulation reads it anew, so it cannot be standard input: write it to a file"
+            "TRACE: every simulation reads it anew, so it cannot be standard input: "
+            "write it to a file"
         )
     # The mode is always part of a task, by which earlier results are found
     options = {"mode": "rounds", **options}

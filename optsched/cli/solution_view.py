@@ -207,7 +207,8 @@ def packed_words(packed: Packed, now: float) -> str:
         else f", and no packing has room for more than {packed.most:,}"
     )
     return (
-        "status, objective and bound are of a relaxation that adds up shares of GPUs and does not pack them into whole "
+        "status, objective and bound are of a relaxation that adds up shares of GPUs and does not "
+        "pack them into whole "
         f"GPUs: of its {count(packed.rows, 'row')} side by side{when}, {packed.held:,} fit{most}"
     )
 
@@ -661,7 +662,8 @@ def _rounds_facts(rounds: Rounds, instance: Instance) -> Iterator[tuple[str, str
     most = int(rounds.runs.sum(axis=1).max()) if len(rounds) else 0
     yield (
         "slices",
-        f"{len(rounds):,}, at most {count(most, 'row')} at a time, {count(rounds.switches, 'start')}",
+        f"{len(rounds):,}, at most {count(most, 'row')} at a time, "
+        f"{count(rounds.switches, 'start')}",
     )
     yield "realised", _realised(rounds)
     stopped = [
@@ -670,7 +672,8 @@ def _rounds_facts(rounds: Rounds, instance: Instance) -> Iterator[tuple[str, str
     if stopped:
         yield (
             "stopped",
-            f"{listed(stopped)}: running, and cannot be preempted (-C uninterrupted lets such jobs run on)",
+            f"{listed(stopped)}: running, and cannot be preempted (-C uninterrupted lets such "
+            "jobs run on)",
         )
 
 
@@ -711,7 +714,8 @@ def placement_view(solution: Solution) -> Iterator[RenderableType]:
     )
     if contradicted:
         yield (
-            "These jobs keep their GPUs. Solve with -C uninterrupted for an allocation in which they "
+            "These jobs keep their GPUs. Solve with -C uninterrupted for an allocation "
+            "in which they "
             "continue."
         )
     refused = [reason for _, reason in placement.refused]

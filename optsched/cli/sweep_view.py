@@ -1,4 +1,6 @@
-"""Rows of sweeps as people read them: of a benchmark, of simulations, and what a profile makes of both."""
+"""Rows of sweeps as people read them:
+of a benchmark, of simulations, and what a profile makes of both.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from optsched.traces import Trace
 
 
-# --- a benchmark -----------------------------------------------------------------------------------
+# --- a benchmark ----------------------------------------------------------------------------------
 
 # An objective that is better than the best known by less is not.
 ROUNDING = 1e-9
@@ -94,7 +96,7 @@ def _title(row: Mapping[str, Any]) -> str:
     return " ".join(str(part) for part in named if part is not None)
 
 
-# --- simulations -----------------------------------------------------------------------------------
+# --- simulations ----------------------------------------------------------------------------------
 
 
 def simulate_view(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
@@ -144,7 +146,7 @@ def _means(policy: str, rows: Sequence[Mapping[str, Any]], metrics: Sequence[str
     return cells
 
 
-# --- a profile -------------------------------------------------------------------------------------
+# --- a profile ------------------------------------------------------------------------------------
 
 FACTORS = (1.0, 1.1, 1.5, 2.0, 5.0, 10.0, 100.0)
 

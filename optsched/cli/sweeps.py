@@ -48,7 +48,8 @@ class Tasks:
     resume: Annotated[
         bool,
         Option(
-            "Continue with the results of an earlier run (default), or delete them and start again.",
+            "Continue with the results of an earlier run (default), "
+            "or delete them and start again.",
             flag="--resume/--restart",
         ),
     ] = True

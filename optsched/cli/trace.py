@@ -85,7 +85,8 @@ def trace_view(summary: TraceSummary) -> Iterator[RenderableType]:
         yield ""
         yield heading("Jobs that can run nowhere")
         yield bullets(
-            f"{count(item.jobs, 'job')} ({'' if item.jobs == 1 else 'first '}{name(item.first)}): {item.reason}"
+            f"{count(item.jobs, 'job')} ({'' if item.jobs == 1 else 'first '}{name(item.first)}): "
+            f"{item.reason}"
             for item in summary.nowhere[:ROWS]
         )
 
@@ -104,7 +105,8 @@ def _facts(summary: TraceSummary) -> Iterator[tuple[str, str]]:
         yield "durations", f"{', '.join(found)}, in the fastest configuration"
     yield (
         "demand",
-        f"{rounded(summary.gpu_hours)} GPU-hours; {rounded(summary.gpu_hours_mean)} where pools take turns",
+        f"{rounded(summary.gpu_hours)} GPU-hours; {rounded(summary.gpu_hours_mean)} where "
+        "pools take turns",
     )
     if summary.load is not None and summary.load_mean is not None:
         yield (

@@ -1,7 +1,7 @@
 """Values as they are typed on the command line: durations, ``key=value``, side constraints, pools.
 
-A reader takes the text and the name of the option, and refuses a wrong text by that name. At the end of the file
-readers become types, which options are declared with.
+A reader takes the text and the name of the option, and refuses a wrong text by that name. At the
+end of the file readers become types, which options are declared with.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
 class Kind:
     """How texts of the command line become the values of a type.
 
-    A type carries its kind, as in ``Annotated[float, Kind(read_duration, "TIME")]``; options of that type need not
-    say it again.
+    A type carries its kind, as in ``Annotated[float, Kind(read_duration, "TIME")]``; options of
+    that type need not say it again.
 
     Attributes
     ----------
@@ -84,7 +84,9 @@ def whole(text: str | None, option: str) -> int | None:
 
 
 def name(text: str | None, option: str) -> str | None:
-    """A name; text without any letter is none, and would be taken for an option that is left out."""
+    """A name; text without any letter is none,
+    and would be taken for an option that is left out.
+    """
     if text is not None and not text.strip():
         raise InvalidArgument(option, repr(text), "a name")
     return text
@@ -105,8 +107,8 @@ def real(text: str | None, option: str) -> float | None:
 def value(text: str) -> Any:
     """The value that a text of the command line stands for.
 
-    JSON (``true``, ``null``, ``3``, ``{"a": 1}``) is parsed. ``[a, b]`` is a list of texts, because shells remove the
-    quotes of ``["a", "b"]``. Any other text is returned unchanged.
+    JSON (``true``, ``null``, ``3``, ``{"a": 1}``) is parsed. ``[a, b]`` is a list of texts, because
+    shells remove the quotes of ``["a", "b"]``. Any other text is returned unchanged.
     """
     try:
         parsed = json.loads(text, parse_constant=str, object_pairs_hook=_object)
@@ -145,7 +147,9 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, Any]:
 
 
 def constraint(text: str) -> dict[str, Any]:
-    """A side constraint: ``kind``, ``kind:key=value,key=value`` or a JSON object with a ``kind``."""
+    """A side constraint: ``kind``,
+    ``kind:key=value,key=value`` or a JSON object with a ``kind``.
+    """
     if text.lstrip().startswith("{"):
         parsed = value(text)
         if isinstance(parsed, dict):
@@ -201,7 +205,9 @@ def picture(path: str, option: str) -> str:
 
 
 def _parts(text: str) -> list[str]:
-    """``key=value,key=value`` cut at the commas before a key that stand in no quotes and no brackets."""
+    """``key=value,key=value`` cut at the commas before a key that stand
+    in no quotes and no brackets.
+    """
     # A comma may stand in JSON, in a quoted text or in a list of names: only one before a key cuts
     parts = []
     depth = 0
@@ -240,7 +246,8 @@ KINDS: Mapping[Any, Kind] = {
     float: Kind(real, "X"),
     list[str]: Kind(texts, "TEXT", many=True),
 }
-# The kinds of types by the names that they have in the library (`optsched.cli.derived`); others are flags.
+# The kinds of types by the names that they have in the library (`optsched.cli.derived`); others are
+# flags.
 TYPES: Mapping[str, Kind] = {
     "str": Kind(name, "NAME"),
     **dict.fromkeys(("int", "Count", "PositiveCount"), Kind(whole, "N")),

@@ -77,7 +77,8 @@ def _checked(instance: str, solution: str, model: str | None, resolve: bool) -> 
 
     if Path(solution).suffix.lower() == SUFFIX:
         raise UsageError(
-            f"{solution}: a {SUFFIX} file is a point without any claim; verify checks the json that `optsched solve "
+            f"{solution}: a {SUFFIX} file is a point without any claim; "
+            "verify checks the json that `optsched solve "
             "-o` writes"
         )
     if is_program(instance):

@@ -56,7 +56,8 @@ class Question:
         Amounts,
         Option(
             "GPUs of a pool, or units of a resource of the instance: budget:50 is of a resource "
-            "called budget, not of the constraint -C budget. A negative amount is taken away. Can be "
+            "called budget, not of the constraint -C budget. "
+            "A negative amount is taken away. Can be "
             "repeated: all together."
         ),
     ] = field(default_factory=dict)

@@ -126,7 +126,8 @@ class DisplayedTable(Displayed):
             import pandas
         except ImportError as error:
             raise SolverUnavailable(
-                f"to_frame() needs pandas, which cannot be loaded ({error}); install it with pip install pandas"
+                f"to_frame() needs pandas, which cannot be loaded ({error}); "
+                "install it with pip install pandas"
             ) from None
         return pandas.DataFrame({name: list(column) for name, column in self.to_columns().items()})
 

@@ -332,7 +332,8 @@ def _shared_rates(
         raise InvalidInput(
             f"throughputs.{one_line(pool)}.{one_line(str(first))}.{one_line(str(second))}",
             f"{list(rates)}, but {list(back[::-1])} the other way round",
-            f"the same two rates in both directions (0 counts as unknown; relative difference at most {SYMMETRY:g})",
+            "the same two rates in both directions (0 counts as unknown; "
+            f"relative difference at most {SYMMETRY:g})",
         )
     return rates
 

@@ -77,7 +77,8 @@ def read_start(
     # The same names occur in many programs; the objective shows that a point is of another one
     if stated is not None and abs(stated - here) > AGREES * max(1.0, abs(stated), abs(here)):
         log.warning(
-            "start: %s states the objective %.9g, its point has %.9g here: it may be of another program",
+            "start: %s states the objective %.9g, its point has %.9g here: "
+            "it may be of another program",
             file,
             stated,
             here,

@@ -269,7 +269,8 @@ class Formulation(ABC, Displayed):
         ):
             return quantile
         raise UsageError(
-            f"option quantile of {self.name}: found {quantile:g}, but nothing here holds jobs to deadlines (the side "
+            f"option quantile of {self.name}: found {quantile:g}, "
+            "but nothing here holds jobs to deadlines (the side "
             "constraint deadlines does)"
         )
 
@@ -401,7 +402,8 @@ def _check_reads(reader: str, reads: frozenset[str]) -> None:
     known = {*READABLE, "gang"}
     for name in sorted(reads - known):
         raise UsageError(
-            f"{reader} reads {name!r}, which is no job array: expected some of {', '.join(sorted(known))}"
+            f"{reader} reads {name!r}, which is no job array: "
+            f"expected some of {', '.join(sorted(known))}"
         )
 
 

@@ -53,7 +53,8 @@ def _arrivals_differ(instance: Instance) -> bool:
 
 
 INSTEAD_OF_COST = (
-    "no formulation reads them; multiple-choice reads value: with value = M - cost, M above the sum of each job's"
+    "no formulation reads them; multiple-choice reads value: with value = M - cost, "
+    "M above the sum of each job's"
     " largest cost, it gives an option to as many jobs as possible, at the least cost"
 )
 """How a sum of costs is minimised today."""
@@ -172,7 +173,8 @@ def _unused_batches(instance: Instance) -> str:
     if not other:
         return ""
     return (
-        f"the batch of {enumerated(other, 'and')} is not used: the model was fitted to rates of whole steps,"
+        f"the batch of {enumerated(other, 'and')} is not used: "
+        "the model was fitted to rates of whole steps,"
         " without samples, and its steps/s count as they were measured"
     )
 
@@ -184,6 +186,8 @@ def _not_arrived(candidates: Candidates) -> str:
         return ""
     now = candidates.instance.now
     return (
-        f"{later:,} of {jobs:,} jobs have not arrived by now ({now:g} s) and are not in the program;"
-        " `optsched simulate` runs all of them over time, `optsched import ... --at TIME` takes those there by then"
+        f"{later:,} of {jobs:,} jobs have not arrived by now ({now:g} s) and are not in "
+        "the program;"
+        " `optsched simulate` runs all of them over time, `optsched import ... "
+        "--at TIME` takes those there by then"
     )

@@ -1,8 +1,10 @@
-"""What a formulation has solved, as plain values: the programs of its procedure, and what they come to.
+"""What a formulation has solved, as plain values:
+the programs of its procedure, and what they come to.
 
-Most formulations are one program. Others look at the answer of a program before they write the next one: their
-`Formulation.procedure` is a generator that yields programs, receives an `Optimum` of each, and returns what these come
-to. It runs no solver itself (`optsched.solving.procedures` does), so that it can be tested with optima written by hand.
+Most formulations are one program. Others look at the answer of a program before they write the next
+one: their `Formulation.procedure` is a generator that yields programs, receives an `Optimum` of
+each, and returns what these come to. It runs no solver itself (`optsched.solving.procedures` does),
+so that it can be tested with optima written by hand.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ class Optimum(NamedTuple):
     Attributes
     ----------
     x : FloatArray or None
-        The best feasible point found: totals of the class columns, or all columns of a linear program.
+        The best feasible point found: totals of the class columns, or all columns of a linear
+        program.
     value, bound : float or None
         Of the program, as it is written.
     status : Status
@@ -64,7 +67,8 @@ class Optimum(NamedTuple):
 
 
 class Reduced(NamedTuple):
-    """An allocation that is less than the optimum of the formulation's own program (`Formulation.optimum`).
+    """An allocation that is less than the optimum
+    of the formulation's own program (`Formulation.optimum`).
 
     Attributes
     ----------
@@ -97,8 +101,8 @@ class RuleDecision(NamedTuple):
     Attributes
     ----------
     program : AllocationProgram
-        The rows that the allocation must keep. Its classes may be finer than `Formulation.classes`: a rule decides job
-        by job.
+        The rows that the allocation must keep. Its classes may be finer than `Formulation.classes`:
+        a rule decides job by job.
     x : FloatArray, shape (columns of the classes,)
     value : float
         The objective of the rule.
@@ -113,7 +117,9 @@ class RuleDecision(NamedTuple):
 
 
 Step: TypeAlias = "AllocationProgram | Plan | Auxiliary | Probe"
-"""What a procedure asks for: the formulation's own program, at most once, and programs beside it."""
+"""What a procedure asks for:
+the formulation's own program, at most once, and programs beside it.
+"""
 Result = RuleDecision | Reduced | Undecided | None
 """What the optima come to; None: the optimum of the formulation's own program is the answer."""
 Procedure = Generator[Step, Optimum, Result]

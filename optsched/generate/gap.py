@@ -18,7 +18,8 @@ from optsched.generate.generator import (
 
 # What is said of an instance with costs.
 UNREAD = (
-    "no formulation reads the costs of these options yet: --objective value writes the same numbers to be maximised by"
+    "no formulation reads the costs of these options yet: "
+    "--objective value writes the same numbers to be maximised by"
     " -f multiple-choice",
 )
 

@@ -136,7 +136,8 @@ def _verdict(plan: Leases, options: LeasesOptions) -> str:
         return "whether all deadlines can be kept is not known"
     lease, needed = overfull
     return (
-        f"not all deadlines can be kept: the jobs due by {lease * options.lease:g} s need {needed:,} GPU leases, "
+        f"not all deadlines can be kept: the jobs due by {lease * options.lease:g} s need "
+        f"{needed:,} GPU leases, "
         f"and there are {lease * plan.gpus:,}"
     )
 

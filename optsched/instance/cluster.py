@@ -1,4 +1,6 @@
-"""The machine side of an instance: pools of nodes, numbers of nodes and GPUs, resources, tenants."""
+"""The machine side of an instance:
+pools of nodes, numbers of nodes and GPUs, resources, tenants.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ NONE = -1
 
 
 class Partition(NamedTuple):
-    """One MIG profile: compute slices of 7, memory slices of 8, and the slices where it may start."""
+    """One MIG profile: compute slices of 7, memory slices of 8,
+    and the slices where it may start.
+    """
 
     profile: str
     compute_slices: int
@@ -110,13 +114,16 @@ class Pool(Displayed):
         return int(self.node_gpus[self.usable(now)].sum())
 
     def reach(self, now: float) -> IntArray:
-        """GPUs on the k largest usable nodes, for k = 0, 1, ...: what a gang on k nodes can have at most."""
+        """GPUs on the k largest usable nodes, for k = 0, 1, ...:
+        what a gang on k nodes can have at most.
+        """
         sizes = np.sort(self.node_gpus[self.usable(now)])[::-1]
         return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 
 
 class Numbering(Displayed):
-    """Nodes numbered pool by pool in the order of their rows, and GPUs node by node; those of all states.
+    """Nodes numbered pool by pool in the order of their rows,
+    and GPUs node by node; those of all states.
 
     Attributes
     ----------
@@ -191,7 +198,9 @@ class Numbering(Displayed):
 
 
 class _Known(dict[str, int]):
-    """GPUs by name, of those nodes that were asked for: a cluster may have more of them than anybody names."""
+    """GPUs by name, of those nodes that were asked for:
+    a cluster may have more of them than anybody names.
+    """
 
     def __init__(self, numbering: Numbering) -> None:
         super().__init__()
@@ -208,7 +217,9 @@ class _Known(dict[str, int]):
 
 
 class Resource(NamedTuple):
-    """A capacity beside GPUs, CPUs and memory: of the cluster (pool and nodes None), a pool, or some nodes."""
+    """A capacity beside GPUs, CPUs and memory:
+    of the cluster (pool and nodes None), a pool, or some nodes.
+    """
 
     name: str
     kind: str
@@ -219,7 +230,9 @@ class Resource(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Tenant(Displayed):
-    """A group of jobs: share by ``weight`` among tenants, by ``policy`` (fairness or fifo) inside."""
+    """A group of jobs: share by ``weight`` among tenants,
+    by ``policy`` (fairness or fifo) inside.
+    """
 
     name: str
     weight: float = 1.0
@@ -228,7 +241,9 @@ class Tenant(Displayed):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Cluster(Displayed):
-    """Pools, resources and the topology document (None: the default tree, see `optsched.instance.topology`)."""
+    """Pools, resources and the topology document (None: the default tree, see
+    `optsched.instance.topology`).
+    """
 
     pools: tuple[Pool, ...]
     resources: tuple[Resource, ...] = ()
@@ -245,7 +260,9 @@ class Cluster(Displayed):
 
     @cached_property
     def node_sizes(self) -> Mapping[str, Mapping[str, int]]:
-        """GPUs of each node by name, by pool name: all of them written out; `find_node` looks for one."""
+        """GPUs of each node by name, by pool name: all of them written out;
+        `find_node` looks for one.
+        """
         return {
             pool.name: {pool.node_name(row): int(gpus) for row, gpus in enumerate(pool.node_gpus)}
             for pool in self.pools
@@ -268,7 +285,9 @@ class Cluster(Displayed):
 
     @cached_property
     def joined(self) -> tuple[FloatArray, IntArray]:
-        """Bandwidths, and groups of nodes that the links of the topology document join at each (`joined_nodes`)."""
+        """Bandwidths, and groups of nodes that the links of the topology document join
+        at each (`joined_nodes`).
+        """
         if self.topology is None:
             raise ValueError("the cluster has no topology document")
         numbering = self.numbering
@@ -276,7 +295,9 @@ class Cluster(Displayed):
         return joined_nodes(names, np.diff(numbering.start), self.topology)
 
     def find_node(self, name: str) -> tuple[int, int]:
-        """Row of the pool of a node, and of the node in it; (-1, -1) if there is none of that name."""
+        """Row of the pool of a node, and of the node in it;
+        (-1, -1) if there is none of that name.
+        """
         head, _, index = name.rpartition("-")
         number = self.pool_index.get(head, -1)
         if number >= 0 and isinstance(count := self.pools[number].node_names, int):
@@ -286,7 +307,9 @@ class Cluster(Displayed):
         return self._listed_nodes.get(name, (-1, -1))
 
     def with_pools(self, pools: tuple[Pool, ...]) -> Cluster:
-        """The same cluster with other data of its nodes, whose names stay; what is known of these is kept."""
+        """The same cluster with other data of its nodes, whose names stay;
+        what is known of these is kept.
+        """
         changed = replace(self, pools=pools)
         kept = ["pool_index", "_listed_nodes"]
         if all(new.node_gpus is old.node_gpus for new, old in zip(pools, self.pools, strict=True)):
@@ -303,8 +326,8 @@ class Cluster(Displayed):
     def capacities(self, now: float) -> dict[str, float]:
         """What jobs can hold at ``now``, by the names that usage and prices have.
 
-        A pool's GPUs are called like the pool; its CPUs and memory, ``<pool>.cpu`` and ``<pool>.memory``, are limited
-        only where every usable node states them.
+        A pool's GPUs are called like the pool; its CPUs and memory, ``<pool>.cpu`` and
+        ``<pool>.memory``, are limited only where every usable node states them.
         """
         found = {pool.name: float(pool.capacity(now)) for pool in self.pools}
         for name, node_field in PER_NODE.items():

@@ -23,9 +23,12 @@ Duration = float | str
 
 
 def seconds_of(value: Duration, name: str) -> float:
-    """Seconds of 90, ``90``, ``90s``, ``5m``, ``2h`` or ``1d``; raises `UsageError` naming the parameter."""
+    """Seconds of 90, ``90``, ``90s``, ``5m``, ``2h`` or ``1d``;
+    raises `UsageError` naming the parameter.
+    """
     seconds = _seconds(value)
-    # A number is checked by whoever takes it. Text such as 400 digits becomes infinity and is refused here.
+    # A number is checked by whoever takes it. Text such as 400 digits becomes infinity and is
+    # refused here.
     sensible = isinstance(value, Real) if seconds is value else math.isfinite(seconds)
     if sensible and not isinstance(value, bool):
         with suppress(OverflowError):  # a whole number beyond the largest float
@@ -45,7 +48,9 @@ def _seconds(value: Any) -> Any:
 
 
 Spelled = BeforeValidator(_seconds)
-"""Annotates a pydantic field in seconds: the field then also accepts text with a unit, such as ``"5m"``."""
+"""Annotates a pydantic field in seconds:
+the field then also accepts text with a unit, such as ``"5m"``.
+"""
 
 
 Part = TypeVar("Part")

@@ -1,4 +1,6 @@
-"""`Instance`: a validated scheduling problem, kept as arrays; `Job`: a read-only view of one job."""
+"""`Instance`: a validated scheduling problem, kept as arrays; `Job`:
+a read-only view of one job.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,8 @@ class Instance(DisplayedTable):
 
     @cached_property
     def queue(self) -> IntArray:
-        """Place of each job, from 1, in the queue of its tenant if that has the policy fifo, else 0.
+        """Place of each job, from 1,
+        in the queue of its tenant if that has the policy fifo, else 0.
 
         In the order of arrival, then of the file.
         """
@@ -184,7 +187,8 @@ class Instance(DisplayedTable):
         throughput : array, shape (jobs, pools), optional
             steps/s of each job at its own gang on each pool; 0 where it cannot run.
         workload : int array, shape (jobs,), optional
-            Row in ``workloads`` (in order), -1 for none. A job needs a workload or a row of ``throughput``.
+            Row in ``workloads`` (in order), -1 for none. A job needs a workload or a row of
+            ``throughput``.
         workloads, tenants, colocation, resources, constraints, performance
             As in an instance document.
         gpus : int or array

@@ -1,4 +1,6 @@
-"""Jobs of one instance beside some jobs of another: whose rows are whose, and what else goes with them."""
+"""Jobs of one instance beside some jobs of another:
+whose rows are whose, and what else goes with them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class JobPlaces:
-    """Where jobs go: the kept ones of an instance come first, in the order of ``kept``, then all that are added.
+    """Where jobs go: the kept ones of an instance come first, in the order of ``kept``,
+    then all that are added.
 
     Attributes
     ----------
@@ -67,7 +70,9 @@ class JobPlaces:
         return self.in_order and len(self.kept) == len(self.place)
 
     def moved(self, by_row: Mapping[int, T]) -> dict[int, T]:
-        """What some rows have, by their rows afterwards, in the order of these; without jobs that leave."""
+        """What some rows have, by their rows afterwards, in the order of these;
+        without jobs that leave.
+        """
         if self.everything or not by_row:
             return dict(by_row)
         after = self.place[np.fromiter(by_row, np.int64, len(by_row))].tolist()
@@ -156,7 +161,9 @@ def joined_predecessors(
 
 @dataclass(frozen=True)
 class JoinedWorkloads:
-    """Workloads of two instances, and the row of each one's workloads among them (last: -1, for none)."""
+    """Workloads of two instances,
+    and the row of each one's workloads among them (last: -1, for none).
+    """
 
     workloads: tuple[Workload, ...]
     first: IntArray
@@ -164,7 +171,9 @@ class JoinedWorkloads:
 
 
 def joined_workloads(instance: Instance, added: Instance | None) -> JoinedWorkloads:
-    """The workloads of an instance, then those of the other that it lacks; rates of the latter come after its own."""
+    """The workloads of an instance, then those of the other that it lacks;
+    rates of the latter come after its own.
+    """
     ours = instance.workloads
     identity = np.append(np.arange(len(ours)), -1)
     if added is None:
@@ -183,7 +192,8 @@ def joined_workloads(instance: Instance, added: Instance | None) -> JoinedWorklo
             )
         elif not workload.label and not _same(ours[row], workload, instance, added):
             raise UsageError(
-                f"a workload {show(workload.name)} of other jobs is not what this instance says of it"
+                f"a workload {show(workload.name)} of other jobs is not what this "
+                "instance says of it"
             )
         places.append(row)
     return JoinedWorkloads(
@@ -203,7 +213,8 @@ def _same(one: Workload, other: Workload, instance: Instance, added: Instance) -
 def in_use(
     workloads: tuple[Workload, ...], of_job: IntArray, colocation: tuple[Colocation, ...]
 ) -> tuple[tuple[Workload, ...], IntArray | None]:
-    """The workloads without labels that no job names, labels last and in the order in which jobs name them.
+    """The workloads without labels that no job names,
+    labels last and in the order in which jobs name them.
 
     A label that only a co-location entry names is a workload from now on.
 

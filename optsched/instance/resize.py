@@ -2,11 +2,14 @@
 
 GPUs come and go in nodes, as a cluster grows and shrinks:
 
-- added GPUs form nodes of the pool's size (that of most of its usable nodes, the larger one of equally many), and one
-  smaller node of what is left over; CPUs and memory of a new node are in proportion to its GPUs;
-- removed GPUs are taken from the last usable nodes: whole nodes, and a part of one, whose CPUs and memory shrink in
-  proportion; nodes that cannot take work stay as they are. What ran on a GPU that is gone is no longer running;
-- CPUs and memory of a pool (``v100.cpu``) are spread over its usable nodes in proportion to what these have.
+- added GPUs form nodes of the pool's size (that of most of its usable nodes, the larger one of
+  equally many), and one smaller node of what is left over; CPUs and memory of a new node are in
+  proportion to its GPUs;
+- removed GPUs are taken from the last usable nodes: whole nodes, and a part of one, whose CPUs and
+  memory shrink in proportion; nodes that cannot take work stay as they are. What ran on a GPU that
+  is gone is no longer running;
+- CPUs and memory of a pool (``v100.cpu``) are spread over its usable nodes in proportion to what
+  these have.
 
 The topology stays as it is: nodes that are added to an explicit one have no links.
 """
@@ -34,8 +37,8 @@ def resized(instance: Instance, add: Mapping[str, float]) -> Instance:
     ----------
     instance : Instance
     add : mapping
-        Name of a pool (GPUs, a whole number), of a pool's CPUs or memory (``v100.cpu``, ``v100.memory``), or of a
-        resource -> amount that is added; negative amounts are taken away.
+        Name of a pool (GPUs, a whole number), of a pool's CPUs or memory (``v100.cpu``,
+        ``v100.memory``), or of a resource -> amount that is added; negative amounts are taken away.
 
     Returns
     -------
@@ -45,7 +48,8 @@ def resized(instance: Instance, add: Mapping[str, float]) -> Instance:
     Raises
     ------
     UsageError
-        A name that there is not, an amount that is no number, part of a GPU, or less than nothing left.
+        A name that there is not, an amount that is no number, part of a GPU, or less than nothing
+        left.
     """
     cluster, now = instance.cluster, instance.now
     for name, amount in add.items():
@@ -67,7 +71,8 @@ def _check(name: str, amount: float, cluster: Cluster, now: float) -> None:
         head, _, kind = name.rpartition(".")
         if head in cluster.pool_index and kind in PER_NODE:
             raise UsageError(
-                f"add {name}: not every usable node of {head} states its {kind}, so there is no limit"
+                f"add {name}: not every usable node of {head} states its {kind}, "
+                "so there is no limit"
             )
         problem = f"add: no pool or resource is called {name!r}"
         raise unknown_name("add", name, known, problem, did_you_mean(name, known))
@@ -78,7 +83,8 @@ def _check(name: str, amount: float, cluster: Cluster, now: float) -> None:
     if known[name] + amount < 0:
         unit = " usable GPUs" if name in cluster.pool_index else ""
         raise UsageError(
-            f"add {name}: {amount:+,.10g} of {known[name]:,.10g}{unit} would leave less than nothing"
+            f"add {name}: {amount:+,.10g} of {known[name]:,.10g}{unit} would leave less "
+            "than nothing"
         )
 
 
@@ -119,7 +125,9 @@ def _with_node_resource(pool: Pool, kind: str, amount: float, now: float) -> Poo
 
 
 def _grown(cluster: Cluster, pool: Pool, gpus: int, now: float) -> Pool:
-    """With more nodes, of the size that most of its nodes have; a pool without GPUs gets one node of them all."""
+    """With more nodes, of the size that most of its nodes have;
+    a pool without GPUs gets one node of them all.
+    """
     model = _typical_node(pool, now)
     size = gpus if model is None else int(pool.node_gpus[model])
     full, rest = divmod(gpus, size)
@@ -149,7 +157,9 @@ def _grown(cluster: Cluster, pool: Pool, gpus: int, now: float) -> Pool:
 
 
 def _typical_node(pool: Pool, now: float) -> int | None:
-    """The last node of the commonest size among those that are usable (else among all); None without GPUs."""
+    """The last node of the commonest size among those
+    that are usable (else among all); None without GPUs.
+    """
     has_gpus = pool.node_gpus > 0
     rows = np.flatnonzero(has_gpus & pool.usable(now))
     rows = rows if len(rows) else np.flatnonzero(has_gpus)
@@ -218,7 +228,8 @@ def _of_nodes_left(resource: Resource, before: Pool, after: Pool) -> Resource:
     nodes = tuple(name for name in resource.nodes if name not in gone)
     if not nodes:
         raise UsageError(
-            f"add {before.name}: the resource {resource.name} would be left without any of its nodes"
+            f"add {before.name}: the resource {resource.name} would be left without any "
+            "of its nodes"
         )
     return resource._replace(nodes=nodes)
 

@@ -31,7 +31,8 @@ class Profiles(Columns, DisplayedTable):
     sync : FloatArray
         Seconds of it in which gradients were exchanged; NaN where not measured.
     whole_steps : tuple of str
-        Workloads of which rates of whole steps were measured, and no samples: their steps count as one sample.
+        Workloads of which rates of whole steps were measured, and no samples: their steps count as
+        one sample.
     """
 
     ways: Ways
@@ -62,7 +63,8 @@ class Profiles(Columns, DisplayedTable):
     def sorted(self) -> Profiles:
         """The same measurements in an order of their own, with the names in alphabetical order.
 
-        It depends on nothing but what was measured, so that a fit to them does not depend on the order of a file.
+        It depends on nothing but what was measured, so that a fit to them does not depend on the
+        order of a file.
         """
         ways = self.ways
         workloads = tuple(sorted(ways.workloads))
@@ -100,7 +102,8 @@ class Profiles(Columns, DisplayedTable):
         sync: Sequence[float] | FloatArray | None = None,
         passes: Sequence[int] | IntArray | None = None,
     ) -> Profiles:
-        """Measurements from columns of equal length; ``nodes`` and ``passes`` are 1 and ``sync`` unknown by default.
+        """Measurements from columns of equal length;
+        ``nodes`` and ``passes`` are 1 and ``sync`` unknown by default.
 
         Raises
         ------

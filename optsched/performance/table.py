@@ -468,7 +468,8 @@ class TableModel(RateModel):
         where = pool.name if pool.name in document else pool.gpu
         raise InvalidInput(
             f"workloads.{key(workload.name)}.throughput.{key(where)}",
-            f"the plain number {document[where]:g} (the rate on 1 GPU), which job {show(table.names[job])} would need "
+            f"the plain number {document[where]:g} (the rate on 1 GPU), "
+            f"which job {show(table.names[job])} would need "
             f"for {gang} GPUs",
             f'rates by GPU count such as {{"1": {document[where]:g}, "{gang}": ...}}',
         )

@@ -3,12 +3,12 @@
 1. `place_beside` gives free GPUs to rows that start; everything else stays where it is. No program
    is solved and no bound is computed, so that it costs no more than a round may take.
 2. `move_plain` makes room for many plain gangs at once, by moving plain gangs to other nodes.
-3. `Occupants.make_room` makes room for one row of any kind: others go elsewhere, or make way for it.
-   `Clearing` finds out who has to go.
+3. `Occupants.make_room` makes room for one row of any kind: others go elsewhere, or make way for
+   it. `Clearing` finds out who has to go.
 
 All three count what is free in a `FreeRoom`. 1 and 3 find nodes by `choose`, 2 by
-`fullest_with_room` (`optsched.placement.best_fit`). 2 and 3 choose differently who moves, and stored
-journals depend on it: see decision 031 in `docs/developers/decisions`.
+`fullest_with_room` (`optsched.placement.best_fit`). 2 and 3 choose differently who moves, and
+stored journals depend on it: see decision 031 in `docs/developers/decisions`.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def place_beside(
 
     Best fit (`optsched.placement.best_fit`) on what is left: larger gangs first, of equal ones
     those that are wanted first; a gang without room may push smaller ones that start as well. A row
-    that is refused fits nowhere beside occupied GPUs and what has got a place (where no node belongs
-    to two of the resources of some nodes); another choice of places, or moving others
+    that is refused fits nowhere beside occupied GPUs and what has got a place (where no node
+    belongs to two of the resources of some nodes); another choice of places, or moving others
     (`move_plain`, `Occupants`), may still have room for it.
 
     Parameters
@@ -135,7 +135,8 @@ def place_beside(
     occupied : Occupied
         GPUs that are held. Nodes that take no work keep their jobs and get no new ones.
     constraints : iterable of mappings
-        Side constraints; those of kind ``anti-affinity`` are read, for rows that start and jobs that have GPUs.
+        Side constraints; those of kind ``anti-affinity`` are read, for rows that start and jobs
+        that have GPUs.
     barred : sequence of collections of str, length W, optional
         Names of nodes of which each row gets nothing.
 
@@ -156,7 +157,8 @@ def place_beside(
     once, count = np.unique(jobs, return_counts=True)
     if len(once) < len(jobs):
         raise ValueError(
-            f"job {classes.instance.jobs_table.names[int(once[np.argmax(count)])]} is to be placed twice"
+            f"job {classes.instance.jobs_table.names[int(once[np.argmax(count)])]} is to be "
+            "placed twice"
         )
     refuse_placed_twice(occupied, jobs)
     problem = Problem.of(requests, np.unique(requests.pool).tolist(), occupied)
@@ -296,7 +298,9 @@ class _Migration:
         self._left: dict[int, list[int]] = {}
 
     def make_room(self, gpus: int, most: float) -> tuple[IntArray, GpusByRow] | None:
-        """GPUs for a gang, and the new GPUs of the gangs that move for it; None if at most ``most`` do not suffice."""
+        """GPUs for a gang, and the new GPUs of the gangs that move for it;
+        None if at most ``most`` do not suffice.
+        """
         here = self._here
         free = self._room.free[here]
         # How many GPUs each node is short of.
@@ -488,7 +492,8 @@ class Occupants:
         ----------
         row : int
         victims : IntArray
-            Rows that may stop for it if they find no room elsewhere, those first that are to go first.
+            Rows that may stop for it if they find no room elsewhere, those first that are to go
+            first.
         most : float
             Running jobs that may be stopped or moved, at most.
         """
@@ -560,7 +565,8 @@ class Occupants:
         ).by_row()
 
     def _near(self, row: int) -> tuple[IntArray, BoolArray]:
-        """Rows with GPUs that matter where one gets room, and which of them may leave theirs for it.
+        """Rows with GPUs that matter where one gets room,
+        and which of them may leave theirs for it.
 
         Rows of other pools free nothing that it could use, but a resource of some nodes joins the
         pools that these belong to.
@@ -640,7 +646,9 @@ class Clearing:
 
     @property
     def scattered(self) -> bool:
-        """Whether as many GPUs are free as the gang asks for, wherever they are, while nobody is gone."""
+        """Whether as many GPUs are free as the gang asks for,
+        wherever they are, while nobody is gone.
+        """
         self._without(np.zeros(len(self._loose), bool))
         return bool(self._state.gpus_with_room(0).sum() >= self._gpus)
 
@@ -684,7 +692,9 @@ class Clearing:
         return np.flatnonzero(gone)
 
     def _freed_gpus(self, order: IntArray) -> tuple[IntArray, IntArray]:
-        """Nodes of the GPUs of holders that may go, and the place of each holder in the order; by node, then place."""
+        """Nodes of the GPUs of holders that may go,
+        and the place of each holder in the order; by node, then place.
+        """
         place = np.full(len(self._loose), len(order))
         place[order] = np.arange(len(order))
         place_of_gpu = place[self._owner]
@@ -693,7 +703,9 @@ class Clearing:
         return self._node[by_node], place_of_gpu[by_node]
 
     def _too_few(self, freed: tuple[IntArray, IntArray], most: int) -> int:
-        """So many of the first holders are too few, by counting GPUs alone, beside what is free now."""
+        """So many of the first holders are too few, by counting GPUs alone,
+        beside what is free now.
+        """
         if self._conflicts.any():
             return 0  # who leaves a node may open all of it
         node, place = freed
@@ -713,7 +725,9 @@ class Clearing:
         return int(place[suffices].min())
 
     def nearest(self) -> IntArray:
-        """All that may go, ordered so that the gang gets the nodes that lack fewest GPUs, by the fewest holders."""
+        """All that may go, ordered so that the gang gets the nodes
+        that lack fewest GPUs, by the fewest holders.
+        """
         nothing = np.zeros(len(self._loose), bool)
         self._without(nothing)
         now = self._state.available(0)

@@ -1,12 +1,13 @@
-"""Best fit: gangs in decreasing size, each on as few nodes as possible, where the fewest GPUs are left over.
+"""Best fit: gangs in decreasing size, each on as few nodes as possible,
+where the fewest GPUs are left over.
 
 The result breaks no rule of the problem, but it may place fewer requests or span more nodes than
 the optimum. The bounds (`optsched.placement.bounds`) say by how much at most.
 
-`FreeRoom` is what is free; it is the only such state, for whole placements, for rows that start in a
-round and for room that is made for them (`optsched.placement.beside`). `choose` finds nodes for one
-request. `make_room` and `tighten` repair the result: smaller requests move to other nodes, so that
-a gang finds room or spans fewer nodes. `why_refused` explains what found no room.
+`FreeRoom` is what is free; it is the only such state, for whole placements, for rows that start in
+a round and for room that is made for them (`optsched.placement.beside`). `choose` finds nodes for
+one request. `make_room` and `tighten` repair the result: smaller requests move to other nodes, so
+that a gang finds room or spans fewer nodes. `why_refused` explains what found no room.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from optsched.placement.requests import NO_NODE, OWN
 from optsched.placement.shares import ROUNDING
 
 FAILURES = 100
-"""Requests that may find no room even by pushing others, before the rest is refused without a try."""
+"""Requests that may find no room even by pushing others,
+before the rest is refused without a try.
+"""
 TRIES = 16
 """Sets of nodes on which room is made for one request, at most."""
 CANDIDATES = 64
@@ -181,7 +184,9 @@ class FreeRoom:
         return None if node is None else here.start + node
 
     def gpus_with_room(self, request: int) -> IntArray:
-        """GPUs of each node of its pool with room for a request, whatever else it needs of the node."""
+        """GPUs of each node of its pool with room for a request,
+        whatever else it needs of the node.
+        """
         here = self.problem.of_pool(request)
         share = self.problem.requests.share[request]
         if share == 1.0:
@@ -193,7 +198,9 @@ class FreeRoom:
         return np.asarray(enough - whole)
 
     def available(self, request: int) -> IntArray:
-        """GPUs that each node of its pool can give a request: whole ones, or those with room for its share."""
+        """GPUs that each node of its pool can give a request:
+        whole ones, or those with room for its share.
+        """
         gpus = self.gpus_with_room(request)
         gpus = self.problem.within_needs(request, gpus, self.own, self.group)
         here = self.problem.of_pool(request)
@@ -202,7 +209,9 @@ class FreeRoom:
         return gpus
 
     def keeps_groups(self, request: int, pieces: Pieces) -> bool:
-        """Whether pieces that fit node by node also keep the resources that several of their nodes belong to."""
+        """Whether pieces that fit node by node also keep the resources that several
+        of their nodes belong to.
+        """
         need = self.problem.requests.group_need[request]
         if not need.any():
             return True
@@ -243,7 +252,9 @@ class FreeRoom:
         self.shared[request] = gpus
 
     def claim(self, node: int, count: int) -> IntArray:
-        """Take so many GPUs of a node at once, consecutive ones where possible; gives their indices."""
+        """Take so many GPUs of a node at once,
+        consecutive ones where possible; gives their indices.
+        """
         free = self._free_gpus(node)
         chosen = consecutive(free[None], np.array([count]))[0]
         free &= ~chosen
@@ -292,15 +303,17 @@ def _pieces_of(gpus: IntArray) -> Pieces:
 
 
 def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assignment:
-    """Place requests one after the other; with ``smallest`` so many of the smallest before all others.
+    """Place requests one after the other;
+    with ``smallest`` so many of the smallest before all others.
 
     Of equal ones, those given first come first. What is not placed in the end fits nowhere beside
     what is.
 
     1. With ``keep``, requests whose jobs run on as few nodes as they need stay where they are.
-    2. Gangs of whole GPUs in decreasing size: on the node with the least left over, or on as many whole nodes as they
-       need, joined by the best links that so few nodes have.
-    3. A gang that finds no room, or that spans more nodes than it needs, may push smaller ones elsewhere.
+    2. Gangs of whole GPUs in decreasing size: on the node with the least left over, or on as many
+       whole nodes as they need, joined by the best links that so few nodes have.
+    3. A gang that finds no room, or that spans more nodes than it needs, may push smaller ones
+       elsewhere.
     4. Requests of shares in decreasing share, on the fullest GPUs that have room.
     """
     if smallest is None and problem.plain.all():
@@ -368,7 +381,8 @@ def _place_plain(problem: Problem) -> Assignment | None:
 
 
 def best_nodes(free: IntArray, gpus: int, most: int) -> IntArray:
-    """Nodes for equal gangs in turn, each the one with the fewest free GPUs that are enough, at most so many.
+    """Nodes for equal gangs in turn,
+    each the one with the fewest free GPUs that are enough, at most so many.
 
     A node that was the best for one gang is the best for the next one too, as long as it has room:
     it has fewer free GPUs than before. So the nodes are filled one after the other.
@@ -379,7 +393,9 @@ def best_nodes(free: IntArray, gpus: int, most: int) -> IntArray:
 
 
 def _place_whole(state: FreeRoom, order: list[int]) -> None:
-    """Requests of whole GPUs in this order, then those that found no room, by pushing smaller ones elsewhere."""
+    """Requests of whole GPUs in this order, then those that found no room,
+    by pushing smaller ones elsewhere.
+    """
     span = state.problem.requests.span
     refused = []
     for request in order:
@@ -457,7 +473,9 @@ def _left_over(state: FreeRoom, request: int, nodes: IntArray) -> IntArray | Flo
 
 
 def _best_node(problem: Problem, request: int, nodes: IntArray) -> int:
-    """Among nodes that are equally good: the best links inside, then the most GPUs held, then the first."""
+    """Among nodes that are equally good:
+    the best links inside, then the most GPUs held, then the first.
+    """
     held = problem.held[request]
     here = problem.of_pool(request)
     if len(nodes) > 1 and len(problem.links.bandwidth) > 1:
@@ -473,7 +491,9 @@ def _best_node(problem: Problem, request: int, nodes: IntArray) -> int:
 def _best_joined(
     problem: Problem, here: slice, available: IntArray, gpus: int, nodes: int
 ) -> IntArray:
-    """What is available on the nodes joined by the best links among which so few have so many GPUs; else everywhere."""
+    """What is available on the nodes joined by the best links among which so few have
+    so many GPUs; else everywhere.
+    """
     for label in problem.links.label[:, here]:
         groups, reach = largest_of_groups(label, available, nodes)
         enough = reach >= gpus
@@ -497,7 +517,8 @@ def _fill(available: IntArray, gpus: int, nodes: int, here: slice) -> Pieces:
 
 
 def _by_gain(state: FreeRoom, request: int, available: IntArray, span: int) -> Pieces | None:
-    """GPUs on at most ``span`` nodes, each time the node that adds most within the resources of some nodes; or None.
+    """GPUs on at most ``span`` nodes,
+    each time the node that adds most within the resources of some nodes; or None.
 
     Where no two of these resources have a node in common this finds a place if there is one: what
     the nodes of one of them add, the largest first, grows ever less, so that the greatest gains are
@@ -529,7 +550,9 @@ def _by_gain(state: FreeRoom, request: int, available: IntArray, span: int) -> P
 
 
 def _fullest_gpus(state: FreeRoom, request: int, pieces: Pieces) -> IntArray:
-    """GPUs of a request that shares, rows (node, index): the fullest with room, of equal ones those that it holds."""
+    """GPUs of a request that shares, rows (node, index):
+    the fullest with room, of equal ones those that it holds.
+    """
     problem = state.problem
     share = float(problem.requests.share[request])
     held = {(node, gpu) for node, gpu in problem.held[request].gpus.tolist()}
@@ -557,7 +580,9 @@ def _running_largest_first(problem: Problem) -> list[int]:
 
 
 def _stay(state: FreeRoom, request: int) -> None:
-    """Let a request stay on GPUs that it holds, if these are on as few nodes as it needs and still free."""
+    """Let a request stay on GPUs that it holds,
+    if these are on as few nodes as it needs and still free.
+    """
     problem = state.problem
     R = state.problem.requests
     here = problem.of_pool(request)
@@ -616,7 +641,8 @@ def _poured(nodes: Pieces, gpus: int) -> tuple[Pieces, int]:
 
 
 def make_room(state: FreeRoom, request: int, span: int) -> bool:
-    """Place a request of whole GPUs by pushing smaller ones elsewhere; no node more is spanned by those.
+    """Place a request of whole GPUs by pushing smaller ones elsewhere;
+    no node more is spanned by those.
 
     Returns whether it is placed; if it isn't, nothing has changed.
     """
@@ -657,7 +683,9 @@ def _smaller_on(state: FreeRoom, request: int, node: int) -> list[int]:
 
 
 def _push_and_place(state: FreeRoom, request: int, window: IntArray) -> bool:
-    """Push requests off some nodes until this one fits there, and place those elsewhere; or undo everything."""
+    """Push requests off some nodes until this one fits there,
+    and place those elsewhere; or undo everything.
+    """
     problem = state.problem
     R = state.problem.requests
     pushed: dict[int, Pieces] = {}
@@ -737,7 +765,9 @@ def tighten(state: FreeRoom) -> None:
 
 
 class Refused(NamedTuple):
-    """A request without a place: its number, why, and whether its pool has as many free GPUs as it asks for."""
+    """A request without a place:
+    its number, why, and whether its pool has as many free GPUs as it asks for.
+    """
 
     request: int
     words: str

@@ -487,7 +487,8 @@ def _check_received(rounds: Rounds) -> list[RoundsFlaw]:
             else [
                 RoundsFlaw(
                     "scale",
-                    f"found {rounds.scale!r}, expected {least!r}: the smallest share that a row receives",
+                    f"found {rounds.scale!r}, expected {least!r}: "
+                    "the smallest share that a row receives",
                 )
             ]
         )

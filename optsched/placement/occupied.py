@@ -73,7 +73,9 @@ class Occupied:
     owner: IntArray
 
     def checked(self) -> Occupied:
-        """Itself; raises ValueError if a job is there twice, or GPUs are held by more than they can be."""
+        """Itself; raises ValueError if a job is there twice,
+        or GPUs are held by more than they can be.
+        """
         twice = np.flatnonzero(np.bincount(self.jobs) > 1)
         if len(twice):
             raise ValueError(f"job {self.instance.jobs_table.names[int(twice[0])]} has GPUs twice")
@@ -240,7 +242,9 @@ class Occupied:
         return replace(self, **kept, gpu=self.gpu[mine], owner=number[self.owner[mine]])
 
     def around(self, pool: int) -> Occupied:
-        """Those that can be in the way in a pool: they hold GPUs of it, or need resources of some nodes."""
+        """Those that can be in the way in a pool:
+        they hold GPUs of it, or need resources of some nodes.
+        """
         stays = np.asarray(self.group_need.any(axis=1))
         stays[self.owner[self.instance.cluster.numbering.pool[self.node] == pool]] = True
         return self.part(stays)
@@ -368,7 +372,9 @@ def _check_gpus_of_columns(
 def _needs_by_name(
     instance: Instance, holders: int, needs: Mapping[str, FloatArray | float]
 ) -> FloatArray:
-    """What each holder needs per GPU of each resource of nodes, shape (S, 2 + G); 0 unless stated."""
+    """What each holder needs per GPU of each resource of nodes,
+    shape (S, 2 + G); 0 unless stated.
+    """
     names = (*OWN, *(group.name for group in renewable_groups(instance)))
     table = np.zeros((holders, len(names)))
     for name, amount in needs.items():
@@ -488,14 +494,17 @@ class Running:
         return self.pool >= 0
 
     def stays(self, preemptible: BoolArray) -> BoolArray:
-        """Mask of the jobs that keep their GPUs whatever happens: they run and cannot be preempted."""
+        """Mask of the jobs that keep their GPUs whatever happens:
+        they run and cannot be preempted.
+        """
         return self.runs & ~preemptible & ~self.lost
 
 
 def held_of(
     instance: Instance, jobs: IntArray, option: IntArray
 ) -> tuple[FloatArray, dict[str, FloatArray]]:
-    """Share of each of its GPUs that each of some running jobs holds, and what it needs per GPU, by name.
+    """Share of each of its GPUs that each of some running jobs holds,
+    and what it needs per GPU, by name.
 
     A job with options holds what the one says in which it runs (``option``, shape (jobs,), -1: not
     known), else what those say that are like the place where it runs; where several are, the most
@@ -507,7 +516,9 @@ def held_of(
 
 
 def without_held(instance: Instance, cluster: Cluster, jobs: IntArray, option: IntArray) -> Cluster:
-    """A cluster with less of the renewable resources that belong to no nodes: by what these running jobs hold."""
+    """A cluster with less of the renewable resources that belong to no nodes:
+    by what these running jobs hold.
+    """
     spread = [item for item in cluster.resources if item.nodes is None and item.kind == "renewable"]
     if not len(jobs) or not spread:
         return cluster
@@ -553,7 +564,9 @@ def _owners(gpus: Sequence[Sequence[str]]) -> IntArray:
 def _held(
     instance: Instance, jobs: IntArray, option: IntArray, names: Sequence[str]
 ) -> tuple[FloatArray, FloatArray]:
-    """Share of each of its GPUs that each job holds, and what it needs per GPU of these, shape (jobs, names)."""
+    """Share of each of its GPUs that each job holds,
+    and what it needs per GPU of these, shape (jobs, names).
+    """
     table = instance.jobs_table
     options = instance.options
     workloads = instance.workloads
@@ -577,7 +590,9 @@ def _held(
 
 
 def _options_in_use(instance: Instance, job: int, option: int) -> IntArray:
-    """The option in which a job runs if it is known, else all that are like the place where it runs."""
+    """The option in which a job runs if it is known,
+    else all that are like the place where it runs.
+    """
     options = instance.options
     own = int(instance.jobs_table.options[job])
     pool, gpus, _ = instance.jobs_table.running[job]
@@ -589,7 +604,9 @@ def _options_in_use(instance: Instance, job: int, option: int) -> IntArray:
 
 
 def crowded(instance: Instance, option: IntArray) -> BoolArray:
-    """Mask of the jobs that run on nodes which have less than what runs there needs, as happens when they shrink."""
+    """Mask of the jobs that run on nodes which have less than what runs there needs,
+    as happens when they shrink.
+    """
     table = instance.jobs_table
     hit = np.zeros(len(table), bool)
     # Most instances state no needs: then no node can be short of anything.

@@ -130,7 +130,9 @@ def place_rows(
 
 
 def _searcher(engine: Engine, work: int | None) -> Engine:
-    """The engine of the integer programs: the same with other limits of work, and the same clock."""
+    """The engine of the integer programs:
+    the same with other limits of work, and the same clock.
+    """
     if work is None:
         return engine
     limits = replace(engine.limits, work=work)

@@ -1,13 +1,16 @@
-"""The placement problem: requests on nodes; what an assignment of GPUs is worth, and which of two is better.
+"""The placement problem: requests on nodes;
+what an assignment of GPUs is worth, and which of two is better.
 
 Sets and parameters: requests j with g_j GPUs, a share s_j of each, at most k_j nodes, needs per GPU
 d_j; usable nodes n with what is left of their GPUs, CPUs and memory beside occupied GPUs, which do
 not move; running jobs with the GPUs that they hold. An assignment gives a request g_j GPUs of nodes
 of its pool, or nothing, such that
 
-- the shares of no GPU add up to more than 1, and no node or group of nodes is asked for more than it has;
+- the shares of no GPU add up to more than 1, and no node or group of nodes is asked for more than
+  it has;
 - a request spans at most k_j nodes;
-- no two requests of an anti-affinity set are on one node, nor one of them beside such a job that is there already;
+- no two requests of an anti-affinity set are on one node, nor one of them beside such a job that is
+  there already;
 - a request has no GPU of a node that is barred to it.
 
 Objective, in this order: most requests placed; fewest nodes spanned in total; greatest sum, over
@@ -184,7 +187,9 @@ class Links:
 
     @classmethod
     def of(cls, nodes: Nodes) -> Links:
-        """The links of a cluster: its topology document, or the tree GPU - node - leaf per pool - spine."""
+        """The links of a cluster:
+        its topology document, or the tree GPU - node - leaf per pool - spine.
+        """
         cluster = nodes.instance.cluster
         if cluster.topology is None:
             return cls(*_without_repetition(*_of_tree(nodes)))
@@ -199,7 +204,9 @@ class Links:
 
 
 def _of_tree(nodes: Nodes) -> tuple[FloatArray, IntArray]:
-    """Inside a node ``intra_node``; between two nodes of a pool the smaller of ``intra_node`` and ``node``."""
+    """Inside a node ``intra_node``;
+    between two nodes of a pool the smaller of ``intra_node`` and ``node``.
+    """
     inside = np.zeros(len(nodes))
     between = np.zeros(len(nodes))
     for number, pool in enumerate(nodes.instance.cluster.pools):
@@ -376,7 +383,9 @@ class Problem:
         return {int(pool): self.nodes.of_pool(int(pool)) for pool in np.unique(self.requests.pool)}
 
     def gpus_for(self, request: int) -> IntArray:
-        """GPUs of every node of its pool with room for the share of a request, beside occupied GPUs."""
+        """GPUs of every node of its pool with room for the share
+        of a request, beside occupied GPUs.
+        """
         here = self.of_pool(request)
         share = self.requests.share[request]
         return (
@@ -393,7 +402,8 @@ class Problem:
 
     @cached_property
     def plain(self) -> BoolArray:
-        """Mask of the requests that ask for whole GPUs of one node and for nothing else; shape (P,).
+        """Mask of the requests that ask for whole GPUs of one node and
+        for nothing else; shape (P,).
 
         Their best node is the one with the fewest free GPUs that are enough: nodes of a pool are
         equal to them, as they hold nothing there and no topology tells nodes apart.
@@ -418,7 +428,8 @@ class Problem:
     def within_needs(
         self, request: int, gpus: IntArray, own: FloatArray, group: FloatArray
     ) -> IntArray:
-        """How many of these GPUs of each node of its pool a request can have, by everything but the GPUs.
+        """How many of these GPUs of each node of its pool a request can have,
+        by everything but the GPUs.
 
         Parameters
         ----------
@@ -458,7 +469,9 @@ class Problem:
 
     @cached_property
     def closed_as(self) -> IntArray:
-        """Equal numbers for requests to which the same nodes are closed, 0 for those to which none is; shape (P,)."""
+        """Equal numbers for requests to which the same nodes are closed,
+        0 for those to which none is; shape (P,).
+        """
         known = {NO_NODE.tobytes(): 0}
         if not any(map(len, self.closed)):
             return np.zeros(len(self), np.int64)
@@ -469,7 +482,9 @@ class Problem:
 
     @cached_property
     def fewest(self) -> IntArray:
-        """Fewest nodes that each request needs if it has no others beside it, 0 where it fits nowhere; shape (P,)."""
+        """Fewest nodes that each request needs if it has no others beside it,
+        0 where it fits nowhere; shape (P,).
+        """
         R = self.requests
         keys = (
             R.pool,
@@ -538,7 +553,9 @@ class Problem:
 
 
 def limit(capacity: FloatArray, need: FloatArray) -> IntArray:
-    """GPUs that the scarcest of several capacities allows, shape (N,), for capacities (N, R) and needs per GPU (R,)."""
+    """GPUs that the scarcest of several capacities allows, shape (N,),
+    for capacities (N, R) and needs per GPU (R,).
+    """
     if not need.any():
         return np.full(len(capacity), np.iinfo(np.int64).max)
     return gpus_allowed(capacity, need)
@@ -685,7 +702,8 @@ def _held_by_most(problem: Problem, request: int) -> list[tuple[int, int]]:
 
 
 def consecutive(free: BoolArray, gpus: IntArray) -> BoolArray:
-    """So many of the free GPUs of each node: a part of the shortest run that has them, else the first ones.
+    """So many of the free GPUs of each node:
+    a part of the shortest run that has them, else the first ones.
 
     Parameters
     ----------

@@ -76,7 +76,8 @@ class Ratio(Utility):
 
     homogenised: ClassVar[bool] = True
     without_optimum: ClassVar[str] = (
-        "no allocation with a cost above 0, though the rows can be kept: a ratio to a cost of 0 does not exist"
+        "no allocation with a cost above 0, though the rows can be kept: "
+        "a ratio to a cost of 0 does not exist"
     )
 
     def value(self, R: FeasibleRegion, x: FloatArray) -> float:
@@ -137,7 +138,8 @@ class Ratio(Utility):
         """Refuse what is no set of rows over fractions of time."""
         if rows.is_integer:
             raise UsageError(
-                "a ratio takes fractions of time only: with whole jobs (integral) it is no linear program"
+                "a ratio takes fractions of time only: with whole jobs (integral) it is no "
+                "linear program"
             )
         bounded = np.isfinite(rows.upper).any() or rows.lower.any()
         if rows.shape[1] != len(self.denominator) or rows.cost.any() or bounded:

@@ -118,8 +118,10 @@ def time_indexed(timeline: TimelineProgram) -> TimeIndexed:
     nonzeros = count_nonzeros(timeline)
     if nonzeros > MOST_NONZEROS:
         raise UsageError(
-            f"indexed by time the program has {count_columns(timeline):,} starts and {nonzeros:,} coefficients, at "
-            f"most {MOST_NONZEROS:,} are taken: give a longer unit of time (-O unit=SECONDS) or take --solver cp-sat"
+            f"indexed by time the program has {count_columns(timeline):,} starts and {nonzeros:,} "
+            "coefficients, at "
+            f"most {MOST_NONZEROS:,} are taken: give a longer unit of time (-O unit=SECONDS) or "
+            "take --solver cp-sat"
         )
     first, count = _starts(timeline)
     columns = int(count.sum())

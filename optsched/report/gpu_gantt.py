@@ -414,7 +414,8 @@ def gpu_gantt_picture(
     shown = _between(everything, origin + low, origin + high)
     if not len(shown):
         raise UsageError(
-            f"there is nothing to draw: nothing runs from {low:g} to {high:g} s after the first arrival"
+            f"there is nothing to draw: nothing runs from {low:g} to {high:g} s after the "
+            "first arrival"
         )
     rows = GpuRows.of(numbering, sizes)
     ax = ax or new_axes(WIDTH, 1.5 + float(rows.top[-1]) + rows.of_gpu)

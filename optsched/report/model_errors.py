@@ -69,7 +69,8 @@ def evaluation_picture(found: Evaluation) -> Axes:
         raise UsageError("there are no errors to draw: no model predicts a time that was left out")
     if len(splits) * len(models) > MOST_PANELS:
         raise UsageError(
-            f"{len(splits)} splits of {len(models)} models are too many panels, {MOST_PANELS} at most"
+            f"{len(splits)} splits of {len(models)} models are too many panels, "
+            f"{MOST_PANELS} at most"
         )
     figure = Figure(
         figsize=(PANEL * len(splits) + 0.8, (PANEL + 0.5) * len(models) + 0.6), layout="constrained"

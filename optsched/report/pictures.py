@@ -49,7 +49,8 @@ def require_matplotlib() -> None:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise SolverUnavailable(
-            f"pictures need matplotlib, which cannot be loaded ({error}); install it with pip install matplotlib"
+            f"pictures need matplotlib, which cannot be loaded ({error}); "
+            "install it with pip install matplotlib"
         ) from None
 
 

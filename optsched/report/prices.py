@@ -69,7 +69,8 @@ class PriceBars:
         prices = answer if isinstance(answer, Prices) else answer.prices
         if not prices:
             raise UsageError(
-                f"the solution of {answer.formulation} has no prices: integer programs and rules have none"
+                f"the solution of {answer.formulation} has no prices: "
+                "integer programs and rules have none"
             )
         names = tuple(prices)
         price = np.array(list(prices.values()), np.float64)

@@ -95,7 +95,8 @@ def profile_picture(
     head(
         ax,
         title,
-        f"{count(profile.problems, 'problem')}; what a method does not solve counts as infinitely far",
+        f"{count(profile.problems, 'problem')}; what a method does not solve counts as "
+        "infinitely far",
         axis,
         "share of the problems",
     )

@@ -1,4 +1,6 @@
-"""Simulations as a page and as one picture: what was simulated, what came of it, how policies differ."""
+"""Simulations as a page and as one picture:
+what was simulated, what came of it, how policies differ.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,8 @@ def _jobs_words(run: Simulation) -> str:
 
 def _pools_words(trace: Trace) -> str:
     return "; ".join(
-        f"{pool.name}: {count(int(pool.node_gpus.sum()), 'GPU')} on {count(len(pool.node_gpus), 'node')}"
+        f"{pool.name}: {count(int(pool.node_gpus.sum()), 'GPU')} on "
+        f"{count(len(pool.node_gpus), 'node')}"
         for pool in trace.instance.cluster.pools
     )
 
@@ -162,7 +165,8 @@ def write_simulation_page(
     Parameters
     ----------
     simulations : sequence of Simulation
-        Of any policies, seeds and options; the first policy is the one that others are compared with.
+        Of any policies, seeds and options; the first policy is the one that others are compared
+        with.
     path : str or Path
     title : str
     rho : str
@@ -185,7 +189,8 @@ def write_simulation_page(
 
 
 def write_simulation_picture(simulations: Sequence[Simulation], path: str | Path) -> None:
-    """Write completion times, finish-time ratios, utilisation and queues as one picture: png, svg or pdf.
+    """Write completion times, finish-time ratios,
+    utilisation and queues as one picture: png, svg or pdf.
 
     Raises
     ------
@@ -241,7 +246,9 @@ def simulation_picture(simulations: Sequence[Simulation] | Simulated) -> Axes:
 def simulation_sections(
     simulations: Sequence[Simulation] | Simulated, *, rho: RHO = "isolated", unfair: float = 1.0
 ) -> list[Section]:
-    """The sections of a page about simulations, to stand alone or among others; see `write_simulation_page`."""
+    """The sections of a page about simulations, to stand alone or among others;
+    see `write_simulation_page`.
+    """
     shown = Simulated.of(simulations, rho, unfair)
     sections = [
         Section("What was simulated", facts_html(facts(shown))),
@@ -314,14 +321,16 @@ def _summary_words(shown: Simulated) -> str:
     notes = []
     if shown.seeds > 1:
         notes.append(
-            "Means over the seeds ± half of their 95 % interval (Student's t), without it where all seeds are alike. "
+            "Means over the seeds ± half of their 95 % interval (Student's t), "
+            "without it where all seeds are alike. "
             "A dash stands where a run has no value."
         )
     else:
         notes.append("A dash stands where there is no value.")
     if any(metrics["completed"] != metrics["jobs"] for metrics in shown.metrics):
         notes.append(
-            "Some jobs did not end: their completion times are in no mean, so means of policies that complete "
+            "Some jobs did not end: their completion times are in no mean, "
+            "so means of policies that complete "
             "different jobs cannot be compared (job by job they can, below)."
         )
     return " ".join(notes)
@@ -333,7 +342,8 @@ def _shares_words(shown: Simulated, what: str) -> str:
 
 def _rho_words(shown: Simulated) -> str:
     return (
-        f"rho: completion time {DEFINITIONS[shown.rho]} ({shown.rho}); unfair are jobs with rho above "
+        f"rho: completion time {DEFINITIONS[shown.rho]} ({shown.rho}); "
+        "unfair are jobs with rho above "
         f"{shown.unfair:g}. Published definitions differ, and their numbers cannot be compared."
     )
 

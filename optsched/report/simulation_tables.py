@@ -53,9 +53,11 @@ COMPARED = (*TIMES, *FAIRNESS, "utilisation", "gpu_hours", "restarts_per_job", *
 def metrics_table(
     shown: Simulated, name: str, heading: str, metrics: Sequence[str], words: str = ""
 ) -> SummaryTable:
-    """A row for each policy: means over its seeds, with half of the 95 % interval where they differ.
+    """A row for each policy:
+    means over its seeds, with half of the 95 % interval where they differ.
 
-    Where a run of a policy has no value, the policy has none: no mean is taken over what happens to be known.
+    Where a run of a policy has no value, the policy has none: no mean is taken over what happens to
+    be known.
     """
     columns = [Column("policy", "text")]
     cells = []
@@ -109,9 +111,12 @@ def comparison_table(shown: Simulated) -> SummaryTable:
         Column(name, "text" if place < 2 else "formatted") for place, name in enumerate(names)
     )
     words = (
-        f"Each policy less the first ({first.name}), on the same trace with the same seed: means over the pairs in "
-        "which both have the figure, mean difference, its 95 % interval (Student's t), the difference relative to the "
-        "first, p of Wilcoxon's signed-rank test, and p adjusted for the number of rows (Holm). One pair, or pairs "
+        f"Each policy less the first ({first.name}), on the same trace with the same seed: "
+        "means over the pairs in "
+        "which both have the figure, mean difference, its 95 % interval (Student's t), "
+        "the difference relative to the "
+        "first, p of Wilcoxon's signed-rank test, and p adjusted for the number of rows (Holm). "
+        "One pair, or pairs "
         "that all differ by the same, say nothing of chance and have no interval."
     )
     if 1 < shown.seeds < FEW:
@@ -186,8 +191,10 @@ def jobs_table(shown: Simulated) -> SummaryTable:
         Column("only policy ends", "count"),
     )
     words = (
-        f"Completion time of a job over that under the first policy ({first.name}), on the same trace with the same "
-        "seed, for jobs that end under both. Jobs of one cluster depend on each other: there is no test."
+        f"Completion time of a job over that under the first policy ({first.name}), "
+        "on the same trace with the same "
+        "seed, for jobs that end under both. Jobs of one cluster depend on each other: "
+        "there is no test."
     )
     return SummaryTable("job_by_job", "Job by job", columns, tuple(rows), words)
 

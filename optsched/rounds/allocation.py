@@ -1,4 +1,5 @@
-"""The allocation that a round follows: that of the formulation, or the last one where there is none.
+"""The allocation that a round follows:
+that of the formulation, or the last one where there is none.
 
 Before the first round, `check_policy` refuses a policy with which no round can be planned.
 """
@@ -144,7 +145,8 @@ class Answer:
 
 @dataclass
 class Memory:
-    """What is given again in later rounds, for a caller who knows when it no longer holds, and forgets it then.
+    """What is given again in later rounds,
+    for a caller who knows when it no longer holds, and forgets it then.
 
     Attributes
     ----------
@@ -226,7 +228,8 @@ def allocate(
     memory: Memory,
     recorded: Recorded | None = None,
 ) -> Answer:
-    """The allocation of the formulation; where there is none, the last one as far as it is still possible.
+    """The allocation of the formulation;
+    where there is none, the last one as far as it is still possible.
 
     Parameters
     ----------
@@ -376,7 +379,8 @@ def _isolated(formulation: Formulation, classes: Classes) -> FloatArray | None:
 def _solved(
     formulation: Formulation, candidates: Candidates, engine: Engine
 ) -> tuple[Solution | None, str | None, Refused]:
-    """A certified solution with an allocation, or why there is none; and jobs that the formulation does not deal with.
+    """A certified solution with an allocation, or why there is none;
+    and jobs that the formulation does not deal with.
 
     Without these it is asked again, as they must not keep all others from an allocation; where
     there are no others, the round falls back.
@@ -428,7 +432,8 @@ BLOCKED = "what it needs is held by jobs that cannot be preempted"
 
 
 def blocked(view: View, candidates: Candidates) -> BoolArray:
-    """Mask of the jobs that every allocation leaves without any time: of something that they need nothing is left.
+    """Mask of the jobs that every allocation leaves without any time:
+    of something that they need nothing is left.
 
     Beside them no formulation can say anything of use: a smallest level is 0 whatever the others
     have, and a sum of logarithms has no value. Who can join a job that must not be stopped needs
@@ -462,7 +467,9 @@ def blocked(view: View, candidates: Candidates) -> BoolArray:
 
 
 def _hosts(view: View, candidates: Candidates, kind: IntArray, pairs: IntArray) -> IntArray:
-    """For columns of pairs, the column in which one of that kind runs alone that others can join; -1 for none."""
+    """For columns of pairs,
+    the column in which one of that kind runs alone that others can join; -1 for none.
+    """
     running = view.running
     columns = candidates.columns
     hosts = np.flatnonzero(view.hosts)
@@ -488,7 +495,9 @@ CONTINUOUS = "a program with continuous columns"
 
 
 def check_names(policy: RoundPolicy) -> None:
-    """Refuse a formulation, an option of it, or a solver that there is not. Rankings are checked before.
+    """Refuse a formulation, an option of it, or a solver that there is not.
+
+    Rankings are checked before.
 
     Raises
     ------
@@ -505,7 +514,8 @@ def check_policy(
     instance: Instance,
     load: Callable[[str], type[Solver]] = load_solver,
 ) -> None:
-    """Refuse a policy that no round of an instance can be planned with, in the words of `optsched.solve`.
+    """Refuse a policy that no round of an instance can be planned with,
+    in the words of `optsched.solve`.
 
     What only some of the jobs are to blame for, or only what runs now, is no reason: others come,
     and plans say it.
@@ -554,7 +564,9 @@ def _all(candidates: Candidates, jobs: tuple[int, ...]) -> bool:
 
 
 def _check_solver(formulation: Formulation, C: Classes, engine: Engine) -> None:
-    """Refuse a solver that is not here, or lacks what the program needs; one that crashes costs a plan later."""
+    """Refuse a solver that is not here, or lacks what the program needs;
+    one that crashes costs a plan later.
+    """
     try:
         engine.load(engine.solver).version()
         if formulation.sense == "rule":  # most of them solve no program

@@ -124,7 +124,9 @@ class RoundPolicy(Document):
         return self
 
     def made_ranking(self) -> Ranking:
-        """The ranking with its options; raises `UsageError` where there is no such ranking or option."""
+        """The ranking with its options;
+        raises `UsageError` where there is no such ranking or option.
+        """
         assert self.ranking is not None
         return load_ranking(self.ranking)(self.options)
 
@@ -188,5 +190,7 @@ def as_stored(document: Any) -> Any:
 
 
 def _takes_moves(ranking: str) -> bool:
-    """Whether a ranking has the options of all rankings of the catalogue; those of a plug-in may be its own alone."""
+    """Whether a ranking has the options of all rankings of the catalogue;
+    those of a plug-in may be its own alone.
+    """
     return issubclass(load_ranking(ranking).Options, RankingOptions)

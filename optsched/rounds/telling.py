@@ -10,7 +10,9 @@ from typing import Any
 from optsched.instance.reading import listed
 
 log = logging.getLogger("optsched.rounds")
-"""An entry at INFO for each event that is accepted and each plan that is followed; ``record`` is what a journal has."""
+"""An entry at INFO for each event that is accepted and each plan that is followed;
+``record`` is what a journal has.
+"""
 
 
 def listening() -> bool:
@@ -25,7 +27,9 @@ def log_record(record: Mapping[str, Any]) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """Log lines as JSON objects: ``time`` (s since 1970), ``level``, ``message``, and the keys of events and plans."""
+    """Log lines as JSON objects:
+    ``time`` (s since 1970), ``level``, ``message``, and the keys of events and plans.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, Any] = {

@@ -118,7 +118,8 @@ class View:
         # A hard deadline that has passed would make every later program infeasible.
         late = np.flatnonzero((table.deadline <= given.now) & ~table.soft_deadline)
         notices = [
-            f"job {table.names[job]} is late: its deadline was {given.now - table.deadline[job]:g} s ago, and it is "
+            f"job {table.names[job]} is late: its deadline was {given.now - table.deadline[job]:g} "
+            "s ago, and it is "
             "held to it no more"
             for job in late.tolist()
         ]

@@ -1,4 +1,6 @@
-"""A scheduler as its journal shows it: counters, events and plans, without planning anything again."""
+"""A scheduler as its journal shows it:
+counters, events and plans, without planning anything again.
+"""
 
 from __future__ import annotations
 
@@ -215,7 +217,8 @@ class Watcher(ClosedByWith):
                 files = snapshots(self.path)
                 if not files:
                     raise JournalError(
-                        f"journal {self.path} has no snapshot to begin from: the scheduler never started"
+                        f"journal {self.path} has no snapshot to begin from: "
+                        "the scheduler never started"
                     )
                 # The last but one: behind the newest there may be no plan yet.
                 file = files[max(len(files) - 2, 0)]
@@ -276,7 +279,9 @@ class Watcher(ClosedByWith):
 
 
 def planned(journal: str | Path) -> Iterator[Mapping[str, Any]]:
-    """The records of all plans of a journal that are kept, the oldest first; raises `JournalError`."""
+    """The records of all plans of a journal that are kept,
+    the oldest first; raises `JournalError`.
+    """
     for _, record in records(journal):
         if record.get("event") == "plan":
             yield record

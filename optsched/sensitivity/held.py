@@ -149,7 +149,8 @@ def single_program(formulation: Formulation, C: Classes) -> AllocationProgram:
     name = formulation.name
     if not formulation.is_one_program:
         raise UsageError(
-            f"{name} is a rule or is solved in several stages: it is no single program that could be held"
+            f"{name} is a rule or is solved in several stages: "
+            "it is no single program that could be held"
         )
     program = formulation.program(C)
     if not isinstance(program, AllocationProgram):

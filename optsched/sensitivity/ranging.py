@@ -252,7 +252,8 @@ def held_of(solution: Solution, solver: str = "auto", limits: Limits | None = No
         )
     if solution.status is not Status.OPTIMAL:
         raise UsageError(
-            f"the solution is {solution.status}: prices and their ranges are of optimal solutions only"
+            f"the solution is {solution.status}: prices and their ranges are of optimal "
+            "solutions only"
         )
     formulation = make_formulation(solution.formulation, solution.options, solution.constraints)
     assert solution.allocation is not None or solution.schedule is not None
@@ -265,7 +266,8 @@ def held_of(solution: Solution, solver: str = "auto", limits: Limits | None = No
         )
     if program.integral or not solution.prices:
         raise UsageError(
-            f"the solution of {solution.formulation} has no prices: integer programs and rules have none"
+            f"the solution of {solution.formulation} has no prices: "
+            "integer programs and rules have none"
         )
     if solver != "auto":
         load_solver(solver).require(Capability.DUALS, "ranging")

@@ -89,7 +89,8 @@ class Fluid(Run):
             )
             if stuck and not np.isfinite(self.end):
                 self.notices.append(
-                    f"{len(jobs)} jobs make no progress, and nothing lies ahead: given up at {now:g} s"
+                    f"{len(jobs)} jobs make no progress, and nothing lies ahead: "
+                    f"given up at {now:g} s"
                 )
                 return
             # Time must pass, even where rounding puts the next end at now.

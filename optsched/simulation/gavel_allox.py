@@ -87,7 +87,8 @@ class AlloxAllocator(Allocator):
         m, w = rate.shape
         if m * m * w > MOST_CELLS:
             raise UsageError(
-                f"allox in {MODE} has a matrix of {m} jobs x {m * w} places, more than {MOST_CELLS:g} cells: use mode "
+                f"allox in {MODE} has a matrix of {m} jobs x {m * w} places, "
+                f"more than {MOST_CELLS:g} cells: use mode "
                 "rounds"
             )
         seconds = left[:, np.newaxis] / rate

@@ -113,7 +113,9 @@ class SimulationOptions(Document):
 
 
 def simulation_options(given: Mapping[str, Any]) -> SimulationOptions:
-    """Options of a simulation, each of which has an effect; raises `InvalidInput` where one would be ignored."""
+    """Options of a simulation, each of which has an effect;
+    raises `InvalidInput` where one would be ignored.
+    """
     options = validate(SimulationOptions, dict(given), "options")
     for name, modes in MODES_OF.items():
         if options.mode not in modes and given.get(name) is not None:

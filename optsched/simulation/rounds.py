@@ -99,7 +99,8 @@ class Rounds(Run):
             if idle > IDLE_ROUNDS and not self._lies_ahead():
                 waiting = len(self.scheduled.rows)
                 self.notices.append(
-                    f"{waiting} jobs wait, nothing runs and nothing lies ahead: given up at {now:g} s"
+                    f"{waiting} jobs wait, nothing runs and nothing lies ahead: "
+                    f"given up at {now:g} s"
                 )
                 break
             now = until

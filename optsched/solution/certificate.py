@@ -86,7 +86,8 @@ def gap_of(objective: float | None, bound: float | None) -> float | None:
 
 
 def shown_gap(gap: float | None, optimal: bool, asked: float | None) -> float | None:
-    """The gap as people are shown it: 0 beside an optimum whose distance to its bound counts as none.
+    """The gap as people are shown it:
+    0 beside an optimum whose distance to its bound counts as none.
 
     An objective near 0 differs from its bound by rounding, which may be any part of it. Files keep
     the quotient of `gap_of`. ``asked`` is the gap at which an integer program might stop.

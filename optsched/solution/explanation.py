@@ -11,7 +11,9 @@ from optsched.program.some_time import SOME_TIME
 
 
 class Conflict(NamedTuple):
-    """One requirement of a conflicting set: the row it is, what it says, and what it takes for granted."""
+    """One requirement of a conflicting set:
+    the row it is, what it says, and what it takes for granted.
+    """
 
     block: str
     position: int
@@ -27,15 +29,17 @@ def assumptions_of(conflicts: Sequence[Conflict]) -> tuple[Assumption, ...]:
 
 
 def under(assumptions: Sequence[Assumption], statement: str) -> str:
-    """A statement with what it rests on before it: ``at a constant rate from now on, this cannot be met``."""
+    """A statement with what it rests on before it:
+    ``at a constant rate from now on, this cannot be met``.
+    """
     return ", ".join([*(assumption.words for assumption in assumptions), statement])
 
 
 def conflict_statement(conflicts: Sequence[Conflict], proof: str) -> str:
     """What is shown of conflicting requirements, without the requirements.
 
-    Rows of a program conflict with each other. Those that no solver was needed for (the proof is ``rule``) can be met
-    by nothing, each for itself.
+    Rows of a program conflict with each other. Those that no solver was needed for (the proof is
+    ``rule``) can be met by nothing, each for itself.
     """
     statement = "these requirements cannot all hold"
     if proof == "rule":

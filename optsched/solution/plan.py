@@ -186,7 +186,8 @@ class TimelinePlan:
             a = int(wrong[0])
             needs = self.timeline.duration[mode[a]] * self.unit
             raise ValueError(
-                f"job {names[int(self.job[a])]} runs {length[a] * self.unit:g} s, expected {needs:g} s"
+                f"job {names[int(self.job[a])]} runs {length[a] * self.unit:g} s, "
+                f"expected {needs:g} s"
             )
         return start, mode
 

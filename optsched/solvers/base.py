@@ -254,7 +254,8 @@ class Session(ABC):
         )
         if sizes != (rows, columns):
             self._rebuild.append(
-                f"{START_DROPPED}: {sizes[1]} columns and {sizes[0]} rows are not {columns} and {rows}"
+                f"{START_DROPPED}: {sizes[1]} columns and {sizes[0]} rows are not "
+                f"{columns} and {rows}"
             )
             return
         self._start = start
@@ -507,7 +508,8 @@ class Solver(ABC):
         """
         if capability not in cls.capabilities:
             raise SolverUnavailable(
-                f"solver {cls.name} lacks {capability.value!r}, which {why} needs: auto takes a solver that has it"
+                f"solver {cls.name} lacks {capability.value!r}, which {why} needs: "
+                "auto takes a solver that has it"
             )
 
     @classmethod

@@ -112,7 +112,8 @@ class CvxpySolver(EngineSolver):
         if cls.engine not in OPTIONS:
             if limits.time is not None or limits.work is not None:
                 raise UsageError(
-                    f"{cls.name}: what its limits are called is not known; give them as solver options"
+                    f"{cls.name}: what its limits are called is not known; "
+                    "give them as solver options"
                 )
             return {}
         tolerances, seconds, work = OPTIONS[cls.engine]

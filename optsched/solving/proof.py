@@ -93,7 +93,8 @@ def cross_checked(
             return outcome
         outcome = _unproven(adopt(verdict.x))
         engine.rebuilt.append(
-            f"{first} claimed that {value:.9g} is optimal; {verdict.words} found {outcome.value:.9g}"
+            f"{first} claimed that {value:.9g} is optimal; "
+            f"{verdict.words} found {outcome.value:.9g}"
         )
         log.info(engine.rebuilt[-1])
     return outcome

@@ -39,15 +39,18 @@ log = logging.getLogger("optsched")
 
 
 LATER_COLUMNS, LATER_NODES = 4000, 5
-"""Columns of a later objective's program up to which it is solved, and nodes of branch and bound: limits that keep the
-time short beside that of the first objective, and that the clock has no part in."""
+"""Columns of a later objective's program up to which it is solved, and nodes of branch and bound:
+limits that keep the time short beside that of the first objective, and that the clock has no part
+in."""
 PLANS = "plans of what runs when"
 KEPT = 1e-9
 """Relative amount by which a later run may miss what an earlier one reached: rounding."""
 
 
 Held = tuple[FloatArray, Callable[[Schedule], FloatArray]]
-"""An objective that keeps its value: costs, and the point of its program that a schedule stands for."""
+"""An objective that keeps its value:
+costs, and the point of its program that a schedule stands for.
+"""
 
 
 def solve_plan(engine: Engine, plan: Plan) -> SolvedProgram:
@@ -71,7 +74,8 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
             return plan.complete(plan.read(x))
         except ValueError as error:
             raise SolverCrashed(
-                f"the point of solver {engine.name} is no schedule to the precision of numbers: {error}"
+                f"the point of solver {engine.name} is no schedule to the precision of "
+                f"numbers: {error}"
             ) from None
 
     outcome = engine.solve_linear(plan.program, meant, engine.build(plan.known))
@@ -96,16 +100,17 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
     return _refined(engine, plan, outcome)
 
 
-# --- later objectives of a linear plan -----------------------------------------------------------------------------
+# --- later objectives of a linear plan ------------------------------------------------------------
 
 
 def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> SolvedProgram:
     """The best schedule by the later objectives among those found of the same objective.
 
-    Each later objective is a program of its own in which those before it keep their values. Its runs start from the
-    best schedule known, take what is left of the time, and are kept small by `LATER_COLUMNS` and `LATER_NODES`, so that
-    they never cost the answer: whatever comes of them, the schedule is as good as the outcome says. Status, bound and
-    gap of the outcome are about the plan's own objective.
+    Each later objective is a program of its own in which those before it keep their values. Its
+    runs start from the best schedule known, take what is left of the time, and are kept small by
+    `LATER_COLUMNS` and `LATER_NODES`, so that they never cost the answer: whatever comes of them,
+    the schedule is as good as the outcome says. Status, bound and gap of the outcome are about the
+    plan's own objective.
     """
     assert outcome.x is not None
     if not outcome.certificate.ok or not (plan.improve or plan.later):
@@ -145,7 +150,9 @@ def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> SolvedProgra
 
 
 def _with_held(arrays: LinearArrays, held: Sequence[Held], schedule: Schedule) -> LinearArrays:
-    """A program whose columns begin with those of others, with rows that hold what a schedule reaches in these."""
+    """A program whose columns begin with those of others,
+    with rows that hold what a schedule reaches in these.
+    """
     for number, (cost, complete) in enumerate(held):
         reached = float(cost @ complete(schedule))
         padded = np.pad(cost, (0, arrays.shape[1] - len(cost)))
@@ -178,7 +185,9 @@ def _better(
     schedule: Schedule,
     values: Values,
 ) -> Schedule:
-    """The schedule of a run if it keeps all rows, loses nothing of what came before and is better by the last."""
+    """The schedule of a run if it keeps all rows,
+    loses nothing of what came before and is better by the last.
+    """
     if values.x is None or not np.isfinite(values.x).all():
         return schedule
     try:
@@ -204,13 +213,14 @@ def _in_words(plan: LinearPlan, conflict: Conflict) -> Conflict:
     return conflict._replace(words=words, assumption=plan.assumption)
 
 
-# --- timelines -----------------------------------------------------------------------------------------------------
+# --- timelines ------------------------------------------------------------------------------------
 
 
 def _solve_timeline(engine: Engine, plan: TimelinePlan) -> SolvedProgram:
     """Solve, within the ends of a list schedule, which is also where the search starts.
 
-    It is the answer where a run is stopped before it found anything better, and where every solver fails.
+    It is the answer where a run is stopped before it found anything better, and where every solver
+    fails.
     """
     first = _best_known(engine, plan.timeline)
     timeline = plan.timeline if first is None else _no_later_than(plan.timeline, *first)
@@ -264,7 +274,9 @@ def _run_timeline(
     first: tuple[IntArray, IntArray] | None,
     name: str | None,
 ) -> Values:
-    """Starts and modes from a solver by name, or the one chosen; indexed by time where it knows no timelines."""
+    """Starts and modes from a solver by name, or the one chosen;
+    indexed by time where it knows no timelines.
+    """
     solver = engine.choose_for_timeline(timeline, name)
     if Capability.TIMELINE in solver.capabilities:
         start = None if first is None else _point(first)
@@ -322,7 +334,9 @@ def _run_indexed(
 
 
 def _no_later_than(timeline: TimelineProgram, start: IntArray, mode: IntArray) -> TimelineProgram:
-    """Without the ends that a known schedule makes superfluous: what counts is the makespan, and this one is known."""
+    """Without the ends that a known schedule makes superfluous:
+    what counts is the makespan, and this one is known.
+    """
     if not timeline.only_makespan:
         return timeline
     latest = int((start + timeline.duration[mode]).max(initial=0))
@@ -330,7 +344,9 @@ def _no_later_than(timeline: TimelineProgram, start: IntArray, mode: IntArray) -
 
 
 def _certified(engine: Engine, plan: TimelinePlan, values: Values) -> Outcome:
-    """The outcome of starts and modes, checked in integers; moved to the left where that costs nothing."""
+    """The outcome of starts and modes, checked in integers;
+    moved to the left where that costs nothing.
+    """
     began = time.perf_counter()
     assert values.x is not None and engine.chosen is not None
     start, mode = _shifted(plan, *split_point(plan.timeline, values.x))

@@ -80,7 +80,8 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
         frozen = filling.freeze(path, number, session.arrays, clock, y, bound)
         if not frozen.any():
             raise SolverCrashed(
-                f"solver {engine.name} gave duals that do not tell who holds the level at {clock:.9g}"
+                f"solver {engine.name} gave duals that do not tell who holds the level "
+                f"at {clock:.9g}"
             )
         log.info("filling: level %.6g on the clock, %d classes held", clock, int(frozen.sum()))
         stages.append(
@@ -201,7 +202,8 @@ def _without_bound(stages: Sequence[Stage]) -> tuple[str, ...]:
     if not stages or stages[0].bound is None:
         return (f"{why}; no stage ended, so that no level is proved either",)
     return (
-        f"{why}; the duals of the first stage prove that not all jobs can rise beyond {stages[0].bound:.6g}",
+        f"{why}; the duals of the first stage prove that not all jobs can rise beyond "
+        f"{stages[0].bound:.6g}",
     )
 
 

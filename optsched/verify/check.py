@@ -124,7 +124,8 @@ def _extended(document: SolutionDocument, findings: Findings) -> bool:
             findings.items[:] = [
                 Finding(
                     f"constraints[{index}]",
-                    "the solution was made with rows added by extend, which a file cannot hold: it cannot be verified",
+                    "the solution was made with rows added by extend, which a file cannot hold: "
+                    "it cannot be verified",
                 )
             ]
             return True

@@ -307,7 +307,8 @@ def _check_numbers(
             place = int(bad[0])
             raise InvalidInput(
                 file, f"{what} {show(owners[place])} with the bounds {low[place]:g} and {high[place]:g}",
-                "lower bounds at or below upper ones (a column has the lower bound 0 unless one is given)",
+                "lower bounds at or below upper ones (a column has the lower bound 0 unless "
+                "one is given)",
             )  # fmt: skip
 
 

@@ -164,7 +164,8 @@ def _load(arrays: LinearArrays, names: ProgramNames, name: str) -> Any:
     numbers = np.isfinite(arrays.cost).all() and np.isfinite(arrays.A.data).all()
     if not numbers or highs.passModel(lp) == highspy.HighsStatus.kError:
         raise SolverCrashed(
-            "HiGHS refused the program (an infinite or missing coefficient, or a lower bound above its upper bound)"
+            "HiGHS refused the program (an infinite or missing coefficient, "
+            "or a lower bound above its upper bound)"
         )
     return highs
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Self
 
 TEMPORARY = ".writing-"
-"""How the name of a file begins that is not yet what it is going to be; such a file means nothing."""
+"""How the name of a file begins that is not yet what it is going to be;
+such a file means nothing.
+"""
 
 
 class ClosedByWith:
@@ -27,7 +29,9 @@ class ClosedByWith:
 
 
 def open_to_append(path: Path, new: bool = False) -> FileIO:
-    """A file that every write makes longer; made if it is not there, or, if it is to be ``new``, refused if it is."""
+    """A file that every write makes longer;
+    made if it is not there, or, if it is to be ``new``, refused if it is.
+    """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if new else 0)
     return FileIO(os.open(path, flags, 0o666), "ab")
 

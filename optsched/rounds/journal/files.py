@@ -81,7 +81,9 @@ def list_folder(folder: Path) -> Layout:
 
 
 def check_layout(folder: Path, layout: Layout) -> None:
-    """Every snapshot has the segment that was begun with it, and there is a first segment to read from."""
+    """Every snapshot has the segment that was begun with it,
+    and there is a first segment to read from.
+    """
     lost = sorted({*layout.snapshots} - {*layout.segments})
     if not layout.segments or (not layout.snapshots and layout.segments[0] > 0):
         lost = [0]
@@ -97,7 +99,9 @@ def check_layout(folder: Path, layout: Layout) -> None:
 
 
 def check_journal(path: str | Path) -> Path:
-    """The folder of a journal of this format; a `JournalError` in one sentence if it is anything else."""
+    """The folder of a journal of this format;
+    a `JournalError` in one sentence if it is anything else.
+    """
     folder = Path(path)
     with reading(folder):
         if not folder.is_dir():
@@ -214,7 +218,8 @@ class SegmentReader:
             raise self.damaged(self.n, bad.found) from None
 
     def _judge(self, line: bytes, bad: BadLine) -> bool:
-        """Whether a bad line ends what can be read; False if the writer has changed it since, so that it is read again.
+        """Whether a bad line ends what can be read;
+        False if the writer has changed it since, so that it is read again.
 
         The writer takes away what it could not write wholly, and writes something else there.
         """
@@ -232,7 +237,8 @@ class SegmentReader:
         end = END % self.check + b"\n"
         if self.position and self._read(len(end), self.position - TAIL - 1) != end:
             raise JournalError(
-                f"journal {self.path.parent}: the last records before {self.n} were seen before they were safe, and"
+                f"journal {self.path.parent}: the last records before {self.n} were seen before "
+                "they were safe, and"
                 " were taken back as writing them failed; read again from a snapshot"
             )
 
@@ -304,7 +310,9 @@ class SnapshotFile:
         return Snapshot(self.n, document, dict(zip(names, arrays.values(), strict=True)))
 
     def _read(self, with_arrays: bool) -> tuple[dict[str, Any], list[str], dict[str, AnyArray]]:
-        """Document, names of all arrays, and, if asked for, the arrays by the names of their entries."""
+        """Document, names of all arrays, and, if asked for,
+        the arrays by the names of their entries.
+        """
         path = snapshot_path(self.folder, self.n)
         with reading(self.folder), path.open("rb") as file:
             try:
@@ -330,7 +338,8 @@ class SnapshotFile:
 
 
 def encode_snapshot(n: int, document: dict[str, Any], arrays: Mapping[str, AnyArray]) -> bytes:
-    """The bytes of a snapshot's file: the same for the same keys, names and values in the same order.
+    """The bytes of a snapshot's file:
+    the same for the same keys, names and values in the same order.
 
     Raises
     ------

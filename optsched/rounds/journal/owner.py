@@ -1,9 +1,10 @@
-"""Who writes a journal: one process, which names itself in the folder and looks there before each write.
+"""Who writes a journal:
+one process, which names itself in the folder and looks there before each write.
 
 Two things keep a second writer out. The system's lock on the file `LOCK` is free again when its
-process has ended, however it ended; but it goes with the file, and disks in a network may have none.
-The token in the file is that of the process which opened the journal last. Any other finds at its
-next write that it is no longer the owner.
+process has ended, however it ended; but it goes with the file, and disks in a network may have
+none. The token in the file is that of the process which opened the journal last. Any other finds at
+its next write that it is no longer the owner.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ MOST = 1000
 
 
 class Owner:
-    """This process as the writer of a journal, until it closes it, ends, or another process takes it."""
+    """This process as the writer of a journal, until it closes it, ends,
+    or another process takes it.
+    """
 
     def __init__(self, path: Path, lock: FileIO) -> None:
         self._path = path
@@ -53,7 +56,9 @@ class Owner:
             ) from None
 
     def sign(self) -> None:
-        """Put the own token in the place of the one before: from now on no other process may write."""
+        """Put the own token in the place of the one before:
+        from now on no other process may write.
+        """
         about = {
             # Numbers of processes and names of hosts come again, in containers above all.
             "token": secrets.token_hex(16),

@@ -176,7 +176,8 @@ class Follower(ClosedByWith):
         oldest = layout.segments[0]
         if n is not None and n < oldest:
             raise JournalError(
-                f"journal {self._folder} has no records before {oldest} any more (asked for: {n} and later); begin with"
+                f"journal {self._folder} has no records before {oldest} any more (asked for: "
+                f"{n} and later); begin with"
                 " a snapshot"
             )
         return layout

@@ -1,4 +1,6 @@
-"""Writing a journal: a record is on the disk when `append` returns, or it is not in the journal at all."""
+"""Writing a journal: a record is on the disk when `append` returns,
+or it is not in the journal at all.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,9 @@ def cannot_write(folder: Path, error: OSError, lost: str = "") -> JournalError:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where the next record goes: its number, the bytes before it in its segment, the checksum of the line before."""
+    """Where the next record goes:
+    its number, the bytes before it in its segment, the checksum of the line before.
+    """
 
     n: int
     size: int
@@ -175,7 +179,9 @@ class Journal(ClosedByWith):
         fsync: bool = True,
         keep: int | None = None,
     ) -> Self:
-        """Go on with a journal; with ``create``, begin it if there is none. Other parameters as for `create`.
+        """Go on with a journal; with ``create``, begin it if there is none.
+
+        Other parameters as for `create`.
 
         The last segment is read and checked. A last line that is not whole is taken away, and
         `dropped` says so.
@@ -239,7 +245,8 @@ class Journal(ClosedByWith):
         return numbers
 
     def snapshot(self, document: dict[str, Any], arrays: Mapping[str, AnyArray]) -> int:
-        """Write the state before the next record, and begin a new segment; returns that record's number.
+        """Write the state before the next record, and begin a new segment;
+        returns that record's number.
 
         Afterwards, snapshots and segments beyond those to keep are deleted.
 
@@ -303,7 +310,9 @@ class Journal(ClosedByWith):
         return segment.start, _End(segment.n, segment.position, segment.check)
 
     def _open_end(self) -> FileIO:
-        """The last segment, nothing after its last whole line, and all that was written before made safe."""
+        """The last segment, nothing after its last whole line,
+        and all that was written before made safe.
+        """
         for temporary in self.path.glob(f"{disk.TEMPORARY}*"):
             temporary.unlink()
         file = disk.open_to_append(segment_path(self.path, self._start))
@@ -319,7 +328,9 @@ class Journal(ClosedByWith):
         return file
 
     def _check_usable(self) -> None:
-        """Refuse if this process is not the owner any more, or somebody has written who never was."""
+        """Refuse if this process is not the owner any more,
+        or somebody has written who never was.
+        """
         if self._refusal:
             raise JournalError(self._refusal)
         segment = segment_path(self.path, self._start)
@@ -395,7 +406,9 @@ class Journal(ClosedByWith):
         self._refusal = ""
 
     def _delete_older(self) -> None:
-        """Delete from the oldest on, and snapshots before segments, so that what is left is always a whole journal."""
+        """Delete from the oldest on, and snapshots before segments,
+        so that what is left is always a whole journal.
+        """
         layout = list_folder(self.path)
         if self._keep is None or len(layout.snapshots) < self._keep:
             return

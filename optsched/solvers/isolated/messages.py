@@ -37,8 +37,10 @@ class Address:
             found = None
         if found is not solver:
             raise UsageError(
-                f"solver {solver.name} cannot run in a process of its own: its class {solver.__qualname__} cannot be "
-                f"imported from {solver.__module__}; put it into a module, not inside of a function or a script"
+                f"solver {solver.name} cannot run in a process of its own: "
+                f"its class {solver.__qualname__} cannot be "
+                f"imported from {solver.__module__}; put it into a module, "
+                "not inside of a function or a script"
             )
         return address
 

@@ -420,7 +420,8 @@ class SolverProcess:
             raise UsageError(f"solver {name}: its process is closed")
         if not self._turn.acquire(blocking=False):
             raise UsageError(
-                f"solver {name}: its process is at work on another run; give every thread a SolverProcess of its own"
+                f"solver {name}: its process is at work on another run; "
+                "give every thread a SolverProcess of its own"
             )
         self._holder = threading.get_ident()
         try:

@@ -40,6 +40,7 @@ def generate_columns(
     if program.classes.candidates.elastic is not None:
         return generate_configurations(engine, program, build)
     log.info(
-        "jobs can share GPUs: columns are generated of pairs, and all configurations of jobs alone are columns"
+        "jobs can share GPUs: columns are generated of pairs, "
+        "and all configurations of jobs alone are columns"
     )
     return generate_pairs(engine, program, build)

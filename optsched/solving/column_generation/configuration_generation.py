@@ -170,7 +170,8 @@ def generate_configurations(
             if outcome.values.termination in STOPPED:
                 break  # a point that is known without a solver, and no duals to go on from
             raise UsageError(
-                f"columns are priced by duals, which solver {engine.name} does not give: choose another"
+                f"columns are priced by duals, which solver {engine.name} does not give: "
+                "choose another"
             )
         if last is None or outcome.value >= value:
             last, value, x = outcome, outcome.value, at.totals(outcome.x)
