@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = "tutorials"
+# A line of progress and what clears it: a kernel sets TERM itself, and a slow machine takes its second.
+PROGRESS = re.compile(r"\x1b\[\?25l.*?\x1b\[\?25h(\x1b\[1A)?\x1b\[2K", re.DOTALL)
 FENCE = re.compile(r"^```(python|sh|csv)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -114,7 +116,7 @@ def run(text: str) -> list[str]:
         failed = [output for output in cell.outputs if output.output_type == "error"]
         assert not failed, failed
         streams = "".join(output.get("text", "") for output in cell.outputs)
-        found.append(streams.replace("\r", ""))
+        found.append(PROGRESS.sub("", streams.replace("\r", "")))
     return found
 
 

@@ -30,13 +30,12 @@ from optsched.cli.tables import (
     name,
     number,
     optional,
-    percent,
     rounded,
-    seconds,
     share,
     table,
 )
 from optsched.display import count
+from optsched.display.columns import written
 from optsched.instance.resize import words_of
 from optsched.registry import objective_words
 from optsched.sensitivity import CapacityCurve, CapacityRange, Change, Front, WhatIf
@@ -52,9 +51,18 @@ if TYPE_CHECKING:
 
 # --- a comparison ---------------------------------------------------------------------------------
 
-MEASURED = (
-    "min share", "mean share", "fairness", "GPUs", "USD/h", "makespan", "deadlines", "idle", "solved in",
-)  # fmt: skip
+# Measures with their headings here, which are shorter than in frames; some are made of several fields.
+MEASURED = {
+    "smallest_share": "min share",
+    "mean_share": "mean share",
+    "fairness": "fairness",
+    "utilisation": "GPUs",
+    "cost_per_hour": "USD/h",
+    "makespan": "makespan",
+    "deadlines": "deadlines",
+    "idle": "idle",
+    "seconds": "solved in",
+}
 NOTES = (
     "share: of the throughput that a job would have with the cluster to itself (of a plan: of its speed until it ends)",
     "fairness: Jain's index of the shares, 1 if all are equal",
@@ -71,7 +79,7 @@ def comparison_view(comparison: Comparison) -> Iterator[RenderableType]:
     labels = {id(row): _entry_label(row) for row in comparison.rows}
     measured = any(row.measures is not None for row in comparison.rows)
     yield table(
-        "formulation", "status", "objective", "gap", "proof", *(MEASURED if measured else ()),
+        "formulation", "status", "objective", "gap", "proof", *(MEASURED.values() if measured else ()),
         rows=[[labels[id(row)], *_outcome(row), *(_measured(row) if measured else ())] for row in comparison.rows],
         left=2,
     )  # fmt: skip
@@ -108,22 +116,18 @@ def _outcome(row: ComparisonRow) -> list[str | Text]:
 
 
 def _measured(row: ComparisonRow) -> list[str]:
-    """What was measured of an answer, by the heads `MEASURED`."""
+    """What was measured of an answer, by the columns `MEASURED`."""
     measures = row.measures
     if measures is None or row.solution is None:
         return [""] * len(MEASURED)
-    makespan = "never" if measures.makespan is None else seconds(measures.makespan)
-    return [
-        optional(measures.smallest_share, percent),
-        optional(measures.mean_share, percent),
-        optional(measures.fairness, "{:.3f}".format),
-        optional(measures.utilisation, lambda used: percent(min(used, 1.0))),
-        optional(measures.cost_per_hour, "{:,.2f}".format),
-        makespan,
-        f"{measures.deadlines_met:,} of {measures.deadlines:,}" if measures.deadlines else "",
-        f"{measures.idle:,}" if measures.idle else "",
-        seconds(row.solution.timings.get("total", 0.0)),
-    ]
+    met = f"{measures.deadlines_met:,} of {measures.deadlines:,}"
+    texts = {name: written(name, value) for name, value in measures.to_document().items()} | {
+        "makespan": written("makespan", measures.makespan) or "never",
+        "deadlines": met if measures.deadlines else "",
+        "idle": f"{measures.idle:,}" if measures.idle else "",
+        "seconds": written("seconds", row.solution.timings.get("total", 0.0)),
+    }
+    return [texts[name] for name in MEASURED]
 
 
 def _failures(rows: list[tuple[str, ComparisonRow]]) -> Iterator[RenderableType]:

@@ -35,6 +35,7 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("gap", "gap_to_best"), GAP),
     **dict.fromkeys(("rate", "partner_rate", "throughput"), RATE),
     **dict.fromkeys(("objective", "bound", "best_known", "capacity"), OBJECTIVE),
+    "fairness": Kind("{:.3f}".format),
     "cost": Kind("{:,.2f}".format, "USD"),
     "cost_per_hour": Kind("{:,.2f}".format, "USD/h"),
     "energy": Kind(amount, "kWh"),
