@@ -193,20 +193,20 @@ def _places(state: RoundState, verdict: IntArray, arrays: Packed) -> RunningJobs
     before = state.instance.jobs_table.places
     stay = np.flatnonzero(_stay(before, verdict)[before.job])
     numbering = state.instance.cluster.numbering
-    names = numbering.gpu_names(arrays["held.gpu"])
-    told: dict[int, Place] = {}
-    first = 0
-    for job, pool, length, since in zip(
-        np.cumsum(arrays["held.job"]).tolist(),
-        arrays["held.pool"].tolist(),
-        arrays["held.length"].tolist(),
-        arrays["held.since"].tolist(),
-        strict=True,
-    ):
-        gpus = tuple(names[first : first + length])
-        told[job] = (pool, gpus, None if np.isnan(since) else since)
-        first += length
-    return before.taken(stay, before.job[stay]).and_also(RunningJobs.of(told))
+    gpu, length, pool, since = (
+        arrays[f"held.{name}"] for name in ("gpu", "length", "pool", "since")
+    )
+    dated = ~np.isnan(since)
+    names = numbering.gpu_names(gpu)
+    stop = np.cumsum(length)
+    parts = zip(pool.tolist(), (stop - length).tolist(), stop.tolist(), strict=True)
+    times = [time if known else None for time, known in zip(since.tolist(), dated, strict=True)]
+    values: list[Place] = [
+        (own, tuple(names[first:last]), time)
+        for (own, first, last), time in zip(parts, times, strict=True)
+    ]
+    told = RunningJobs(values, np.cumsum(arrays["held.job"]), pool, length, dated, (numbering, gpu))
+    return before.taken(stay, before.job[stay]).and_also(told)
 
 
 def _stay(before: RunningJobs, verdict: IntArray) -> BoolArray:

@@ -540,8 +540,10 @@ class Plan(DisplayedTable):
         """A hash of all that the plan decides, and of all that the next one depends on."""
         places = RunningJobs.of(self.running)
         gpu = places.numbers(self.instance.cluster.numbering)
-        running = [places.job, places.pool, places.length, gpu, places.since]
-        return self._hashed({}, running)
+        more: list[AnyArray] = [places.job, places.pool, places.length, gpu, places.since]
+        more += [] if self.isolated is None else [self.isolated]
+        more += [] if self.order is None else [self.order.renewed]
+        return self._hashed({}, more)
 
     def digest_by_names(self) -> str:
         """The digest as journals have it whose plans have no decisions: GPUs are hashed by their names.
@@ -550,12 +552,12 @@ class Plan(DisplayedTable):
         """
         return self._hashed({"running": [[job, *held] for job, held in self.running.items()]}, [])
 
-    def _hashed(self, more: Mapping[str, Any], running: list[AnyArray]) -> str:
+    def _hashed(self, words: Mapping[str, Any], more: list[AnyArray]) -> str:
         # Timings and texts are left out: they differ between plans that decide the same.
-        header = {"round": self.number, "now": self.now, "fallback": self.fallback, **more}
+        header = {"round": self.number, "now": self.now, "fallback": self.fallback, **words}
         found = hashlib.blake2b(json.dumps(header).encode(), digest_size=16)
         ledger = [getattr(self.ledger, item.name) for item in fields(Ledger)]
-        parts: list[AnyArray] = [*running, self.verdict, self.speed, *ledger]
+        parts: list[AnyArray] = [*more, self.verdict, self.speed, *ledger]
         if self.warm is not None:
             warm = self.warm
             # Nothing is added where there are no prices: a basis without them has the digest it

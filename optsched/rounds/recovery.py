@@ -270,13 +270,13 @@ def replay(journal: str | Path, number: int | None = None) -> Replayed:
     snapshot, entries = read_from(journal, lambda document: int(document["round"]) <= number)
     live, metrics = _begun(journal, snapshot)
     for entry in entries:
-        if entry.record.get("event") != "plan" or live.state.number < number:
+        if entry.record.get("event") != "plan" or live.number < number:
             _happen_again(journal, live, metrics, entry)
             continue
         state, plan = _planned_again(journal, live, entry)
         instance = replace(state.instance, performance=live.performance())
         return Replayed(replace(state, instance=instance), plan)
-    last = live.state.number - 1
+    last = live.number - 1
     text = f"its last one is {last}" if last >= 0 else "no round was planned yet"
     raise UsageError(f"journal {journal} has no round {number}: {text}")
 

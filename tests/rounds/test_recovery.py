@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -10,6 +11,8 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 from documents import instance_document
+from hypothesis import given
+from hypothesis import strategies as st
 from storm_world import Storm
 from test_storm import POLICIES
 
@@ -17,18 +20,16 @@ import optsched
 from optsched.arrays.packed import pack, unpack
 from optsched.errors import JournalError, ReplayDiffers
 from optsched.rounds import Scheduler, allocation
+from optsched.rounds.decisions import combined, differences
 from optsched.rounds.journal import Journal, read_latest, records
 from optsched.rounds.recovery import state_parts
 
 STORMS: dict[str, dict[str, Any]] = {
     **POLICIES,
-    "promoted": {
-        "ranking": "tiresias",
-        "options": {"limits": [100.0], "knob": 1.0},
-        "max_moves": 2,
-    },
+    "tiresias": {"ranking": "tiresias", "max_moves": 2},
     "most": {"ranking": "fcfs", "options": {"gpus": "most"}},
 }
+ANY = st.floats(width=64)
 LEARNING = {"performance": {"model": "online", "of": {"model": "table"}}}
 
 
@@ -53,7 +54,7 @@ def weathered(journal: Path, policy: str, rounds: int = 12, **given: Any) -> Sto
     named = [{"id": name, "steps": 1e6, "workload": "small"} for name in ("first", "second")]
     jobs = [*named, {"id": "third", "steps": 1e6, "workload": "small"}]
     options = {"journal": journal, "fsync": False, "snapshot_every": 1000}
-    storm = Storm(3, STORMS[policy], options=options, jobs=jobs, **given)
+    storm = Storm(3, STORMS[policy], 25, options=options, jobs=jobs, **given)
     storm.facts.jobs |= {job["id"]: job for job in jobs}
     if policy == "names":
         storm.facts.apart = (frozenset(("first", "second", "third")),)
@@ -84,8 +85,52 @@ def test_a_storm_is_recovered_to_the_last_bit_and_nothing_is_solved(
         assert again.solve(later).digest() == made._live.planned(later)[1].digest()
 
 
+def test_jobs_of_which_nobody_said_since_when_they_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round in which all stands keeps what is said of them; the first plan dates them."""
+    job = {"gpus": 1, "steps": 1e5, "throughput": {"v100": 1.0}}
+    document = instance_document(
+        [{"name": "v100", "nodes": 1, "gpus_per_node": 2}],
+        [{"id": f"j{i}", **job, "running": {"pool": "v100", "gpus": [f"v100-0/{i}"]}} for i in (0, 1)],
+    )  # fmt: skip
+    instance = optsched.Instance.from_document(document)
+    with Scheduler(instance, journal=tmp_path / "j", isolate=False, fsync=False) as made:
+        with monkeypatch.context() as patched:
+            patched.setattr(type(made._live), "model", lambda *_: 1 / 0)
+            assert made.solve(0.0).stands
+        assert made.state.instance.jobs_table.running[0][2] is None
+        with Scheduler.recover(copy(tmp_path / "j"), isolate=False) as again:
+            assert again.plan is not None and again.plan.stands and parts(again) == parts(made)
+        made.solve(60.0)
+        assert made.state.instance.jobs_table.running[0][2] == 60.0
+    with Scheduler.recover(tmp_path / "j", isolate=False, fsync=False) as again:
+        assert parts(again) == parts(made)
+
+
+def test_a_job_that_a_ranking_renewed_is_renewed_again(tmp_path: Path) -> None:
+    policy = {"ranking": "tiresias", "options": {"limits": [2.0], "knob": 1.0}}
+    job = {"steps": 99.0, "throughput": {"v100": 1.0}}
+    document = instance_document(
+        [{"name": "v100", "nodes": 1, "gpus_per_node": 1}],
+        [{"id": name, **job} for name in "ab"],
+        round=1,
+    )
+    instance = optsched.Instance.from_document(document)
+    with Scheduler(instance, policy, journal=tmp_path / "j", isolate=False, fsync=False) as made:
+        plans = [made.solve(float(now)) for now in range(5)]
+    assert plans[-1].order is not None and plans[-1].order.renewed.tolist() == [True, False]
+    with Scheduler.recover(tmp_path / "j", isolate=False, fsync=False) as again:
+        assert again.state.service.executed_before.tolist() == [2.0, 0.0]
+        assert parts(again) == parts(made)
+
+
+def copy(journal: Path) -> Path:
+    return Path(shutil.copytree(journal, journal.with_name("copy")))
+
+
 @pytest.mark.property
-@pytest.mark.parametrize("policy", ["max-min", "gandiva", "promoted"])
+@pytest.mark.parametrize("policy", ["max-min", "gandiva", "tiresias"])
 def test_any_round_is_solved_again_from_a_state_that_was_not(policy: str, tmp_path: Path) -> None:
     weathered(tmp_path / "j", policy, rounds=6)
     plans = [entry.record for entry in records(tmp_path / "j") if entry.record["event"] == "plan"]
@@ -115,6 +160,22 @@ def test_what_the_clock_stopped_is_read_from_the_ledger(
     found = optsched.replay(journal, 1)
     assert found.plan.solution is None and found.plan.digest() == record["digest"]
     assert optsched.solve_round(found.state).digest() != record["digest"]
+
+
+@given(st.lists(st.tuples(ANY, ANY), max_size=6), st.integers(0, 30))
+def test_an_array_is_the_one_before_and_its_differences(
+    pairs: list[tuple[float, float]], alike: int
+) -> None:
+    before, after = (
+        np.array([*column, *[1.0] * alike]) for column in zip(*pairs, (0.0, -0.0), strict=True)
+    )
+    arrays = differences("x", before, after)
+    assert combined("x", before, unpack(pack(arrays))).tobytes() == after.tobytes()
+    assert (
+        combined("x", np.zeros(0), unpack(pack(differences("x", np.zeros(0), after)))).tobytes()
+        == after.tobytes()
+    )
+    assert differences("x", after, after.copy()) == {}
 
 
 # --- records that are not what was written -------------------------------------------------------
