@@ -53,12 +53,14 @@ def pair_ratios(C: Classes) -> PairRatios:
     reference, T = reference_columns(C)
     pair = np.flatnonzero(~C.alone & (C.pool >= 0))
     a, b, pool = C.class_a[pair], C.class_b[pair], C.pool[pair]
-    alone_a, alone_b = reference[a, pool], reference[b, pool]
-    T_a, T_b = T[a, pool], T[b, pool]
     held = C.gpus * C.configurations.share[C.configuration]
-    equal = (T_a > 0) & (T_b > 0) & (held[alone_a] == held[pair]) & (held[alone_b] == held[pair])
-    pair, a, b, pool, T_a, T_b = (part[equal] for part in (pair, a, b, pool, T_a, T_b))
-    ratio = C.rate_a[pair] / T_a + C.rate_b[pair] / T_b
+    runs_alone = (T[a, pool] > 0) & (T[b, pool] > 0)
+    as_many_as_a = held[reference[a, pool]] == held[pair]
+    as_many_as_b = held[reference[b, pool]] == held[pair]
+    equal = runs_alone & as_many_as_a & as_many_as_b
+    pair, a, b, pool = pair[equal], a[equal], b[equal], pool[equal]
+    ratio = C.rate_a[pair] / T[a, pool] + C.rate_b[pair] / T[b, pool]
+    # Of each pair of classes and pool the first in order, which has the largest ratio.
     order = np.lexsort((-ratio, pool, b, a))
     first = np.ones(len(order), bool)
     first[1:] = np.diff(np.stack([a, b, pool])[:, order]).any(axis=0)
@@ -107,11 +109,12 @@ class Gains:
         a, b, w = self.worth
         if len(w) == 0:
             return None
-        n, edge = self.kinds.count, np.arange(len(w))
+        n = self.kinds.count
+        edge = np.arange(len(w))
         most = np.where(a == b, n[a] // 2, np.minimum(n[a], n[b]))
-        jobs = sp.csr_matrix(
-            (np.ones(2 * len(w)), (np.append(a, b), np.append(edge, edge))), (len(n), len(w))
-        )
+        # A pair inside a kind takes two of its jobs: entries at the same place are added up.
+        ends = (np.append(a, b), np.append(edge, edge))
+        jobs = sp.csr_matrix((np.ones(2 * len(w)), ends), (len(n), len(w)))
         lp = LinearProgram()
         z = lp.variables(len(w), name="z", upper=most, integer=integral)
         lp.constrain(jobs @ z <= n, name="jobs")

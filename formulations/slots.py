@@ -104,13 +104,17 @@ def cheapest_slots(p: FloatArray, n: FloatArray, a: FloatArray, N: IntArray, mos
         Raises `UsageError` for more variables than that.
     """
     jobs = float(n.sum())
-    enough = np.ceil(jobs / N)  # so many places hold all jobs, on this group alone
+    # So many places hold all jobs, on this group alone.
+    enough = np.ceil(jobs / N)
     asked = np.flatnonzero(n > 0)
     p = p[asked]
 
     def depth(tau: FloatArray) -> FloatArray:
+        """Places of each class in each group that cost at most tau: those with a_g + i p <= tau."""
+        budget = tau[:, np.newaxis] - a
         with np.errstate(divide="ignore", invalid="ignore"):
-            places = np.floor((tau[:, np.newaxis] - a) / p)
+            places = np.floor(budget / p)
+        # Jobs without any length cost the same at all places.
         places = np.where(p > 0, places, np.where(tau[:, np.newaxis] >= a, enough, 0.0))
         return np.clip(np.where(np.isfinite(p), places, 0.0), 0.0, enough)
 
@@ -125,8 +129,7 @@ def cheapest_slots(p: FloatArray, n: FloatArray, a: FloatArray, N: IntArray, mos
     if places.sum() > most:
         raise UsageError(
             f"allox: {int(jobs)} jobs on {len(N)} groups of equal GPUs make {places.sum()} "
-            f"variables, at most {most} "
-            "are taken: alpha plans fewer jobs"
+            f"variables, at most {most} are taken: alpha plans fewer jobs"
         )
     k, g = np.divmod(np.repeat(np.arange(places.size), places.ravel()), max(len(N), 1))
     i = ranges(np.ones(places.size, np.int64), places.ravel())
@@ -175,19 +178,20 @@ def _matched(slots: Slots, n: IntArray, N: IntArray, among: IntArray) -> IntArra
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
     k, at = slots.k[among], slots.at[among]
-    copies = np.minimum(
-        N[slots.place_g], np.bincount(at, n[k], minlength=len(slots.place_g))
-    ).astype(np.int64)
-    size = n[k] * copies[at]
-    edge = np.repeat(among, size)
-    local = ranges(np.zeros(len(among), np.int64), size)
-    width = np.repeat(copies[at], size)
-    job = (np.cumsum(n) - n)[slots.k[edge]] + local // np.maximum(width, 1)
-    place = (np.cumsum(copies) - copies)[slots.at[edge]] + local % np.maximum(width, 1)
+    # A place has a copy per machine of its group, but no more than jobs that may have it.
+    wanted = np.bincount(at, n[k], minlength=len(slots.place_g))
+    copies = np.minimum(N[slots.place_g], wanted).astype(np.int64)
     shape = (int(n.sum()), int(copies.sum()))
     if shape[0] > shape[1]:
         return None
-    # + 1: no edge costs nothing.
+    # An edge for each job of the class and each copy of the place, of every variable.
+    edges = n[k] * copies[at]
+    edge = np.repeat(among, edges)
+    number_here = ranges(np.zeros(len(among), np.int64), edges)
+    width = np.maximum(np.repeat(copies[at], edges), 1)
+    job = (np.cumsum(n) - n)[slots.k[edge]] + number_here // width
+    place = (np.cumsum(copies) - copies)[slots.at[edge]] + number_here % width
+    # + 1: an entry of 0 would be no edge.
     weight = sp.csr_matrix((slots.cost[edge] + 1.0, (job, place)), shape=shape)
     number = sp.csr_matrix((np.arange(1, len(edge) + 1), (job, place)), shape=shape)
     try:
