@@ -93,29 +93,34 @@ def solve(
     solver : str
         Registry name or ``auto``.
     constraints : sequence
-        Side constraints beside those of the instance, or in their place (`SideConstraint.single`): kinds, documents or
-        objects.
+        Side constraints beside those of the instance, or in their place (`SideConstraint.single`):
+        kinds, documents or objects.
     extend : callable, optional
-        ``extend(program, variables, classes)`` adds rows of one's own to the lowered linear program.
+        ``extend(program, variables, classes)`` adds rows of one's own to the lowered linear
+        program.
     model : PerformanceModel, optional
-        What the throughputs come from, as an object (default: the model that the instance asks for).
+        What the throughputs come from, as an object (default: the model that the instance asks
+        for).
     performance : mapping or path, optional
-        A performance object, or a file that `optsched model fit` wrote, in the place of the instance's own.
+        A performance object, or a file that `optsched model fit` wrote, in the place of the
+        instance's own.
     classes : bool
         Merge equal jobs (the optimum is the same without).
     time_limit : float or str, optional
-        Seconds from the call, or text such as ``"5m"``, of everything: reading, compiling, building, solving, the
-        certificate, and the analysis of what cannot be met. The best that is known then is returned. Reading a document
-        and single steps of a solver are counted, but not interrupted. Where too little is left for a solver, the status
-        is ``limit``, and ``notes`` say what took the time.
+        Seconds from the call, or text such as ``"5m"``, of everything: reading, compiling,
+        building, solving, the certificate, and the analysis of what cannot be met. The best that is
+        known then is returned. Reading a document and single steps of a solver are counted, but not
+        interrupted. Where too little is left for a solver, the status is ``limit``, and ``notes``
+        say what took the time.
     work_limit : int, optional
         Iterations, nodes, or conflicts (CP-SAT): stops reproducibly.
     gap : float, optional
         Relative gap at which an integer program may stop.
     start : Solution, file or array, optional
-        What the solver starts from: a solution of this or a similar instance (or its file), a ``.sol`` file with the
-        names of `optsched export`, or the totals of the class columns. What no longer exists is left out. A chosen
-        solver that takes no start is an error; ``auto`` takes HiGHS.
+        What the solver starts from: a solution of this or a similar instance (or its file), a
+        ``.sol`` file with the names of `optsched export`, or the totals of the class columns. What
+        no longer exists is left out. A chosen solver that takes no start is an error; ``auto``
+        takes HiGHS.
     tolerance : float
         What the solver is asked for; the certificate has limits of its own.
     threads : int
@@ -129,11 +134,12 @@ def solve(
     on_log : callable, optional
         Receives each line of the solver's own log.
     prove : bool
-        Try claims of optimality again with another solver or search (`optsched.solving.proof`); the certificate then
-        says ``cross-checked``.
+        Try claims of optimality again with another solver or search (`optsched.solving.proof`); the
+        certificate then says ``cross-checked``.
     generate_columns : bool
-        Leave pairs of jobs that share GPUs, or else configurations of elastic jobs, to column generation: only those
-        that are worth it become columns, and the bound is that of all. For thousands of different jobs.
+        Leave pairs of jobs that share GPUs, or else configurations of elastic jobs, to column
+        generation: only those that are worth it become columns, and the bound is that of all. For
+        thousands of different jobs.
     options : mapping, optional
         Options of the formulation, also those whose names are parameters here.
     **formulation_options
@@ -142,7 +148,8 @@ def solve(
     Returns
     -------
     Solution
-        Also for infeasible instances (``status``), with the conflicting requirements; look at ``certificate.ok``.
+        Also for infeasible instances (``status``), with the conflicting requirements; look at
+        ``certificate.ok``.
 
     Raises
     ------
@@ -159,7 +166,8 @@ def solve(
     started = clock()
     if performance is not None and (model is not None or isinstance(instance, Candidates)):
         raise UsageError(
-            "performance stands in the place of the instance's own: give no model or candidates beside it"
+            "performance stands in the place of the instance's own: "
+            "give no model or candidates beside it"
         )
     if not isinstance(instance, Candidates):
         instance = load(instance, performance)
@@ -203,7 +211,8 @@ def solve(
         and solution.status is Status.INFEASIBLE
         and solution.certificate.proof == "rule"
     ):
-        # A job that the first columns leave nowhere to run may have another one, and the reasons are those of all.
+        # A job that the first columns leave nowhere to run may have another one, and the reasons
+        # are those of all.
         everything = compile_for(chosen, given, model, deadline=deadline)
         solution = chosen.solve(everything if classes else everything.per_job(), engine)
     side_by_side, allocation = None, solution.allocation
@@ -258,7 +267,8 @@ def realise(
     solver : str
         Of the programs of ``patterns``.
     time_limit : float or str, optional
-        Seconds, or text such as ``"5m"``; the best slices so far are returned, and ``Rounds.finished`` is false.
+        Seconds, or text such as ``"5m"``; the best slices so far are returned, and
+        ``Rounds.finished`` is false.
     threads, seed
         Of the solver.
 
@@ -281,7 +291,8 @@ def realise(
         )
     if solution.schedule is not None:
         raise UsageError(
-            "the solution has a schedule, which says already what runs when: it cannot be cut into rounds"
+            "the solution has a schedule, which says already what runs when: "
+            "it cannot be cut into rounds"
         )
     started = time.perf_counter()
     deadline = deadline.keeping(len(solution.instance.jobs_table))
@@ -301,29 +312,31 @@ def place(
     *,
     time_limit: Duration | Deadline | None = None,
 ) -> Solution:
-    """Put what runs first on GPUs of nodes (`optsched.placement.problem` states the rules and the objective).
+    """Put what runs first on GPUs of nodes (`optsched.placement.problem` states the rules and the
+    objective).
 
     Parameters
     ----------
     solution : Solution
     rows : sequence of int, optional
-        Rows of the allocation (`Allocation.rows`) that run at the same time. By default those of the first slice of
-        ``solution.rounds``; without rounds all rows, if they fit at once.
+        Rows of the allocation (`Allocation.rows`) that run at the same time. By default those of
+        the first slice of ``solution.rounds``; without rounds all rows, if they fit at once.
     time_limit : float or str, optional
-        Seconds, or text such as ``"5m"``, of the bounds and the exact search. The best placement so far is returned,
-        at least that of best fit, and ``exact`` among its figures is 0.
+        Seconds, or text such as ``"5m"``, of the bounds and the exact search. The best placement so
+        far is returned, at least that of best fit, and ``exact`` among its figures is 0.
 
     Returns
     -------
     Solution
-        With its ``placement``: GPUs by row, rows refused with the reason, and figures with their bounds. Without a time
-        limit the same solution gives the same placement: searches stop after `optsched.placement.WORK` nodes, never by
-        the clock.
+        With its ``placement``: GPUs by row, rows refused with the reason, and figures with their
+        bounds. Without a time limit the same solution gives the same placement: searches stop after
+        `optsched.placement.WORK` nodes, never by the clock.
 
     Raises
     ------
     UsageError
-        There is no allocation, it has no such row, or its rows take turns and are not realised in rounds.
+        There is no allocation, it has no such row, or its rows take turns and are not realised in
+        rounds.
     """
     from optsched.placement import WORK, place_rows, runs_first
 
@@ -406,8 +419,8 @@ def write_model(document: Mapping[str, Any], path: str | Path) -> None:
 def write_atomically(path: str | Path, data: bytes) -> None:
     """Replace a file as a whole, or leave it as it was.
 
-    A link is followed; what is no regular file (a device, a pipe) is written to, never replaced. A file that exists
-    keeps its permissions.
+    A link is followed; what is no regular file (a device, a pipe) is written to, never replaced. A
+    file that exists keeps its permissions.
     """
     try:
         target = Path(os.path.realpath(path))

@@ -46,7 +46,8 @@ CLOSE_AMONG = 10_000
 def did_you_mean(name: object, known: Iterable[str], *, aside: bool = False) -> str:
     """A hint for a message, or nothing where no known name is close.
 
-    ``"; did you mean time_limit?"`` ends a message; ``" (did you mean time_limit?)"`` stands ``aside`` inside one.
+    ``"; did you mean time_limit?"`` ends a message; ``" (did you mean time_limit?)"`` stands
+    ``aside`` inside one.
     """
     import difflib
     from itertools import islice
@@ -67,8 +68,8 @@ class OptschedError(Exception):
     exit_code : int
         What the command line returns (docs/reference/command-line.md, "Exit codes").
     jobs : tuple of int
-        Rows of the jobs that a formulation does not deal with, where all others would do: `optsched.solve` refuses the
-        instance for them, and rounds go on without them.
+        Rows of the jobs that a formulation does not deal with, where all others would do:
+        `optsched.solve` refuses the instance for them, and rounds go on without them.
     """
 
     exit_code = 1
@@ -103,7 +104,8 @@ class WrongValue(OptschedError):
     Parameters
     ----------
     path : str
-        Where, e.g. ``--seed`` or ``jobs[3].steps``; empty for the argument or the document as a whole.
+        Where, e.g. ``--seed`` or ``jobs[3].steps``; empty for the argument or the document as a
+        whole.
     found : str
         What stands there, in the user's words.
     expected : str
@@ -123,7 +125,9 @@ class WrongValue(OptschedError):
 
 
 class InvalidArgument(WrongValue, UsageError):
-    """An argument of a function, or an option of the command line, has a value that it cannot have."""
+    """An argument of a function, or an option of the command line,
+    has a value that it cannot have.
+    """
 
 
 def cannot_write(path: str | Path, reason: str | None) -> InvalidArgument:
@@ -156,8 +160,8 @@ class InvalidInput(WrongValue):
     Attributes
     ----------
     others : tuple of InvalidInput
-        More values that are wrong, where the reader goes on after the first, as for the cells of a table. The message
-        has a line for each.
+        More values that are wrong, where the reader goes on after the first, as for the cells of a
+        table. The message has a line for each.
     more : int
         How many there are beside these.
     """
@@ -195,7 +199,9 @@ def all_wrong(errors: Sequence[InvalidInput], count: int, *, stopped: bool = Fal
 
 
 class JournalError(OptschedError):
-    """A scheduler's journal cannot be read or written: in use, closed, no room, no permission, or not there."""
+    """A scheduler's journal cannot be read or written:
+    in use, closed, no room, no permission, or not there.
+    """
 
     exit_code = 2
 
@@ -234,13 +240,17 @@ class JournalDamaged(JournalError):
 
 
 class ReplayDiffers(JournalError):
-    """A round of a journal, planned again, has another plan: by another version of optsched or of a solver."""
+    """A round of a journal, planned again, has another plan:
+    by another version of optsched or of a solver.
+    """
 
     exit_code = 6
 
 
 class NoAllocation(OptschedError):
-    """A simulation cannot go on: its policy gives no certified allocation at some time of the trace."""
+    """A simulation cannot go on:
+    its policy gives no certified allocation at some time of the trace.
+    """
 
     exit_code = 4
 
@@ -252,7 +262,9 @@ class VerificationFailed(OptschedError):
 
 
 class SolverUnavailable(OptschedError):
-    """A solver, an algorithm or an extra that was asked for is not installed or lacks the capability."""
+    """A solver, an algorithm or an extra that was asked for is not installed
+    or lacks the capability.
+    """
 
     exit_code = 7
 

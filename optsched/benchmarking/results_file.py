@@ -247,7 +247,8 @@ class ResultsFile:
     ) -> None:
         if earlier:
             raise UsageError(
-                f"{self.path} is of this sweep with other limits: give --retry to do again what failed "
+                f"{self.path} is of this sweep with other limits: "
+                "give --retry to do again what failed "
                 "under them, --append to do everything again, or another file"
             )
         keys = {row.get("key") for row in found.rows}
@@ -256,7 +257,8 @@ class ResultsFile:
         if shared:
             overlap = f"{shared} of its rows are of tasks of this one"
         raise UsageError(
-            f"{self.path} is of another sweep ({overlap}): give another file, or --append to add this sweep to it"
+            f"{self.path} is of another sweep ({overlap}): give another file, "
+            "or --append to add this sweep to it"
         )
 
     def _write(self, line: str) -> None:

@@ -51,7 +51,8 @@ if TYPE_CHECKING:
 
 # --- a comparison ---------------------------------------------------------------------------------
 
-# Measures with their headings here, which are shorter than in frames; some are made of several fields.
+# Measures with their headings here, which are shorter than in frames; some are made of several
+# fields.
 MEASURED = {
     "smallest_share": "min share",
     "mean_share": "mean share",
@@ -64,9 +65,11 @@ MEASURED = {
     "seconds": "solved in",
 }
 NOTES = (
-    "share: of the throughput that a job would have with the cluster to itself (of a plan: of its speed until it ends)",
+    "share: of the throughput that a job would have with the cluster to itself (of a plan: "
+    "of its speed until it ends)",
     "fairness: Jain's index of the shares, 1 if all are equal",
-    "makespan: until the last job ends, at constant rates; deadlines: met of all; idle: jobs that get nothing",
+    "makespan: until the last job ends, at constant rates; deadlines: met of all; idle: "
+    "jobs that get nothing",
 )
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Journal = Annotated[str, Argument("JOURNAL", "Folder of a scheduler's journal.")]
 
 
-# --- policies --------------------------------------------------------------------------------------
+# --- policies -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def read_policy(source: str) -> RoundPolicy:
         return validate(RoundPolicy, document)
 
 
-# --- optsched round --------------------------------------------------------------------------------
+# --- optsched round -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,9 @@ class PlanOutput:
             raise UsageError("the plan and the next state cannot both go to standard output")
 
     def show(self, shell: Shell, state: RoundState, plan: Plan) -> None:
-        """Write the files that were asked for, and show the plan where the next state is not shown."""
+        """Write the files that were asked for,
+        and show the plan where the next state is not shown.
+        """
         from optsched.cli.rounds_view import plan_view
         from optsched.rounds.transitions import followed
 
@@ -206,12 +208,12 @@ def plan_round(
 ) -> int:
     """Plan one round: which jobs start, continue, move, are preempted or wait, and why.
 
-    The same state gives the same plan. The file that --next writes is the STATE of the following round; its
-    --now says how much time has passed. Where no solver answers in time, the plan follows the last allocation as far
-    as that is possible, and says so.
+    The same state gives the same plan. The file that --next writes is the STATE of the following
+    round; its --now says how much time has passed. Where no solver answers in time, the plan
+    follows the last allocation as far as that is possible, and says so.
 
-    Exit codes: 0 there is a plan, 2 usage, 3 invalid input, 5 with --require-optimal: a fallback, or no proof of
-    optimality, 130 interrupted.
+    Exit codes: 0 there is a plan, 2 usage, 3 invalid input, 5 with --require-optimal: a fallback,
+    or no proof of optimality, 130 interrupted.
 
     Examples:
         optsched round @quickstart
@@ -247,7 +249,9 @@ def _plan(
     now: str | None,
     model: str | None,
 ) -> tuple[RoundState, Plan]:
-    """The state as it is planned from, and its plan; ``applied`` makes the policy of that of the state."""
+    """The state as it is planned from, and its plan;
+    ``applied`` makes the policy of that of the state.
+    """
     from optsched.assembly import load
     from optsched.registry import load_solver
     from optsched.rounds.state import state_of
@@ -269,7 +273,9 @@ def _plan(
 
 
 def _planned(state: RoundState, process: SolverProcess) -> Plan:
-    """The plan, by solvers in a process of their own, which is killed when the time of the round is up."""
+    """The plan, by solvers in a process of their own,
+    which is killed when the time of the round is up.
+    """
     from optsched.rounds.allocation import check_policy
     from optsched.rounds.solve_round import solve_round
 
@@ -312,7 +318,7 @@ def _print_schema(shell: Shell, what: str) -> int:
     return 0
 
 
-# --- optsched replay -------------------------------------------------------------------------------
+# --- optsched replay ------------------------------------------------------------------------------
 
 
 def _file(path: str, option: str) -> str:
@@ -353,10 +359,11 @@ def replay(
 ) -> int:
     """Plan a round of a journal again, and check that the plan is the same as then.
 
-    The journal is only read, and may be in use. Rounds before the oldest snapshot that was kept are gone.
+    The journal is only read, and may be in use. Rounds before the oldest snapshot that was kept are
+    gone.
 
-    Exit codes: 0 the plan is the same, 2 no such journal or round, 3 the journal is damaged, 6 the plan is
-    different here, as with another version of a solver.
+    Exit codes: 0 the plan is the same, 2 no such journal or round, 3 the journal is damaged, 6 the
+    plan is different here, as with another version of a solver.
 
     Examples:
         optsched replay cluster.journal --list
@@ -419,7 +426,7 @@ def _list(shell: Shell, journal: str, as_json: bool) -> int:
     return 0
 
 
-# --- optsched top ----------------------------------------------------------------------------------
+# --- optsched top ---------------------------------------------------------------------------------
 
 
 def top(
@@ -436,8 +443,9 @@ def top(
 ) -> int:
     """Watch a running scheduler by its journal: rounds, use of the pools, jobs, fallbacks, events.
 
-    Nothing is planned again, and nothing is written: the scheduler is not disturbed. Ctrl-C ends the view. Without a
-    terminal, and with --once, --json or --prometheus, the current state is printed once.
+    Nothing is planned again, and nothing is written: the scheduler is not disturbed. Ctrl-C ends
+    the view. Without a terminal, and with --once, --json or --prometheus, the current state is
+    printed once.
 
     Exit codes: 0, also at Ctrl-C, 2 no such journal, 3 the journal is damaged.
 

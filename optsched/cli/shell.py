@@ -31,7 +31,9 @@ LONGEST = 500
 
 
 class _Paper(io.StringIO):
-    """Text on its way to standard output; rich asks for the encoding, to draw lines in ASCII where it must."""
+    """Text on its way to standard output;
+    rich asks for the encoding, to draw lines in ASCII where it must.
+    """
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -54,8 +56,8 @@ class Shell:
     debug: bool = False
 
     def print(self, *renderables: RenderableType) -> None:
-        """Print for people, unless quiet: tables as wide as the terminal, prose at most `WIDTH` columns; in colour on a
-        terminal alone."""
+        """Print for people, unless quiet: tables as wide as the terminal,
+        prose at most `WIDTH` columns; in colour on a terminal alone."""
         if self.quiet:
             return
         from rich.console import Console
@@ -177,7 +179,9 @@ def colourful(stream: TextIO) -> bool:
 
 
 def terminal_width(most: int | None = WIDTH) -> int:
-    """Columns to write in: those of the terminal, `WITHOUT_TERMINAL` where there is none, and at most so many."""
+    """Columns to write in: those of the terminal,
+    `WITHOUT_TERMINAL` where there is none, and at most so many.
+    """
     # In fewer columns every word of a table would be broken
     columns = max(40, shutil.get_terminal_size((WITHOUT_TERMINAL, 24)).columns)
     return columns if most is None else min(columns, most)
@@ -212,7 +216,9 @@ def check_target(path: str | None) -> None:
 
 
 def written_to(**files: str | None) -> list[str]:
-    """An empty line, and ``plan written to FILE`` for each of the files; nothing where there are none."""
+    """An empty line, and ``plan written to FILE`` for each of the files;
+    nothing where there are none.
+    """
     lines = [f"{what.replace('_', ' ')} written to {path}" for what, path in files.items() if path]
     return ["", *lines] if lines else []
 
@@ -230,7 +236,7 @@ def write_document(make: Callable[[], Mapping[str, Any]], path: str | None) -> N
     write_atomically(path, pretty_json(dict(make())).encode())
 
 
-# --- the log of the library ------------------------------------------------------------------------
+# --- the log of the library -----------------------------------------------------------------------
 
 
 class _Lines(logging.Handler):
@@ -253,7 +259,9 @@ def _format(file: str) -> logging.Formatter:
 
 @contextmanager
 def logging_to(verbosity: int, file: str | None) -> Iterator[None]:
-    """Send the log of optsched to standard error (warnings; INFO with ``-v``, DEBUG from two on) and to a file."""
+    """Send the log of optsched to standard error (warnings; INFO with ``-v``, DEBUG
+    from two on) and to a file.
+    """
     log = logging.getLogger("optsched")
     level = logging.DEBUG if verbosity > 1 else logging.INFO
     handlers: list[logging.Handler] = [_Lines()]

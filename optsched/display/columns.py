@@ -1,4 +1,6 @@
-"""How columns of tables are written for people, by the names that they have in frames and documents."""
+"""How columns of tables are written for people,
+by the names that they have in frames and documents.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from optsched.display.text import amount, number, percent, rounded, seconds, sha
 
 
 class Kind(NamedTuple):
-    """How the numbers of a column are written, and the unit that their heading states for all of them."""
+    """How the numbers of a column are written,
+    and the unit that their heading states for all of them.
+    """
 
     write: Callable[[float], str]
     unit: str = ""

@@ -76,7 +76,8 @@ SIDES = ("first", "second")
 
 
 class PairMeasurement(NamedTuple):
-    """One measured pair: what both jobs ran at, as fractions of their rates alone or in steps/s, and where it is.
+    """One measured pair: what both jobs ran at,
+    as fractions of their rates alone or in steps/s, and where it is.
 
     ``alone`` are the rates alone that the row itself states, NaN where it states none.
     """
@@ -98,7 +99,9 @@ class Known:
     batch: dict[str, float] = field(default_factory=dict)
 
     def describe(self, workload: str, family: Cell | None, batch: float | None, place: str) -> None:
-        """Remember the family and the batch of a workload, and refuse others than it has already."""
+        """Remember the family and the batch of a workload,
+        and refuse others than it has already.
+        """
         if family is not None and (had := self.family.setdefault(workload, str(family))) != family:
             raise InvalidInput(
                 place, f"family {show(family)} of {show(workload)}", f"{show(had)}, as before"
@@ -120,26 +123,29 @@ class Known:
 def read_pairs(sources: Sources, *, alone: Sources = ()) -> PairProfiles:
     """Read measured pairs of jobs that shared one GPU.
 
-    A CSV file has a line for each pair: ``gpu`` (type), ``first`` and ``second`` (workloads), and either
-    ``fraction_first`` and ``fraction_second``, what each kept of its rate alone, or ``rate_first`` and
-    ``rate_second`` in steps/s, with the rates alone in ``alone_first`` and ``alone_second`` or in a table of their own
-    (``alone``: ``gpu``, ``workload``, ``rate``). ``family_first``, ``batch_first`` and so on describe the
-    workloads. A pair with 0 and 0 could not run together. Gavel's rates will do as flat tables (``model_a``,
-    ``batch_a``, ...; ``model``, ``batch_size``, ...) or as the JSON that it has itself, which holds rates alone too:
-    workloads are then named as Gavel names job types, GPU types are in capitals, and only jobs on one GPU count.
+    A CSV file has a line for each pair: ``gpu`` (type), ``first`` and ``second`` (workloads), and
+    either ``fraction_first`` and ``fraction_second``, what each kept of its rate alone, or
+    ``rate_first`` and ``rate_second`` in steps/s, with the rates alone in ``alone_first`` and
+    ``alone_second`` or in a table of their own (``alone``: ``gpu``, ``workload``, ``rate``).
+    ``family_first``, ``batch_first`` and so on describe the workloads. A pair with 0 and 0 could
+    not run together. Gavel's rates will do as flat tables (``model_a``, ``batch_a``, ...;
+    ``model``, ``batch_size``, ...) or as the JSON that it has itself, which holds rates alone too:
+    workloads are then named as Gavel names job types, GPU types are in capitals, and only jobs on
+    one GPU count.
 
     Parameters
     ----------
     sources : path, or sequence of paths
         Files of pairs.
     alone : path, or sequence of paths
-        Files of rates alone, CSV or Gavel's JSON; also of workloads that no pair has, which a model of features
-        speaks for.
+        Files of rates alone, CSV or Gavel's JSON; also of workloads that no pair has, which a model
+        of features speaks for.
 
     Returns
     -------
     PairProfiles
-        Never empty. A job beside another that is faster than alone counts as one that keeps everything.
+        Never empty. A job beside another that is faster than alone counts as one that keeps
+        everything.
 
     Raises
     ------
@@ -226,7 +232,9 @@ def _table_pairs(data: bytes, name: str, known: Known) -> Iterator[PairMeasureme
 
 
 def _read_alone(data: bytes, name: str, known: Known) -> None:
-    """The rates of jobs alone on one GPU of a CSV file; a rate of 0 was not run, and is left out."""
+    """The rates of jobs alone on one GPU of a CSV file;
+    a rate of 0 was not run, and is left out.
+    """
     table = read_table(data, name, ALONE, ["gpu", "rate"], ALONE_SYNONYMS, least="rate")
     of_gavel = "workload" not in table
     if of_gavel and "model" not in map(str.casefold, table.written.values()):
@@ -271,7 +279,9 @@ def _kind_of_values(table: Table) -> str:
 
 
 def _workload(table: Table, row: int, side: str, known: Known) -> str:
-    """The workload of one side of a pair, by its name or, in Gavel's table, by its model and its batch."""
+    """The workload of one side of a pair, by its name or, in Gavel's table,
+    by its model and its batch.
+    """
     family = table.value(row, f"family_{side}")
     batch = _batch(table, row, f"batch_{side}")
     name = (
@@ -310,8 +320,8 @@ def _alone(table: Table, row: int, side: str) -> float:
 def _gavel_pairs(data: bytes, path: Path, known: Known) -> Iterator[PairMeasurement]:
     """The pairs on one GPU of Gavel's throughput table, each once, and all rates alone on one GPU.
 
-    The table has both directions of a pair. Where they agree one is used, and both where they do not. Pairs of a
-    job that has no rate alone (0 is also "not measured") are left out.
+    The table has both directions of a pair. Where they agree one is used, and both where they do
+    not. Pairs of a job that has no rate alone (0 is also "not measured") are left out.
     """
     table = read_throughputs(data)
     left_out = 0
@@ -361,7 +371,9 @@ def _gavel_pairs(data: bytes, path: Path, known: Known) -> Iterator[PairMeasurem
 
 
 def _rates_alone(rows: Sequence[PairMeasurement], known: Known) -> dict[tuple[str, str], float]:
-    """Rates alone by workload and GPU type: those of tables, else the means of what the rows say."""
+    """Rates alone by workload and GPU type:
+    those of tables, else the means of what the rows say.
+    """
     found: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         for job, rate in zip(row.jobs, row.alone, strict=True):
@@ -372,7 +384,9 @@ def _rates_alone(rows: Sequence[PairMeasurement], known: Known) -> dict[tuple[st
 
 
 def _kept(row: PairMeasurement, side: int, rates: dict[tuple[str, str], float]) -> float:
-    """The rate beside the other job over the rate alone, that of the row itself before that of a table."""
+    """The rate beside the other job over the rate alone,
+    that of the row itself before that of a table.
+    """
     alone = row.alone[side]
     if math.isnan(alone):
         if (row.jobs[side], row.gpu) not in rates:
@@ -402,7 +416,8 @@ def _warn_of_faster(rows: Sequence[PairMeasurement], rates: dict[tuple[str, str]
     if above:
         most, place = max(above)
         log.warning(
-            "%d jobs run faster beside another than alone, up to %.3g times (%s): taken to keep their whole rate",
+            "%d jobs run faster beside another than alone, up to %.3g times (%s): "
+            "taken to keep their whole rate",
             len(above),
             most,
             place,

@@ -1,4 +1,6 @@
-"""Profiles from files: measured times of steps in CSV, as AdaptDL and ElasticFlow write them, and Gavel's tables."""
+"""Profiles from files: measured times of steps in CSV,
+as AdaptDL and ElasticFlow write them, and Gavel's tables.
+"""
 
 from __future__ import annotations
 
@@ -75,8 +77,9 @@ APART = 200.0
 class Measurement(NamedTuple):
     """One measured step.
 
-    ``place`` is that of its time (``file:line:column``); ``once`` says that another measurement of the same way,
-    from wherever, is left out after it; ``whole_step`` that nothing is known of its samples.
+    ``place`` is that of its time (``file:line:column``); ``once`` says that another measurement of
+    the same way, from wherever, is left out after it; ``whole_step`` that nothing is known of its
+    samples.
     """
 
     workload: str
@@ -110,7 +113,9 @@ class Defaults:
         return self.workload if kind == "workload" else self.gpu
 
     def fewest_nodes(self, gpus: int, file: str) -> int:
-        """Nodes of so many GPUs that are as close together as they can be; raises `InvalidInput`."""
+        """Nodes of so many GPUs that are as close together
+        as they can be; raises `InvalidInput`.
+        """
         if gpus == 1:
             return 1
         if self.gpus_per_node is None:
@@ -130,26 +135,28 @@ def read_profiles(
 ) -> Profiles:
     """Read measured steps.
 
-    A CSV file has a line for each: ``workload``, ``gpu`` (type), ``gpus``, ``nodes`` (or ``placement``, a digit for
-    each node), ``samples`` of one GPU in a pass, ``seconds``, perhaps ``passes`` and ``sync`` (the seconds in which
-    gradients were exchanged); the names that AdaptDL has for them will do. ``throughput``, in steps/s, may replace
-    ``seconds``; samples may be left out then: rates are those of whole steps, and the workload needs no batch.
-    A CSV file that begins with ``global_batch_size`` is one of ElasticFlow, a JSON file one of Gavel. Of a folder every
-    CSV file in it and below is read, in the order of their paths, but for AdaptDL's ``validation-*.csv``.
+    A CSV file has a line for each: ``workload``, ``gpu`` (type), ``gpus``, ``nodes`` (or
+    ``placement``, a digit for each node), ``samples`` of one GPU in a pass, ``seconds``, perhaps
+    ``passes`` and ``sync`` (the seconds in which gradients were exchanged); the names that AdaptDL
+    has for them will do. ``throughput``, in steps/s, may replace ``seconds``; samples may be left
+    out then: rates are those of whole steps, and the workload needs no batch. A CSV file that
+    begins with ``global_batch_size`` is one of ElasticFlow, a JSON file one of Gavel. Of a folder
+    every CSV file in it and below is read, in the order of their paths, but for AdaptDL's
+    ``validation-*.csv``.
 
     Parameters
     ----------
     sources : path, or sequence of paths
         Files and folders.
     workload, gpu : str, optional
-        Where a table does not name them; by default its path is asked: ``bert/placements-t4.csv`` and
-        ``bert/scalability-t4.csv`` are BERT on T4, ``throughputs_T4/bert.csv`` too.
+        Where a table does not name them; by default its path is asked: ``bert/placements-t4.csv``
+        and ``bert/scalability-t4.csv`` are BERT on T4, ``throughputs_T4/bert.csv`` too.
     gpus_per_node : int, optional
-        Of tables without nodes: their GPUs are on as few as possible. Without it, the GPUs of a row in a
-        table of rates are assumed to be on one node, and a warning is logged.
+        Of tables without nodes: their GPUs are on as few as possible. Without it, the GPUs of a row
+        in a table of rates are assumed to be on one node, and a warning is logged.
     repeats : "first" or "all", optional
-        Of several measurements of one way to run keep the first, or all. By default all, but of AdaptDL's files the
-        first, as AdaptDL itself does.
+        Of several measurements of one way to run keep the first, or all. By default all, but of
+        AdaptDL's files the first, as AdaptDL itself does.
 
     Returns
     -------
@@ -159,7 +166,8 @@ def read_profiles(
     Raises
     ------
     InvalidInput
-        With file, line and column, what was found and what was expected; also for times in different units.
+        With file, line and column, what was found and what was expected; also for times in
+        different units.
     UsageError
         ``repeats`` or ``gpus_per_node`` that there cannot be, or no files.
     """
@@ -250,7 +258,8 @@ def _steps(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measurement]
 
 
 def _required(data: bytes, path: Path) -> list[str]:
-    """Columns that a table must have: a time or a rate of each step, and its samples, which go without saying of rates.
+    """Columns that a table must have:
+    a time or a rate of each step, and its samples, which go without saying of rates.
 
     Raises
     ------
@@ -279,14 +288,17 @@ def _check_columns(table: Table) -> None:
 
 
 def _warn_of_one_node(table: Table, defaults: Defaults) -> None:
-    """Rates on several GPUs that say nothing of nodes are assumed to be on one node: say so once a file."""
+    """Rates on several GPUs that say nothing of nodes are assumed to be
+    on one node: say so once a file.
+    """
     says_nodes = "nodes" in table or "placement" in table or defaults.gpus_per_node is not None
     if "throughput" not in table or says_nodes:
         return
     most = max(int(table.value(row, "gpus") or 1) for row in range(len(table)))
     if most > 1:
         log.warning(
-            "%s has no column nodes: jobs on up to %d GPUs are taken to run on one node; the column nodes, or"
+            "%s has no column nodes: jobs on up to %d GPUs are taken to run on one node; "
+            "the column nodes, or"
             " --gpus-per-node (gpus_per_node), says otherwise",
             table.name,
             most,
@@ -294,7 +306,9 @@ def _warn_of_one_node(table: Table, defaults: Defaults) -> None:
 
 
 def _name(table: Table, row: int, kind: str, defaults: Defaults, of_path: Defaults) -> str:
-    """The workload or GPU type of a row: its cell, else what was given for all, else what the path says."""
+    """The workload or GPU type of a row:
+    its cell, else what was given for all, else what the path says.
+    """
     name = table.value(row, kind) or defaults.name(kind) or of_path.name(kind)
     if name:
         return str(name)
@@ -357,7 +371,9 @@ def _sync(table: Table, row: int, seconds: float) -> float:
 
 
 def _samples(table: Table, row: int, gpus: int, passes: int) -> float:
-    """Samples of one GPU in one pass; the step of a rate without samples counts as one, shared by all GPUs."""
+    """Samples of one GPU in one pass;
+    the step of a rate without samples counts as one, shared by all GPUs.
+    """
     if "samples" in table:
         return _positive(table, row, "samples", "samples of one GPU in one pass, above 0")
     batch = 1.0
@@ -395,9 +411,11 @@ def _rate(table: Table, row: int, column: str) -> float:
 
 
 def _elasticflow_rates(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measurement]:
-    """iterations/s of a job with a fixed global batch, by its GPUs; 0, nan or nothing: it did not run.
+    """iterations/s of a job with a fixed global batch, by its GPUs;
+    0, nan or nothing: it did not run.
 
-    t = 1/rate for a step of ``global_batch_size`` samples, of which each of k GPUs takes its k-th part.
+    t = 1/rate for a step of ``global_batch_size`` samples, of which each of k GPUs takes its k-th
+    part.
     """
     file = str(path)
     counts = read_header(data, file)[1:]
@@ -434,9 +452,10 @@ def _elasticflow_rates(data: bytes, path: Path, defaults: Defaults) -> Iterator[
 def _gavel_rates(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measurement]:
     """The rates of jobs that have their GPUs to themselves; 0 was not run and is left out.
 
-    A rate is the sum of those of the k workers, each of which takes m samples in a step: t = k / rate for a step of k m
-    samples. The rows of a worker type are on as few nodes as ``gpus_per_node`` allows, on one without it; those of
-    ``..._unconsolidated`` on as many nodes as GPUs. GPU types are worker types in capitals.
+    A rate is the sum of those of the k workers, each of which takes m samples in a step:
+    t = k / rate for a step of k m samples. The rows of a worker type are on as few nodes as
+    ``gpus_per_node`` allows, on one without it; those of ``..._unconsolidated`` on as many nodes as
+    GPUs. GPU types are worker types in capitals.
     """
     for worker_type, rows in read_throughputs(data).alone.items():
         spread = worker_type.endswith(SPREAD)
@@ -463,7 +482,9 @@ def _gavel_rates(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measur
 
 
 def _without_repeats(rows: Sequence[Measurement], repeats: str | None) -> list[Measurement]:
-    """The first measurement of each way (``first``), ``all`` of them, or (None) as each measurement itself says."""
+    """The first measurement of each way (``first``), ``all`` of them, or (None)
+    as each measurement itself says.
+    """
     seen: set[tuple[str, str, int, int, float, int]] = set()
     kept = []
     for row in rows:
@@ -475,7 +496,9 @@ def _without_repeats(rows: Sequence[Measurement], repeats: str | None) -> list[M
 
 
 def _profiles_of(rows: Sequence[Measurement]) -> Profiles:
-    """Arrays of measurements whose cells are already checked, in order; raises `InvalidInput` for mixed units."""
+    """Arrays of measurements whose cells are already checked, in order;
+    raises `InvalidInput` for mixed units.
+    """
     columns = list(zip(*rows, strict=True))
     workload, gpu, gpus, nodes, samples, passes, seconds, sync, places, *_ = columns
     profiles = Profiles.of(
@@ -493,7 +516,9 @@ def _profiles_of(rows: Sequence[Measurement]) -> Profiles:
 
 
 def _whole_steps(rows: Sequence[Measurement]) -> tuple[str, ...]:
-    """Workloads measured without samples; raises `InvalidInput` for one that was measured with samples too."""
+    """Workloads measured without samples;
+    raises `InvalidInput` for one that was measured with samples too.
+    """
     names = {row.workload for row in rows if row.whole_step}
     for row in rows:
         if row.workload in names and not row.whole_step:
@@ -506,9 +531,10 @@ def _whole_steps(rows: Sequence[Measurement]) -> tuple[str, ...]:
 def _refuse_mixed_units(profiles: Profiles, places: Sequence[str]) -> None:
     """Refuse times of one workload and GPU type that cannot be in the same unit.
 
-    A step of m samples takes about a + b m seconds with a, b >= 0, so for m < m' it takes no longer than one of m'
-    samples, and one of m' samples takes at most m'/m times as long. Times of which one breaks this by a factor of
-    `APART` are in different units; noise and communication do not go so far.
+    A step of m samples takes about a + b m seconds with a, b >= 0, so for m < m' it takes no longer
+    than one of m' samples, and one of m' samples takes at most m'/m times as long. Times of which
+    one breaks this by a factor of `APART` are in different units; noise and communication do not go
+    so far.
     """
     # Only times of one workload on one GPU type can be compared
     ways = profiles.ways
@@ -526,12 +552,15 @@ def _refuse_mixed_units(profiles: Profiles, places: Sequence[str]) -> None:
             raise InvalidInput(
                 places[odd],
                 found,
-                "times in one unit (some look like milliseconds): a step's time follows its samples",
+                "times in one unit (some look like milliseconds): "
+                "a step's time follows its samples",
             )
 
 
 def _apart(samples: FloatArray, seconds: FloatArray) -> tuple[int, int] | None:
-    """Two places that cannot be in one unit, of arrays in ascending order of the samples; None if there are none."""
+    """Two places that cannot be in one unit,
+    of arrays in ascending order of the samples; None if there are none.
+    """
     # Neither falls with the samples, but for noise
     for law in (
         np.log(seconds),

@@ -44,7 +44,9 @@ READERS: dict[Kind, Callable[[str], Cell]] = {
 
 
 class WrongCells:
-    """Gathers the errors of a table's cells, so that all are told at once: `MOST_SHOWN` of them, the others counted."""
+    """Gathers the errors of a table's cells, so that all are told at once:
+    `MOST_SHOWN` of them, the others counted.
+    """
 
     def __init__(self) -> None:
         self._count = 0
@@ -152,7 +154,9 @@ class Table:
         allowed: Callable[[float], bool],
         expected: str,
     ) -> float | None:
-        """A cell of numbers, None if it is empty; raises `InvalidInput` for a number that is not allowed."""
+        """A cell of numbers, None if it is empty;
+        raises `InvalidInput` for a number that is not allowed.
+        """
         value = self.value(row, column)
         if value is None:
             return None
@@ -229,9 +233,9 @@ def read_table(
 ) -> Table:
     """Read a table whose first line names the columns.
 
-    UTF-8 with or without a byte order mark; any line ends; cells in double quotes; commas, semicolons or tabs between
-    cells, whichever the first line has most of. Spaces around cells don't count, nor do empty lines, nor the case of
-    the columns' names.
+    UTF-8 with or without a byte order mark; any line ends; cells in double quotes; commas,
+    semicolons or tabs between cells, whichever the first line has most of. Spaces around cells
+    don't count, nor do empty lines, nor the case of the columns' names.
 
     Parameters
     ----------
@@ -303,7 +307,8 @@ def known_columns(
 ) -> list[str]:
     """The columns that the cells of a header mean; cells that mean none stay as they are.
 
-    A name as it stands comes first. Where it is none, its case does not count, if one column alone is meant so.
+    A name as it stands comes first. Where it is none, its case does not count, if one column alone
+    is meant so.
     """
     exact = {column: column for column in columns} | dict(synonyms or {})
     folded: dict[str, set[str]] = {}
@@ -356,7 +361,9 @@ def _decoded(data: bytes, name: str) -> str:
 
 
 def _refuse_long_lines(data: bytes, name: str) -> None:
-    """Refuse a line of `MOST_LINE` bytes or more before any copy of it is made; one twice as long never passes."""
+    """Refuse a line of `MOST_LINE` bytes or more before any copy of it is made;
+    one twice as long never passes.
+    """
     # A line of twice the length spans a whole piece, so it is always found
     for start in range(0, len(data) - MOST_LINE + 1, MOST_LINE):
         stop = start + MOST_LINE
@@ -368,7 +375,9 @@ def _refuse_long_lines(data: bytes, name: str) -> None:
 
 
 def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of the lines that are not empty; a quoted cell may go over several lines."""
+    """(line number, cells) of the lines that are not empty;
+    a quoted cell may go over several lines.
+    """
     # Delimiters in quotes are part of a name, and do not count
     head = next((line for line in text.splitlines() if line.strip(" \t,;")), "")
     unquoted = "".join(head.split('"')[::2])

@@ -25,7 +25,8 @@ from optsched.instance.reading import expected_by, show, translate
 class ConstraintOptions(BaseModel):
     """Base of the options of side constraints; they appear in ``--help`` and in the docs.
 
-    As in instances, true is no number and "5" is text; from Python, numbers of numpy and tuples are taken as well.
+    As in instances, true is no number and "5" is text; from Python, numbers of numpy and tuples are
+    taken as well.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
@@ -105,7 +106,9 @@ def _metavar(annotation: Any) -> str:
 
 
 def _of_union(error: ValidationError, options: type[BaseModel]) -> InvalidInput | None:
-    """What is wrong with an option of several types; pydantic reports each type as a key below it."""
+    """What is wrong with an option of several types;
+    pydantic reports each type as a key below it.
+    """
     first, *others = errors = error.errors(include_url=False)
     name, given = str(first["loc"][0]) if first["loc"] else "", first["input"]
     field = options.model_fields.get(name)

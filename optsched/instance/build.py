@@ -39,7 +39,9 @@ from optsched.instance.tables import (
 
 @dataclass(frozen=True, eq=False)
 class Header:
-    """Everything of an instance but its jobs, validated; ``rates`` has the workloads' profiles and takes the jobs'."""
+    """Everything of an instance but its jobs, validated;
+    ``rates`` has the workloads' profiles and takes the jobs'.
+    """
 
     document: HeaderDocument
     cluster: Cluster
@@ -106,9 +108,11 @@ def build_instance(document: object) -> Instance:
 
 
 def wrong_parts(document: Mapping[str, Any]) -> Iterator[InvalidInput]:
-    """All errors of the pools and jobs of a document that `build_instance` refused at the first one.
+    """All errors of the pools and jobs of a document
+    that `build_instance` refused at the first one.
 
-    Each object is checked by itself, and again without the field that was wrong. An error elsewhere is not among them.
+    Each object is checked by itself, and again without the field that was wrong. An error elsewhere
+    is not among them.
     """
     pools = document["cluster"]["pools"]
     yield from _repeated_names(pools, "name", "cluster.pools", "names")
@@ -142,7 +146,9 @@ def _repeated_names(
 def _wrong_jobs(
     header: Header, jobs: Sequence[Mapping[str, Any]], first: int
 ) -> Iterator[InvalidInput]:
-    """The errors of jobs, the first of which has this number; halves without an error are left at once."""
+    """The errors of jobs, the first of which has this number;
+    halves without an error are left at once.
+    """
 
     def check(part: Sequence[Mapping[str, Any]], path: str) -> None:
         rates = RateInterner(header.cluster)
@@ -231,7 +237,9 @@ def build_colocation(
     workloads: Sequence[Workload],
     table: JobTable,
 ) -> tuple[Colocation, ...]:
-    """Resolve co-location entries to rows; a pair of jobs or workloads stands once per pool, GPUs and nodes."""
+    """Resolve co-location entries to rows;
+    a pair of jobs or workloads stands once per pool, GPUs and nodes.
+    """
     workload_rows = {workload.name: row for row, workload in enumerate(workloads)}
     result: list[Colocation] = []
     seen: set[tuple[object, ...]] = set()

@@ -54,8 +54,8 @@ class CheckedJobs:
 class JobColumns:
     """Gathers jobs into one column per field, for the `JobTable` of all of them.
 
-    A workload that no table defines is a mere label of jobs that bring their own rates; ``labels`` collects those that
-    are new. Jobs that are to join others must not have an id that is ``taken``.
+    A workload that no table defines is a mere label of jobs that bring their own rates; ``labels``
+    collects those that are new. Jobs that are to join others must not have an id that is ``taken``.
     """
 
     def __init__(

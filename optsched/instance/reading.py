@@ -1,4 +1,6 @@
-"""Text to checked documents, with every error told as one sentence: where, what was found, what was expected."""
+"""Text to checked documents, with every error told as one sentence:
+where, what was found, what was expected.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,13 @@ from optsched.instance.shipped import shipped_names
 Model = TypeVar("Model", bound=BaseModel)
 
 CHUNK = 4096
-"""Jobs checked at a time: enough for speed, few enough that their objects never matter for memory."""
+"""Jobs checked at a time:
+enough for speed, few enough that their objects never matter for memory.
+"""
 BRANCHES = frozenset({"<gang>", "<range>", "<count>", "<list>"})
-"""Tags of union branches (`optsched.instance.documents`): they stand in pydantic's paths but not in the document."""
+"""Tags of union branches (`optsched.instance.documents`):
+they stand in pydantic's paths but not in the document.
+"""
 
 
 LARGEST = 4 * 2**30
@@ -40,7 +46,9 @@ def read_stdin() -> bytes:
 
 
 def _whole(file: BinaryIO) -> bytes:
-    """The bytes of a file, in pieces: one read of them all would take the memory before it is known to be too much."""
+    """The bytes of a file, in pieces:
+    one read of them all would take the memory before it is known to be too much.
+    """
     data = bytearray()
     while piece := file.read(2**24):
         data += piece
@@ -88,7 +96,9 @@ def named(source: str | Path) -> Iterator[None]:
 
 @contextmanager
 def named_by_path(files: Mapping[str, str | Path | bytes | None]) -> Iterator[None]:
-    """Errors of what is made of several files name that whose word their path begins with, if it has a path."""
+    """Errors of what is made of several files name that
+    whose word their path begins with, if it has a path.
+    """
     try:
         yield
     except InvalidInput as error:
@@ -108,8 +118,9 @@ def _file_words(path: str | Path) -> str:
 def parse_json(text: bytes | str, what: str) -> Any:
     """Parse JSON.
 
-    A key that stands twice in one object is refused: parsers keep one of its values and drop the others. NaN and
-    Infinity pass here and are refused later, with the path of their field. A byte order mark does not count.
+    A key that stands twice in one object is refused: parsers keep one of its values and drop the
+    others. NaN and Infinity pass here and are refused later, with the path of their field. A byte
+    order mark does not count.
     """
     text = (
         text.removeprefix("\ufeff") if isinstance(text, str) else text.removeprefix(b"\xef\xbb\xbf")
@@ -125,7 +136,9 @@ def parse_json(text: bytes | str, what: str) -> Any:
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The ``object_pairs_hook`` of `json.loads` that refuses a key that stands twice; raises ValueError."""
+    """The ``object_pairs_hook`` of `json.loads` that refuses a key
+    that stands twice; raises ValueError.
+    """
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError(f"the key {show(first_repeated(name for name, _ in pairs))} stands twice")
@@ -152,9 +165,11 @@ _KEY = re.compile(rb'"\s*:')
 
 
 def _refuse_repeated_keys(text: bytes, document: Any) -> None:
-    """Compare how many keys a text has with those of its document, which takes a small part of the time of parsing.
+    """Compare how many keys a text has with those of its document,
+    which takes a small part of the time of parsing.
 
-    Only where the numbers differ, the text is parsed again by a parser that tells every object's keys.
+    Only where the numbers differ, the text is parsed again by a parser that tells every object's
+    keys.
     """
     keys = _count_keys(document)
     if text.count(b":") == keys or len(_KEY.findall(text)) == keys:
@@ -176,7 +191,9 @@ class _Object(dict[str, Any]):
 
 
 def _path_of_repeated(document: Any) -> list[int | str] | None:
-    """Where the first key stands that is there twice; the outermost of such objects is always in the document."""
+    """Where the first key stands that is there twice;
+    the outermost of such objects is always in the document.
+    """
     places: list[tuple[tuple[int | str, ...], Any]] = [((), document)]
     while places:
         path, value = places.pop()
@@ -342,7 +359,9 @@ def _number(value: Any) -> str:
 
 
 def _keys_at(model: type[BaseModel], where: Sequence[int | str]) -> list[str]:
-    """Keys of the objects that may stand at a place of the document; indices and names lead to the same models."""
+    """Keys of the objects that may stand at a place of the document;
+    indices and names lead to the same models.
+    """
     models = [model]
     for part in where:
         inner = [

@@ -114,7 +114,9 @@ def resolve_predecessors(
 
 
 def _refuse_cycle(after: Mapping[int, tuple[int, ...]], names: JobNames, path: str) -> None:
-    """Depth-first search without recursion; a job on the current path that is met again closes a cycle."""
+    """Depth-first search without recursion;
+    a job on the current path that is met again closes a cycle.
+    """
     done: set[int] = set()
     for root in after:
         trail: dict[int, None] = {}

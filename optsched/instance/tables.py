@@ -19,17 +19,20 @@ from optsched.instance.documents import parse_index
 from optsched.instance.running import RunningJobs
 
 OWN_GANG = 0
-"""GPU count of a rate given as a plain number: at the job's own gang (a job's rate) or on 1 GPU (a workload's)."""
+"""GPU count of a rate given as a plain number:
+at the job's own gang (a job's rate) or on 1 GPU (a workload's).
+"""
 ANY_SPREAD = 0
 """Nodes spanned of a rate that does not say: as few nodes as the count needs."""
 
 
 @dataclass(frozen=True, repr=False)
 class Workload(Displayed):
-    """A kind of work: its row of the rate table (-1: none), needs per GPU, and parameters for models.
+    """A kind of work: its row of the rate table (-1: none), needs per GPU,
+    and parameters for models.
 
-    A ``label`` is named by jobs alone, which bring their own rates. Labels come last, in the order in which jobs name
-    them, and go when no job names them any more.
+    A ``label`` is named by jobs alone, which bring their own rates. Labels come last, in the order
+    in which jobs name them, and go when no job names them any more.
     """
 
     name: str
@@ -41,7 +44,9 @@ class Workload(Displayed):
 
 
 class Colocation(NamedTuple):
-    """Throughputs (steps/s) of two jobs, or any two jobs of two workloads, on the same GPUs of a pool."""
+    """Throughputs (steps/s) of two jobs, or any two jobs of two workloads,
+    on the same GPUs of a pool.
+    """
 
     workloads: tuple[int, int] | None
     jobs: tuple[int, int] | None
@@ -147,7 +152,9 @@ class OptionTable(Displayed):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class StatedNeeds(Displayed):
-    """Needs of workloads and of options. Rounds ask for the names alone; the arrays are made when they are used.
+    """Needs of workloads and of options.
+
+    Rounds ask for the names alone; the arrays are made when they are used.
 
     Attributes
     ----------
@@ -260,7 +267,8 @@ class JobTable(Displayed):
     ----------
     names : JobNames
     workload, rates, options, levels, tenant : IntArray
-        Indices into the instance's workloads, rate profiles, option lists, level lists and tenants; -1 where absent.
+        Indices into the instance's workloads, rate profiles, option lists, level lists and tenants;
+        -1 where absent.
     gpus_min, gpus_max : IntArray
         Equal for a gang.
     steps, steps_done, weight, arrival, restart_cost : FloatArray
@@ -274,8 +282,8 @@ class JobTable(Displayed):
     running : mapping from job row to (pool row, GPU names, since)
     after : mapping from job row to rows of its predecessors
     awaits : mapping from job row to names of all its predecessors
-        Of jobs that are to join another instance (`optsched.instance.revise`) and have a predecessor there; empty in an
-        instance that stands for itself.
+        Of jobs that are to join another instance (`optsched.instance.revise`) and have a
+        predecessor there; empty in an instance that stands for itself.
     """
 
     names: JobNames

@@ -1,7 +1,7 @@
 """How well models predict times that they were not fitted to.
 
-A model is fitted to one part of the profiles and predicts the times t' of the others, measured as t. With
-e = log t' - log t of the rows that it has a word for:
+A model is fitted to one part of the profiles and predicts the times t' of the others, measured as
+t. With e = log t' - log t of the rows that it has a word for:
 
     mape      mean of |t'/t - 1|                median of the same: median_ape
     bias      mean of e: above 0 where it predicts too long times
@@ -33,7 +33,9 @@ from optsched.performance.ways import Ways
 
 @dataclass(frozen=True)
 class Split:
-    """Rows of profiles to fit to, and rows to judge by; they have none in common, and neither is empty."""
+    """Rows of profiles to fit to, and rows to judge by;
+    they have none in common, and neither is empty.
+    """
 
     train: IntArray
     test: IntArray
@@ -42,7 +44,9 @@ class Split:
 def random_rows(
     profiles: Profiles, random: np.random.Generator, fraction: float = 0.5
 ) -> Iterator[Split]:
-    """Dense samples: of each workload on each GPU type a random fraction of the rows, the same way to run together."""
+    """Dense samples: of each workload on each GPU type a random fraction of the rows,
+    the same way to run together.
+    """
     if not 0 < fraction < 1:
         raise InvalidArgument("random: fraction", f"{fraction:g}", "a number between 0 and 1")
     ways = profiles.ways
@@ -77,7 +81,9 @@ def gpu_out(profiles: Profiles, random: np.random.Generator) -> Iterator[Split]:
 
 
 def more_gpus(profiles: Profiles, random: np.random.Generator, most: int = 4) -> Iterator[Split]:
-    """More GPUs than were profiled: rows on at most ``most`` of them are fitted to, the others are left out."""
+    """More GPUs than were profiled:
+    rows on at most ``most`` of them are fitted to, the others are left out.
+    """
     yield from _of_mask(profiles.ways.gpus <= most)
 
 
@@ -140,7 +146,9 @@ def splits_of(profiles: Profiles, name: str, seed: int, options: Mapping[str, An
 
 Predict = Callable[[Ways], Times]
 Fit = Callable[[Profiles], Predict]
-"""Fits a model to profiles and returns its predictions; raises `InvalidInput` where they cannot determine it."""
+"""Fits a model to profiles and returns its predictions;
+raises `InvalidInput` where they cannot determine it.
+"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -219,7 +227,8 @@ class Points(Columns):
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(DisplayedTable):
-    """What `evaluate` found: a row of errors for each model, split and workload, and the points behind them.
+    """What `evaluate` found:
+    a row of errors for each model, split and workload, and the points behind them.
 
     Attributes
     ----------
@@ -292,8 +301,8 @@ def evaluate(
     Returns
     -------
     Evaluation
-        A split that these profiles do not allow has a row without fits that says so; so has a model that cannot be
-        fitted.
+        A split that these profiles do not allow has a row without fits that says so; so has a model
+        that cannot be fitted.
 
     Raises
     ------
@@ -330,7 +339,9 @@ def _judge(
     nominal: float,
     on_fit: Callable[[str, str], None] | None,
 ) -> list[tuple[Points, list[ErrorRow]]]:
-    """What each model says of what is left out by the parts, (seed, split), of one kind of split."""
+    """What each model says of what is left out by the parts,
+    (seed, split), of one kind of split.
+    """
     # A model that was never fitted has no points.
     none = (0, np.zeros(0, np.int64), Times.of(np.zeros(0), Source.MEASURED))
     found = {name: [_points(name, title, profiles, *none)] for name in models}

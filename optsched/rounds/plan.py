@@ -50,7 +50,9 @@ RUNS = (Verdict.START, Verdict.KEEP, Verdict.MOVE)
 
 @dataclass(frozen=True, repr=False)
 class Decision(Displayed):
-    """What a plan does with one job: the GPUs that it gets (of nodes of a pool) and how it runs, or why it waits."""
+    """What a plan does with one job:
+    the GPUs that it gets (of nodes of a pool) and how it runs, or why it waits.
+    """
 
     job: str
     verdict: Verdict
@@ -78,7 +80,8 @@ class Decision(Displayed):
 
 @dataclass(frozen=True)
 class Action:
-    """One step on the way from one plan to the next: ``stop`` a job on these GPUs, or ``start`` it there, and how.
+    """One step on the way from one plan to the next:
+    ``stop`` a job on these GPUs, or ``start`` it there, and how.
 
     Jobs that need no GPUs have no pool.
     """
@@ -109,8 +112,8 @@ class _Ranks:
     jobs : int
         Jobs in the order.
     runs, firm : IntArray
-        Positions of the jobs that run, and of those of them that cannot be stopped (behind all others,
-        if they are on nodes that take no more work and so in no order), ascending.
+        Positions of the jobs that run, and of those of them that cannot be stopped (behind all
+        others, if they are on nodes that take no more work and so in no order), ascending.
     waits : int
         Position of the first job that waits.
     first : str
@@ -364,7 +367,8 @@ class Plan(DisplayedTable):
         return self.of(Verdict.HOLD)
 
     def diff(self, previous: Plan | None = None) -> tuple[Action, ...]:
-        """The steps from what runs now, or from another plan, to this one: all stops, then all starts.
+        """The steps from what runs now, or from another plan, to this one:
+        all stops, then all starts.
 
         Done in this order they never give a GPU to two jobs. Jobs that are in the other plan only
         are stopped. A job that goes on in another configuration, on the same GPUs too, is stopped
@@ -546,7 +550,8 @@ class Plan(DisplayedTable):
         return self._hashed({}, more)
 
     def digest_by_names(self) -> str:
-        """The digest as journals have it whose plans have no decisions: GPUs are hashed by their names.
+        """The digest as journals have it whose plans have no decisions:
+        GPUs are hashed by their names.
 
         Writing 100,000 names took longer than all else that a journal asks of a round.
         """

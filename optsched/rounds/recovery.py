@@ -1,4 +1,5 @@
-"""What a journal keeps of states and plans, and the way from it back to the state and plan of any round.
+"""What a journal keeps of states and plans,
+and the way from it back to the state and plan of any round.
 
 `recover` and `replay` apply the records of a journal to a `LiveState`, one after the other, as the
 scheduler did that wrote them.
@@ -46,7 +47,9 @@ from optsched.rounds.watching import Metrics, last_round
 
 STATE = "optsched-round-state/1"
 PASSES = "from plan to plan"
-"""How time passes in a journal (`LiveState`); older ones do not say so, and there it passes event by event."""
+"""How time passes in a journal (`LiveState`);
+older ones do not say so, and there it passes event by event.
+"""
 WARM = "warm."
 """Begins the names of the arrays of the basis."""
 
@@ -145,7 +148,9 @@ def recorded_of(record: Mapping[str, Any], plan: Plan | None) -> Recorded | None
 def state_parts(
     state: RoundState, performance: Mapping[str, Any], counted: Metrics
 ) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-    """A state as a JSON document and arrays, with what its performance model has learnt, and the metrics."""
+    """A state as a JSON document and arrays,
+    with what its performance model has learnt, and the metrics.
+    """
     instance = replace(state.instance, performance=performance)
     document = {
         "format": STATE,
@@ -335,12 +340,15 @@ def _named(journal: str | Path, n: int) -> Iterator[None]:
 
 
 def _check_digest(journal: str | Path, plan: Plan, record: Mapping[str, Any]) -> None:
-    """Refuse a plan that came out differently: it would go unnoticed, and all later rounds with it."""
+    """Refuse a plan that came out differently:
+    it would go unnoticed, and all later rounds with it.
+    """
     found = plan.digest() if DECISIONS in record else plan.digest_by_names()
     if found != record["digest"]:
         raise ReplayDiffers(
             f"journal {journal}: round {record['round']} comes out as another plan: "
-            f"{_difference(plan, record)} (digest {found}, expected {record['digest']}); another version of "
+            f"{_difference(plan, record)} (digest {found}, expected {record['digest']}); "
+            "another version of "
             "optsched or of a solver wrote it. To go on: with that version, "
             f"`optsched replay {journal} --state state.json`; "
             'with this one, Scheduler("state.json", journal=...), and submit what came after that round again'
@@ -348,7 +356,9 @@ def _check_digest(journal: str | Path, plan: Plan, record: Mapping[str, Any]) ->
 
 
 def _difference(plan: Plan, record: Mapping[str, Any]) -> str:
-    """How a plan differs from the record of one: numbers of jobs by verdict, else that jobs or GPUs are others."""
+    """How a plan differs from the record of one:
+    numbers of jobs by verdict, else that jobs or GPUs are others.
+    """
     here = plan.figures()["jobs"]
     there = record.get("jobs", {})
     differ = [name for name in here if name in there and here[name] != there[name]]

@@ -4,20 +4,21 @@ With f and g the values of two allocation programs over the same columns, both m
 
     F(eps) = max { f(x) : time, capacity, side rows, g(x) >= eps }
 
-is solved for equidistant eps between the ends of the front. g(x) >= eps is linear: levels(x) >= eps n_k for every class
-k where g is a minimum, one row where it is a linear total. The ends are lexicographic, so that they are efficient and
-not weakly so: g is maximised over the optima of f for one end; the other is F(max g). In between, F falls strictly if
-both programs are linear, so that every point is efficient; for whole jobs g is maximised again with f kept.
+is solved for equidistant eps between the ends of the front. g(x) >= eps is linear: levels(x) >= eps
+n_k for every class k where g is a minimum, one row where it is a linear total. The ends are
+lexicographic, so that they are efficient and not weakly so: g is maximised over the optima of f for
+one end; the other is F(max g). In between, F falls strictly if both programs are linear, so that
+every point is efficient; for whole jobs g is maximised again with f kept.
 
-f may be concave (proportional fairness): its optima then share one vector of levels, which is kept for the first end.
-Two sessions are opened, one that maximises f and one for g, and only bounds of rows change in them.
+f may be concave (proportional fairness): its optima then share one vector of levels, which is kept
+for the first end. Two sessions are opened, one that maximises f and one for g, and only bounds of
+rows change in them.
 
-References
-----------
-Y. Haimes, L. Lasdon, D. Wismer. "On a bicriterion formulation of the problems of integrated system identification and
-system optimization", IEEE Transactions on Systems, Man and Cybernetics 1(3), 1971.
-G. Mavrotas. "Effective implementation of the epsilon-constraint method in multi-objective mathematical programming
-problems", Applied Mathematics and Computation 213(2), 2009 (lexicographic ends, second stages).
+References ---------- Y. Haimes, L. Lasdon, D. Wismer. "On a bicriterion formulation of the problems
+of integrated system identification and system optimization", IEEE Transactions on Systems, Man and
+Cybernetics 1(3), 1971. G. Mavrotas. "Effective implementation of the epsilon-constraint method in
+multi-objective mathematical programming problems", Applied Mathematics and Computation 213(2), 2009
+(lexicographic ends, second stages).
 """
 
 from __future__ import annotations
@@ -92,10 +93,11 @@ def pareto(
     ----------
     instance : Instance, or what `optsched.load` takes
     objectives : pair of names, or of (name, options)
-        Formulations with one allocation program each. The second one must be linear: a minimum or a linear total.
+        Formulations with one allocation program each. The second one must be linear: a minimum or a
+        linear total.
     points : int
-        Both ends included. They are equidistant in the second objective, or in the value of its program if one end has
-        no finite objective (a makespan where some job gets nothing).
+        Both ends included. They are equidistant in the second objective, or in the value of its
+        program if one end has no finite objective (a makespan where some job gets nothing).
     constraints : sequence
         Side constraints of all points, beside those of the instance.
     on_point : callable, optional
@@ -108,7 +110,8 @@ def pareto(
     Returns
     -------
     Front
-        Without points if the instance is infeasible (``ends`` say why) or the limits were reached before the ends.
+        Without points if the instance is infeasible (``ends`` say why) or the limits were reached
+        before the ends.
 
     Raises
     ------
@@ -152,7 +155,8 @@ def pareto(
     for formulation in (f, g):
         if given.kind not in formulation.accepts:
             raise UsageError(
-                f"{formulation.name} takes {', '.join(sorted(formulation.accepts))}, not {given.kind}"
+                f"{formulation.name} takes {', '.join(sorted(formulation.accepts))}, "
+                f"not {given.kind}"
             )
     candidates = compile(given, model)
     engine = Engine(load_solver, solver, budget, prove, deadline=deadline)
@@ -169,7 +173,9 @@ def pareto(
 def _programs(
     f: Formulation, g: Formulation, candidates: Candidates
 ) -> tuple[AllocationProgram, AllocationProgram]:
-    """Both programs over the same classes, each with rows that keep the other's level, which are free at first."""
+    """Both programs over the same classes, each with rows that keep the other's level,
+    which are free at first.
+    """
     integral = f.integral or g.integral
     if integral and not all(constraint.of_placement for constraint in f.constraints):
         # See Formulation.classes
@@ -205,7 +211,8 @@ def _common_classes(f: Formulation, g: Formulation, candidates: Candidates) -> C
     for name in ("kind", "partner", "pool", "gpus", "nodes", "option", "workers", "servers"):
         if not np.array_equal(getattr(ours, name), getattr(theirs, name)):
             raise UsageError(
-                f"{f.name} and {g.name} are not over the same columns: one of them leaves out or adds some"
+                f"{f.name} and {g.name} are not over the same columns: "
+                "one of them leaves out or adds some"
             )
     return C
 
@@ -253,7 +260,8 @@ class _Search:
         if self._starves(levels[-1]):
             levels = levels[:-1]
             notes = (
-                f"at the best {axes[1].words} some job gets nothing, and {axes[0].words} does not exist there",
+                f"at the best {axes[1].words} some job gets nothing, "
+                f"and {axes[0].words} does not exist there",
                 *notes,
             )
         found: list[FrontPoint] = []
@@ -306,7 +314,9 @@ class _Search:
         return self.second.program.value(x)
 
     def _starves(self, eps: float) -> bool:
-        """Whether some job must have nothing where g is at a level, and f does not exist without (its log is -inf)."""
+        """Whether some job must have nothing where g is at a level,
+        and f does not exist without (its log is -inf).
+        """
         first = self.first.program
         if not first.utility.worthless_at_zero:
             return False
@@ -321,7 +331,9 @@ class _Search:
         return free is not None and kept is not None and kept <= NOTHING * free
 
     def _levels(self, low: float, high: float, count: int) -> list[float]:
-        """Equidistant levels of g from the first end to the second: in its objective if that is finite."""
+        """Equidistant levels of g from the first end to the second:
+        in its objective if that is finite.
+        """
         low = 0.0 if 0 <= low <= NOTHING * high else min(low, high)
         second = self.second.program.units
         worst = second.objective(low)
@@ -370,7 +382,9 @@ class _Search:
         )
 
     def _without_noise(self, program: AllocationProgram, outcome: Outcome) -> Outcome:
-        """An outcome whose value and bound are both nothing is optimal, however far apart they are relatively."""
+        """An outcome whose value and bound are both nothing is optimal,
+        however far apart they are relatively.
+        """
         bound = outcome.bound
         x = outcome.x
         if outcome.certificate.ok or bound is None or x is None or outcome.value is None:
@@ -386,7 +400,9 @@ class _Search:
         )
 
     def _values(self, x: FloatArray) -> tuple[float, float]:
-        """f and g at a point; what is nothing beside the best, as the slack of a kept level allows it, is 0."""
+        """f and g at a point; what is nothing beside the best,
+        as the slack of a kept level allows it, is 0.
+        """
         f, g = (
             0.0 if abs(value := held.program.value(x)) <= NOTHING * abs(best) else value
             for held, best in zip((self.first, self.second), self.best, strict=True)
@@ -394,7 +410,9 @@ class _Search:
         return f, g
 
     def _exchange(self, outcome: Outcome, values: tuple[float, float]) -> float | None:
-        """-dF/dg in units of the objectives: the duals of the rows g >= eps, times what they rise by with eps."""
+        """-dF/dg in units of the objectives:
+        the duals of the rows g >= eps, times what they rise by with eps.
+        """
         if (
             outcome.status is not Status.OPTIMAL
             or outcome.duals is None

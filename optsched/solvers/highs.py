@@ -1,9 +1,10 @@
 """HiGHS: simplex, interior point and branch and bound, fed with arrays.
 
-Facts that shape this file (highspy 1.13): ``run_crossover=off`` ends with status Unknown although the point is good;
-``iis_strategy`` other than 4 may return an empty set; the clock of the time limit starts anew with every run, while
-``getRunTime`` adds up; the dual simplex re-initialises its weights when warm, the primal one does not. A thread in
-which HiGHS has run before takes no run with another number of threads (`optsched.solvers.new_thread`).
+Facts that shape this file (highspy 1.13): ``run_crossover=off`` ends with status Unknown although
+the point is good; ``iis_strategy`` other than 4 may return an empty set; the clock of the time
+limit starts anew with every run, while ``getRunTime`` adds up; the dual simplex re-initialises its
+weights when warm, the primal one does not. A thread in which HiGHS has run before takes no run with
+another number of threads (`optsched.solvers.new_thread`).
 """
 
 from __future__ import annotations
@@ -54,11 +55,17 @@ PRIMAL = 4
 """The primal simplex: the dual one re-initialises its weights where it is warm."""
 IIS_STRATEGY = 4
 GRACE = 0.5
-"""Seconds past its time limit that HiGHS is waited for; it does not look at the clock in all that it does."""
+"""Seconds past its time limit that HiGHS is waited for;
+it does not look at the clock in all that it does.
+"""
 AT_ONCE = 20_000
-"""Coefficients up to which a linear program is solved in the calling thread: it ends before Ctrl-C could matter."""
+"""Coefficients up to which a linear program is solved in the calling thread:
+it ends before Ctrl-C could matter.
+"""
 UNWATCHED = 2_000
-"""Coefficients up to which a linear program is solved without callbacks: it ends before the first look at the clock."""
+"""Coefficients up to which a linear program is solved without callbacks:
+it ends before the first look at the clock.
+"""
 AGAIN = "solved again by simplex from the start, as HiGHS ended without an answer"
 
 
@@ -128,7 +135,9 @@ class HighsRun:
 
 
 class HighsSession(Session):
-    """A linear or mixed-integer program in HiGHS; cost, bounds, rows and coefficients change in place."""
+    """A linear or mixed-integer program in HiGHS;
+    cost, bounds, rows and coefficients change in place.
+    """
 
     def __init__(self, arrays: LinearArrays, algorithm: str) -> None:
         super().__init__(arrays)
@@ -140,7 +149,7 @@ class HighsSession(Session):
         """Those that are set, while nothing else was."""
         self._limits = Limits()
 
-    # --- the loaded model ------------------------------------------------------------------------------------------
+    # --- the loaded model -------------------------------------------------------------------------
 
     def _load(self) -> None:
         arrays, module = self.arrays, self._module
@@ -149,7 +158,8 @@ class HighsSession(Session):
         rows, columns = arrays.shape
         matrix, lower, upper = arrays.A, arrays.lower, arrays.upper
         if arrays.is_integer:
-            # Presolve may call a program infeasible that has an integer column with a fractional bound.
+            # Presolve may call a program infeasible that has an integer column with a fractional
+            # bound.
             lower = np.where(arrays.integer, np.ceil(lower - 1e-9), lower)
             upper = np.where(arrays.integer, np.floor(upper + 1e-9), upper)
         status = highs.passModel(
@@ -171,14 +181,17 @@ class HighsSession(Session):
         )
         if status == module.HighsStatus.kError:
             raise SolverCrashed(
-                "HiGHS refused the program (a NaN, a coefficient from 1e15 on, or a lower bound above an upper one)"
+                "HiGHS refused the program (a NaN, a coefficient from 1e15 on, "
+                "or a lower bound above an upper one)"
             )
         self._highs = highs
         self._warm = self._watching = False
         self._options = None
 
     def _changed(self, reason: str, setter: str, *arguments: Any) -> None:
-        """Change the loaded model in place, so that its basis stays; only rows that are added have it loaded anew."""
+        """Change the loaded model in place, so that its basis stays;
+        only rows that are added have it loaded anew.
+        """
         if setter == "add_rows":
             super()._changed(reason, setter, *arguments)
         elif self._highs is not None:
@@ -213,10 +226,12 @@ class HighsSession(Session):
                     # As of absurd coefficients: the program is loaded anew, which says so.
                     self._highs = None
 
-    # --- running ---------------------------------------------------------------------------------------------------
+    # --- running ----------------------------------------------------------------------------------
 
     def run(self, limits: Limits) -> Values:
-        """Solve in a new thread, so that Ctrl-C reaches the caller and stops the solver; a small program at once."""
+        """Solve in a new thread, so that Ctrl-C reaches the caller and stops the solver;
+        a small program at once.
+        """
         now = time.perf_counter()
         run = HighsRun(limits, self._module.kHighsInf, started=now, last_event=now)
         reasons = self._loaded()
@@ -229,7 +244,8 @@ class HighsSession(Session):
         if self._watching or coefficients > UNWATCHED or not continuous:
             self._watch(run)
         again: list[str] = []
-        # A small program does not wait for a thread. A refusal would stand in the log, if somebody reads it.
+        # A small program does not wait for a thread. A refusal would stand in the log, if somebody
+        # reads it.
         at_once = coefficients <= AT_ONCE and continuous and limits.on_log is None
         # An abandoned run goes on with the object that it was started with.
         highs = self._highs
@@ -247,7 +263,9 @@ class HighsSession(Session):
         return self._values(run, (*reasons, *again), time.perf_counter() - run.started)
 
     def _loaded(self) -> tuple[str, ...]:
-        """Load the program anew where it was not changed in place; the reasons that `Values.rebuilt` gives."""
+        """Load the program anew where it was not changed in place;
+        the reasons that `Values.rebuilt` gives.
+        """
         reasons = self._take_reasons()
         of_start = tuple(reason for reason in reasons if reason.startswith(START_DROPPED))
         fresh = self._highs is None
@@ -257,14 +275,17 @@ class HighsSession(Session):
         return of_start if fresh else reasons
 
     def _solved(self, highs: Any, run: HighsRun, again: list[str]) -> bool:
-        """Run HiGHS, a second time where it failed, of which ``again`` tells; whether it took the run."""
+        """Run HiGHS, a second time where it failed, of which ``again`` tells;
+        whether it took the run.
+        """
         states = self._module.HighsModelStatus
         warm = self._warm
         refused = (
             highs.run() == self._module.HighsStatus.kError
             and highs.getModelStatus() == states.kNotset
         )
-        # After a cold start Unknown may be a good point, as without crossover: the certificate decides.
+        # After a cold start Unknown may be a good point, as without crossover: the certificate
+        # decides.
         failed = (states.kSolveError, states.kUnknown) if warm else (states.kSolveError,)
         if highs.getModelStatus() in failed and (warm or self._algorithm == "ipm"):
             self._options = None
@@ -279,10 +300,12 @@ class HighsSession(Session):
         return not refused
 
     def _abandoned(self, run: HighsRun, start: FloatArray | None) -> Values:
-        """The end of a run that goes on past its limit: the point that it started from, and the last bound.
+        """The end of a run that goes on past its limit:
+        the point that it started from, and the last bound.
 
-        HiGHS does not look at the clock while it sets up cliques, for example. Its thread cannot be stopped from
-        outside; it ends by itself once HiGHS looks at the clock again. The session loads the program anew.
+        HiGHS does not look at the clock while it sets up cliques, for example. Its thread cannot be
+        stopped from outside; it ends by itself once HiGHS looks at the clock again. The session
+        loads the program anew.
         """
         run.interrupt.set()
         self._highs.setOptionValue("output_flag", False)
@@ -324,7 +347,8 @@ class HighsSession(Session):
             basis.col_status = [codes[code] for code in start.columns.tolist()]
             basis.row_status = [codes[code] for code in start.rows.tolist()]
             basis.valid = True
-            # A basis with the right number of basic variables is taken as it is, which saves a factorisation.
+            # A basis with the right number of basic variables is taken as it is, which saves a
+            # factorisation.
             basic = int((start.columns == BASIC).sum() + (start.rows == BASIC).sum())
             basis.alien = basic != len(start.rows)
             self._highs.setBasis(basis)
@@ -351,7 +375,7 @@ class HighsSession(Session):
                 callback += handler
         self._watching = watched
 
-    # --- what came out ---------------------------------------------------------------------------------------------
+    # --- what came out ----------------------------------------------------------------------------
 
     def _values(self, run: HighsRun, reasons: tuple[str, ...], seconds: float) -> Values:
         highs, module, arrays = self._highs, self._module, self.arrays
@@ -399,7 +423,8 @@ class HighsSession(Session):
         basis = self._highs.getBasis()
         if not basis.valid:
             return None
-        # getBasicVariables would be faster, but crashes the process after some presolves (highspy 1.13.1).
+        # getBasicVariables would be faster, but crashes the process after some presolves (highspy
+        # 1.13.1).
         rows, columns = self.arrays.shape
         return Basis(
             np.fromiter(map(int, basis.col_status), np.int64, columns),

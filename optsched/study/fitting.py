@@ -1,4 +1,6 @@
-"""Models of a step's time by name: fitted to profiles, written to files, asked about ways to run."""
+"""Models of a step's time by name:
+fitted to profiles, written to files, asked about ways to run.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,8 @@ def fit_model(
     profiles : Profiles
     models : str, (str, mapping), mapping, or a sequence of these
         A name (by default ``cross-validated``), alone or with options, as ``(name, options)`` or
-        ``{"model": name, ...}``. Several are a `chain`, where each speaks of what those before it do not know.
+        ``{"model": name, ...}``. Several are a `chain`, where each speaks of what those before it
+        do not know.
     **options
         Of the model, where it is one name.
 
@@ -79,7 +82,8 @@ def fit_model(
     Raises
     ------
     UsageError
-        A name that there is not, or that of a model that is not fitted, or options for several models.
+        A name that there is not, or that of a model that is not fitted, or options for several
+        models.
     InvalidInput
         The measurements cannot determine the model, or an option of it is wrong.
     """
@@ -112,17 +116,19 @@ def fit_pairs(
     base: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Fit a model of pairs to measured ones, and put it on a model of the rates that jobs have alone.
+    """Fit a model of pairs to measured ones,
+    and put it on a model of the rates that jobs have alone.
 
     Parameters
     ----------
     profiles : PairProfiles
         Of `optsched.read_pairs`.
     model : str, or (str, mapping)
-        Name of a model of pairs, perhaps with options; ``auto`` takes the one that did best on so many measurements.
+        Name of a model of pairs, perhaps with options; ``auto`` takes the one that did best on so
+        many measurements.
     base : mapping, optional
-        A performance object that says what jobs run at alone, such as one of `fit_model`; by default ``table``, which
-        knows what the instance states.
+        A performance object that says what jobs run at alone, such as one of `fit_model`; by
+        default ``table``, which knows what the instance states.
     **options
         Of the model of pairs, where ``model`` is a name.
 
@@ -222,9 +228,11 @@ def evaluate_models(
 
 
 def fits(models: Sequence[Wanted], chain: bool = False) -> dict[str, Fit]:
-    """How models are fitted, by the names under which `optsched.performance.evaluation.evaluate` tells them.
+    """How models are fitted,
+    by the names under which `optsched.performance.evaluation.evaluate` tells them.
 
-    With ``chain`` also the chain of all, of which no model is fitted twice to the same `Profiles` in a row.
+    With ``chain`` also the chain of all, of which no model is fitted twice to the same `Profiles`
+    in a row.
     """
     last: list[Profiles] = []
     documents: dict[str, dict[str, Any]] = {}
@@ -259,9 +267,10 @@ def _told(item: Wanted) -> str:
 def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
     """What the model of a performance object says of ways to run.
 
-    A model of a step's time is asked itself. Any other, such as a chain, speaks for the jobs of an instance only; it is
-    asked about one that has the workloads and, as its pools, the GPU types of the ways, by their names; a workload has
-    one batch in an instance, so there are as many of these as a workload has batches.
+    A model of a step's time is asked itself. Any other, such as a chain, speaks for the jobs of an
+    instance only; it is asked about one that has the workloads and, as its pools, the GPU types of
+    the ways, by their names; a workload has one batch in an instance, so there are as many of these
+    as a workload has batches.
 
     Parameters
     ----------
@@ -310,7 +319,9 @@ def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
 
 
 def _ask(document: Mapping[str, Any], ways: Ways, kinds: FloatArray) -> Times:
-    """What a model says of ways, on an instance with one kind (workload, samples, passes) of each workload."""
+    """What a model says of ways,
+    on an instance with one kind (workload, samples, passes) of each workload.
+    """
     row_of = np.zeros(len(ways.workloads), np.int64)
     row_of[kinds[:, 0].astype(np.int64)] = np.arange(len(kinds))
     rows = np.arange(len(ways), dtype=np.int64)
@@ -331,7 +342,9 @@ def _ask(document: Mapping[str, Any], ways: Ways, kinds: FloatArray) -> Times:
 
 
 def _instance(ways: Ways, kinds: FloatArray, document: Mapping[str, Any]) -> Instance:
-    """An instance without jobs in which every way can be told, by the names of its workloads and its GPU types."""
+    """An instance without jobs in which every way can be told,
+    by the names of its workloads and its GPU types.
+    """
     most_gpus, most_nodes = (int(column.max(initial=1)) for column in (ways.gpus, ways.nodes))
     whole = whole_steps_of(document)
     workloads: dict[str, Any] = {}

@@ -1,4 +1,6 @@
-"""Where a solver starts: a previous solution, or a ``.sol`` file, as totals of the class columns of a new program."""
+"""Where a solver starts:
+a previous solution, or a ``.sol`` file, as totals of the class columns of a new program.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,9 @@ def start_point(
 ) -> FloatArray:
     """The point of a formulation's class columns that a start stands for.
 
-    Rows of a solution are found among the columns by job, pool, GPUs, nodes and option; jobs that have left, pools that
-    are gone and ways to run that no longer exist are left out, and counted in the log.
+    Rows of a solution are found among the columns by job, pool, GPUs, nodes and option; jobs that
+    have left, pools that are gone and ways to run that no longer exist are left out, and counted in
+    the log.
 
     Raises
     ------
@@ -79,11 +82,14 @@ def _from_names(path: Path, program: AllocationProgram) -> FloatArray:
     return program.allocation_of(read_start(path, names.columns, arrays.objective))
 
 
-# --- plans ---------------------------------------------------------------------------------------------------------
+# --- plans ----------------------------------------------------------------------------------------
 
 
 def _plan_start(source: StartSource, plan: Plan) -> FloatArray:
-    """All columns of a linear plan; starts and modes of a timeline. A plan starts from a whole schedule only."""
+    """All columns of a linear plan; starts and modes of a timeline.
+
+    A plan starts from a whole schedule only.
+    """
     if isinstance(source, np.ndarray):
         raise InvalidArgument(
             "start", "an array", "a solution with a schedule, its file, or a .sol file"
@@ -125,7 +131,7 @@ def planned_point(plan: Plan, schedule: Schedule) -> tuple[LinearArrays, FloatAr
     return lowered.program.arrays, lowered.complete(*plan.complete(schedule))
 
 
-# --- allocations ---------------------------------------------------------------------------------------------------
+# --- allocations ----------------------------------------------------------------------------------
 
 
 def _document(source: Solution | Mapping[str, Any] | str | Path) -> SolutionDocument:
@@ -164,7 +170,8 @@ def _from_rows(rows: list[AllocationRow], C: Classes) -> FloatArray:
 
 
 def sol_of(solution: Solution) -> bytes:
-    """An allocation as a ``.sol`` file for the program that `optsched export` writes; auxiliary columns included.
+    """An allocation as a ``.sol`` file for the program that `optsched export` writes;
+    auxiliary columns included.
 
     Raises
     ------

@@ -28,7 +28,9 @@ MODELS, OF = "models", "of"
 
 
 def whole_steps_of(document: Mapping[str, Any]) -> set[str]:
-    """Workloads for which no batch counts, in a fitted model or any that a composed one is made of."""
+    """Workloads for which no batch counts,
+    in a fitted model or any that a composed one is made of.
+    """
     listed = document.get(MODELS)
     parts = [*(listed if isinstance(listed, list | tuple) else ()), document.get(OF)]
     # What is no performance object is refused where the model is made
@@ -37,15 +39,20 @@ def whole_steps_of(document: Mapping[str, Any]) -> set[str]:
 
 
 class ComposedModel(RateModel):
-    """A performance model made of others, which stand in its options under `made_of`: `MODELS` or `OF`.
+    """A performance model made of others,
+    which stand in its options under `made_of`: `MODELS` or `OF`.
 
     Whoever makes it (`optsched.assembly.make_model`) makes its parts first, by their own names.
     """
 
     made_of: ClassVar[str] = OF
-    """The option that holds its parts: `OF`, one performance object, or `MODELS`, a list of them."""
+    """The option that holds its parts:
+    `OF`, one performance object, or `MODELS`, a list of them.
+    """
     corrects: bool = False
-    """Whether it also predicts where the instance states a rate: its parts then know what is stated."""
+    """Whether it also predicts where the instance states a rate:
+    its parts then know what is stated.
+    """
 
     @property
     @abstractmethod
@@ -65,7 +72,9 @@ class ComposedModel(RateModel):
         options: Mapping[str, Any],
         parts: Sequence[PerformanceModel],
     ) -> Self:
-        """Make the model of its parts and its other options; raises `InvalidInput` with paths below ``performance``."""
+        """Make the model of its parts and its other options;
+        raises `InvalidInput` with paths below ``performance``.
+        """
 
     def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """`optsched.performance.LearningModel`: what the parts have learnt."""
@@ -90,7 +99,9 @@ def per_workload(model: PerformanceModel) -> bool:
 
 
 class WrappedModel(ComposedModel):
-    """A model made of one other, whose version and measurements are that one's unless it says otherwise."""
+    """A model made of one other,
+    whose version and measurements are that one's unless it says otherwise.
+    """
 
     def __init__(self, of: PerformanceModel) -> None:
         self.of = of
