@@ -2,7 +2,7 @@
 and the way from it back to the state and plan of any round.
 
 `recover` and `replay` apply the records of a journal to a `LiveState`, one after the other, as the
-scheduler did that wrote them.
+scheduler did that wrote them: events happen, plans are followed. `replay` solves the last one again.
 """
 
 from __future__ import annotations

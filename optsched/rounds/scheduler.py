@@ -67,7 +67,7 @@ class Scheduler(ClosedByWith, Displayed):
         Folder of a journal, begun here. Every event is in it before it is acknowledged.
         `Scheduler.recover` goes on with one.
     snapshot_every : int
-        Rounds between two snapshots in the journal: recovery plans at most so many rounds again.
+        Rounds between two snapshots in the journal: recovery repeats at most so many rounds.
     keep : int, optional
         Snapshots that are kept, with all that came after the oldest of them; by default all.
     fsync : bool
@@ -171,8 +171,8 @@ class Scheduler(ClosedByWith, Displayed):
         Raises
         ------
         JournalError
-            There is no journal, another process writes it, it is damaged, or its plans cannot be
-            made again.
+            There is no journal, another process writes it, it is damaged, or its events do not lead
+            to its plans.
         """
         writer = Journal.open(journal, fsync=fsync, keep=keep)
         try:
