@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import compress
 from operator import is_, itemgetter
 from typing import TypeVar
 
@@ -82,9 +83,12 @@ class JobPlaces:
     def running(self, places: RunningJobs) -> RunningJobs:
         """What runs, without jobs that leave."""
         after = self.place[places.job]
-        stay = np.flatnonzero(after >= 0)
-        stay = stay if self.in_order else stay[np.argsort(after[stay])]
-        return places.taken(stay, after[stay])
+        stay = after >= 0
+        if self.in_order:
+            return places.kept(stay, after[stay])
+        some = np.flatnonzero(stay)
+        some = some[np.argsort(after[some])]
+        return places.taken(some, after[some])
 
     def names(self, names: JobNames) -> tuple[str, ...]:
         """Names of those that stay."""
@@ -93,9 +97,9 @@ class JobPlaces:
         written = names.written()
         if self.everything:
             return written
-        if len(self.kept) < 2:
-            return tuple([written[row] for row in self.kept.tolist()])
-        return itemgetter(*self.kept.tolist())(written)  # type: ignore[no-any-return]
+        if self.in_order:
+            return tuple(compress(written, (self.place >= 0).tolist()))
+        return tuple([written[row] for row in self.kept.tolist()])
 
 
 def check_match(instance: Instance, added: Instance) -> None:
@@ -121,12 +125,13 @@ def joined_names(instance: Instance, rows: JobPlaces, added: Instance | None) ->
         )
         return JobNames(len(rows.kept), None if usual else rows.names(names))
     new = added.jobs_table.names.written()
-    for row, name in enumerate(new):
-        if name in names and rows.place[names.index(name)] >= 0:
-            raise InvalidInput(
-                f"added.jobs[{row}].id", f"{show(name)} a second time", "ids that differ"
-            )
-    everyone = (*rows.names(names), *new)
+    kept = rows.names(names)
+    # Most jobs stay: to look for all of them among the few new ones needs no index of all.
+    if twice := set(new).intersection(kept):
+        row, name = next((row, name) for row, name in enumerate(new) if name in twice)
+        path = f"added.jobs[{row}].id"
+        raise InvalidInput(path, f"{show(name)} a second time", "ids that differ")
+    everyone = (*kept, *new)
     return JobNames(len(everyone), everyone)
 
 

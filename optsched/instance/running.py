@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from functools import cached_property
-from itertools import chain
+from itertools import chain, compress
 
 import numpy as np
 
@@ -130,6 +130,17 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         values = list(map(self._values.__getitem__, some.tolist()))
         return RunningJobs(
             values, job, self.pool[some], self.length[some], self.dated[some], numbered
+        )
+
+    def kept(self, stay: BoolArray, job: IntArray) -> RunningJobs:
+        """Those of a mask of the R, as the ascending rows ``job`` of another table; faster than `taken`."""
+        numbered = None
+        if self._numbered is not None:
+            numbering, numbers = self._numbered
+            numbered = numbering, numbers[np.repeat(stay, self.length)]
+        values = list(compress(self._values, stay.tolist()))
+        return RunningJobs(
+            values, job, self.pool[stay], self.length[stay], self.dated[stay], numbered
         )
 
     def and_also(self, other: RunningJobs) -> RunningJobs:

@@ -30,6 +30,40 @@ Measured = tuple[float, Mapping[int, float]]
 """A time in seconds, and the steps that some jobs had done by then, by their rows."""
 
 
+class Roster:
+    """Rows of jobs by name, kept up to date from state to state.
+
+    Jobs have numbers that rise with their rows, so a row is found by bisection and a job that
+    leaves changes the entry of no other: a dictionary of all rows would be made again each round.
+    """
+
+    def __init__(self, names: JobNames) -> None:
+        self._names = names
+        self._number: dict[str, int] | None = None
+        self._numbers: IntArray = np.zeros(0, np.int64)
+        self._next = 0
+
+    def find(self, name: str) -> int:
+        """Row of a job, -1 if there is none."""
+        if self._number is None:
+            self._next = len(self._names)
+            self._number = dict(zip(self._names.written(), range(self._next), strict=True))
+            self._numbers = np.arange(self._next)
+        number = self._number.get(name)
+        return -1 if number is None else int(self._numbers.searchsorted(number))
+
+    def follow(self, names: JobNames, gone: IntArray, new: Sequence[str]) -> None:
+        """Let the jobs of some rows leave and new ones come, which is how the names came about."""
+        if self._number is not None:
+            for row in gone.tolist():
+                del self._number[self._names[row]]
+            numbers = range(self._next, self._next + len(new))
+            self._number.update(zip(new, numbers, strict=True))
+            self._numbers = np.concatenate([np.delete(self._numbers, gone), numbers])
+            self._next = numbers.stop
+        self._names = names
+
+
 class Changes:
     """Jobs that came, left and were measured since a state, and the time that has passed.
 
@@ -45,8 +79,11 @@ class Changes:
         Time of the last change, seconds.
     """
 
-    def __init__(self, before: RoundState) -> None:
+    def __init__(self, before: RoundState, roster: Roster | None = None) -> None:
         self.before = before
+        names = before.instance.jobs_table.names
+        self._roster = Roster(names) if roster is None else roster
+        self._count = len(names)
         self.now = before.now
         self._columns: JobColumns | None = None
         self._came: list[float] = []
@@ -86,21 +123,24 @@ class Changes:
         if self._columns is not None and name in self._columns.rows:
             row = self._count + self._columns.rows[name]
         else:
-            try:
-                row = self.before.instance.jobs_table.names.index(name)
-            except KeyError:
-                return -1
+            row = self._roster.find(name)
         return -1 if row in self._left else row
-
-    @property
-    def _count(self) -> int:
-        return len(self.before.instance.jobs_table)
 
     def steps(self, row: int) -> float:
         """Steps of a job in all."""
         if row < self._count:
             return float(self.before.instance.jobs_table.steps[row])
         return self._steps[row - self._count]
+
+    def then(self, state: RoundState) -> Changes:
+        """Changes since another state, which may be that of a plan after these; no more are to come here."""
+        names = state.instance.jobs_table.names
+        if names is not self.state.instance.jobs_table.names:
+            return Changes(state)
+        if names is not self.before.instance.jobs_table.names:
+            gone = np.array(sorted(row for row in self._left if row < self._count), np.int64)
+            self._roster.follow(names, gone, names.written()[self._count - len(gone) :])
+        return Changes(state, self._roster)
 
     def ready_for(self, names: Sequence[str] = ()) -> Changes:
         """Changes after which jobs of these names may come or leave.

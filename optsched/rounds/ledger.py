@@ -151,10 +151,11 @@ class Ledger(Displayed):
         place[rows] = np.arange(len(rows))
         job = place[self.job]
         partner = place[self.partner]
-        kept = (job >= 0) & ((partner >= 0) | (self.partner < 0))
-        key = self.key[kept]
+        goes = (job < 0) | ((partner < 0) & (self.partner >= 0))
+        kept = np.flatnonzero(~goes)
+        key = self.key.take(kept, axis=0)
         key[:, 0], key[:, 1] = job[kept], partner[kept]
-        carried = self._left_to_partners(np.flatnonzero(~kept & (self.partner >= 0)), leave)
+        carried = self._left_to_partners(np.flatnonzero(goes & (self.partner >= 0)), leave)
         return Ledger(
             key,
             self.fraction[kept],

@@ -59,7 +59,7 @@ class LiveState:
 
     @state.setter
     def state(self, state: RoundState) -> None:
-        self._changes = Changes(state)
+        self._changes = self._changes.then(state)
 
     @property
     def now(self) -> float:

@@ -98,7 +98,7 @@ class Event(Document):
         By default it changes a state that all changes before have happened to.
         """
         state, notices = self.apply(advanced(changes.state, now))
-        return Outcome(partial(Changes, state), notices)
+        return Outcome(partial(changes.then, state), notices)
 
     def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
         """The state after it and notices, given that of the same time before it; raises as `outcome`."""
