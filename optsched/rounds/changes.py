@@ -86,6 +86,8 @@ class Changes:
         self._count = len(names)
         self.now = before.now
         self._columns: JobColumns | None = None
+        # Lists and dictionaries, no arrays: an event adds one entry, and numpy takes longer for that
+        # than everything else that is done for it.
         self._came: list[float] = []
         self._steps: list[float] = []  # of the jobs that came
         # When jobs left, departure by departure, and in which of these each left, by its row.
@@ -296,6 +298,7 @@ def _steps(
     # Fewer steps than were counted are forgotten as soon as anybody has done more of them.
     seen, forget = np.zeros(0, np.int64), False
     counts = bool(rate.any())
+    # What is reckoned up to a measurement counts before it is corrected: it was thought to be done.
     for job, time, steps in _in_turn(measured, len(table), each=counts):
         later = job[(since[job] < time) & counts]
         done[job] = _reckoned(state, job, done[job], since[job], time)
