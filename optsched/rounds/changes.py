@@ -7,6 +7,7 @@ the plan. `advanced` is the same without events.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -168,8 +169,9 @@ class Changes:
     def checked(self, documents: Sequence[Mapping[str, Any]]) -> CheckedJobs:
         """Jobs that may come; raises `InvalidInput`."""
         if self._columns is None:
-            # The ids of all jobs that there are now are taken, those that came included.
-            self._columns = columns_beside(self.before.instance, self)
+            # The ids of all jobs that there are now are taken, those that came included. Weakly: else
+            # the state before would stay until the cycle collector comes, which rarely does here.
+            self._columns = columns_beside(self.before.instance, weakref.proxy(self))
         found = [job for _, part in validate_chunks(JobDocument, documents, "jobs") for job in part]
         jobs = self._columns.checked(found)
         if jobs.after:
