@@ -271,7 +271,7 @@ def _checked_running(
     for row, place in running.items():
         if not 0 <= row < len(table):
             raise InvalidInput("running", f"the row {row}", f"rows of the {len(table)} jobs")
-        if place is table.running.get(row):
+        if place == table.running.get(row):
             continue
         pool, gpus, since = place
         if not 0 <= pool < len(cluster.pools):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from itertools import chain, compress
+from itertools import chain, compress, islice
 
 import numpy as np
 
@@ -15,12 +15,18 @@ from optsched.instance.cluster import Numbering
 Place = tuple[int, tuple[str, ...], float | None]
 """Pool, GPUs (``node/index``) and since when (seconds, if known) a job holds them."""
 
+Names = list[tuple[str, ...]]
+"""GPUs of several jobs, ``node/index``."""
+Numbers = tuple[Numbering, IntArray]
+"""GPUs of several jobs, job by job, by their numbers in a cluster."""
+
 
 class RunningJobs(Displayed, Mapping[int, Place]):
     """A mapping of the rows of jobs to their places that never changes, with its R jobs as arrays.
 
     With tens of thousands of jobs that run on from round to round, walking through all of them is what takes time:
-    arrays are carried over with the jobs that stay. They follow from the places alone.
+    arrays are carried over with the jobs that stay. GPUs are known by their names, as documents have them, or by their
+    numbers, as rounds give them out; one follows from the other when somebody asks.
 
     Attributes
     ----------
@@ -28,21 +34,23 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         Row of each job.
     pool, length : IntArray, shape (R,)
         Row of its pool, and how many GPUs it holds.
-    dated : BoolArray, shape (R,)
-        Whether it is known since when.
+    since : FloatArray, shape (R,)
+        Since when it holds them, seconds; NaN where that is not known.
     """
 
     def __init__(
         self,
-        values: list[Place],
         job: IntArray,
         pool: IntArray,
         length: IntArray,
-        dated: BoolArray,
-        numbered: tuple[Numbering, IntArray] | None = None,
+        since: FloatArray,
+        *,
+        names: Names | None = None,
+        numbers: Numbers | None = None,
     ) -> None:
-        self._values, self._numbered = values, numbered
-        self.job, self.pool, self.length, self.dated = job, pool, length, dated
+        self.job, self.pool, self.length, self.since = job, pool, length, since
+        # At least one of the two is known.
+        self._names, self._numbers = names, numbers
 
     @classmethod
     def of(cls, places: Mapping[int, Place]) -> RunningJobs:
@@ -51,61 +59,54 @@ class RunningJobs(Displayed, Mapping[int, Place]):
             return places
         values = list(places.values())
         return cls(
-            values,
             np.fromiter(places, np.int64, len(values)),
             np.array([pool for pool, _, _ in values], np.int64),
             np.array([len(gpus) for _, gpus, _ in values], np.int64),
-            np.array([since is not None for _, _, since in values], bool),
+            np.array([since for _, _, since in values], np.float64),
+            names=[gpus for _, gpus, _ in values],
         )
 
+    # --- as a mapping ---------------------------------------------------------------------
+
     @cached_property
-    def _places(self) -> dict[int, Place]:
-        return dict(zip(self.job.tolist(), self._values, strict=True))
+    def _row(self) -> dict[int, int]:
+        """Which of the R each job is."""
+        return {job: row for row, job in enumerate(self.job.tolist())}
 
     def __getitem__(self, job: int) -> Place:
-        return self._places[job]
+        row = self._row[job]
+        since = float(self.since[row])
+        (gpus,) = self.gpus(np.array([row]))
+        return int(self.pool[row]), gpus, None if np.isnan(since) else since
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._places)
+        return iter(self.job.tolist())
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self.job)
 
     def __contains__(self, job: object) -> bool:
-        return job in self._places
+        return job in self._row
 
     def _headline(self) -> str:
         return f"{count(len(self), 'job')} on {count(int(self.length.sum()), 'GPU')}"
 
-    def keys(self) -> KeysView[int]:
-        """Rows of the jobs."""
-        return self._places.keys()
+    # --- as arrays ------------------------------------------------------------------------
 
-    def values(self) -> ValuesView[Place]:
-        return self._places.values()
-
-    def items(self) -> ItemsView[int, Place]:
-        return self._places.items()
-
-    @cached_property
-    def since(self) -> FloatArray:
-        """Since when each of the R holds its GPUs, seconds; NaN where that is not known."""
-        return np.array([since for _, _, since in self._values], np.float64)
+    @property
+    def dated(self) -> BoolArray:
+        """Whether it is known since when, shape (R,)."""
+        return ~np.isnan(self.since)
 
     @property
     def owner(self) -> IntArray:
         """Which of the R holds each GPU, in the order of `numbers`."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.length)
 
-    def names(self) -> list[str]:
-        """GPUs, job by job."""
-        return list(chain.from_iterable(gpus for _, gpus, _ in self._values))
-
-    def numbers(self, numbering: Numbering) -> IntArray:
-        """Numbers of the GPUs in a cluster, job by job (`Numbering.numbers`)."""
-        if self._numbered is None or self._numbered[0] is not numbering:
-            self._numbered = numbering, numbering.numbers(self.names())
-        return self._numbered[1]
+    @cached_property
+    def _first(self) -> IntArray:
+        """The place of the first GPU of each of the R in `numbers`."""
+        return np.cumsum(self.length) - self.length
 
     def among(self, jobs: int) -> IntArray:
         """Which of the R each of so many rows of the job table is, -1 for those that do not run."""
@@ -113,51 +114,83 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         place[self.job] = np.arange(len(self))
         return place
 
-    def gpus(self, some: IntArray) -> list[tuple[str, ...]]:
+    def names(self) -> list[str]:
+        """GPUs, job by job."""
+        return list(chain.from_iterable(self._named()))
+
+    def _named(self) -> Names:
+        if self._names is None:
+            self._names = self._names_of(np.arange(len(self)))
+        return self._names
+
+    def _names_of(self, some: IntArray) -> Names:
+        """Names of GPUs that are known by their numbers."""
+        assert self._numbers is not None
+        numbering, gpu = self._numbers
+        length = self.length[some]
+        names = iter(numbering.gpu_names(gpu[ranges(self._first[some], length)]))
+        return [tuple(islice(names, gpus)) for gpus in length.tolist()]
+
+    def gpus(self, some: IntArray) -> Names:
         """GPUs of some of the R."""
-        return [gpus for _, gpus, _ in map(self._values.__getitem__, some.tolist())]
+        if self._names is None:
+            return self._names_of(some)
+        return [self._names[row] for row in some.tolist()]
+
+    def numbers(self, numbering: Numbering) -> IntArray:
+        """Numbers of the GPUs in a cluster, job by job (`Numbering.numbers`)."""
+        if self._numbers is None or self._numbers[0] is not numbering:
+            self._numbers = numbering, numbering.numbers(self.names())
+        return self._numbers[1]
 
     def numbers_of(self, some: IntArray, numbering: Numbering) -> IntArray:
         """Numbers of the GPUs of some of the R, job by job."""
-        start = np.cumsum(self.length) - self.length
-        return self.numbers(numbering)[ranges(start[some], self.length[some])]
+        return self.numbers(numbering)[ranges(self._first[some], self.length[some])]
 
-    def taken(self, some: IntArray, job: IntArray) -> RunningJobs:
-        """Some of the R, as the rows ``job`` of another table."""
-        numbered = None
-        if self._numbered is not None:
-            numbered = self._numbered[0], self.numbers_of(some, self._numbered[0])
-        values = list(map(self._values.__getitem__, some.tolist()))
+    # --- other such mappings --------------------------------------------------------------
+
+    def taken(self, some: IntArray, job: IntArray, since: FloatArray | None = None) -> RunningJobs:
+        """Some of the R, as the rows ``job`` of another table; ``since`` other times, if given."""
+        names = None if self._names is None else self.gpus(some)
+        numbers = None
+        if self._numbers is not None:
+            numbers = self._numbers[0], self.numbers_of(some, self._numbers[0])
+        since = self.since[some] if since is None else since
         return RunningJobs(
-            values, job, self.pool[some], self.length[some], self.dated[some], numbered
+            job, self.pool[some], self.length[some], since, names=names, numbers=numbers
         )
 
     def kept(self, stay: BoolArray, job: IntArray) -> RunningJobs:
         """Those of a mask of the R, as the ascending rows ``job`` of another table; faster than `taken`."""
-        numbered = None
-        if self._numbered is not None:
-            numbering, numbers = self._numbered
-            numbered = numbering, numbers[np.repeat(stay, self.length)]
-        values = list(compress(self._values, stay.tolist()))
+        names = None if self._names is None else list(compress(self._names, stay.tolist()))
+        numbers = None
+        if self._numbers is not None:
+            numbers = self._numbers[0], self._numbers[1][np.repeat(stay, self.length)]
         return RunningJobs(
-            values, job, self.pool[stay], self.length[stay], self.dated[stay], numbered
+            job, self.pool[stay], self.length[stay], self.since[stay], names=names, numbers=numbers
         )
 
     def and_also(self, other: RunningJobs) -> RunningJobs:
         """These jobs and others, ascending."""
-        numbered = None
-        if self._numbered is not None:
-            numbered = (
-                self._numbered[0],
-                np.concatenate([self._numbered[1], other.numbers(self._numbered[0])]),
-            )
-        both = RunningJobs(
-            [*self._values, *other.values()],
+        if not len(self) or not len(other):
+            return (self if len(self) else other).in_order()
+        names = None if self._names is None else [*self._names, *other._named()]
+        numbers = None
+        if self._numbers is not None:
+            numbering, gpu = self._numbers
+            numbers = numbering, np.concatenate([gpu, other.numbers(numbering)])
+        return RunningJobs(
             np.concatenate([self.job, other.job]),
             np.concatenate([self.pool, other.pool]),
             np.concatenate([self.length, other.length]),
-            np.concatenate([self.dated, other.dated]),
-            numbered,
-        )
-        order = np.argsort(both.job)
-        return both.taken(order, both.job[order])
+            np.concatenate([self.since, other.since]),
+            names=names,
+            numbers=numbers,
+        ).in_order()
+
+    def in_order(self) -> RunningJobs:
+        """The same, jobs ascending."""
+        if (self.job[1:] > self.job[:-1]).all():
+            return self
+        order = np.argsort(self.job)
+        return self.taken(order, self.job[order])

@@ -16,7 +16,7 @@ import numpy as np
 
 from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from optsched.arrays.npz import text_array, text_in
-from optsched.instance.running import Place, RunningJobs
+from optsched.instance.running import RunningJobs
 from optsched.rounds.allocation import Refused
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.order import Order
@@ -193,19 +193,13 @@ def _places(state: RoundState, verdict: IntArray, arrays: Packed) -> RunningJobs
     before = state.instance.jobs_table.places
     stay = np.flatnonzero(_stay(before, verdict)[before.job])
     numbering = state.instance.cluster.numbering
-    gpu, length, pool, since = (
-        arrays[f"held.{name}"] for name in ("gpu", "length", "pool", "since")
+    told = RunningJobs(
+        np.cumsum(arrays["held.job"]),
+        arrays["held.pool"],
+        arrays["held.length"],
+        arrays["held.since"],
+        numbers=(numbering, arrays["held.gpu"]),
     )
-    dated = ~np.isnan(since)
-    names = numbering.gpu_names(gpu)
-    stop = np.cumsum(length)
-    parts = zip(pool.tolist(), (stop - length).tolist(), stop.tolist(), strict=True)
-    times = [time if known else None for time, known in zip(since.tolist(), dated, strict=True)]
-    values: list[Place] = [
-        (own, tuple(names[first:last]), time)
-        for (own, first, last), time in zip(parts, times, strict=True)
-    ]
-    told = RunningJobs(values, np.cumsum(arrays["held.job"]), pool, length, dated, (numbering, gpu))
     return before.taken(stay, before.job[stay]).and_also(told)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -74,12 +73,10 @@ class Seats:
     def __len__(self) -> int:
         return len(self.count)
 
-    def names(self, some: IntArray, instance: Instance) -> list[tuple[str, ...]]:
-        """GPUs of some rows as ``node/index``."""
-        start = np.cumsum(self.count) - self.count
-        gpu = self.gpu[ranges(start[some], self.count[some])]
-        names = iter(instance.cluster.numbering.gpu_names(gpu))
-        return [tuple(islice(names, gpus)) for gpus in self.count[some].tolist()]
+    def gpus(self, some: IntArray) -> IntArray:
+        """GPUs of some rows, row by row."""
+        first = np.cumsum(self.count) - self.count
+        return self.gpu[ranges(first[some], self.count[some])]
 
     def and_also(self, other: Seats) -> Seats:
         return Seats(

@@ -28,7 +28,8 @@ from optsched.assembly import model_of
 from optsched.candidates import JobRows
 from optsched.errors import Interrupted, OptschedError, checks_keywords
 from optsched.instance import Instance
-from optsched.instance.running import Place, RunningJobs
+from optsched.instance.cluster import Numbering
+from optsched.instance.running import RunningJobs
 from optsched.performance import PerformanceModel
 from optsched.registry import load_solver
 from optsched.rounds.allocation import (
@@ -279,56 +280,53 @@ def _holdings(
     rows = seats.rows
     jobs = len(view.must)
     before = state.instance.jobs_table.places
-    pool = answer.classes.pool[rows.column]
+    numbering = view.instance.cluster.numbering
     stays = jobs_of(rows, seats.stays, jobs) | view.must
-    unchanged = _unchanged(answer, rows, pool, before, stays)
-    was = np.append(before.among(jobs), -1)  # the last entry is for rows without a partner
-    changed = ~unchanged & (seats.count > 0)
-    starts = changed & (was[rows.job] < 0) & (rows.partner < 0)
-    names = seats.names(np.flatnonzero(starts), view.instance)
-    starting = zip(rows.job[starts].tolist(), pool[starts].tolist(), names, strict=True)
-    running: dict[int, Place] = {job: (where, gpus, state.now) for job, where, gpus in starting}
+    # Each job that gets GPUs, and its row: first the jobs of all rows, then their partners.
+    on_gpus = np.flatnonzero(seats.count > 0)
+    row = np.concatenate([on_gpus, on_gpus[rows.partner[on_gpus] >= 0]])
+    job = rows.job[row]
+    job[len(on_gpus) :] = rows.partner[row[len(on_gpus) :]]
+    pool = answer.classes.pool[rows.column[row]]
+    held = before.among(jobs)[job]
     setup = InPlace(view, answer.classes, state.ledger)
     alike = setup.same_setup(rows.job, rows.column)
     alike &= setup.same_setup(rows.partner, rows.column) | (rows.partner < 0)
-    others = np.flatnonzero(changed & ~starts)
-    for row, gpus in zip(others.tolist(), seats.names(others, view.instance), strict=True):
-        for job in (int(rows.job[row]), int(rows.partner[row])):
-            if job < 0:
-                continue
-            place = before[job] if was[job] >= 0 else None
-            if place is not None:
-                # It goes on where it is, though another job than before may be beside it.
-                stays[job] |= alike[row] and set(place[1]) == set(gpus)
-            if place is not None and stays[job]:
-                running[job] = (int(pool[row]), place[1], _since(place, state.now))
-            else:
-                running[job] = (int(pool[row]), gpus, state.now)
-    for job in np.flatnonzero(outside).tolist():
-        own_pool, held, _ = before[job]
-        running[job] = (own_pool, held, _since(before[job], state.now))
-    kept = before.taken(was[rows.job[unchanged]], rows.job[unchanged])
-    return kept.and_also(RunningJobs.of(running)), stays
+    # A job goes on where it is, though another one than before may be beside it.
+    seated_again = np.flatnonzero((held >= 0) & alike[row] & ~stays[job])
+    same = _same_gpus(seats, row[seated_again], before, held[seated_again], numbering)
+    stays[job[seated_again[same]]] = True
+    goes_on = (held >= 0) & stays[job]
+    since = before.since[held[goes_on]]
+    going = before.taken(held[goes_on], job[goes_on], np.where(np.isnan(since), state.now, since))
+    new = ~goes_on
+    starting = RunningJobs(
+        job[new],
+        pool[new],
+        seats.count[row[new]],
+        np.full(int(new.sum()), state.now),
+        numbers=(numbering, seats.gpus(row[new])),
+    )
+    left = np.flatnonzero(outside)
+    own = before.among(jobs)[left]
+    since = before.since[own]
+    staying = before.taken(own, left, np.where(np.isnan(since), state.now, since))
+    return going.and_also(starting).and_also(staying), stays
 
 
-def _since(place: Place, now: float) -> float:
-    """When a job that runs on began to hold its GPUs: now, where the instance does not say."""
-    return now if place[2] is None else place[2]
-
-
-def _unchanged(
-    answer: Answer,
-    rows: JobRows,
-    pool: IntArray,
-    before: RunningJobs,
-    stays: BoolArray,
+def _same_gpus(
+    seats: Seats, row: IntArray, before: RunningJobs, held: IntArray, numbering: Numbering
 ) -> BoolArray:
-    """Rows of jobs alone that keep what they hold: most rows, which are copied as arrays."""
-    was = before.among(len(stays))[rows.job]
-    # Thousands of rows run on from round to round: they are copied as arrays, not one by one.
-    same: BoolArray = (rows.partner < 0) & (answer.classes.gpus[rows.column] > 0)
-    same &= stays[rows.job] & (was >= 0)
-    same[same] = before.dated[was[same]] & (before.pool[was[same]] == pool[same])
+    """Whether seated rows have the very GPUs that running jobs (by their place in ``before``) hold."""
+    same: BoolArray = seats.count[row] == before.length[held]
+    row = row[same]
+    count = seats.count[row]
+    owner = np.repeat(np.arange(len(row)), count)
+    now = seats.gpus(row)
+    then = before.numbers_of(held[same], numbering)
+    # GPUs of a row ascending, as two lists of the same GPUs may differ in their order.
+    differs = now[np.lexsort((now, owner))] != then[np.lexsort((then, owner))]
+    same[same] = np.bincount(owner[differs], minlength=len(row)) == 0
     return same
 
 

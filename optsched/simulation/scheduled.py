@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.assembly import constraints_in_force
 from optsched.instance import Instance, with_jobs
+from optsched.instance.running import RunningJobs
 from optsched.instance.tables import JobTable
 from optsched.registry import load_formulation
 from optsched.rounds.allocation import Memory
@@ -176,19 +176,18 @@ class Scheduled:
 
     def running(self, plan: Plan) -> Running:
         """What runs by a plan."""
-        held = list(plan.running.values())
-        mine = np.fromiter(plan.running, np.int64, len(held))
+        places = RunningJobs.of(plan.running)
+        mine = places.job
         numbering = plan.instance.cluster.numbering
-        gpus = np.array([len(names) for _, names, _ in held], np.int64)
-        owner = np.repeat(np.arange(len(held), dtype=np.int64), gpus)
-        gpu = numbering.numbers(chain.from_iterable(names for _, names, _ in held))
-        nodes, first = spread_of(owner, gpu, numbering.node_of(gpu), len(held))
+        owner = places.owner
+        gpu = places.numbers(numbering)
+        nodes, first = spread_of(owner, gpu, numbering.node_of(gpu), len(mine))
         beside = plan.ledger.partner_now[mine]
         return Running(
             self.rows[mine],
             np.where(beside >= 0, self.rows[beside], -1),
-            np.array([pool for pool, _, _ in held], np.int64),
-            gpus,
+            places.pool,
+            places.length,
             nodes,
             first,
             np.array(
