@@ -295,6 +295,11 @@ class Scheduler(ClosedByWith, Displayed):
             steps/s as it runs now.
         now : float, optional
             Seconds.
+
+        Raises
+        ------
+        InvalidInput
+            A job is not there or named twice, or a value is wrong; nothing has changed.
         """
         if isinstance(job, str):
             self.observe_many({job: {"steps": steps, "throughput": throughput}}, now=now)
