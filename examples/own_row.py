@@ -4,7 +4,9 @@
 What you learn
 --------------
 - how ``extend=`` adds a row to any linear formulation: it is called with the program, its variables by name, and the
-  classes (jobs that the formulation cannot tell apart; it does not read tenants, so here every job is a class);
+  classes (jobs that the formulation cannot tell apart);
+- why a row about a tenant needs ``per_job()``: jobs of one class may be of several tenants, so every job must be a
+  class, and ``C.tenant`` refuses to be read otherwise;
 - how to write a row with numpy: one number per column of the program;
 - that certificate and duals cover the new row (its dual is what it costs), and that the exported program has it.
 """
@@ -22,7 +24,8 @@ TENANT, POOL = "vision", "v100"
 
 def gpus_of_tenant(C: Classes) -> np.ndarray:
     """GPUs of the pool that one unit of each column gives to the tenant's jobs, shape (columns,)."""
-    theirs = np.array([C.instance.jobs[int(job)].tenant == TENANT for job in C.first])
+    tenants = [tenant.name for tenant in C.instance.tenants]
+    theirs = C.tenant == tenants.index(TENANT)
     return np.where(theirs[C.class_a] & (C.pool == C.instance.cluster.pool_index[POOL]), C.gpus, 0)
 
 

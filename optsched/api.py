@@ -225,7 +225,7 @@ def solve(
         log.warning(
             "the start was of no use: %s was solved without a run that takes one", formulation
         )
-    notes = (*solution.notes, *notes_on(chosen, solution.candidates))
+    notes = (*solution.notes, *notes_on(chosen, solution.candidates, extended=extend is not None))
     return replace(solution, timings=timings, packed=side_by_side, notes=notes)
 
 
@@ -370,10 +370,13 @@ def place(
     timings["total"] = timings.get("total", 0.0) - timings.pop("place", 0.0) + spent
     timings["place"] = spent
     timings["total"] = timings.pop("total")  # the last one, as ever
-    formulation = make_formulation(solution.formulation, solution.options, solution.constraints)
-    before = notes_on(formulation, solution.candidates)
+    # A solution does not hold the function of extend, and its notes only need to know of it.
+    constraints = [item for item in solution.constraints if item["kind"] != "extend"]
+    extended = len(constraints) < len(solution.constraints)
+    formulation = make_formulation(solution.formulation, solution.options, constraints)
+    before = notes_on(formulation, solution.candidates, extended=extended)
     notes = [note for note in solution.notes if note not in before]
-    notes += notes_on(formulation, solution.candidates, placed=True)
+    notes += notes_on(formulation, solution.candidates, placed=True, extended=extended)
     return replace(solution, placement=placement, timings=timings, notes=tuple(notes))
 
 

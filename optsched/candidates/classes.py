@@ -586,8 +586,13 @@ class Classes(DisplayedTable):
     # --- job data, one value per class, shape (K,) ------------------------------------------------
 
     def _read(self, name: str) -> Any:
-        if name not in self.reads:
-            raise KeyError(f"{name!r} is read but not declared: jobs of one class may differ in it")
+        # With every job a class of its own, no class has jobs that differ.
+        if name not in self.reads and self.candidates.aggregate:
+            raise KeyError(
+                f"{name!r} is read but not declared: jobs of one class may differ in it; "
+                "declare it in reads, or make every job a class: "
+                "solve(..., classes=False) or compile(instance).per_job()"
+            )
         return job_array(self.instance, name)[self.first]
 
     @cached_property

@@ -112,15 +112,27 @@ OF_SIMULATIONS = frozenset({"arrival", "preemptible", "running", "after", "resta
 
 
 def notes_on(
-    formulation: Formulation, candidates: Candidates, placed: bool = False
+    formulation: Formulation,
+    candidates: Candidates,
+    *,
+    placed: bool = False,
+    extended: bool = False,
 ) -> tuple[str, ...]:
-    """Notes on the answer of a formulation over candidates, each a sentence;
-    ``placed``: on GPUs of nodes, too.
+    """Notes on the answer of a formulation over candidates, each a sentence.
+
+    Parameters
+    ----------
+    formulation : Formulation
+    candidates : Candidates
+    placed : bool
+        Whether the answer was put on GPUs of nodes.
+    extended : bool
+        Whether a caller's function (``extend``) added rows, which may read any field.
     """
     read = formulation.all_reads | (OF_PLACEMENT if placed else frozenset())
     instance = candidates.instance
     notes = (
-        unread_note(formulation.name, read, instance),
+        unread_note(formulation.name, read, instance, extended=extended),
         _unused_batches(instance),
         *(constraint.note(instance) for constraint in formulation.constraints),
         _not_arrived(candidates),
@@ -128,7 +140,9 @@ def notes_on(
     return tuple(note for note in notes if note)
 
 
-def unread_note(reader: str, read: Collection[str], instance: Instance) -> str:
+def unread_note(
+    reader: str, read: Collection[str], instance: Instance, *, extended: bool = False
+) -> str:
     """The note on fields that an instance states and nothing reads; empty where there are none.
 
     Parameters
@@ -138,6 +152,8 @@ def unread_note(reader: str, read: Collection[str], instance: Instance) -> str:
     read : collection of str
         Names of the fields that are read.
     instance : Instance
+    extended : bool
+        Whether a caller's function (``extend``) adds rows, which may read any field.
     """
     in_queue = "queue" in read and FIELDS["queue"].stated(instance)
     read = {*read, "arrival"} if in_queue else read  # a tenant's queue is in the order of arrival
@@ -151,7 +167,11 @@ def unread_note(reader: str, read: Collection[str], instance: Instance) -> str:
     if not words:
         return ""
     fields = enumerated(words, "and")
-    return f"{reader} does not read these fields of the instance, so they have no effect on the answer: {fields}"
+    unless = " unless rows of extend use them" if extended else ""
+    return (
+        f"{reader} does not read these fields of the instance, "
+        f"so they have no effect on the answer{unless}: {fields}"
+    )
 
 
 def _unused_batches(instance: Instance) -> str:

@@ -13,13 +13,21 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, is_range, looked_up
 from optsched.arrays.matrices import largest_of_rows
-from optsched.program.arrays import LinearArrays
+from optsched.errors import UsageError
+from optsched.program.arrays import Block, LinearArrays
 from optsched.program.greedy_fill import greedy_fill
 from optsched.program.linear import LinearProgram, Variables
 from optsched.program.side_rows import SideRows
 
 if TYPE_CHECKING:  # a process that only solves needs no candidates
     from optsched.candidates import Classes
+
+
+class NamedVariables(dict[str, Variables]):
+    """The variables of a program by name, as ``extend`` gets them."""
+
+    def __missing__(self, name: str) -> Variables:
+        raise UsageError(f"extend: no variables {name!r}, expected one of {', '.join(self)}")
 
 
 class FeasibleRegion:
@@ -94,8 +102,15 @@ class FeasibleRegion:
 
     def with_own_rows(self, lp: LinearProgram, variables: dict[str, Variables]) -> LinearProgram:
         """The program with the rows of a caller's own (``extend``), if there are any."""
-        if self.extend is not None:
-            self.extend(lp, variables, self.classes)
+        if self.extend is None:
+            return lp
+        returned: object = self.extend(lp, NamedVariables(variables), self.classes)
+        # A lambda returns the block that `constrain` made. A relation was never added.
+        if returned is not None and not isinstance(returned, Block):
+            raise UsageError(
+                f"extend returned a {type(returned).__name__}, which has no effect: "
+                "add a row with lp.constrain(row, name=...) and return nothing"
+            )
         return lp
 
     def feasible_set(self) -> LinearProgram:

@@ -9,7 +9,7 @@ lp.maximise(cost @ x)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -114,6 +114,11 @@ class Expression:
         return Relation(self - other, 0.0, 0.0)  # type: ignore[operator]
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __lt__(self, other: object) -> NoReturn:
+        raise TypeError("rows of a program are written with <=, >= or ==, found < or >")
+
+    __gt__ = __lt__
 
     def between(self, lower: ArrayLike, upper: ArrayLike) -> Relation:
         """lower <= self <= upper, row by row; infinite where a side is absent."""

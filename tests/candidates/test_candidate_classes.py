@@ -219,8 +219,18 @@ def test_reading_what_is_not_declared_raises(name: str) -> None:
     classes = classes_of([{"workload": "w"}], *(other for other in READABLE if other != name))
     with pytest.raises(KeyError, match=f"'{name}' is read but not declared"):
         getattr(classes, name)
-    with pytest.raises(KeyError, match="not declared"):
-        getattr(classes.candidates.per_job().classes(frozenset()), name)
+    with pytest.raises(KeyError, match=r"classes=False\) or compile\(instance\)\.per_job\(\)"):
+        getattr(classes, name)
+
+
+def test_everything_can_be_read_where_every_job_is_a_class() -> None:
+    jobs = [
+        {"workload": "w", "tenant": "t"},
+        {"workload": "w", "weight": 3},
+        {"workload": "w", "tenant": "t"},
+    ]
+    classes = classes_of(jobs).candidates.per_job().classes(frozenset())
+    assert classes.tenant.tolist() == [0, -1, 0] and classes.weight.tolist() == [1, 3, 1]
 
 
 def test_the_gang_can_always_be_read_and_is_the_smallest_count() -> None:

@@ -68,6 +68,9 @@ def test_mistakes_are_refused() -> None:
         x + np.ones((2, 3)) @ x
     with pytest.raises(TypeError, match="no truth value"):
         bool(0.0 <= x <= 1.0)
+    for written in (lambda: x < 1.0, lambda: np.ones(3) > x):
+        with pytest.raises(TypeError, match="rows of a program are written with <=, >= or =="):
+            written()
     with pytest.raises(ValueError, match="an objective of 3 rows"):
         lp.maximise(x)
 
