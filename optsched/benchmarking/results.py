@@ -218,20 +218,6 @@ class Results(DisplayedTable):
         times = self.values(self.time_column or "", method, settled=True)
         return f"{text}, {seconds(median(times.values()))} in the median" if times else text
 
-    def problem_name(self, problem: tuple[Any, ...]) -> str:
-        """A problem in words: the columns in which problems differ."""
-        varying = self._varying
-        return (
-            _words([self.problem_columns[k] for k in varying], [problem[k] for k in varying])
-            or "the problem"
-        )
-
-    @cached_property
-    def _varying(self) -> tuple[int, ...]:
-        columns = range(len(self.problem_columns))
-        found = tuple(k for k in columns if len({problem[k] for problem in self.problems}) > 1)
-        return found or tuple(columns[:1])
-
     def plot(self) -> Picture:
         """The performance profile of times; of objectives where there are no times."""
         return cast("Picture", convenience("Results.plot")(self))

@@ -132,9 +132,7 @@ def _export_program(shell: Shell, problem: Exported, output: str) -> int:
         arrays = linear_program(program).arrays
         names = allocation_names(program, arrays)
         beside = None if output == "-" else Path(f"{output}.names.json")
-        comments = _comments(
-            candidates.instance, problem, arrays, formulation, program.units, beside
-        )
+        comments = _comments(candidates.instance, arrays, formulation, program.units, beside)
         text = program_text(arrays, names, kind, name=candidates.instance.name, comments=comments)
     if beside is None:
         shell.write(text.decode())
@@ -151,7 +149,6 @@ def _export_program(shell: Shell, problem: Exported, output: str) -> int:
 
 def _comments(
     instance: Instance,
-    problem: Exported,
     arrays: LinearArrays,
     formulation: Any,
     units: Units,

@@ -71,9 +71,9 @@ def constraints_option(help: str) -> Option:
     return Option(help, flag="--constraint", short="-C", section=PROBLEM)
 
 
-def output_option(help: str, metavar: str = "FILE") -> Option:
+def output_option(help: str) -> Option:
     """-o FILE."""
-    return Option(help, metavar, short="-o", section=OUTPUT)
+    return Option(help, "FILE", short="-o", section=OUTPUT)
 
 
 # --- what is solved, and with what ----------------------------------------------------------------

@@ -306,7 +306,7 @@ def _pair(
 
 def check_jobs(table: JobTable, rates: RateTable, path: str = "jobs") -> None:
     """Rules over whole columns of the job table; the first job that breaks one is named."""
-    refuse_first(
+    _refuse_first(
         table,
         table.gpus_min > table.gpus_max,
         "gpus",
@@ -319,7 +319,7 @@ def check_jobs(table: JobTable, rates: RateTable, path: str = "jobs") -> None:
     elastic = table.gpus_min < table.gpus_max
     if elastic.any():
         plain[rates.profile[rates.gpus == OWN_GANG]] = True
-    refuse_first(
+    _refuse_first(
         table,
         plain[table.rates] & elastic,
         "throughput",
@@ -331,7 +331,7 @@ def check_jobs(table: JobTable, rates: RateTable, path: str = "jobs") -> None:
 
 def check_deadlines(table: JobTable, path: str = "jobs") -> None:
     """No job is due before it arrives."""
-    refuse_first(
+    _refuse_first(
         table,
         table.deadline < table.arrival,
         "deadline",
@@ -341,13 +341,13 @@ def check_deadlines(table: JobTable, path: str = "jobs") -> None:
     )
 
 
-def refuse_first(
+def _refuse_first(
     table: JobTable,
     wrong: BoolArray,
     field: str,
     found: Callable[[int], str],
     expected: str,
-    path: str = "jobs",
+    path: str,
 ) -> None:
     """Raise `InvalidInput` for the first job where ``wrong`` holds."""
     rows = np.flatnonzero(wrong)

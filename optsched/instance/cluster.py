@@ -80,27 +80,6 @@ class Pool(Displayed):
         gpus, nodes = int(self.node_gpus.sum()), len(self.node_gpus)
         return f"{self.name}: {count(gpus, 'GPU')} on {count(nodes, 'node')}"
 
-    @classmethod
-    def uniform(
-        cls, name: str, gpus: int, *, gpus_per_node: int = 1, gpu: str | None = None, **more: Any
-    ) -> Pool:
-        """A pool of equal nodes with ``gpus`` GPUs in all; the last node takes the rest."""
-        sizes = [gpus_per_node] * (gpus // gpus_per_node) + (
-            [gpus % gpus_per_node] if gpus % gpus_per_node else []
-        )
-        nodes = len(sizes)
-        return cls(
-            name,
-            gpu or name,
-            nodes,
-            np.array(sizes, np.int64),
-            np.full(nodes, np.nan),
-            np.full(nodes, np.nan),
-            np.full(nodes, UP),
-            np.full(nodes, -np.inf),
-            **more,
-        )
-
     def node_name(self, node: int) -> str:
         """Name of a node by its row."""
         return f"{self.name}-{node}" if isinstance(self.node_names, int) else self.node_names[node]

@@ -271,7 +271,7 @@ def translate(
         )
     context: Mapping[str, Any] = first.get("ctx", {})
     if kind == "optsched":
-        location = _shorten_middle((join(path, where) + context["subpath"]).lstrip("."), 120)
+        location = _shorten_path((join(path, where) + context["subpath"]).lstrip("."))
         return InvalidInput(location, str(context["found"]), str(context["expected"]))
     if kind == "invalid_key":
         return InvalidInput(
@@ -389,7 +389,7 @@ def join(path: str, parts: Sequence[int | str]) -> str:
             path += f"[{part}]"
         else:
             path += f".{key(part)}" if path else key(part)
-    return _shorten_middle(path, 120)
+    return _shorten_path(path)
 
 
 def key(name: object) -> str:
@@ -427,5 +427,5 @@ def _shorten(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
-def _shorten_middle(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[: length // 2]}...{text[3 - length // 2 :]}"
+def _shorten_path(path: str) -> str:
+    return path if len(path) <= 120 else f"{path[:60]}...{path[-57:]}"

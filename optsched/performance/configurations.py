@@ -14,13 +14,6 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.display import Displayed, count
 from optsched.instance import Cluster, Instance
 
-NO_ATTRIBUTES = 0
-
-ONE_GPU, ONE_NODE, ONE_POOL = 0, 2, 3
-"""Link levels: one GPU; several on one node;
-several nodes of a pool (1, an NVLink island, needs a topology).
-"""
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Configurations(Displayed):
@@ -34,8 +27,6 @@ class Configurations(Displayed):
         GPUs in all and nodes spanned.
     max_per_node : IntArray, shape (C,)
         GPUs on the fullest of these nodes when they are spread evenly.
-    link_level : IntArray, shape (C,)
-        0 one GPU, 1 NVLink island, 2 one node, 3 several nodes of a pool.
     share : FloatArray, shape (C,)
         Share of each GPU, in (0, 1].
     attributes : IntArray, shape (C,)
@@ -61,13 +52,6 @@ class Configurations(Displayed):
     def max_per_node(self) -> IntArray:
         """GPUs on the fullest node, spread evenly."""
         return -(-self.gpus // np.maximum(self.nodes, 1))
-
-    @property
-    def link_level(self) -> IntArray:
-        """How far apart the GPUs are."""
-        return np.where(
-            self.gpus <= 1, ONE_GPU, np.where(self.nodes <= 1, ONE_NODE, ONE_POOL)
-        ).astype(np.int64)
 
     def cost_per_hour(self, cluster: Cluster) -> FloatArray:
         """USD per hour of each configuration; NaN where its pool has no price."""

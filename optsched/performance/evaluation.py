@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
@@ -25,7 +24,7 @@ from optsched.instance.reading import show
 from optsched.performance.columns import Columns
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
-from optsched.performance.times import TimeModel, Times
+from optsched.performance.times import Times
 from optsched.performance.ways import Ways
 
 # --- splits: one for each question put to a model -------------------------------------------------
@@ -206,8 +205,6 @@ class Points(Columns):
         Measured.
     predicted, log_sd : FloatArray
         NaN where the model could not say.
-    source : NDArray[uint8]
-        `optsched.performance.Source`.
     """
 
     model: str
@@ -217,7 +214,6 @@ class Points(Columns):
     seconds: FloatArray
     predicted: FloatArray
     log_sd: FloatArray
-    source: NDArray[np.uint8]
 
     @property
     def known(self) -> IntArray:
@@ -266,11 +262,6 @@ class Evaluation(DisplayedTable):
     def to_columns(self, first: int | None = None) -> TableColumns:
         """The errors of each model on each split, of all workloads together and of each."""
         return columns_of([asdict(row) for row in self.rows[:first]])
-
-
-def fit_of(model: type[TimeModel], options: Mapping[str, Any]) -> Fit:
-    """How a model is fitted with these options."""
-    return lambda profiles: model.fit(profiles, options).times
 
 
 def evaluate(
@@ -384,7 +375,6 @@ def _points(
         seconds=profiles.seconds[test],
         predicted=predicted.seconds,
         log_sd=predicted.log_sd,
-        source=predicted.source,
     )
 
 

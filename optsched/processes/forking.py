@@ -55,12 +55,12 @@ def can_fork(threads: int) -> bool:
         return False
 
 
-def few_threads(threads: int = 1) -> None:
-    """Set how many threads libraries start that are not loaded yet;
+def few_threads() -> None:
+    """Have libraries that are not loaded yet start one thread each;
     variables that are set already stay.
 
     A program that calls this first, and starts no threads itself, has its children forked
     (`can_fork`): they need not import again what the program has imported.
     """
     for name in THREADS:
-        os.environ.setdefault(name, str(threads))
+        os.environ.setdefault(name, "1")

@@ -285,10 +285,10 @@ def placement_of(answer: Answer) -> tuple[Held, ...]:
     )
 
 
-def has_part(answer: Answer, name: str) -> bool:
-    """Whether there is a schedule, rounds or a placement."""
+def has_schedule(answer: Answer) -> bool:
+    """Whether there is a schedule to draw."""
     owner = answer.document if isinstance(answer, SolutionFile) else answer
-    return getattr(owner, name) is not None
+    return owner.schedule is not None
 
 
 def _lacks(answer: Answer, name: str) -> UsageError:

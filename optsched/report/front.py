@@ -44,8 +44,6 @@ class FrontLines:
         Whether compromises between neighbours exist: not for whole jobs.
     ideal, nadir : (float, float) or None
         None where one of their coordinates does not exist.
-    hidden : int
-        Points with an objective that does not exist.
     title, subtitle, first_axis, second_axis : str
     """
 
@@ -55,7 +53,6 @@ class FrontLines:
     joined: bool
     ideal: tuple[float, float] | None
     nadir: tuple[float, float] | None
-    hidden: int
     title: str
     subtitle: str
     first_axis: str
@@ -106,7 +103,6 @@ class FrontLines:
             not integral,
             None if ideal is None else (float(ideal[0] / scale[0]), float(ideal[1] / scale[1])),
             (float(worst[0] / scale[0]), float(worst[1] / scale[1])),
-            hidden,
             f"{front.instance.name}: {first.formulation} against {second.formulation}",
             "; ".join(notes),
             units[0][1],

@@ -276,7 +276,6 @@ class Band:
         Where the band begins, its height, and what is left free above it.
     """
 
-    pool: int
     label: str
     gpus: int
     runs: IntArray
@@ -305,7 +304,7 @@ def bands_of(instance: Instance, runs: Runs) -> list[Band]:
         label = (
             "no pool" if row == NOBODY else f"{short(pools[row].name, 18)}\n{count(size, 'GPU')}"
         )
-        found.append((row, label, size or lanes.count // lanes.per_gpu, mine, lanes))
+        found.append((label, size or lanes.count // lanes.per_gpu, mine, lanes))
     wanted = np.array(
         [np.clip(OF_GPU * lanes.count / lanes.per_gpu, SMALLEST, LARGEST) for *_, lanes in found]
     )

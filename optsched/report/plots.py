@@ -12,7 +12,7 @@ from optsched.display.picture import Picture
 from optsched.errors import InvalidArgument, UsageError
 from optsched.instance import Instance
 from optsched.instance.reading import show
-from optsched.report.answers import Answer, has_part
+from optsched.report.answers import Answer, has_schedule
 from optsched.report.comparison import comparison_picture
 from optsched.report.front import front_picture
 from optsched.report.gantt import rounds_gantt, schedule_gantt
@@ -43,7 +43,7 @@ def solution_picture(answer: Answer, kind: str | None = None) -> Axes:
     """A picture of a kind in `PICTURES`;
     by default the schedule where there is one, else the allocation.
     """
-    return PICTURES[kind or ("gantt" if has_part(answer, "schedule") else "allocation")](answer)
+    return PICTURES[kind or ("gantt" if has_schedule(answer) else "allocation")](answer)
 
 
 def completed(solution: Solution, kind: str | None) -> Solution:

@@ -257,15 +257,13 @@ def simulation_sections(
             "Completion times",
             _drawn(
                 lambda: completion_times_picture(shown),
-                _shares_words(shown, "up to a completion time (JCT)"),
+                _shares_words("up to a completion time (JCT)"),
             )
             + _table(shown, "times", TIMES),
         ),
         Section(
             "Fairness",
-            _drawn(
-                lambda: fairness_picture(shown), _shares_words(shown, "up to a finish-time ratio")
-            )
+            _drawn(lambda: fairness_picture(shown), _shares_words("up to a finish-time ratio"))
             + _table(shown, "fairness", FAIRNESS, _rho_words(shown)),
         ),
         Section(
@@ -336,7 +334,7 @@ def _summary_words(shown: Simulated) -> str:
     return " ".join(notes)
 
 
-def _shares_words(shown: Simulated, what: str) -> str:
+def _shares_words(what: str) -> str:
     return f"Share of the measured jobs {what}. Jobs that did not end count: a line ends below 1 where there are some."
 
 

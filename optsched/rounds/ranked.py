@@ -70,7 +70,6 @@ def seconds_saved(
 def saved_by_rows(
     view: View,
     service: Service,
-    classes: Classes,
     rows: JobRows,
     continues: BoolArray,
 ) -> FloatArray:
@@ -83,7 +82,6 @@ def saved_by_rows(
     ----------
     view : View
     service : Service
-    classes : Classes
     rows : JobRows, A rows
         Of jobs alone.
     continues : BoolArray, shape (A,)
@@ -260,7 +258,7 @@ def _row_order(
         )
     span = np.maximum(C.configurations.nodes[C.configuration[rows.column]], 1)
     continues = as_now & (running.nodes[rows.job] <= span) & ~view.evicted[rows.job]
-    saved = saved_by_rows(view, state.service, C, rows, continues)
+    saved = saved_by_rows(view, state.service, rows, continues)
     moves = saved > 0
     if sizes == "most":
         # Whether a job gets more GPUs is decided before, whatever they save.

@@ -309,11 +309,11 @@ def _change(
     amounts = np.array([float(add.get(name, 0.0)) for name in names])
     program = held.with_capacity(held.classes.capacity + amounts)
     solution = held.solution(program, held.run(program))
-    return Change(add, then, solution, *_by_prices(formulation, base, held, amounts))
+    return Change(add, then, solution, *_by_prices(base, held, amounts))
 
 
 def _by_prices(
-    formulation: Formulation, base: Solution, held: HeldProgram, amounts: FloatArray
+    base: Solution, held: HeldProgram, amounts: FloatArray
 ) -> tuple[float | None, float | None]:
     """(sum of price x amount as a change of the objective, best objective by concavity)."""
     if (

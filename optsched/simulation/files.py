@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -116,9 +116,3 @@ def _columns(name: str, part: Regimes | JobLog | RoundLog | Segments) -> dict[st
 def _part(kind: type[Part], name: str, arrays: dict[str, AnyArray]) -> Part:
     columns: dict[str, Any] = {field.name: arrays[f"{name}.{field.name}"] for field in fields(kind)}
     return kind(**columns)
-
-
-def without_times(simulation: Simulation) -> Simulation:
-    """The same simulation without wall times, which no two runs share."""
-    rounds = simulation.rounds
-    return replace(simulation, rounds=replace(rounds, seconds=np.zeros(len(rounds))))

@@ -415,9 +415,7 @@ def is_bounded(arrays: LinearForm) -> bool:
     return dual_bound(arrays, np.zeros(arrays.shape[0])) is not None
 
 
-def certify_point(
-    arrays: LinearForm, x: FloatArray, stated: float, proof: str, tolerance: float = FEASIBILITY
-) -> Certificate:
+def certify_point(arrays: LinearForm, x: FloatArray, stated: float, proof: str) -> Certificate:
     """Check a point and its stated objective against the program."""
     problems = []
     if x.shape != (arrays.shape[1],) or not np.isfinite(x).all():
@@ -427,15 +425,15 @@ def certify_point(
     noise = noise_at(arrays, x)
     size = max(abs(actual), abs(stated), noise)
     residuals["objective"] = max(abs(actual - stated) - noise, 0.0) / size if size > 0 else 0.0
-    if residuals["rows"] > tolerance:
+    if residuals["rows"] > FEASIBILITY:
         block, position = worst_row(arrays, x)
         problems.append(
             f"row {block}[{position}] is violated by {residuals['rows']:.2g} (relative)"
         )
-    if residuals["columns"] > tolerance:
+    if residuals["columns"] > FEASIBILITY:
         problems.append(f"a column bound is violated by {residuals['columns']:.2g} (relative)")
     if residuals["integrality"] > INTEGRALITY:
         problems.append(f"an integer column is off by {residuals['integrality']:.2g}")
-    if not residuals["objective"] <= tolerance:
+    if not residuals["objective"] <= FEASIBILITY:
         problems.append(f"the stated objective {stated:.9g} is not that of the point, {actual:.9g}")
     return Certificate(not problems, proof, residuals, tuple(problems))

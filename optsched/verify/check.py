@@ -316,7 +316,7 @@ def _check_rule(subject: RebuiltSolution, allocation: Allocation, findings: Find
         return
     check_throughput(rows, subject.document.throughput, findings)
     check_time(rows, findings)
-    compare_rows(rows, allocation.rows, "what the rule gives", RELATIVE, RELATIVE, findings)
+    compare_rows(rows, allocation.rows, "what the rule gives", RELATIVE, findings)
     check_metrics(subject.document, allocation, findings)
 
 

@@ -158,7 +158,7 @@ def _check_first(subject: RebuiltSolution, schedule: Schedule, findings: Finding
     check_throughput(rows, subject.document.throughput, findings)
     C = subject.classes
     first = Allocation(C, schedule.running_at(C.instance.now), True)
-    compare_rows(rows, first.rows, "the schedule runs it now", RELATIVE, 0.0, findings)
+    compare_rows(rows, first.rows, "the schedule runs it now", 0.0, findings)
     check_metrics(subject.document, first, findings)
 
 

@@ -25,8 +25,6 @@ ROWS_TOLD = 50
 """Rows of one job that are named where their sum is wrong."""
 
 ALONE = -1
-Key = tuple[int, int, int, int]
-"""Class, class of the partner, configuration, option (row of the instance's option table)."""
 
 
 @dataclass(frozen=True)
@@ -329,7 +327,6 @@ def check_shares(rows: AllocationRows, integral: bool, findings: Findings) -> Al
         rows,
         allocation.rows,
         "jobs that are alike share equally",
-        RELATIVE,
         0.0,
         findings,
     )
@@ -340,7 +337,6 @@ def compare_rows(
     rows: AllocationRows,
     expected: JobRows,
     why: str,
-    relative: float,
     absolute: float,
     findings: Findings,
 ) -> None:
@@ -355,7 +351,7 @@ def compare_rows(
     wanted = dict(zip(_keys(C, expected), expected.fraction.tolist(), strict=True))
     for key, value in fraction.items():
         path = f"allocation[{place[key]}].fraction"
-        findings.close(path, value, wanted.pop(key, 0.0), why, relative=relative, absolute=absolute)
+        findings.close(path, value, wanted.pop(key, 0.0), why, relative=RELATIVE, absolute=absolute)
     names = C.instance.jobs_table.names
     for (job, *_), value in wanted.items():
         # Rows with next to nothing need not be written.

@@ -8,18 +8,9 @@ import networkx
 import numpy as np
 import pytest
 
-from optsched.instance import Instance, Pool, topology_graph
+from optsched.instance import Instance, topology_graph
 
 Document = dict[str, Any]
-
-
-def test_uniform_pool_with_a_smaller_last_node() -> None:
-    pool = Pool.uniform("v100", 10, gpus_per_node=4, gpu_memory=16)
-    assert pool.node_gpus.tolist() == [4, 4, 2]
-    assert [pool.node_name(row) for row in range(3)] == ["v100-0", "v100-1", "v100-2"]
-    assert (pool.capacity(0), pool.gpu, pool.gpu_memory) == (10, "v100", 16)
-    assert Pool.uniform("v100", 8, gpus_per_node=4, gpu="V100").node_gpus.tolist() == [4, 4]
-    assert Pool.uniform("v100", 0).node_gpus.tolist() == []
 
 
 def test_usable_nodes_depend_on_state_and_time(everything: Document) -> None:

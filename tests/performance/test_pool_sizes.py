@@ -111,7 +111,6 @@ def test_the_fullest_node_and_the_level_of_links() -> None:
     found = table(rows)  # type: ignore[arg-type]
     assert len(found) == 7
     assert found.max_per_node.tolist() == [1, 4, 2, 3, 1, 0, 0]
-    assert found.link_level.tolist() == [0, 2, 3, 3, 3, 0, 0]
 
 
 def test_prices_and_power_are_per_gpu_and_share() -> None:

@@ -14,7 +14,6 @@ from optsched.errors import InvalidInput
 from optsched.simulation import read_simulation, simulate, simulation_bytes
 
 # Private names: single rules and figures, without a whole simulation
-from optsched.simulation.files import without_times
 from optsched.traces import Trace
 
 Make = Callable[..., Trace]
@@ -34,7 +33,7 @@ def eventful(make: Make) -> Trace:
 
 
 def test_a_simulation_is_its_file(make: Make, tmp_path: Path) -> None:
-    simulation = without_times(simulate(eventful(make), "fifo", seed=3))
+    simulation = simulate(eventful(make), "fifo", seed=3)
     path = tmp_path / "run.npz"
     path.write_bytes(simulation_bytes(simulation))
     again = read_simulation(path)

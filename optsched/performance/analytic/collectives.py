@@ -277,7 +277,6 @@ def _latency(
 # --- the GPUs of a configuration ------------------------------------------------------------------
 
 
-ALGORITHMS = ("ring", "tree", "hierarchical", "nccl")
 FIRST_CAPABILITY = 6.0
 """Of boards without a compute capability (of other vendors):
 the oldest that the tuning model knows.

@@ -363,10 +363,9 @@ def _of_topology(cluster: Cluster, defaults: Sequence[Mapping[str, Stated]]) -> 
         _of_pool(
             graph,
             {node: inside[node] for node, owner in nodes.items() if owner == number},
-            pool,
             stated,
         )
-        for number, (pool, stated) in enumerate(zip(cluster.pools, defaults, strict=True))
+        for number, stated in enumerate(defaults)
     ]
 
 
@@ -379,7 +378,6 @@ def _with_gpus(pool: Pool) -> list[int]:
 def _of_pool(
     graph: networkx.Graph[Any],
     inside: Mapping[str, set[Any]],
-    pool: Pool,
     stated: Mapping[str, Stated],
 ) -> Found:
     """The slowest island, node, leaf and whole of a pool."""

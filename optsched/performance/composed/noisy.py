@@ -108,7 +108,7 @@ class NoisyModel(WrappedModel):
         sd = (
             self._options.sd
             if self._options.errors == "normal"
-            else float(np.std(self._error(_even(1001))))
+            else float(np.std(self._error((np.arange(1001) + 0.5) / 1001)))
         )
         log_sd = np.hypot(right.log_sd, sd) if self._options.known else right.log_sd
         return replace(
@@ -126,10 +126,6 @@ class NoisyModel(WrappedModel):
         # size.
         size = np.interp(np.abs(2 * uniform - 1), HELIOS_SHARE, HELIOS_WITHIN)
         return np.asarray(np.sign(uniform - 0.5) * size, np.float64)
-
-
-def _even(count: int) -> FloatArray:
-    return (np.arange(count) + 0.5) / count
 
 
 def _digest(name: str) -> int:
