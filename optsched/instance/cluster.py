@@ -158,9 +158,10 @@ class Numbering(Displayed):
     def gpu_names(self, gpus: IntArray) -> list[str]:
         """``node/index`` of each GPU."""
         node = self.node_of(gpus)
-        name = {number: self.node_name(number) for number in np.unique(node).tolist()}
-        index = gpus - self.start[node]
-        return [f"{name[n]}/{i}" for n, i in zip(node.tolist(), index.tolist(), strict=True)]
+        index = (gpus - self.start[node]).tolist()
+        nodes = node.tolist()
+        name = {number: self.node_name(number) for number in set(nodes)}
+        return [f"{name[n]}/{i}" for n, i in zip(nodes, index, strict=True)]
 
     def node_of(self, gpus: IntArray) -> IntArray:
         """The node of each GPU."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import chain, compress, islice
@@ -76,8 +77,8 @@ class RunningJobs(Displayed, Mapping[int, Place]):
     def __getitem__(self, job: int) -> Place:
         row = self._row[job]
         since = float(self.since[row])
-        (gpus,) = self.gpus(np.array([row]))
-        return int(self.pool[row]), gpus, None if np.isnan(since) else since
+        gpus = self._names_of_one(row) if self._names is None else self._names[row]
+        return int(self.pool[row]), gpus, None if math.isnan(since) else since
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.job.tolist())
@@ -130,6 +131,12 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         length = self.length[some]
         names = iter(numbering.gpu_names(gpu[ranges(self._first[some], length)]))
         return [tuple(islice(names, gpus)) for gpus in length.tolist()]
+
+    def _names_of_one(self, row: int) -> tuple[str, ...]:
+        assert self._numbers is not None
+        numbering, gpu = self._numbers
+        first = int(self._first[row])
+        return tuple(numbering.gpu_names(gpu[first : first + int(self.length[row])]))
 
     def gpus(self, some: IntArray) -> Names:
         """GPUs of some of the R."""

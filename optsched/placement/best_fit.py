@@ -397,28 +397,41 @@ def _place_whole(state: FreeRoom, order: list[int]) -> None:
     by pushing smaller ones elsewhere.
     """
     span = state.problem.requests.span
-    refused = []
-    for request in order:
-        if request in state.pieces:
-            continue
-        pieces = choose(state, request, int(span[request]))
-        if pieces is None:
-            refused.append(request)
-        else:
-            state.take(request, pieces)
+    kind = state.problem.alike.inverse.tolist()
+    refused = _take_room(state, [request for request in order if request not in state.pieces])
     failed = 0
+    hopeless: set[int] = set()  # kinds of which one has failed since a request was pushed
     for request in refused:
-        if failed < FAILURES and not make_room(state, request, int(span[request])):
+        if failed == FAILURES:
+            break
+        if kind[request] not in hopeless and make_room(state, request, int(span[request])):
+            hopeless.clear()
+        else:
+            hopeless.add(kind[request])
             failed += 1
     # Only now: what is left over is known when all are placed.
     tighten(state)
     # Requests that were pushed or tightened may have left room.
-    for request in refused:
-        if request in state.pieces:
-            continue
-        pieces = choose(state, request, int(span[request]))
+    _take_room(state, [request for request in refused if request not in state.pieces])
+
+
+def _take_room(state: FreeRoom, order: list[int]) -> list[int]:
+    """Place requests in this order where they find room, and nothing else; those that found none."""
+    span = state.problem.requests.span
+    kind = state.problem.alike.inverse.tolist()
+    refused = []
+    # Room only shrinks here: where one found none, no other one of its kind does.
+    hopeless: set[int] = set()
+    for request in order:
+        pieces = None
+        if kind[request] not in hopeless:
+            pieces = choose(state, request, int(span[request]))
         if pieces is not None:
             state.take(request, pieces)
+        else:
+            hopeless.add(kind[request])
+            refused.append(request)
+    return refused
 
 
 # --- nodes for one request --------------------------------------------------------------------

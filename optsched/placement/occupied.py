@@ -200,21 +200,27 @@ class Occupied:
             than they can be.
         """
         job = np.asarray(jobs, np.int64)
-        need = _needs_by_name(instance, len(job), needs or {})
         shares = np.broadcast_to(np.asarray(share, np.float64), len(job))
-        _check_shares_and_needs(shares, need)
         gpu, owner = _numbered(instance, gpus, job)
+        return cls.of_jobs_on(instance, job, gpu, owner, shares, needs or {})
+
+    @classmethod
+    def of_jobs_on(
+        cls,
+        instance: Instance,
+        job: IntArray,
+        gpu: IntArray,
+        owner: IntArray,
+        share: FloatArray,
+        needs: Mapping[str, FloatArray | float],
+    ) -> Occupied:
+        """The same by the numbers of the GPUs, and which of the jobs holds each, ascending."""
+        need = _needs_by_name(instance, len(job), needs)
+        _check_shares_and_needs(share, need)
         partner = np.full(len(job), NONE, np.int64)
-        return cls(
-            instance,
-            job,
-            partner,
-            shares,
-            need[:, : len(OWN)],
-            need[:, len(OWN) :],
-            gpu,
-            owner,
-        ).checked()
+        own = need[:, : len(OWN)]
+        group = need[:, len(OWN) :]
+        return cls(instance, job, partner, share, own, group, gpu, owner).checked()
 
     def and_also(self, other: Occupied) -> Occupied:
         """All that is occupied by either of the two, in the same instance.
@@ -543,22 +549,18 @@ def occupied_by(instance: Instance, jobs: IntArray, option: IntArray) -> Occupie
 
     Jobs that share GPUs have equal parts of them, unless their options say which.
     """
-    gpus = [instance.jobs_table.running[job][1] for job in jobs.tolist()]
-    share, needs = held_of(instance, jobs, option)
+    places = instance.jobs_table.places
     numbering = instance.cluster.numbering
-    gpu = numbering.numbers(chain.from_iterable(gpus))
-    owner = _owners(gpus)
+    share, needs = held_of(instance, jobs, option)
+    holder = places.among(len(instance.jobs_table))[jobs]
+    gpu = places.numbers_of(holder, numbering)
+    owner = np.repeat(np.arange(len(jobs), dtype=np.int64), places.length[holder])
     load = np.bincount(gpu, share[owner], numbering.gpus)
     holders = np.bincount(gpu, minlength=numbering.gpus)
     # Whole GPUs held by two: they run as a pair, and the instance does not say in which parts.
     over = load[gpu] > FULL
     np.minimum.at(share, owner[over], 1.0 / holders[gpu[over]])
-    return Occupied.of_jobs(instance, jobs, gpus, share=share, needs=needs)
-
-
-def _owners(gpus: Sequence[Sequence[str]]) -> IntArray:
-    """Of lists of GPUs, one after the other: which list each GPU is in."""
-    return np.repeat(np.arange(len(gpus)), [len(names) for names in gpus]).astype(np.int64)
+    return Occupied.of_jobs_on(instance, jobs, gpu, owner, share, needs)
 
 
 def _held(
@@ -613,7 +615,7 @@ def crowded(instance: Instance, option: IntArray) -> BoolArray:
     demanding = any(own.demand for own in instance.workloads) or any(instance.options.uses)
     if not table.running or not demanding:
         return hit
-    jobs = np.fromiter(table.running, np.int64, len(table.running))
+    jobs = table.places.job
     occupied = occupied_by(instance, jobs, option)
     node = occupied.node
     owner = occupied.owner

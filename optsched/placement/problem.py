@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, ranges
+from optsched.arrays import BoolArray, FloatArray, Groups, IntArray, group_rows, ranges
 from optsched.candidates import gpus_allowed
 from optsched.instance import Instance
 from optsched.instance.cluster import Resource
@@ -445,7 +445,10 @@ class Problem:
         if R.clashing[request]:
             return np.zeros_like(gpus)
         if self.needy[request]:
-            gpus = np.minimum(gpus, limit(own[here], R.need[request]))
+            gpus = gpus.copy()
+            # In a cluster that is nearly full few nodes have a GPU to give.
+            some = np.flatnonzero(gpus)
+            gpus[some] = np.minimum(gpus[some], limit(own[here][some], R.need[request]))
             for number in np.flatnonzero(R.group_need[request]).tolist():
                 allowed = limit(group[[number], None], R.group_need[request, [number]])
                 member = self.nodes.member[number, here]
@@ -481,21 +484,30 @@ class Problem:
         )
 
     @cached_property
+    def alike(self) -> Groups:
+        """Requests that have room on the same nodes: if one of them has none, no other one has."""
+        R = self.requests
+        sets = {numbers: number for number, numbers in enumerate(dict.fromkeys(R.apart))}
+        keys = (
+            R.pool,
+            R.gpus,
+            R.span,
+            R.share,
+            R.clashing,
+            self.closed_as,
+            np.array([sets[numbers] for numbers in R.apart], np.int64),
+            *R.need.T,
+            *R.group_need.T,
+        )
+        return group_rows(keys, len(self))
+
+    @cached_property
     def fewest(self) -> IntArray:
         """Fewest nodes that each request needs if it has no others beside it,
         0 where it fits nowhere; shape (P,).
         """
         R = self.requests
-        keys = (
-            R.pool,
-            R.gpus,
-            R.share,
-            R.clashing,
-            self.closed_as,
-            *R.need.T,
-            *R.group_need.T,
-        )
-        alike = group_rows(keys, len(self))
+        alike = self.alike
         fewest = np.zeros(len(alike.first), np.int64)
         for group, j in enumerate(alike.first.tolist()):
             # The largest nodes first: no fewer nodes have as many GPUs.
