@@ -8,7 +8,7 @@ from optsched.candidates.expand import JobRows, expand, expand_first
 from optsched.candidates.kinds import Absence, Kinds
 from optsched.candidates.needs import column_needs
 from optsched.candidates.resources import Resources
-from optsched.candidates.room import gpus_allowed
+from optsched.candidates.room import gpus_allowed, gpus_allowed_by
 from optsched.candidates.usage import Usage
 
 __all__ = [
@@ -28,4 +28,5 @@ __all__ = [
     "expand",
     "expand_first",
     "gpus_allowed",
+    "gpus_allowed_by",
 ]

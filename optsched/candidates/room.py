@@ -134,6 +134,11 @@ def gpus_allowed(capacity: FloatArray, need: FloatArray) -> IntArray:
     return whole
 
 
+def gpus_allowed_by(capacity: float, need: float) -> float:
+    """The same for one capacity (inf: not limited) and one need above 0 per GPU, before it is rounded down."""
+    return capacity * (1 + ROUNDING) / need + ROUNDING
+
+
 def node_capacities(pool: Pool, now: float) -> tuple[IntArray, FloatArray]:
     """GPUs, and CPUs and memory (inf: not stated), of the usable nodes that have GPUs."""
     usable = np.flatnonzero(pool.usable(now) & (pool.node_gpus > 0))

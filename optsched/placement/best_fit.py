@@ -12,14 +12,17 @@ that a gang finds room or spans fewer nodes. `why_refused` explains what found n
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Iterator
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.candidates import gpus_allowed_by
 from optsched.placement.problem import (
     Assignment,
     Pieces,
@@ -53,10 +56,9 @@ TIGHTENED = 200
 
 
 class NodesByFreeGpus:
-    """The nodes of a pool in heaps by the number of their free GPUs.
+    """The nodes of a pool in sorted lists by the number of their free GPUs.
 
-    The best fit of a plain gang costs a few steps, however many nodes there are. Entries go stale
-    when free GPUs change, and are dropped when they come up.
+    The best fit of a gang costs a few steps, however many nodes there are.
 
     Parameters
     ----------
@@ -70,24 +72,26 @@ class NodesByFreeGpus:
 
     def __init__(self, free: IntArray, here: slice, most: int) -> None:
         self._free = free
-        self._heaps: list[list[int]] = [[] for _ in range(most + 1)]
-        # In ascending order, so that each list is a heap from the start.
-        for node, count in enumerate(free[here].tolist(), here.start):
-            self._heaps[count].append(node)
+        self._first = here.start
+        self._count: list[int] = free[here].tolist()
+        self._nodes: list[list[int]] = [[] for _ in range(most + 1)]
+        for node, count in enumerate(self._count, here.start):
+            self._nodes[count].append(node)
 
     def changed(self, node: int) -> None:
         """The free GPUs of a node have changed."""
-        heappush(self._heaps[int(self._free[node])], node)
+        before = self._nodes[self._count[node - self._first]]
+        del before[bisect_left(before, node)]
+        count = int(self._free[node])
+        self._count[node - self._first] = count
+        insort(self._nodes[count], node)
 
-    def best_fit(self, gpus: int) -> int | None:
-        """The node with the fewest free GPUs that are enough, of equal ones the first."""
-        for count in range(gpus, len(self._heaps)):
-            heap = self._heaps[count]
-            while heap and self._free[heap[0]] != count:
-                heappop(heap)
-            if heap:
-                return heap[0]
-        return None
+    def best_fit(self, gpus: int, has_room: Callable[[int], bool]) -> int | None:
+        """The node with the fewest free GPUs that are enough and with room for all else that is needed;
+        of equal ones the first.
+        """
+        nodes = chain.from_iterable(self._nodes[gpus:])
+        return next(filter(has_room, nodes), None)
 
 
 class FreeRoom:
@@ -170,18 +174,31 @@ class FreeRoom:
 
     # --- what a request could have --------------------------------------------------------
 
-    def plain_node(self, request: int) -> int | None:
-        """The best node for a plain request (`Problem.plain`), if one has as many free GPUs."""
-        gpus = int(self.problem.requests.gpus[request])
-        here = self.problem.of_pool(request)
+    def best_node(self, request: int) -> int | None:
+        """The best node for a request on one node (`Problem.on_one_node`), if one has room."""
+        problem = self.problem
+        gpus = int(problem.requests.gpus[request])
+        here = problem.of_pool(request)
         if self._indexed:
-            pool = int(self.problem.requests.pool[request])
+            pool = int(problem.requests.pool[request])
             if pool not in self._by_free:
-                most = int(self.problem.nodes.gpus[here].max(initial=0))
+                most = int(problem.nodes.gpus[here].max(initial=0))
                 self._by_free[pool] = NodesByFreeGpus(self.free, here, most)
-            return self._by_free[pool].best_fit(gpus)
-        node = fullest_with_room(self.free[here], gpus)
+            return self._by_free[pool].best_fit(gpus, partial(self._has_own, request, gpus))
+        enough = self.available(request) >= gpus
+        node = fullest_with_room(np.where(enough, self.free[here], 0), gpus)
         return None if node is None else here.start + node
+
+    def _has_own(self, request: int, gpus: int, node: int) -> bool:
+        """Whether a node has the CPUs and memory for so many GPUs of a request (`gpus_allowed`)."""
+        if not self.problem.needy[request]:
+            return True
+        needs = self.problem.requests.need[request].tolist()
+        # As numbers, not arrays: a round asks this of thousands of nodes, one after the other.
+        return all(
+            need <= 0 or gpus_allowed_by(has, need) >= gpus
+            for has, need in zip(self.own[node].tolist(), needs, strict=True)
+        )
 
     def gpus_with_room(self, request: int) -> IntArray:
         """GPUs of each node of its pool with room for a request,
@@ -442,10 +459,12 @@ def choose(state: FreeRoom, request: int, span: int) -> Pieces | None:
     problem = state.problem
     here = problem.of_pool(request)
     gpus = int(problem.requests.gpus[request])
-    if problem.plain[request]:
-        node = state.plain_node(request)
+    if problem.on_one_node[request]:
+        node = state.best_node(request)
         if node is not None:
             return [(node, gpus)]
+        if span == 1:
+            return None
     available = state.available(request)
     enough = np.flatnonzero(available >= gpus)
     if len(enough):

@@ -404,6 +404,12 @@ class Problem:
     def plain(self) -> BoolArray:
         """Mask of the requests that ask for whole GPUs of one node and
         for nothing else; shape (P,).
+        """
+        return self.on_one_node & ~self.needy
+
+    @cached_property
+    def on_one_node(self) -> BoolArray:
+        """Mask of the requests for whole GPUs that one node may have, with its CPUs and memory; shape (P,).
 
         Their best node is the one with the fewest free GPUs that are enough: nodes of a pool are
         equal to them, as they hold nothing there and no topology tells nodes apart.
@@ -416,14 +422,15 @@ class Problem:
         np.maximum.at(largest, self.nodes.pool, self.nodes.gpus)
         tied = (bool(sets) or len(nodes) > 0 for sets, nodes in zip(R.apart, R.barred, strict=True))
         bound = np.fromiter(tied, bool, len(self))
-        plain = ~bound & ~self.needy & (R.share == 1.0) & (R.gpus <= largest[R.pool])
+        apart_from_groups = ~bound & ~R.group_need.any(axis=1)
+        one_node = apart_from_groups & (R.share == 1.0) & (R.gpus <= largest[R.pool])
         places = instance.jobs_table.places
         # The last entry is read for partner -1: a job alone.
         running_in = np.full(len(instance.jobs_table) + 1, -1, np.int64)
         running_in[places.job] = places.pool
         for jobs in (R.job, R.partner):
-            plain &= running_in[jobs] != R.pool
-        return np.asarray(plain, bool)
+            one_node &= running_in[jobs] != R.pool
+        return np.asarray(one_node, bool)
 
     def within_needs(
         self, request: int, gpus: IntArray, own: FloatArray, group: FloatArray
