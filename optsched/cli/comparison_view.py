@@ -87,8 +87,16 @@ def comparison_view(comparison: Comparison) -> Iterator[RenderableType]:
         left=2,
     )  # fmt: skip
     if measured:
-        yield bullets(NOTES)
+        yield bullets([*_packed_notes(comparison, labels), *NOTES])
     yield from _failures([(labels[id(row)], row) for row in comparison.rows])
+
+
+def _packed_notes(comparison: Comparison, labels: Mapping[int, str]) -> Iterator[str]:
+    """Which answers are of relaxations whose rows do not all fit into whole GPUs."""
+    for row in comparison.rows:
+        if row.solution is not None and row.solution.packed is not None:
+            relaxation = row.solution.packed.relaxation(comparison.instance.now)
+            yield f"{labels[id(row)]}: {relaxation}"
 
 
 def _entry_label(row: ComparisonRow) -> str:

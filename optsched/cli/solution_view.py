@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from optsched.instance.tables import JobNames
     from optsched.program import Assumption
     from optsched.solution import Certificate, SolverRecord
-    from optsched.solution.solution import Packed
     from optsched.study.direct import ProgramSolution
 
 COLOUR = {Status.OPTIMAL: "bold green", Status.FEASIBLE: "bold yellow", Status.LIMIT: "bold yellow"}
@@ -149,7 +148,7 @@ def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:
         yield "constraints", "; ".join(_constraint_words(item) for item in solution.constraints)
     yield "status", status_words(solution.status, solution.termination, "allocation")
     if solution.packed is not None:
-        yield "relaxation", packed_words(solution.packed, solution.instance.now)
+        yield "relaxation", solution.packed.relaxation(solution.instance.now)
     words, unit = objective_words(solution.formulation)
     yield from objective_facts(solution, unit, words)
     yield from (("then", words) for words in later_words(solution))
@@ -192,25 +191,6 @@ def solver_facts(record: SolverRecord) -> Iterator[tuple[str, str]]:
     if record.attempts:
         outcomes = [f"{attempt.name}: {attempt.outcome}" for attempt in record.attempts]
         yield "attempts", "; ".join(outcomes)
-
-
-def packed_words(packed: Packed, now: float) -> str:
-    """Of what status and objective are, and how many rows find whole GPUs at the same time."""
-    when = (
-        ""
-        if packed.time is None or packed.time <= now
-        else f" {seconds(packed.time - now)} from now"
-    )
-    most = (
-        ""
-        if packed.held == packed.most
-        else f", and no packing has room for more than {packed.most:,}"
-    )
-    return (
-        "status, objective and bound are of a relaxation that adds up shares of GPUs and does not "
-        "pack them into whole "
-        f"GPUs: of its {count(packed.rows, 'row')} side by side{when}, {packed.held:,} fit{most}"
-    )
 
 
 def later_words(solution: Solution) -> Iterator[str]:

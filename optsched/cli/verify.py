@@ -55,7 +55,14 @@ def verify(
         findings = [
             {"field": finding.field, "message": finding.message} for finding in found.findings
         ]
-        shell.document({"ok": found.ok, "bound": found.bound, "findings": findings})
+        shell.document(
+            {
+                "ok": found.ok,
+                "bound": found.bound,
+                "findings": findings,
+                "notes": list(found.notes),
+            }
+        )
     other_instance = any(finding.field == HASH for finding in found.findings)
     most = MOST_OF_OTHER if other_instance else MOST
     for finding in found.findings[:most]:
@@ -67,7 +74,7 @@ def verify(
     if not found.ok:
         return REFUSED
     if not as_json:
-        shell.tell(f"the solution is right, {BOUND[found.bound]}")
+        shell.tell("; ".join([f"the solution is right, {BOUND[found.bound]}", *found.notes]))
     return 0
 
 

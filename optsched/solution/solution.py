@@ -24,6 +24,7 @@ from optsched.display import (
     columns_of,
     count,
     first_of,
+    seconds,
 )
 from optsched.errors import UsageError
 from optsched.instance import Instance
@@ -150,6 +151,25 @@ class Packed(NamedTuple):
     held: int
     most: int
     time: float | None = None
+
+    def to_document(self) -> dict[str, Any]:
+        """The counts as in a solution file; the time only of a schedule."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
+    def words(self, now: float) -> str:
+        """``of its 3 rows side by side, 2 fit``, for every place that names the status."""
+        later = self.time is not None and self.time > now
+        when = f" {seconds(self.time - now)} from now" if later and self.time is not None else ""
+        proved = self.held == self.most
+        most = "" if proved else f", and no packing has room for more than {self.most:,}"
+        return f"of its {count(self.rows, 'row')} side by side{when}, {self.held:,} fit{most}"
+
+    def relaxation(self, now: float) -> str:
+        """What status, objective and bound are of, and how many rows find whole GPUs."""
+        return (
+            "status, objective and bound are of a relaxation that adds up shares of GPUs and "
+            f"does not pack them into whole GPUs: {self.words(now)}"
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -398,14 +418,13 @@ class Solution(DisplayedTable):
 
     def _remarks(self) -> dict[str, Any]:
         """What most solutions have nothing to say about; keys without content are left out."""
-        packed = {} if self.packed is None else self.packed._asdict()
         remarks: dict[str, Any] = {
             "notes": list(self.notes),
             "figures": {name: dict(figure) for name, figure in self.figures.items()},
             "assumptions": [item.words for item in assumptions_of(self.conflicts)],
             "declined": _reasons(self.declined),
             "columns_made": None if self.columns_made is None else self.columns_made._asdict(),
-            "packed": {name: value for name, value in packed.items() if value is not None},
+            "packed": {} if self.packed is None else self.packed.to_document(),
         }
         if self.explanation is not Explanation.IRREDUCIBLE:
             remarks = {"explanation": str(self.explanation)} | remarks
@@ -495,7 +514,10 @@ class Solution(DisplayedTable):
         objective = "none" if self.objective is None else f"{self.objective:.9g}"
         seen = shown_gap(self.gap, self.status is Status.OPTIMAL, self.solver.gap)
         gap = "" if seen is None else f", gap {seen:.2g}"
-        return f"{self.formulation}: {self.status}, objective {objective}{gap}, solver {self.solver.name}"
+        # Before the solver, as a line is cut at its end.
+        packed = "" if self.packed is None else f", {self.packed.words(self.instance.now)}"
+        answer = f"{self.formulation}: {self.status}, objective {objective}{gap}{packed}"
+        return f"{answer}, solver {self.solver.name}"
 
     def _facts(self) -> Mapping[str, str]:
         certificate = self.certificate
@@ -503,6 +525,7 @@ class Solution(DisplayedTable):
         prices = [f"{name} {amount(price)}" for name, price in self.prices.items() if price]
         return {
             "objective": self._objective_in_words(),
+            "relaxation": "" if self.packed is None else self.packed.relaxation(self.instance.now),
             "certificate": f"{holds} ({certificate.proof})",
             "bound": "" if self.bound is None else f"{self.bound:.9g} ({self.bound_source})",
             "prices": first_of(prices),

@@ -92,6 +92,7 @@ class ComparisonRow(Displayed):
                 "reproducible",
                 "certificate",
                 "solver",
+                "packed",
             )
             return document | dict.fromkeys((*keys, "conflicts", "unplaced", "measures", "seconds"))
         return document | {
@@ -107,6 +108,7 @@ class ComparisonRow(Displayed):
                 "problems": list(solution.certificate.problems),
             },
             "solver": {"name": solution.solver.name, "version": solution.solver.version},
+            "packed": None if solution.packed is None else solution.packed.to_document(),
             "conflicts": [conflict.words for conflict in solution.conflicts],
             "unplaced": len(solution.unplaced),
             "measures": None if self.measures is None else self.measures.to_document(),
@@ -189,7 +191,9 @@ def _answer(row: ComparisonRow) -> str:
     if objective is None:
         return str(row.solution.status)
     _, unit = objective_words(row.formulation)
-    return f"{row.solution.status}, {amount(objective)} {unit}".strip()
+    answer = f"{row.solution.status}, {amount(objective)} {unit}".strip()
+    packed = row.solution.packed
+    return answer if packed is None else f"{answer}, {packed.words(row.solution.instance.now)}"
 
 
 @checks_arguments

@@ -19,6 +19,7 @@ from optsched.registry import load_solver
 from optsched.solution import Allocation, Solution, Status
 from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.document import SolutionDocument
+from optsched.solution.solution import Packed
 from optsched.solving.engine import Engine
 from optsched.verify.findings import RELATIVE, Bound, Finding, Findings, Verification
 from optsched.verify.nothing import check_empty, check_nothing
@@ -109,11 +110,16 @@ def verify(
     findings = Findings()
     solution = read_solution(document, findings)
     bound: Bound = "not verifiable"
+    notes: list[str] = []
     if solution is not None and not _extended(solution, findings):
         # A wrong file may lead to any number: overflow and nan are compared, not warned of.
         with np.errstate(all="ignore"):
-            bound = _check(solution, given, resolve, model, findings, performance is not None)
-    return Verification(tuple(findings.items), bound)
+            other = performance is not None
+            bound = _check(solution, given, resolve, model, findings, other)
+        packed = solution.packed
+        if not findings.items and packed is not None:
+            notes.append(Packed(**packed.model_dump()).words(given.now))
+    return Verification(tuple(findings.items), bound, tuple(notes))
 
 
 def _extended(document: SolutionDocument, findings: Findings) -> bool:

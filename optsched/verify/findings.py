@@ -49,10 +49,14 @@ class Verification(DisplayedTable):
         ``verified``: recomputed by us, from the duals or by the rule; ``consistent``: only the
         solver's claim, or none, and not contradicted; ``not verifiable``: the duals that it needs
         are not in the file, or the file is wrong.
+    notes : tuple of str
+        What a file that is right says of itself, recomputed here, and that limits what it is good
+        for: rows that do not all fit into whole GPUs.
     """
 
     findings: tuple[Finding, ...]
     bound: Bound
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -61,7 +65,7 @@ class Verification(DisplayedTable):
 
     def __str__(self) -> str:
         if self.ok:
-            return f"the solution is right; bound: {self.bound}"
+            return "; ".join(["the solution is right", f"bound: {self.bound}", *self.notes])
         count = len(self.findings)
         lines = [f"the solution is refused: {count} finding" + ("s" if count != 1 else "")]
         lines += [f"  {finding}" for finding in self.findings[:TOLD]]

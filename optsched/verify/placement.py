@@ -45,11 +45,7 @@ def check_packed(subject: RebuiltSolution, findings: Findings) -> None:
         )
         return
     stated = None if document.packed is None else document.packed.model_dump(exclude_none=True)
-    expected = (
-        None
-        if made is None
-        else {name: value for name, value in made._asdict().items() if value is not None}
-    )
+    expected = None if made is None else made.to_document()
     findings.alike("packed", stated, expected, "what packing the shares of GPUs again gives")
 
 

@@ -34,6 +34,7 @@ def test_verify_accepts_what_solve_wrote(run: Any, solved: Path) -> None:
         "ok": True,
         "bound": "verified",
         "findings": [],
+        "notes": [],
     }
     assert run("verify", "@quickstart", solved, "-q").out == ""
     assert run("verify", "@quickstart", solved, "--resolve").code == 0

@@ -174,6 +174,17 @@ def test_whole_jobs_say_how_many_of_them_fit(three: Solution) -> None:
     )
 
 
+def test_every_place_that_names_the_status_says_how_many_fit(three: Solution) -> None:
+    words = "of its 3 rows side by side, 2 fit"
+    assert words in repr(three)
+    assert sum(words in line for line in three.summary().splitlines()) == 2
+    compared = optsched.compare(three.instance, [("max-throughput", {"integral": True})])
+    assert words in compared.summary()
+    assert compared.to_document()["rows"][0]["packed"] == {"rows": 3, "held": 2, "most": 2}
+    verified = optsched.verify(three)
+    assert verified.ok and verified.notes == (words,) and words in str(verified)
+
+
 def test_nothing_is_said_of_rows_that_the_count_finds_to_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

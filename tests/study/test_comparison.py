@@ -21,7 +21,7 @@ from optsched.study.comparison import accepting
 
 ROW = {
     "formulation", "options", "sense", "objective_words", "refused", "status", "objective", "bound", "gap",
-    "termination", "reproducible", "certificate", "solver", "conflicts", "unplaced", "measures", "seconds",
+    "termination", "reproducible", "certificate", "solver", "packed", "conflicts", "unplaced", "measures", "seconds",
 }  # fmt: skip
 MEASURES = {
     "jobs", "idle", "smallest_share", "mean_share", "fairness", "utilisation", "cost_per_hour", "makespan", "last_end",
