@@ -41,6 +41,10 @@ def checks_keywords(
 
 CLOSE_AMONG = 10_000
 """Names that are compared at most: comparing is slow, and a cluster may have millions."""
+CLOSE = 0.65
+"""Likeness from which a name may have been meant; from 0.6 where the first letter is the same:
+maximum may mean max, but notes does not mean steps.
+"""
 
 
 def did_you_mean(name: object, known: Iterable[str], *, aside: bool = False) -> str:
@@ -49,15 +53,22 @@ def did_you_mean(name: object, known: Iterable[str], *, aside: bool = False) -> 
     ``"; did you mean time_limit?"`` ends a message; ``" (did you mean time_limit?)"`` stands
     ``aside`` inside one.
     """
-    import difflib
+    from difflib import SequenceMatcher, get_close_matches
     from itertools import islice
 
     if not isinstance(name, str):
         return ""  # a key of a mapping that a caller made
-    close = difflib.get_close_matches(name, list(islice(known, CLOSE_AMONG)), n=1)
+    names = {one.casefold(): one for one in islice(known, CLOSE_AMONG)}
+    typed = name.casefold()
+    close = [
+        one
+        for one in get_close_matches(typed, names)
+        if one[0] == typed[0] or SequenceMatcher(None, one, typed).ratio() >= CLOSE
+    ]
     if not close:
         return ""
-    return f" (did you mean {close[0]}?)" if aside else f"; did you mean {close[0]}?"
+    meant = names[close[0]]
+    return f" (did you mean {meant}?)" if aside else f"; did you mean {meant}?"
 
 
 class OptschedError(Exception):

@@ -137,8 +137,9 @@ class Results(DisplayedTable):
         Raises
         ------
         UsageError
-            For a column that no row has.
+            For a column that no row has, and for rows of solved problems beside simulations.
         """
+        _refuse_two_kinds(rows)
         full = with_best_known(rows, best)
         chosen = _method_columns(full) if by is None else tuple(by)
         wrong = [name for name in chosen if not any(name in row for row in full)]
@@ -228,6 +229,15 @@ class Results(DisplayedTable):
 
     def to_columns(self, first: int | None = None) -> TableColumns:
         return columns_of(self.rows[:first])
+
+
+def _refuse_two_kinds(rows: Sequence[Row]) -> None:
+    """Raise `UsageError` for simulations beside solved problems: no column compares the two."""
+    simulated = sum(row.get("policy") is not None for row in rows)
+    solved = sum(row.get("formulation") is not None and row.get("policy") is None for row in rows)
+    if simulated and solved:
+        found = f"{count(simulated, 'simulation')} and {count(solved, 'solved problem')}"
+        raise InvalidArgument("rows", found, "results of one kind: summarise them separately")
 
 
 def _method_columns(rows: Sequence[Row]) -> tuple[str, ...]:

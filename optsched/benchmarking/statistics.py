@@ -15,6 +15,8 @@ from optsched.errors import InvalidArgument
 LEVEL = 0.95
 RESAMPLES = 2000
 METHODS = ("bootstrap", "t")
+# Values that differ by less, relative, differ by the rounding of what they were computed from.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -90,10 +92,10 @@ class Paired:
         Geometric mean of the ratios first / second, or mean of the differences first - second, with
         its interval.
     less, more, equal : int
-        Problems on which the first has the smaller value, the larger, the same.
+        Problems on which the first has the smaller value, the larger, the same (to `ROUNDING`).
     p : float or None
         Wilcoxon's signed-rank test, two-sided, of the log ratios or differences that are not 0;
-        None if all are.
+        None if all are, and of a single problem, which says nothing of chance.
     """
 
     n: int
@@ -118,6 +120,8 @@ def paired(
     a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
     if a.shape != b.shape:
         raise InvalidArgument("pairs", f"{len(a)} and {len(b)} values", "as many of both")
+    # Else the test would rank noise, and a table would show it
+    a = np.where(np.abs(a - b) <= ROUNDING * np.maximum(np.abs(a), np.abs(b)), b, a)
     difference: FloatArray = np.log(a) - np.log(b) if ratio else a - b
     interval = mean_interval(difference.tolist(), method, seed)
 
@@ -138,10 +142,12 @@ def paired(
 
 def signed_rank(difference: FloatArray) -> float | None:
     """The p value of Wilcoxon's signed-rank test;
-    zeros are left out, None where nothing else is there.
+    zeros are left out, None where nothing else is there, and for fewer than two differences.
     """
     from scipy import stats
 
+    if len(difference) < 2:
+        return None
     rest = difference[difference != 0]
     return float(stats.wilcoxon(rest).pvalue) if len(rest) else None
 

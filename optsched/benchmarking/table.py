@@ -65,6 +65,10 @@ def check_rows(rows: Sequence[Mapping[str, Any]], path: str | Path) -> None:
     InvalidInput
         With the row (from 1) and the column.
     """
+    if not any("status" in row for row in rows):
+        raise InvalidInput(
+            "", "another table", "the results of a sweep, of which each has a status", str(path)
+        )
     for place, row in enumerate(rows, 1):
         for name, value in row.items():
             expected = _wrong(name, value)

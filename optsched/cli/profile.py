@@ -12,7 +12,7 @@ from optsched.cli.command import Argument, Option
 from optsched.cli.options import OUTPUT, Json, output_option
 from optsched.cli.shell import Shell, check_target
 from optsched.cli.values import Kind, Seconds
-from optsched.errors import UsageError, wrong_ending
+from optsched.errors import UsageError, did_you_mean, wrong_ending
 
 if TYPE_CHECKING:
     from optsched.benchmarking.results import Results
@@ -126,8 +126,10 @@ def profile(
     arranged = Results.of(rows, readings.by, table)
     for name in readings.metric or ():
         if not any(name in row for row in rows):
+            known = dict.fromkeys(column for row in rows for column in row)
             raise UsageError(
-                f"--metric: no row has a column {name!r}: the columns are {', '.join(rows[0])}"
+                f"--metric: no row has a column {name!r}: the columns are {', '.join(known)}"
+                f"{did_you_mean(name, known)}"
             )
     reading = Reading(readings.interval, readings.seed, readings.shift)
     tables = summary(arranged, reading, readings.metric)

@@ -23,6 +23,8 @@ from optsched.errors import SolverUnavailable
 if TYPE_CHECKING:
     import pandas
 
+    from optsched.display.columns import Kind
+
 LINE = 120
 """Characters of a ``repr``."""
 
@@ -131,6 +133,10 @@ class DisplayedTable(Displayed):
             ) from None
         return pandas.DataFrame({name: list(column) for name, column in self.to_columns().items()})
 
+    def _kinds(self) -> Mapping[str, Kind]:
+        """How columns are written whose names mean something else in other tables."""
+        return {}
+
     def _html(self) -> str:
         from optsched.display.columns import RECORDED, heading, written
         from optsched.display.html import table_html
@@ -138,8 +144,12 @@ class DisplayedTable(Displayed):
         # One row more than is shown tells whether there are more.
         columns = self.to_columns(HTML_ROWS + 1)
         rows = max(map(len, columns.values()), default=0)
+        kinds = self._kinds()
         shown = {
-            name: [shortened(written(name, value), LONGEST) for value in column[:HTML_ROWS]]
+            name: [
+                shortened(written(name, value, kinds.get(name)), LONGEST)
+                for value in column[:HTML_ROWS]
+            ]
             for name, column in columns.items()
             if name not in RECORDED
         }
@@ -148,7 +158,8 @@ class DisplayedTable(Displayed):
         text = [any(isinstance(value, TEXTS) for value in columns[name]) for name in said]
         cells = zip(*(shown[name] for name in said), strict=True)
         more = f"<p>The first {HTML_ROWS} rows; to_frame() has all.</p>" if rows > HTML_ROWS else ""
-        return super()._html() + table_html(list(map(heading, said)), cells, text) + more
+        headings = [heading(name, kinds.get(name)) for name in said]
+        return super()._html() + table_html(headings, cells, text) + more
 
 
 def columns_of(records: Sequence[Mapping[str, Any]]) -> TableColumns:

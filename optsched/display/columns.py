@@ -4,6 +4,7 @@ by the names that they have in frames and documents.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -79,13 +80,13 @@ def title(name: str) -> str:
     return f"{words}, {unit}" if unit else words
 
 
-def heading(name: str) -> str:
+def heading(name: str, kind: Kind | None = None) -> str:
     """The name of a column with its unit, where the cells do not say it."""
-    unit = KINDS.get(name, PLAIN).unit
+    unit = (kind or KINDS.get(name, PLAIN)).unit
     return f"{name}, {unit}" if unit else name
 
 
-def written(name: str, value: Any) -> str:
+def written(name: str, value: Any, kind: Kind | None = None) -> str:
     """A value of a column as text; nothing where there is none."""
     if value is None:
         return ""
@@ -93,7 +94,9 @@ def written(name: str, value: Any) -> str:
         if value != value:  # NaN: there is no value
             return ""
         sign = "-" if value < 0 else ""
-        return sign + KINDS.get(name, PLAIN).write(abs(value))
+        if math.isinf(value):  # in no unit: there is no infinite number of days
+            return f"{sign}inf"
+        return sign + (kind or KINDS.get(name, PLAIN)).write(abs(value))
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, list | tuple):

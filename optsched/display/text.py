@@ -42,6 +42,13 @@ def share(gap: float) -> str:
     return f"{100 * gap:,.0f} %" if gap >= 1 else f"{100 * gap:.2g} %"
 
 
+def signed_percent(change: float) -> str:
+    """A relative change: ``+3.14 %``, ``-2,980 %``; none is ``0 %``."""
+    if change == 0:
+        return "0 %"
+    return f"{100 * change:+,.0f} %" if abs(change) >= 10 else f"{100 * change:+.3g} %"
+
+
 def seconds(value: float) -> str:
     """``12 ms``, ``1.23 s``, ``2.1 min``, ``3.4 h``, ``2.1 d``."""
     if value == 0:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from optsched.errors import InvalidArgument, InvalidInput, all_wrong
+from optsched.errors import InvalidArgument, InvalidInput, all_wrong, did_you_mean
 from optsched.formats.inputs import (
     Pools,
     Seconds,
@@ -33,7 +33,7 @@ JOBS: dict[str, Kind] = {
     "gpus": "whole",
     "gpus_min": "whole",
     "gpus_max": "whole",
-    "steps": "number",
+    "steps": "count",
     "weight": "number",
     "arrival": "seconds",
     "deadline": "seconds",
@@ -164,7 +164,7 @@ def import_csv(
         pool_rows = None if pool_table is None else _read_pools(pool_table)
     wrong.refuse()
     documents = one_cluster(pools, pool_rows, "pool_table", _documents_of)
-    workloads = _workloads(rate_rows, documents)
+    workloads = _workloads(rate_rows, documents, wrong)
     _warn_of_idle_pools(rate_rows, documents)
     tenants = dict.fromkeys(filter(None, job_rows.cells.get("tenant", ())))
     job_documents = []
@@ -188,7 +188,7 @@ def import_csv(
         # The reader of documents stops at its first error
         errors = sorted(islice(wrong_parts(document), MOST_COUNTED), key=_row) or [error]
         placed = [
-            InvalidInput(_place(one.path, job_rows, pool_rows), one.found, one.expected)
+            InvalidInput(_place(one.path, job_rows, pool_rows), _found(one, job_rows), one.expected)
             for one in errors
         ]
         raise all_wrong(placed, len(placed), stopped=len(placed) == MOST_COUNTED) from None
@@ -203,6 +203,18 @@ def _row(error: InvalidInput) -> int:
     """The number of the job or pool that an error is about."""
     match = _JOB_FIELD.match(error.path) or _POOL_FIELD.match(error.path)
     return int(match[1]) if match else 0
+
+
+def _found(error: InvalidInput, jobs: Table) -> str:
+    """What was found; of an id that comes a second time also the line that has it first."""
+    match = _JOB_FIELD.match(error.path)
+    if match and match[2] == "id" and "id" in jobs:
+        ids = jobs.cells["id"]
+        row = int(match[1])
+        first = ids.index(ids[row])
+        if first < row:
+            return f"{error.found}, after line {jobs.line[first]}"
+    return error.found
 
 
 def _place(path: str, jobs: Table, pools: Table | None) -> str:
@@ -221,28 +233,30 @@ def _place(path: str, jobs: Table, pools: Table | None) -> str:
     return path
 
 
-def _workloads(rates: Table, pools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Rates by workload, place and GPU count; a place is a pool or a GPU type."""
+def _workloads(
+    rates: Table, pools: Sequence[Mapping[str, Any]], wrong: WrongCells
+) -> dict[str, Any]:
+    """Rates by workload, place and GPU count; a place is a pool or a GPU type.
+
+    Errors go to ``wrong``, before those of the lines of jobs.
+    """
     column = _place_column(rates)
     known = dict.fromkeys(_place_of(pool, column) for pool in pools)
     workloads: dict[str, Any] = {}
-    wrong = WrongCells()
     for row in range(len(rates)):
-        line = int(rates.line[row])
         place = rates.text(row, column)
         workload = rates.text(row, "workload")
         if place not in known:
             what = "pools" if column == "pool" else "GPU types"
-            expected = f"one of the {what} {listed(known)}"
-            wrong.add(line, rates.error(row, column, show(place), expected))
+            expected = f"one of the {what} {listed(known)}{did_you_mean(place, known)}"
+            wrong.add(0, rates.error(row, column, show(place), expected))
         entry = workloads.setdefault(workload, {"throughput": {}})
         by_count = entry["throughput"].setdefault(place, {})
         count = str(_gpus(rates, row))
         if count in by_count:
             found = f"{show(workload)}, {show(place)}, gpus {count} a second time"
-            wrong.add(line, InvalidInput(rates.row_place(row), found, "one rate for each"))
+            wrong.add(0, InvalidInput(rates.row_place(row), found, "one rate for each"))
         by_count[count] = _rate(rates, row)
-    wrong.refuse()
     return workloads
 
 
@@ -273,7 +287,8 @@ def _job(
     workloads: Mapping[str, Any],
 ) -> dict[str, Any]:
     if job["workload"] not in workloads:
-        expected = f"one of the workloads of {rates.name}: {listed(workloads)}"
+        hint = did_you_mean(job["workload"], workloads)
+        expected = f"one of the workloads of {rates.name}: {listed(workloads)}{hint}"
         raise jobs.error(row, "workload", show(job["workload"]), expected)
     low = job.pop("gpus_min", None)
     high = job.pop("gpus_max", None)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,16 +19,24 @@ from optsched.errors import MOST_SHOWN, InvalidInput, all_wrong, did_you_mean
 from optsched.instance.durations import PATTERN, UNITS
 from optsched.instance.reading import listed, show
 
+log = logging.getLogger("optsched")
+
 DELIMITERS = ",;\t"
 MOST_LINE = 2**20
-Kind = Literal["text", "number", "whole", "seconds"]
+# A count is a number that is large and whole as a rule: steps.
+Kind = Literal["text", "number", "count", "whole", "seconds"]
 Cell = str | float | int
 EXPECTED: dict[Kind, str] = {
     "text": "a text",
     "number": "a number",
+    "count": "a number",
     "whole": "a whole number",
     "seconds": "a number of seconds, or a duration such as 90s, 5m, 2h or 1d",
 }
+# 400,000 and 400.000, 400'000, 400 000 as spreadsheets of many countries write them
+THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:[,.'\u2019\s]\d{3})+")
+# What spreadsheets save where nobody asks for CSV: a zip archive, or the older format
+SPREADSHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 
 
 def _seconds(cell: str) -> float:
@@ -38,6 +48,7 @@ def _seconds(cell: str) -> float:
 READERS: dict[Kind, Callable[[str], Cell]] = {
     "text": str,
     "number": float,
+    "count": float,
     "whole": int,
     "seconds": _seconds,
 }
@@ -209,7 +220,9 @@ class Table:
             for row, cell in enumerate(cells):
                 if known.setdefault(cell, row) != row:
                     found = f"{show(cell)} a second time, after line {self.line[known[cell]]}"
-                    errors.add(row, self.error(row, column, found, "names that differ"))
+                    errors.add(
+                        int(self.line[row]), self.error(row, column, found, "names that differ")
+                    )
             errors.refuse()
         return cells
 
@@ -299,6 +312,9 @@ def read_table(
         if columns[column] != "text":
             numbers[column] = _numbers(table, column, wrong)
     wrong.refuse()
+    for column in header:
+        if columns[column] == "count":
+            _warn_of_thousands(table, column)
     return replace(table, numbers=numbers)
 
 
@@ -345,6 +361,8 @@ def _numbers(table: Table, column: str, wrong: WrongCells) -> FloatArray:
 
 def _decoded(data: bytes, name: str) -> str:
     """Text of UTF-8 with or without a byte order mark; raises `InvalidInput` with the line."""
+    if data.startswith(SPREADSHEETS):
+        raise InvalidInput(name, "a spreadsheet, or an archive", "text: save it as CSV UTF-8")
     _refuse_long_lines(data, name)
     try:
         text = data.decode("utf-8-sig")
@@ -405,19 +423,23 @@ def _check_header(
     columns: Mapping[str, Kind],
     required: Sequence[str],
 ) -> None:
-    """Refuse unknown columns, those that come twice and those that are missing."""
+    """Refuse unknown columns, those that come twice and those that are missing, all at once."""
+    wrong = WrongCells()
     for row, column in enumerate(header):
         if column not in columns:
             hint = did_you_mean(column, columns, aside=True)
             found = (
                 f"an unknown column {show(column)}" if column else f"no name in column {row + 1}"
             )
-            raise InvalidInput(where, found, f"some of {listed(columns)}{hint}")
-        if column in header[:row]:
-            raise InvalidInput(where, f"the column {column} a second time", "each column once")
+            wrong.add(0, InvalidInput(where, found, f"some of {listed(columns)}{hint}"))
+        elif column in header[:row]:
+            found = f"the column {column} a second time"
+            wrong.add(0, InvalidInput(where, found, "each column once"))
     for column in required:
         if column not in header:
-            raise InvalidInput(where, f"no column {column}", f"one, beside {listed(header)}")
+            expected = f"one, beside {listed(header)}"
+            wrong.add(0, InvalidInput(where, f"no column {column}", expected))
+    wrong.refuse()
 
 
 def _number(cell: str, kind: Kind, place: str) -> float:
@@ -428,6 +450,27 @@ def _number(cell: str, kind: Kind, place: str) -> float:
             return number
     except (ValueError, OverflowError):
         pass
-    # Spreadsheets of many countries write a decimal comma
-    hint = " with a point, not a comma" if kind in ("number", "seconds") and "," in cell else ""
-    raise InvalidInput(place, show(cell), EXPECTED[kind] + hint)
+    raise InvalidInput(place, show(cell), EXPECTED[kind] + _spreadsheet_hint(cell, kind))
+
+
+def _spreadsheet_hint(cell: str, kind: Kind) -> str:
+    """How to write a number that a spreadsheet wrote in the way of its country."""
+    if THOUSANDS.fullmatch(cell):
+        return ", without thousands separators"
+    if kind != "whole" and "," in cell:
+        return " with a point, not a comma"
+    return ""
+
+
+def _warn_of_thousands(table: Table, column: str) -> None:
+    """Warn of a column of counts in which every point may stand between thousands."""
+    cells = [cell for cell in table.cells[column] if cell]
+    # One point alone: 1.234.567 is no number, and is refused
+    if cells and all("." in cell and THOUSANDS.fullmatch(cell) for cell in cells):
+        log.warning(
+            "%s: column %s: %s is read as %s: write numbers without thousands separators",
+            table.name,
+            table.written[column],
+            cells[0],
+            show(float(cells[0])),
+        )

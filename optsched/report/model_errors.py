@@ -15,10 +15,12 @@ from optsched.performance.evaluation import ErrorRow, Evaluation, Points
 from optsched.report.palette import INK, LABEL, PAPER, SMALL, job_colours
 from optsched.report.pictures import (
     LEGEND,
+    fixed_ticks,
     grid_below,
     head,
     plain_frame,
     require_matplotlib,
+    round_factors,
     short,
 )
 
@@ -32,6 +34,8 @@ NAMED = 12
 MOST_PANELS = 40
 # Points that have their intervals drawn, at most; where there are more, points are smaller too.
 INTERVALS = 150
+# Labels of an axis, at most; their numbers may be as long as 0.0015.
+TICKS = 6
 
 
 def evaluation_picture(found: Evaluation) -> Axes:
@@ -148,7 +152,20 @@ def _draw(
     ax.set_xlim(limits)
     ax.set_ylim(limits)
     ax.set_aspect("equal")
+    _ticks(ax, limits)
     grid_below(ax, linewidth=0.4)
+
+
+def _ticks(ax: Axes, limits: tuple[float, float]) -> None:
+    """Few round numbers on both axes.
+
+    Below a decade matplotlib labels every minor tick, and the labels run into each other.
+    """
+    for factors in ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
+        ticks = round_factors(*limits, factors)
+        if len(ticks) <= TICKS:
+            fixed_ticks(ax, ticks, [f"{tick:g}" for tick in ticks], both=True)
+            return
 
 
 def _tell(ax: Axes, row: ErrorRow, nominal: float) -> None:

@@ -192,14 +192,19 @@ def grid_below(
     ax.set_axisbelow(True)
 
 
-def fixed_ticks(ax: Axes, ticks: Sequence[float], labels: Sequence[str]) -> None:
-    """These ticks on the horizontal axis and no others, also where it is logarithmic."""
+def fixed_ticks(
+    ax: Axes, ticks: Sequence[float], labels: Sequence[str], *, both: bool = False
+) -> None:
+    """These ticks on the horizontal axis, or on both axes, and no others,
+    also where it is logarithmic.
+    """
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullFormatter, NullLocator
 
-    ax.xaxis.set_major_locator(FixedLocator(ticks))
-    ax.xaxis.set_major_formatter(FixedFormatter(labels))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_minor_formatter(NullFormatter())
+    for axis in (ax.xaxis, ax.yaxis) if both else (ax.xaxis,):
+        axis.set_major_locator(FixedLocator(ticks))
+        axis.set_major_formatter(FixedFormatter(labels))
+        axis.set_minor_locator(NullLocator())
+        axis.set_minor_formatter(NullFormatter())
 
 
 def round_factors(low: float, high: float, factors: Sequence[float]) -> list[float]:

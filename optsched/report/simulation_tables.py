@@ -12,6 +12,7 @@ from optsched.benchmarking.statistics import holm, mean_interval, paired
 from optsched.benchmarking.summary_table import NOTHING, Column, SummaryTable, cell_text
 from optsched.display import amount
 from optsched.display.columns import DURATION, KINDS, SHARE, title
+from optsched.display.text import signed_percent
 from optsched.report.pictures import time_unit
 from optsched.report.simulated import Policy, Simulated, seed_of
 
@@ -146,7 +147,7 @@ def _compared(
     # Differences that are all equal have no spread: an interval of width 0 would claim too much
     varies = bool(np.ptp(values - base) > 1e-12 * np.abs([values, base]).max())
     mean = float(base.mean())
-    relative = NOTHING if mean == 0 else f"{100 * result.estimate / abs(mean):+.3g} %"
+    relative = NOTHING if mean == 0 else signed_percent(result.estimate / abs(mean))
     low, high = (_text(limit) if varies else NOTHING for limit in (result.low, result.high))
     cells += [
         amount(mean),

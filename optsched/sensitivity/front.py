@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count
+from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count, number
+from optsched.display.columns import DURATION, Kind
 from optsched.formulation import Formulation
 from optsched.instance import Instance
 from optsched.lazy import convenience
@@ -225,15 +226,23 @@ class Front(DisplayedTable):
     def to_columns(self, first: int | None = None) -> TableColumns:
         """The points: both objectives, and what a unit of the second costs of the first."""
         points = self.points[:first]
-        one, other = (axis.formulation for axis in self.axes)
-        # One formulation with two sets of options
-        if one == other:
-            one = f"{one} (first)"
-            other = f"{other} (second)"
+        one, other = self._objective_columns()
         return {
             one: [point.objectives[0] for point in points],
             other: [point.objectives[1] for point in points],
             "exchange": [point.exchange for point in points],
+        }
+
+    def _objective_columns(self) -> tuple[str, str]:
+        one, other = (axis.formulation for axis in self.axes)
+        # One formulation with two sets of options
+        return (f"{one} (first)", f"{other} (second)") if one == other else (one, other)
+
+    def _kinds(self) -> Mapping[str, Kind]:
+        # The cost of an allocation is per hour; that of a simulation, which has the same name, is not
+        return {
+            name: DURATION if axis.unit == "s" else Kind(number, axis.unit)
+            for name, axis in zip(self._objective_columns(), self.axes, strict=True)
         }
 
 

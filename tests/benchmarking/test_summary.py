@@ -234,6 +234,22 @@ def test_pairs() -> None:
     same = paired([1.0, 2.0], [1.0, 2.0], ratio=False)
     assert (same.estimate, same.equal, same.p) == (0.0, 2, None)
     assert paired([], [], ratio=True).n == 0
+    # One pair says nothing of chance
+    assert paired([1.0], [2.0], ratio=True).p is None
+    # Rounding is not a difference
+    noise = paired([1.756, 2.0], [1.756 + 7e-16, 2.0], ratio=False)
+    assert (noise.estimate, noise.less, noise.equal, noise.p) == (0.0, 0, 2, None)
+
+
+def test_simulations_are_not_summarised_beside_solved_problems() -> None:
+    rows = [
+        {"instance": "i", "formulation": "f", "status": "optimal"},
+        {"trace": "t", "policy": "las", "status": "ok"},
+    ]
+    with refuses(
+        "rows: found 1 simulation and 1 solved problem, expected results of one kind...", UsageError
+    ):
+        Results.of(rows)
 
 
 def test_p_values_adjusted_by_holm() -> None:

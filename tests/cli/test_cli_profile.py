@@ -124,6 +124,8 @@ WRONG = [
         "by: found 'colour'",
     ),
     (["results.csv", "--metric", "colour"], 2, "--metric: no row has a column 'colour'"),
+    (["results.csv", "--metric", "objectiv"], 2, "; did you mean objective?"),
+    (["jobs.csv"], 3, "jobs.csv: found another table, expected the results of a sweep..."),
     (["results.csv", "--picture", "cake"], 2, "--picture: found 'cake', expected time or gap"),
     (["results.csv", "--interval", "z"], 2, "interval: found 'z', expected one of bootstrap, t"),
     (
@@ -141,5 +143,6 @@ WRONG = [
 def test_wrong_words(run: Any, results: Path, arguments: list[str], code: int, words: str) -> None:
     Path("results.txt").write_text(CSV)
     Path("empty.csv").write_text("")
+    Path("jobs.csv").write_text("id,workload\na,net\n")
     Path("one.csv").write_text(HEAD + "i,f,a,optimal,1,max,dual,1,1\n")
     assert run("profile", *arguments).refused(words, code)

@@ -88,6 +88,38 @@ def test_a_line_without_end_is_refused_before_it_is_copied(
         )
 
 
+def test_counts_that_look_like_thousands(caplog: pytest.LogCaptureFixture) -> None:
+    imported("workload,steps\nnet,400.000\nsmall,\n")
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        "jobs.csv: column steps: 400.000 is read as 400.0: write numbers without thousands separators"
+    ]
+    caplog.clear()
+    imported("workload,steps\nnet,400.000\nsmall,12.5\n")
+    imported("workload,weight\nnet,1.500\nsmall,\n")
+    assert not caplog.records
+
+
+def test_mistakes_of_all_tables_are_told_at_once() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        imported("workload,prio,urgency\nnet,1,2\n")
+    assert [error.found for error in caught.value.one_by_one()] == [
+        'an unknown column "prio"',
+        'an unknown column "urgency"',
+    ]
+    with pytest.raises(InvalidInput) as caught:
+        imported(
+            "id,workload\na,Net\nb,net\n",
+            "workload,pool,throughput\nnet,V100,6\n",
+            "name,nodes\nv100,2\n",
+        )
+    assert str(caught.value).splitlines() == [
+        'rates.csv:2:pool: found "V100", expected one of the pools v100; did you mean v100?',
+        'jobs.csv:2:workload: found "Net", expected one of the workloads of rates.csv: net; '
+        "did you mean net?",
+    ]
+
+
 def test_few_columns_are_enough() -> None:
     instance = imported("workload\nnet\nsmall\nnet\n")
     assert [job.id for job in instance.jobs] == ["j0", "j1", "j2"]
@@ -185,6 +217,16 @@ WRONG_JOBS = {
     "unknown column": (
         "workload,prio\nnet,1\n",
         'jobs.csv:1: found an unknown column "prio", expected some of id, workload, gpus, ...'),
+    "thousands": (
+        "workload;steps\nnet;400,000\n",
+        'jobs.csv:2:steps: found "400,000", expected a number, without thousands separators'),
+    "millions": (
+        "workload;steps\nnet;1.400.000\n",
+        'jobs.csv:2:steps: found "1.400.000", expected a number, without thousands separators'),
+    "a spreadsheet": (b"PK\x03\x04\x14\0", "jobs.csv: found a spreadsheet, or an archive, expected text: save..."),
+    "no near column": ("workload,notes\nnet,1\n",
+        'jobs.csv:1: found an unknown column "notes", expected some of id, workload, gpus, gpus_min, '
+        "gpus_max, steps, weight, arrival, deadline, tenant"),
     "near column": ("workload,step\nnet,1\n",
         'jobs.csv:1: found an unknown column "step", expected some of id, workload, gpus, gpus_min, '
         "gpus_max, steps, weight, arrival, deadline, tenant (did you mean steps?)"),
@@ -196,10 +238,12 @@ WRONG_JOBS = {
     "no workload": (HEAD + "a,,1,,,,,\n", "jobs.csv:2:workload: found nothing, expected a text"),
     "unknown workload": (
         HEAD + "a,nut,1,,,,,\n",
-        'jobs.csv:2:workload: found "nut", expected one of the workloads of rates.csv: net, small'),
+        'jobs.csv:2:workload: found "nut", expected one of the workloads of rates.csv: net, small; did '
+        'you mean net?'),
     "too few cells": (HEAD + "a,net\n", "jobs.csv:2: found 2 cells, expected 8, as in the first line"),
     "too many cells": ("workload\nnet,1\n", "jobs.csv:2: found 2 cells, expected 1, as in the first line"),
-    "id twice": (HEAD + "a,net,,,,,,\n\na,net,,,,,,\n", 'jobs.csv:4:id: found "a" a second time, expected ids that...'),
+    "id twice": (HEAD + "a,net,,,,,,\n\na,net,,,,,,\n",
+        'jobs.csv:4:id: found "a" a second time, after line 2, expected ids...'),
     "gpus of text": (HEAD + "a,net,two,,,,,\n", 'jobs.csv:2:gpus: found "two", expected a whole number'),
     "half a gpu": (HEAD + "a,net,1.5,,,,,\n", 'jobs.csv:2:gpus: found "1.5", expected a whole number'),
     "no gpu": (HEAD + "a,net,0,,,,,\n", "jobs.csv:2:gpus: found 0, expected a number of at least 1"),

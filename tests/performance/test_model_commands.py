@@ -666,3 +666,29 @@ def test_a_curve_that_is_not_concave_is_told(run: Run, tmp_path: Path) -> None:
     told = run("explain", path, "-f", "max-throughput", "--job", "a")
     words = " ".join(told.out.split())
     assert told.code == 0 and "at most 19.2 % below a concave curve in new, concave in old" in words
+
+
+@pytest.mark.picture
+@pytest.mark.parametrize(
+    ("limits", "labels"),
+    [
+        ((3.05, 6.9), ["4", "5", "6"]),
+        ((0.3, 1.1), ["0.3", "0.4", "0.5", "0.6", "0.8", "1"]),
+        ((0.002, 0.018), ["0.002", "0.003", "0.005", "0.007", "0.01", "0.015"]),
+        ((0.02, 18.0), ["0.1", "1", "10"]),
+    ],
+)
+def test_labels_of_narrow_axes_are_few(limits: tuple[float, float], labels: list[str]) -> None:
+    pytest.importorskip("matplotlib")
+    # Private names: the ticks of one panel
+    from optsched.report.model_errors import _ticks
+    from optsched.report.pictures import new_axes
+
+    ax = new_axes(3.6, 3.6)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(limits)
+    ax.set_ylim(limits)
+    _ticks(ax, limits)
+    assert [label.get_text() for label in ax.get_xticklabels(which="both")] == labels
+    assert [label.get_text() for label in ax.get_yticklabels(which="both")] == labels

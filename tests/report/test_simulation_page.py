@@ -16,6 +16,7 @@ from test_results_page import Checker
 
 # Private names: what a picture or a page is made of, before it is drawn
 from optsched.benchmarking.statistics import holm
+from optsched.display.text import signed_percent
 from optsched.errors import UsageError
 from optsched.report import simulation_sections, write_simulation_page
 from optsched.report.simulated import Simulated
@@ -129,6 +130,16 @@ def test_differences_of_pairs() -> None:
     assert "deadlines met, %" not in by_figure  # unknown in all
     assert by_figure["restarts of a job"]["95 % from"] == "-"  # all differ by 0
     assert len(rows) <= len(COMPARED)
+
+
+def test_relative_changes() -> None:
+    assert [signed_percent(change) for change in (0.0, 0.0314159, -0.5, 29.8, -1234.5)] == [
+        "0 %",
+        "+3.14 %",
+        "-50 %",
+        "+2,980 %",
+        "-123,450 %",
+    ]
 
 
 def test_pairs_are_of_the_same_trace_and_seed() -> None:
