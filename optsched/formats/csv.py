@@ -163,7 +163,7 @@ def import_csv(
     with wrong.gathered():
         pool_rows = None if pool_table is None else _read_pools(pool_table)
     wrong.refuse()
-    documents = one_cluster(pools, pool_rows, "pool_table", _documents_of)
+    documents = one_cluster(pools, pool_rows, "table of pools", _documents_of)
     workloads = _workloads(rate_rows, documents, wrong)
     _warn_of_idle_pools(rate_rows, documents)
     tenants = dict.fromkeys(filter(None, job_rows.cells.get("tenant", ())))

@@ -87,7 +87,7 @@ def one_cluster(
     what: str,
     read: Callable[[Any], list[dict[str, Any]]],
 ) -> list[dict[str, Any]]:
-    """The pools, given as they are or by a file; ``what`` is the keyword of the file."""
+    """The pools, given as they are or by a file; ``what`` is what messages call the file."""
     if (pools is None) == (file is None):
         found = f"no pools and no {what}" if pools is None else f"pools and {what}"
         raise InvalidArgument("pools", found, "one of them: it is the cluster")

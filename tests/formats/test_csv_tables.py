@@ -454,8 +454,8 @@ def test_the_example_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("given", "code", "message"),
     [
-        ([], 2, "--pool: found no pools and no pool_table, expected one of them"),
-        (["--pool", "a=1", "--pools", "pools.csv"], 2, "--pool: found pools and pool_table"),
+        ([], 2, "--pool: found no pools and no table of pools, expected one of them"),
+        (["--pool", "a=1", "--pools", "pools.csv"], 2, "--pool: found pools and table of pools"),
         (
             ["--pool", "v100"],
             2,
