@@ -43,7 +43,7 @@ class MakespanUnrelated(Formulation):
         one    sum_{c in C_k} sum_m x_cm  =  n_k                       every class k
         load   sum_{c: r(c) = r} d_c x_cm  <=  C                       every machine (r, m)
         order  load of (r, m)  >=  load of (r, m + 1)                  machines of a resource are alike
-        x_cm >= 0 integer
+        x_cm >= 0 integer;  0 where d_c is more than all jobs take in their shortest columns, one after the other
 
         ``timeline``, for gangs, several resources, arrivals, predecessors; durations in whole units of time:
         minimise  max_j end_j   over one mode c and one start per job j:
@@ -144,10 +144,18 @@ def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
     c, m = machines.column, machines.machine
     load = sum_by(m, d[c], machines.total)
 
+    # One after the other, each in its shortest configuration, all jobs end by this time. A longer
+    # column is in no optimum, and beside it the seconds that count would be rounding.
+    shortest = np.full(len(C), np.inf)
+    np.minimum.at(shortest, k, d)
+    useful = d <= float(shortest @ n) * (1 + 1e-9)
+
     lp = LinearProgram()
-    x = lp.variables(len(c), name="x", upper=n[k[c]], integer=True)
+    x = lp.variables(
+        len(c), name="x", upper=np.where(useful[c], n[k[c]], 0).astype(np.float64), integer=True
+    )
     longest = np.zeros(len(C))
-    np.maximum.at(longest, k, d)
+    np.maximum.at(longest, k[useful], d[useful])
     makespan = lp.variables(1, name="C", upper=float(longest @ n))
     lp.constrain(sum_by(k[c], 1.0, len(C)) @ x == n, name="one")
     lp.constrain(load @ x - np.ones((machines.total, 1)) @ makespan <= 0.0, name="load")

@@ -18,7 +18,7 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.program import Assumption, LinearProgram, TimelineProgram, Units
 from optsched.program.units import AS_IT_IS
-from optsched.solution.certificate import Certificate, certify_point
+from optsched.solution.certificate import Certificate, certify_point, noise_at
 from optsched.solution.schedule import Schedule
 
 
@@ -118,6 +118,10 @@ class LinearPlan:
         """Objective of a schedule."""
         return self.program.arrays.objective(self.complete(schedule))
 
+    def noise(self, schedule: Schedule) -> float:
+        """Differences of the objective below this are rounding."""
+        return noise_at(self.program.arrays, self.complete(schedule))
+
     def certify(self, schedule: Schedule, value: float, proof: str) -> Certificate:
         """Check a schedule and its stated objective against every row."""
         return certify_point(self.program.arrays, self.complete(schedule), value, proof)
@@ -194,6 +198,10 @@ class TimelinePlan:
     def value(self, schedule: Schedule) -> float:
         """Objective of a schedule."""
         return self.timeline.objective(*self.complete(schedule)) * self.unit
+
+    def noise(self, schedule: Schedule) -> float:
+        """Costs are whole: a bound within half a unit is the cost itself."""
+        return 0.5 * self.unit
 
     def certify(self, schedule: Schedule, value: float, proof: str) -> Certificate:
         """Check a schedule in integers: nothing is off by less than a unit."""

@@ -194,7 +194,7 @@ def _check_numbers(
     closed = (
         bound is not None
         and document.objective is not None
-        and alike(document.objective, bound, allowed, 1e-9)
+        and alike(document.objective, bound, allowed, plan.noise(schedule))
     )
     told = (
         "there is no gap"

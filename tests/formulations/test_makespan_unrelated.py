@@ -265,3 +265,26 @@ def test_a_lying_solver_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
         "the bound 11 is worse than the objective of the schedule, 9"
         in solution.certificate.problems
     )
+
+
+def test_a_configuration_that_takes_far_too_long_does_not_set_the_scale() -> None:
+    """Beside 1e24 s a makespan of 1e6 s was rounding, and its bound of 0 counted as closed."""
+    p = [[1e-288, None], [1e6, 1e24]]
+    pools = [{"name": name, "nodes": 1, "gpus_per_node": 3} for name in "vk"]
+    jobs = [
+        {
+            "id": f"j{row}",
+            "steps": 1.0,
+            "throughput": {
+                name: 1 / time for name, time in zip("vk", times, strict=True) if time is not None
+            },
+        }
+        for row, times in enumerate(p)
+    ]
+    instance = optsched.Instance.from_dict(
+        {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}
+    )
+    solution = solve(instance)
+    assert solution.status == "optimal"
+    assert solution.objective == pytest.approx(1e6) == solution.bound
+    assert solution.gap == pytest.approx(0.0, abs=1e-6)
