@@ -223,17 +223,35 @@ def _check_relaxation(arrays: LinearArrays, analyst: Analyst) -> Checked:
     needed, y = _proved(elastic, values)
     if needed > FEASIBILITY:
         weight = np.abs(y) * arrays.sizes
-        return Checked(
-            ClaimFinding.SHOWN,
-            needed,
-            np.flatnonzero(weight > 1e-9 * weight.max(initial=0.0)).astype(np.int64),
-        )
+        return Checked(ClaimFinding.SHOWN, needed, _heavy_rows(arrays, weight, analyst))
     met = values.objective is not None and values.objective <= FEASIBILITY
     return (
         Checked(ClaimFinding.FEASIBLE)
         if met
         else Checked(ClaimFinding.OPEN, end=Termination.WORK_LIMIT)
     )
+
+
+def _heavy_rows(arrays: LinearArrays, weight: FloatArray, analyst: Analyst) -> IntArray:
+    """Rows with more weight in a proof than noise has;
+    all that have any, or all rows, where these can be met.
+
+    A row that asks for 1e9 times what another one allows outweighs it as much, and neither
+    conflicts without the other.
+    """
+    feasibility = replace(arrays, cost=np.zeros(arrays.shape[1]), offset=0.0)
+    least = 1e-9 * weight.max(initial=0.0)
+    heavy, some = np.flatnonzero(weight > least), np.flatnonzero(weight)
+    for rows in (heavy, some):
+        if len(rows) == len(some) == arrays.shape[0]:
+            break
+        try:
+            values = analyst.run(analyst.open(rows_alone(feasibility, rows)))
+        except _Stopped:  # the proof holds all the same
+            return heavy.astype(np.int64)
+        if values.termination in NO_POINT:
+            return rows.astype(np.int64)
+    return np.arange(arrays.shape[0], dtype=np.int64)
 
 
 def _proved(elastic: LinearArrays, values: Values) -> tuple[float, FloatArray]:

@@ -230,3 +230,16 @@ def test_the_limit_holds_where_thousands_of_jobs_conflict() -> None:
         "claimed",
     )
     assert solution.explanation is not Explanation.IRREDUCIBLE
+
+
+@pytest.mark.parametrize("times", [2.0, 1e6, 1e9, 1e12])
+def test_a_row_is_not_lost_beside_one_that_asks_for_far_more(times: float) -> None:
+    """What a deadline needs, and the time there is: neither conflicts without the other."""
+    instance = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 1}]},
+        "jobs": [{"id": "a", "steps": 100 * times, "deadline": 100, "throughput": {"p": 1.0}}],
+    }
+    solution = optsched.solve(instance, "max-throughput", constraints=[{"kind": "deadlines"}])
+    assert solution.status is Status.INFEASIBLE and len(solution.conflicts) == 2
+    assert optsched.verify(instance, solution).ok
