@@ -93,6 +93,7 @@ def plan_of(
         order=_order(texts["order"], arrays),
         isolated=isolated,
         refused=refused,
+        hysteresis=state.policy.hysteresis,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import AnyArray, FloatArray, IntArray
+from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, gathered
 from optsched.display import (
     Displayed,
     DisplayedTable,
@@ -28,6 +28,7 @@ from optsched.instance.running import Place, RunningJobs
 from optsched.rounds.ledger import PLAIN, Ledger, Setup, setups_of
 from optsched.rounds.order import Order
 from optsched.rounds.plan_document import FORMAT
+from optsched.rounds.preemption import due_times
 from optsched.solution import Certificate, Solution
 from optsched.solving.warm_start import WarmStart
 
@@ -43,6 +44,8 @@ class Verdict(IntEnum):
     PREEMPT = 4
 
 
+POOL = 2
+"""Column of the key of a ledger's row that holds its pool, after the two jobs."""
 STOPS = (Verdict.MOVE, Verdict.PREEMPT)
 STARTS = (Verdict.START, Verdict.MOVE)
 RUNS = (Verdict.START, Verdict.KEEP, Verdict.MOVE)
@@ -170,6 +173,8 @@ class Plan(DisplayedTable):
         Jobs that the formulation does not deal with.
     timings : mapping
         Seconds by stage.
+    hysteresis : float
+        Of the policy, in rounds: reasons name it where it keeps a job waiting.
     """
 
     number: int
@@ -189,6 +194,7 @@ class Plan(DisplayedTable):
     isolated: FloatArray | None = None
     refused: tuple[tuple[tuple[int, ...], str], ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
+    hysteresis: float = 0.0
 
     @property
     def now(self) -> float:
@@ -257,7 +263,44 @@ class Plan(DisplayedTable):
         if share <= 0:
             return "the allocation gives it no time, and nothing is left over that it may run on"
         text = f"it is owed {owed:.2f} rounds" if owed >= 0 else f"it is {-owed:.2f} rounds ahead"
-        return f"its turn comes later: {100 * share:.3g} % of the time is its, and {text}"
+        text = f"its turn comes later: {100 * share:.3g} % of the time is its, and {text}"
+        if self._behind_head_starts[job]:
+            rounds = f"{self.hysteresis:g} round{'s' * (self.hysteresis != 1)}"
+            text += f"; jobs that run have a head start of {rounds} (hysteresis)"
+        return text
+
+    @cached_property
+    def _behind_head_starts(self) -> BoolArray:
+        """Jobs that would be due before a running job of a pool of theirs without the hysteresis;
+        shape (jobs,).
+        """
+        ledger = self.ledger
+        table = self.instance.jobs_table
+        restart = np.maximum(
+            table.restart_cost[ledger.job], gathered(table.restart_cost, ledger.partner, 0.0)
+        )
+        restart = restart / self.instance.round
+        # A job that cannot be preempted keeps its GPUs whatever the hysteresis is.
+        movable = table.preemptible[ledger.job] & gathered(table.preemptible, ledger.partner, True)
+        keeps = (self.verdict[ledger.job] == Verdict.KEEP) & ledger.runs & movable
+        deficit = ledger.deficit / self.instance.round
+        waiting_due = due_times(ledger.fraction, deficit, np.zeros(len(ledger)))
+        due = due_times(ledger.fraction, deficit, restart)
+        earlier_due = due_times(ledger.fraction, deficit, restart + self.hysteresis)
+        behind = np.zeros(len(self.verdict), bool)
+        pool_of_row = ledger.key[:, POOL]
+        for pool in np.unique(pool_of_row[keeps]).tolist():
+            here = pool_of_row == pool
+            rows = keeps & here
+            waits = np.flatnonzero(~ledger.runs & (ledger.fraction > 0) & here)
+            # Of the running rows that go first, some would not without their head start.
+            first = np.searchsorted(np.sort(earlier_due[rows]), waiting_due[waits], "right")
+            first_anyway = np.searchsorted(np.sort(due[rows]), waiting_due[waits], "right")
+            held_back = waits[first > first_anyway]
+            behind[ledger.job[held_back]] = True
+            partner = ledger.partner[held_back]
+            behind[partner[partner >= 0]] = True
+        return behind
 
     def _other_place(self, job: int) -> str:
         """Why a job moves: its claim to where it goes, or to make room for others."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from optsched.assembly import Performance, load
-from optsched.display import Displayed
+from optsched.display import Displayed, number
 from optsched.errors import (
     InvalidArgument,
     InvalidInput,
@@ -191,6 +191,11 @@ class Scheduler(ClosedByWith, Displayed):
 
     def _headline(self) -> str:
         return self.state._headline()  # noqa: SLF001 (the state is what there is to show)
+
+    def _facts(self) -> Mapping[str, str]:
+        plan = self.plan
+        last = "" if plan is None else f"round {plan.number}, until {number(plan.until)} s"
+        return {"clock": f"{number(self._live.now)} s", "last plan": last}
 
     @property
     def state(self) -> RoundState:

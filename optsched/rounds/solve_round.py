@@ -242,6 +242,7 @@ def seated_plan(
         order=answer.order,
         isolated=answer.isolated,
         refused=answer.refused,
+        hysteresis=state.policy.hysteresis,
     )
 
 
