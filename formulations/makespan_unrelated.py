@@ -294,10 +294,11 @@ def _colour(schedule: Schedule, resource: IntArray, machines: IntArray) -> IntAr
     greedy by start is exact.
     """
     free: list[list[float]] = [[-np.inf] * int(count) for count in machines]
-    slot = np.zeros(len(schedule), np.int64)
+    slot, now = np.zeros(len(schedule), np.int64), float(schedule.classes.instance.now)
     for row in np.argsort(schedule.start, kind="stable").tolist():
         ends, start = free[int(resource[row])], float(schedule.start[row])
-        slack = 1e-9 * max(1.0, abs(start))
+        # Far from 0 times are rounded, but no more than that: a job is not over before it ends.
+        slack = 1e-9 * max(1.0, abs(start - now)) + 4 * float(np.spacing(abs(start)))
         ready = [number for number, end in enumerate(ends) if end <= start + slack]
         if not ready:
             name = schedule.classes.resources.names[int(resource[row])]

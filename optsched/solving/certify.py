@@ -43,7 +43,7 @@ from optsched.solution.certificate import (
 )
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination, Values
-from optsched.solvers import Limits, Solver
+from optsched.solvers import Capability, Limits, Solver
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.solving.runs import SolverRuns
 
@@ -143,6 +143,7 @@ def judged(
     closed = bound.value is not None and alike(value, bound.value, gap_accepted, noise)
 
     certificate = certify_point(arrays, point.at, value, "none")
+    feasible = certificate.ok
     residuals = dict(certificate.residuals)
     proof = bound.proof if residuals else "none"
     if bound.residual is not None:
@@ -178,7 +179,8 @@ def judged(
         bound=bound.value,
         bound_source=bound.source,
         certificate=certificate,
-        status=Status.OPTIMAL if closed else Status.FEASIBLE,
+        # A point that violates rows is no optimum, however near its value is to the bound.
+        status=Status.OPTIMAL if closed and feasible else Status.FEASIBLE,
         solver=solver,
         duals=duals,
     )
@@ -432,6 +434,11 @@ def without_point(
     may_be_unbounded = values.termination is not Termination.INFEASIBLE and not is_bounded(arrays)
     if checked.end is not None and may_be_unbounded:
         return nothing_found(runs, replace(values, termination=checked.end))
+    assert runs.chosen is not None
+    if checked.finding is ClaimFinding.OPEN and Capability.CONIC in runs.chosen.capabilities:
+        # Interior-point and first-order methods stop at tolerances: their word is no proof.
+        end = checked.end or Termination.IMPRECISE
+        return nothing_found(runs, replace(values, termination=end))
     certificate = claimed
     if checked.needed is not None:
         certificate = Certificate(True, "dual", {"least_violation": checked.needed})

@@ -114,7 +114,7 @@ def others(first: str, *, integer: bool, conic: bool) -> tuple[str, ...]:
     if conic:
         order: tuple[str, ...] = ("clarabel", "scs")
     else:
-        order = ("highs", "scip") if integer else ("clarabel", "highs-ipm", "highs")
+        order = ("highs", "scip", "cbc") if integer else ("clarabel", "highs-ipm", "highs")
     return tuple(name for name in order if name != first)
 
 

@@ -456,7 +456,7 @@ def _best(
     runs: SolverRuns, attempts: Attempts, certify: Certify | None, known: Known | None
 ) -> Outcome:
     """The best outcome, with the best bound; a known point where no attempt found a better one."""
-    best = _with_bound(runs, attempts, certify)
+    best = _without_claim(runs, _with_bound(runs, attempts, certify), certify)
     if known is not None and (best is None or best.status not in SETTLED):
         point = known(best)
         if point is not None and (best is None or attempts.better(point, best)):
@@ -484,6 +484,22 @@ def _with_bound(runs: SolverRuns, attempts: Attempts, certify: Certify | None) -
         claim = certify(replace(best.values, termination=Termination.OPTIMAL), y)
         again = claim if claim.status is Status.OPTIMAL else again
     return again if again.certificate.ok else best
+
+
+def _without_claim(
+    runs: SolverRuns, best: Outcome | None, certify: Certify | None
+) -> Outcome | None:
+    """A feasible point with its gap, where `auto` found no solver whose claim of an optimum holds.
+
+    Whole numbers within the tolerance of a solver may miss what it states once they are rounded.
+    """
+    if best is None or certify is None or runs.asked_for is not None:
+        return best
+    if best.certificate.ok or best.x is None or best.bound_source != "solver":
+        return best
+    runs.chosen = best.solver
+    honest = certify(replace(best.values, termination=Termination.IMPRECISE), None)
+    return honest if honest.certificate.ok and honest.x is not None else best
 
 
 def _report(runs: SolverRuns, attempts: Attempts, best: Outcome) -> None:

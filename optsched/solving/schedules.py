@@ -146,6 +146,8 @@ def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> SolvedProgra
     values = outcome.values if ended is None else replace(outcome.values, termination=ended)
     certificate = plan.certify(schedule, value, outcome.certificate.proof)
     refined = replace(outcome, x=point, value=value, values=values, certificate=certificate)
+    if not certificate.ok:
+        refined = replace(refined, status=Status.FEASIBLE)
     return SolvedProgram(plan, refined, schedule, tuple(stages))
 
 

@@ -279,3 +279,45 @@ def test_a_configuration_that_takes_far_too_long_does_not_set_the_scale() -> Non
     assert solution.status == "optimal"
     assert solution.objective == pytest.approx(1e6) == solution.bound
     assert solution.gap == pytest.approx(0.0, abs=1e-6)
+
+
+def unlike() -> optsched.Instance:
+    """Durations of 4e-5 s beside 42 s: within the tolerance of whole numbers of HiGHS and SCIP."""
+    rates = [
+        (1.3030580408481998e-05, 33.96455124107598), (0.01026622763205285, 2.674637583087546),
+        (20402.3535766795, 118.40180266291598), (8.812189441456432e-05, 15.211128165886432),
+        (0.023635984356690273, 0.0035842601157224413), (5.4699052061834195, 1.6748117511466154e-05),
+    ]  # fmt: skip
+    return made(
+        cluster={"pools": [{"name": name, "nodes": 1, "gpus_per_node": 1} for name in "vk"]},
+        jobs=[
+            {"id": f"j{row}", "steps": 1.0, "throughput": dict(zip("vk", pair, strict=True))}
+            for row, pair in enumerate(rates)
+        ],
+    )
+
+
+def test_an_optimum_that_does_not_certify_is_tried_on_the_next_solver() -> None:
+    solution = solve(unlike())
+    assert solution.status == "optimal" and solution.ok
+    assert solution.objective == pytest.approx(42.491189731451044, rel=1e-9)
+    assert [name for name, _ in solution.solver.attempts] == ["highs", "scip", "cbc"]
+
+
+def test_without_a_solver_that_certifies_the_point_is_feasible(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "optsched.solving.runs.others", lambda first, **kind: ("scip",) if first == "highs" else ()
+    )
+    solution = solve(unlike())
+    assert solution.status == "feasible" and solution.ok
+    assert 1e-6 < solution.gap < 1e-5
+
+
+def test_jobs_follow_one_another_however_late_it_is() -> None:
+    """At 1e15 s a part in 1e9 is 11 days: jobs of a machine do not run side by side for that."""
+    jobs = [{"id": name, "steps": 1000.0, "throughput": {"v": 1.0}} for name in "ab"]
+    pools = [{"name": "v", "nodes": 2, "gpus_per_node": 4}]
+    solution = solve(made(cluster={"pools": pools}, jobs=jobs, now=1e15))
+    assert solution.status == "optimal" and solution.ok and solution.objective == 1000.0

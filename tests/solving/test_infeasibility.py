@@ -24,6 +24,7 @@ from optsched.solving import Engine
 from optsched.solving.infeasibility import (
     EFFORT,
     Analyst,
+    Checked,
     ClaimFinding,
     check_claim,
     conflicting_rows,
@@ -243,3 +244,16 @@ def test_a_row_is_not_lost_beside_one_that_asks_for_far_more(times: float) -> No
     solution = optsched.solve(instance, "max-throughput", constraints=[{"kind": "deadlines"}])
     assert solution.status is Status.INFEASIBLE and len(solution.conflicts) == 2
     assert optsched.verify(instance, solution).ok
+
+
+def test_infeasible_without_a_proof_is_no_answer_of_a_conic_solver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The word of a solver that stops at tolerances, where there was no time to prove it."""
+    monkeypatch.setattr(
+        "optsched.solving.infeasibility.check_claim",
+        lambda arrays, analyst: Checked(ClaimFinding.OPEN, end=Termination.TIME_LIMIT),
+    )
+    outcome = Engine(load_solver, "clarabel").solve_linear(infeasible())
+    assert outcome.status is Status.LIMIT and not outcome.conflicts
+    assert outcome.values.termination is Termination.TIME_LIMIT
