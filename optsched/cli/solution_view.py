@@ -29,6 +29,7 @@ from optsched.cli.tables import (
 )
 from optsched.display import count
 from optsched.placement.occupied import must_stay
+from optsched.placement.staying import can_run_on
 from optsched.registry import load_formulation, objective_words
 from optsched.solution import Allocation, Rounds, Schedule, Solution, Status
 from optsched.solution.allocation import ColumnRecords
@@ -693,10 +694,11 @@ def placement_view(solution: Solution) -> Iterator[RenderableType]:
         f"Not preemptible, but stopped or moved by the allocation: {jobs}", contradicted, REFUSED
     )
     if contradicted:
-        yield (
-            "These jobs keep their GPUs. Solve with -C uninterrupted for an allocation "
-            "in which they "
-            "continue."
+        stays = np.array([job for job, _ in placement.contradicted], np.int64)
+        asked = any(item["kind"] == "uninterrupted" for item in solution.constraints)
+        helps = not asked and can_run_on(classes_of(solution), stays).any()
+        yield "These jobs keep their GPUs." + (
+            " Solve with -C uninterrupted for an allocation in which they continue." * bool(helps)
         )
     refused = [reason for _, reason in placement.refused]
     yield from section(f"No place: {count(len(refused), 'row')}", refused, REFUSED)

@@ -16,6 +16,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
+from optsched.display import count
 from optsched.instance import Instance
 from optsched.placement.occupied import (
     Occupied,
@@ -197,7 +198,11 @@ def pinned_rows(
         rows, chosen, gpu, count, np.zeros(len(chosen), bool)
     )
     blocked = {row: int(rows.job[row]) for row in chosen[~stay].tolist()}
-    reason = {job: _contradiction(classes, rows, moved, job) for job in left.tolist()}
+    possible = can_run_on(classes, left, running)
+    reason = {
+        job: _contradiction(classes, rows, moved, job, running, possible=can)
+        for job, can in zip(left.tolist(), possible.tolist(), strict=True)
+    }
     reason |= {job: _blocked(instance, job) for job in blocked.values() if stays[job]}
     refused = {
         row: reason.get(job, _blocked(instance, job)) for row, job in (moved | blocked).items()
@@ -247,10 +252,40 @@ def _continues(classes: Classes, running: Running, job: int, column: int) -> boo
     return bool(same_gpus and running.nodes[job] <= span and not running.leaves[job])
 
 
-def _contradiction(classes: Classes, rows: JobRows, moved: Mapping[int, int], job: int) -> str:
+def can_run_on(classes: Classes, jobs: IntArray, running: Running | None = None) -> BoolArray:
+    """Mask of those of some running jobs that a column lets keep their GPUs."""
+    found = Running.of(classes.instance) if running is None else running
+    mine = classes.of_job[jobs]
+    # The most nodes of each configuration of these jobs, by class, pool and GPUs.
+    most: dict[tuple[int, int, int], int] = {}
+    spans = classes.configurations.nodes[classes.configuration]
+    for of in (classes.class_a, classes.class_b):
+        for column in np.flatnonzero(np.isin(of, mine[mine >= 0])).tolist():
+            kind = int(of[column]), int(classes.pool[column]), int(classes.gpus[column])
+            most[kind] = max(most.get(kind, 1), int(spans[column]))
+    kinds = zip(mine.tolist(), found.pool[jobs].tolist(), found.gpus[jobs].tolist(), strict=True)
+    enough = np.array([most.get(kind, 0) for kind in kinds], np.int64) >= found.nodes[jobs]
+    return np.asarray(enough & ~found.leaves[jobs])
+
+
+def _contradiction(
+    classes: Classes,
+    rows: JobRows,
+    moved: Mapping[int, int],
+    job: int,
+    running: Running,
+    *,
+    possible: bool,
+) -> str:
     """Why no row lets a job run on that cannot be preempted, as text."""
     instance = classes.instance
     runs = _runs(instance, job)
+    if running.leaves[job]:
+        return f"{runs}, but a node that it runs on takes no new work"
+    if not possible and classes.of_job[job] >= 0:
+        nodes = count(int(running.nodes[job]), "node")
+        where = _gpus_of(instance, int(running.gpus[job]), int(running.pool[job]))
+        return f"{runs}, but its table has no configuration of {where} on {nodes}"
     row = next((row for row, of in moved.items() if of == job), None)
     if row is None:
         return f"{runs}, but the rows to place do not include that job"

@@ -92,6 +92,21 @@ def test_an_allocation_that_contradicts_it_is_told() -> None:
     assert fields(solution, document) == ["placement_contradicts"]
 
 
+def test_no_advice_goes_round_in_a_circle(
+    tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """x runs on two nodes, and its table has one: asking for it to run on would change nothing."""
+    file = tmp_path / "spread.json"
+    spread = cluster({"x": 2}, {"x": ["a-0/1", "a-1/0"]}, firm=("x",))
+    file.write_bytes(instance_bytes(spread, "json"))
+    for asked in ([], ["-C", "uninterrupted"]):
+        command = ["solve", str(file), "-f", "max-throughput", "-O", "integral=true", "--place"]
+        assert main([*command, *asked]) == 0
+        told = " ".join(capsys.readouterr().out.split())
+        assert "its table has no configuration of 2 GPUs of a on 2 nodes" in told
+        assert "Solve with -C uninterrupted" not in told
+
+
 def test_two_that_share_a_gpu_stay_together() -> None:
     options = [{"pool": "a", "gpus": 1, "share": 0.5, "throughput": 1.0}]
     jobs = [
