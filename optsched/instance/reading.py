@@ -115,6 +115,11 @@ def _file_words(path: str | Path) -> str:
     return where if len(where) <= 150 else f"...{where[-147:]}"
 
 
+GZIP_MAGIC = b"\x1f\x8b"
+_LONE_SURROGATE = re.compile("unexpected end of hex escape|lone leading surrogate in hex escape")
+"""What the parser says of an escape such as ``\\ud800`` without its other half."""
+
+
 def parse_json(text: bytes | str, what: str) -> Any:
     """Parse JSON.
 
@@ -127,10 +132,17 @@ def parse_json(text: bytes | str, what: str) -> Any:
     )
     if not text.strip():
         raise InvalidInput("", f"an empty {what}", "a JSON document")
+    if isinstance(text, bytes) and text.startswith(GZIP_MAGIC):
+        raise InvalidInput(
+            "",
+            "gzip-compressed data",
+            "a JSON document that is not compressed: only programs (.mps.gz, .lp.gz) may be",
+        )
     try:
         document = pydantic_core.from_json(text)
     except ValueError as error:
-        raise InvalidInput("", f"text that is not JSON ({error})", "a JSON document") from None
+        words = _LONE_SURROGATE.sub("half of a surrogate pair, which is no character,", str(error))
+        raise InvalidInput("", f"text that is not JSON ({words})", "a JSON document") from None
     _refuse_repeated_keys(text if isinstance(text, bytes) else text.encode(), document)
     return document
 

@@ -42,7 +42,15 @@ HEAD = b'{"format": "optsched-instance/1", '
         (b"{'format': 1}", NOT_JSON),
         (b'{"format": 1} {}', NOT_JSON),
         (b'{"format": "\xff\xfe"}', NOT_JSON + "invalid unicode code point at line 1 column 13)"),
-        (b'{"format": "\\ud800"}', NOT_JSON),
+        (
+            b'{"format": "\\ud800"}',
+            NOT_JSON + "half of a surrogate pair, which is no character, at",
+        ),
+        (
+            b'{"format": "\\udfff"}',
+            NOT_JSON + "half of a surrogate pair, which is no character, at",
+        ),
+        (b"\x1f\x8b\x08", "found gzip-compressed data, expected a JSON document that is not"),
         (b'{"format": "a\nb"}', NOT_JSON),
         (b'{"format": 01}', NOT_JSON),
         ('{"format": 1}'.encode("utf-16"), NOT_JSON),
