@@ -16,6 +16,9 @@ jobs that complete, that are observed and that come. ``ms`` are medians of singl
 them with the next plan, to that of the same plan of a scheduler whose state was asked for before. Once all events are
 at the time of the plan, once they are spread over the round before it.
 
+``--seats 100000`` plans 20 rounds of so many gangs of 200 kinds on nodes of 8 GPUs, .1 % of them replaced between
+rounds: the median round, the longest one, and the same where every GPU needs CPUs and memory of its node.
+
 ``--recovery`` plans nine rounds of 100,000 jobs of 200 kinds, .1 % of them replaced between rounds, by two schedulers
 in turns: one keeps a journal that survives a loss of power, the other none. Medians of the rounds after the first; then
 what the folder takes, and `Scheduler.recover` of it in a process of its own.
@@ -32,12 +35,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from arguments import count, size
 from measure import measure, peak_mb
 from spine import distinct_rows
+
+if TYPE_CHECKING:
+    from optsched import Instance
 
 CASES = (
     ("2,000 distinct", 2000, 0),
@@ -47,6 +53,8 @@ CASES = (
 ROUND = 360.0
 PARTS = {3: (0.2, 0.35, 0.45), 4: (0.1, 0.2, 0.3, 0.4)}
 """Of the GPUs that all jobs ask for together, times 1/8 of a node, by the number of pools."""
+CPUS = (3, 5, 8, 12)
+"""CPUs per GPU of jobs that need some; a node of 8 GPUs has 64."""
 ROWS = ("first", "cold", "warm")
 LARGE = ("max-min-fairness", "proportional-fairness")
 
@@ -62,6 +70,7 @@ class Churn:
     formulation: str = "max-min-fairness"
     part: float = 0.01
     journal: Path | None = None
+    needs: bool = False
 
     def __post_init__(self) -> None:
         import optsched
@@ -82,16 +91,38 @@ class Churn:
         self.live = [f"j{i}" for i in range(self.jobs)]
         self.next = self.jobs
         started = time.perf_counter()
-        instance = optsched.Instance.from_arrays(
-            pools=self.pools, ids=self.live, throughput=self.rows["throughput"][picked], gpus=gpus,
-            weight=self.rows["weight"][picked], steps=1e9,
-        )  # fmt: skip
+        if self.needs:
+            instance = self._with_needs(picked)
+        else:
+            instance = optsched.Instance.from_arrays(
+                pools=self.pools, ids=self.live, throughput=self.rows["throughput"][picked], gpus=gpus,
+                weight=self.rows["weight"][picked], steps=1e9,
+            )  # fmt: skip
         self.now = 0.0
         policy = {"formulation": self.formulation}
         self.scheduler = Scheduler(
             instance, policy, clock=lambda: self.now, isolate=False, journal=self.journal
         )
         self.seconds = time.perf_counter() - started  # for what happened before the next plan
+
+    def _with_needs(self, picked: Any) -> Instance:
+        """The same jobs, of workloads that need CPUs and memory: fewer than a node has for 8 GPUs, or more."""
+        import optsched
+
+        nodes = {"cpus_per_node": 64, "memory_per_node": 512}
+        workloads = {
+            f"needs{cpus}": {"throughput": {}, "demand": {"cpu": cpus, "memory": 8.0 * cpus}}
+            for cpus in CPUS
+        }
+        return optsched.Instance.from_document(
+            {
+                "format": "optsched-instance/1",
+                "round": ROUND,
+                "cluster": {"pools": [{**pool, **nodes} for pool in self.pools]},
+                "workloads": workloads,
+                "jobs": self._documents(self.live, picked),
+            }
+        )
 
     def replace(self) -> None:
         """Some of the jobs are complete, as many others come."""
@@ -114,7 +145,14 @@ class Churn:
         """Documents of so many other jobs, which are there from now on."""
         names = [f"j{self.next + i}" for i in range(count)]
         rows = self.random.integers(0, len(self.rows["gpus"]), count)
-        jobs = [
+        jobs = self._documents(names, rows)
+        self.live += names
+        self.next += count
+        return jobs
+
+    def _documents(self, names: list[str], rows: Any) -> list[dict[str, Any]]:
+        """Documents of jobs of some kinds."""
+        return [
             {
                 "id": name,
                 "gpus": int(self.rows["gpus"][row]),
@@ -125,12 +163,10 @@ class Churn:
                     for pool, rate in zip(self.pools, self.rows["throughput"][row], strict=True)
                     if rate > 0
                 },
+                **({"workload": f"needs{CPUS[row % len(CPUS)]}"} if self.needs else {}),
             }
             for name, row in zip(names, rows.tolist(), strict=True)
         ]
-        self.live += names
-        self.next += count
-        return jobs
 
     def plan(self) -> tuple[float, Any]:
         """Seconds of a plan, and the plan."""
@@ -329,6 +365,36 @@ def _print_events(jobs: int) -> None:
         )
 
 
+def seats(jobs: int, needs: bool, count: int = 20) -> Callable[[], Any]:
+    """Seconds of rounds of gangs of 200 kinds, after the first one."""
+    churn = Churn(jobs, 200, part=0.001, needs=needs)
+    churn.plan()
+
+    def run() -> Any:
+        spent = []
+        for _ in range(count):
+            churn.replace()
+            spent.append(churn.plan()[0])
+        return {"median": statistics.median(spent), "longest": max(spent)}
+
+    return run
+
+
+def _print_seats(jobs: int) -> None:
+    print(f"rounds of {jobs:,} gangs of 200 kinds, .1 % replaced between rounds")
+    print(f"{'':24} {'median ms':>10} {'longest ms':>11} {'/median':>8} {'/GPUs':>6} {'MB':>6}")
+    alone = 0.0
+    for name, needs in (("GPUs alone", False), ("with CPUs and memory", True)):
+        found = measure("rounds", "seats", repeat=1, jobs=jobs, needs=needs)
+        median, longest = found.result["median"], found.result["longest"]
+        alone = alone or median
+        print(
+            f"  {name:22} {1e3 * median:10.0f} {1e3 * longest:11.0f} {longest / median:8.2f} "
+            f"{median / alone:6.2f} {found.megabytes:6.0f}",
+            flush=True,
+        )
+
+
 def with_journal(jobs: int, kinds: int, count: int, part: float, folder: str) -> Callable[[], Any]:
     """Seconds of plans without and with a journal, in turns; two schedulers that plan the same."""
     both = [Churn(jobs, kinds, part=part, journal=path) for path in (None, Path(folder))]
@@ -426,12 +492,18 @@ def main() -> None:
         "--events", type=count, metavar="JOBS", help="only 1,000 events and the plan after them"
     )
     parser.add_argument(
+        "--seats", type=count, metavar="JOBS", help="only rounds of gangs, with and without CPUs"
+    )
+    parser.add_argument(
         "--recovery", action="store_true", help="only rounds with a journal, and its recovery"
     )
     given = parser.parse_args()
     long = given.long
     if given.recovery:
         _print_recovery()
+        return
+    if given.seats:
+        _print_seats(given.seats)
         return
     if given.events:
         _print_events(given.events)

@@ -36,6 +36,7 @@ from optsched.arrays import (
 from optsched.arrays.matrices import rows_in_order, same_places
 from optsched.candidates.columns import Drop, KindColumns, Ways
 from optsched.candidates.kinds import Absence, Kinds
+from optsched.candidates.needs import column_needs
 from optsched.candidates.resources import Resources, resource_rows
 from optsched.candidates.usage import Usage
 from optsched.display import Displayed, DisplayedTable, TableColumns, count
@@ -534,6 +535,17 @@ class Classes(DisplayedTable):
     def gpus(self) -> IntArray:
         """GPUs of each column."""
         return self.configurations.gpus[self.configuration]
+
+    @cached_property
+    def needs(self) -> Mapping[str, FloatArray]:
+        """What each column needs per GPU of every stated resource, by its name; each of shape (N,)."""
+        C = self.candidates
+        needs = column_needs(C.instance, C.kinds, C.columns.take(self.kind_column))
+        per_gpu = {name: np.zeros(self.columns) for name in needs}
+        for name, (column, total) in needs.items():
+            # Needs are totals of a column.
+            per_gpu[name][column] = total / np.maximum(self.gpus[column], 1)
+        return per_gpu
 
     @cached_property
     def configuration_labels(self) -> IntArray:

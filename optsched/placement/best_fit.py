@@ -812,22 +812,34 @@ def why_refused(problem: Problem, assignment: Assignment) -> Iterator[Refused]:
         return
     # What is free now, beside all that was placed: the words speak of that.
     state = FreeRoom.after(problem, assignment)
+    R = problem.requests
+    kind = problem.alike.inverse.tolist()
+    # Thousands of refused requests may be of a few kinds: the words are made once for each.
+    known: dict[tuple[int, bytes], tuple[str, bool]] = {}
     for request in range(len(problem)):
-        if request not in assignment:
-            scattered = not problem.requests.clashing[request] and (
-                int(state.gpus_with_room(request).sum()) >= problem.requests.gpus[request]
-            )
-            yield Refused(request, _why(state, request), bool(scattered))
+        if request in assignment:
+            continue
+        key = (kind[request], R.barred[request].tobytes())
+        if key not in known:
+            known[key] = _why(state, request), _scattered(state, request)
+        words, scattered = known[key]
+        yield Refused(request, f"{R.named(request)}{words}", scattered)
+
+
+def _scattered(state: FreeRoom, request: int) -> bool:
+    """Whether its pool has as many free GPUs as a request asks for, wherever they are."""
+    R = state.problem.requests
+    free = int(state.gpus_with_room(request).sum())
+    return bool(not R.clashing[request] and free >= R.gpus[request])
 
 
 def _why(state: FreeRoom, request: int) -> str:
+    """The reason, to be read behind the names of the jobs."""
     problem = state.problem
-    R = state.problem.requests
-    named = R.named(request)
-    if R.clashing[request]:
-        return f"{named} share GPUs, but may not be on one node (anti-affinity)"
+    if problem.requests.clashing[request]:
+        return " share GPUs, but may not be on one node (anti-affinity)"
     free = _free(problem, problem.of_pool(request), state.available(request))
-    return f"{named}: needs {_needs(problem, request)}; {free}"
+    return f": needs {_needs(problem, request)}; {free}"
 
 
 def _needs(problem: Problem, request: int) -> str:

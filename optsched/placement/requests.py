@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.candidates import Classes, JobRows, column_needs
+from optsched.candidates import Classes, JobRows
 from optsched.errors import InvalidArgument
 from optsched.instance import Instance
 from optsched.instance.cluster import PER_NODE, Resource
@@ -63,17 +63,10 @@ def needs_per_gpu(classes: Classes, column: IntArray) -> tuple[FloatArray, Float
         *OWN,
         *(group.name for group in renewable_groups(candidates.instance)),
     )
-    if not candidates.instance.stated_needs.names:
-        return np.zeros((len(column), len(OWN))), np.zeros((len(column), len(names) - len(OWN)))
-    used, inverse = np.unique(classes.kind_column[column], return_inverse=True)
-    needs = column_needs(candidates.instance, candidates.kinds, candidates.columns.take(used))
-    total = np.zeros((len(used), len(names)))
+    each = np.zeros((len(column), len(names)))
     for place, name in enumerate(names):
-        if name in needs:
-            here, amount = needs[name]
-            # Needs are totals of a column; per GPU they are divided by its GPUs below.
-            total[here, place] = amount
-    each = total[inverse] / np.maximum(classes.gpus[column], 1)[:, None]
+        if name in classes.needs:
+            each[:, place] = classes.needs[name][column]
     return each[:, : len(OWN)], each[:, len(OWN) :]
 
 
