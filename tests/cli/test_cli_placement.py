@@ -113,7 +113,7 @@ def test_import_openb(run: Any, tmp_path: Path) -> None:
     assert run("import", "openb", nodes, "-o", "-", "--name", "mine").json["name"] == "mine"
     assert run("solve", made, *WHOLE, "--place").code == 0
     timed = run("import", "openb", nodes, "--at", "3h", "-o", made)
-    assert timed.refused("a time chooses among pods: give a pod list too")
+    assert timed.refused("pods: found none, expected a pod list")
     assert run("import", "openb", tmp_path / "none.csv", "-o", made).code == 3
     pods.write_text("name,cpu\n")
     assert run("import", "openb", nodes, pods, "-o", made).refused(
