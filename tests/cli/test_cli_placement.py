@@ -116,10 +116,14 @@ def test_import_openb(run: Any, tmp_path: Path) -> None:
     assert timed.refused("pods: found none, expected a pod list")
     assert run("import", "openb", tmp_path / "none.csv", "-o", made).code == 3
     pods.write_text("name,cpu\n")
-    assert run("import", "openb", nodes, pods, "-o", made).refused(
-        f"{pods}:1: found no column cpu_milli", 3
-    )
+    told = run("import", "openb", nodes, pods, "-o", made)
+    columns = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+    lines = [
+        f"{pods}:1: found no column {name}, expected one, beside name, cpu" for name in columns
+    ]
+    assert told.code == 3
+    assert told.err == "".join(f"optsched: error: {line}\n" for line in lines)
     nodes.write_text("sn\n")
-    assert run("import", "openb", nodes, "-o", made).refused(
-        f"{nodes}:1: found no column cpu_milli", 3
-    )
+    told = run("import", "openb", nodes, "-o", made)
+    assert told.code == 3
+    assert f"{nodes}:1: found no column cpu_milli" in told.err
