@@ -681,8 +681,8 @@ class Clearing:
         freed = self._freed_gpus(order)
         while not enough(0):
             # Room never shrinks when more holders go, so the smallest number that suffices is
-            # bisected; `least` is too few, and nearly always one too few.
-            least = self._too_few(freed, most)
+            # bisected. The first guess is nearly always right: needs beside GPUs are rarely scarce.
+            least = self._insufficient(freed, most)
             half = least + 1
             while most - least > 1:
                 least, most = (least, half) if enough(half) else (half, most)
@@ -692,22 +692,31 @@ class Clearing:
         return np.flatnonzero(gone)
 
     def _freed_gpus(self, order: IntArray) -> tuple[IntArray, IntArray]:
-        """Nodes of the GPUs of holders that may go,
-        and the place of each holder in the order; by node, then place.
-        """
-        place = np.full(len(self._loose), len(order))
-        place[order] = np.arange(len(order))
-        place_of_gpu = place[self._owner]
-        by_node = np.lexsort((place_of_gpu, self._node))
-        by_node = by_node[place_of_gpu[by_node] < len(order)]
-        return self._node[by_node], place_of_gpu[by_node]
+        """The GPUs of holders that may go: the node of each, and its holder's position in the order.
 
-    def _too_few(self, freed: tuple[IntArray, IntArray], most: int) -> int:
-        """So many of the first holders are too few, by counting GPUs alone,
-        beside what is free now.
+        Sorted by node, then by position.
         """
-        if self._conflicts.any():
-            return 0  # who leaves a node may open all of it
+        position = np.full(len(self._loose), len(order))
+        position[order] = np.arange(len(order))
+        of_gpu = position[self._owner]
+        by_node = np.lexsort((of_gpu, self._node))
+        by_node = by_node[of_gpu[by_node] < len(order)]
+        return self._node[by_node], of_gpu[by_node]
+
+    def _insufficient(self, freed: tuple[IntArray, IntArray], most: int) -> int:
+        """A lower bound: if so many of the first holders go, there are still too few free GPUs.
+
+        Parameters
+        ----------
+        freed : tuple of IntArray
+            What `_freed_gpus` returns.
+        most : int
+            So many of the first holders suffice.
+        """
+        # A holder may make room on nodes where it has no GPU: it leaves a resource of several nodes,
+        # or a node that was closed to the gang because of it.
+        if self._conflicts.any() or self._group_use.any():
+            return 0
         node, place = freed
         node = node[place < most]
         place = place[place < most]

@@ -27,9 +27,9 @@ from optsched.placement.problem import (
     Assignment,
     Pieces,
     Problem,
+    assign_gpus,
     by_request,
     consecutive,
-    given_out,
     largest_of_groups,
     limit,
     with_identities,
@@ -394,7 +394,7 @@ def _place_plain(problem: Problem) -> Assignment | None:
         free -= gpus * np.bincount(chosen, minlength=len(nodes))
     placed = np.flatnonzero(on_node >= 0)
     untouched = nodes.room >= 1.0
-    return by_request(given_out(untouched, placed, on_node[placed], R.gpus[placed]))
+    return by_request(assign_gpus(untouched, placed, on_node[placed], R.gpus[placed]))
 
 
 def best_nodes(free: IntArray, gpus: int, most: int) -> IntArray:

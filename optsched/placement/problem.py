@@ -669,20 +669,20 @@ def with_identities(
                 free[node, gpu] = False
                 spots.append((request, node, gpu))
         missing += [(request, node, gpus) for node, gpus in left.items() if gpus]
-    others = given_out(free, *np.array(missing, np.int64).reshape(-1, 3).T)
+    others = assign_gpus(free, *np.array(missing, np.int64).reshape(-1, 3).T)
     assignment = by_request(np.concatenate([np.array(spots, np.int64).reshape(-1, 3), others]))
     for request, gpus in shared.items():
         assignment[request] = gpus[np.lexsort((gpus[:, 1], gpus[:, 0]))]
     return assignment
 
 
-def given_out(free: BoolArray, request: IntArray, node: IntArray, gpus: IntArray) -> IntArray:
-    """GPUs for pieces of requests, rows (request, node, index).
+def assign_gpus(free: BoolArray, request: IntArray, node: IntArray, gpus: IntArray) -> IntArray:
+    """Choose GPUs for pieces of requests; gives rows (request, node, index).
 
     Parameters
     ----------
     free : BoolArray, shape (N, most GPUs of a node)
-        GPUs that may be given out; those that are become false.
+        Free GPUs; those that are chosen become false.
     request, node, gpus : IntArray, shape (M,)
         Each piece: so many GPUs of a node for a request.
     """

@@ -177,16 +177,16 @@ def _at(ledger: Ledger, name: str, row: IntArray) -> AnyArray:
 
 
 def _place_arrays(plan: Plan, state: RoundState) -> dict[str, AnyArray]:
-    """Places of the jobs that do not go on where they are, and of those of which it was not known since when."""
+    """Places of jobs that start or move, and of those whose start was not known before."""
     places = RunningJobs.of(plan.running)
     before = state.instance.jobs_table.places
-    told = np.flatnonzero(~_stay(before, plan.verdict)[places.job])
+    changed = np.flatnonzero(~_stay(before, plan.verdict)[places.job])
     return {
-        "held.job": np.diff(places.job[told], prepend=0),
-        "held.pool": places.pool[told],
-        "held.length": places.length[told],
-        "held.gpu": places.numbers_of(told, state.instance.cluster.numbering),
-        "held.since": places.since[told],
+        "held.job": np.diff(places.job[changed], prepend=0),
+        "held.pool": places.pool[changed],
+        "held.length": places.length[changed],
+        "held.gpu": places.numbers_of(changed, state.instance.cluster.numbering),
+        "held.since": places.since[changed],
     }
 
 
@@ -194,14 +194,14 @@ def _places(state: RoundState, verdict: IntArray, arrays: Packed) -> RunningJobs
     before = state.instance.jobs_table.places
     stay = np.flatnonzero(_stay(before, verdict)[before.job])
     numbering = state.instance.cluster.numbering
-    told = RunningJobs(
+    changed = RunningJobs(
         np.cumsum(arrays["held.job"]),
         arrays["held.pool"],
         arrays["held.length"],
         arrays["held.since"],
         numbers=(numbering, arrays["held.gpu"]),
     )
-    return before.taken(stay, before.job[stay]).and_also(told)
+    return before.taken(stay, before.job[stay]).and_also(changed)
 
 
 def _stay(before: RunningJobs, verdict: IntArray) -> BoolArray:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from beside_cases import Case, random_occupied
 
+import optsched
+from optsched.candidates import JobRows
 from optsched.placement import Occupied
 
 # Private names: single searches and bounds, without the choice among them
@@ -63,3 +65,32 @@ def test_the_least_goes_in_the_order(seed: int) -> None:
             best = min(room, key=lambda gone: (sorted(gone, reverse=True), len(gone)))
             assert found is not None and found.tolist() == sorted(int(order[k]) for k in best)
         assert sorted(clearing.nearest().tolist()) == list(range(len(loose)))
+
+
+def test_who_frees_a_resource_of_several_nodes_makes_room_on_a_node_without_it() -> None:
+    needs = {"demand": {"licence": 1.0}}
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {
+            "pools": [{"name": "p", "nodes": 2, "gpus_per_node": 2}],
+            "resources": [{"name": "licence", "capacity": 2.0, "nodes": ["p-0", "p-1"]}],
+        },
+        "workloads": {
+            "licensed": {"throughput": {"p": {"1": 1.0}}, **needs},
+            "free": {"throughput": {"p": {"1": 1.0}}},
+            "gang": {"throughput": {"p": {"2": 2.0}}, **needs},
+        },
+        "jobs": [
+            {"id": "a", "workload": "licensed", "steps": 1e6},
+            {"id": "b", "workload": "free", "steps": 1e6},
+            {"id": "c", "workload": "gang", "gpus": 2, "steps": 1e6},
+        ],
+    }
+    instance = optsched.Instance.from_document(document)
+    classes = optsched.compile(instance).per_job().classes(frozenset())
+    column = np.argsort(classes.class_a)
+    rows = JobRows(np.arange(3), np.full(3, -1), column, np.ones(3), np.ones(3), np.zeros(3))
+    loose = Occupied.of_rows(classes, rows, np.array([0, 1]), [("p-0/0",), ("p-0/1",)])
+    clearing = Clearing(classes, rows, 2, Occupied.none(instance), loose)
+    found = clearing.needed(np.array([0, 1]))
+    assert found is not None and found.tolist() == [0]  # the licence; p-1 is free
