@@ -16,7 +16,7 @@ from pydantic import Field
 from formulations.lease_pieces import Pieces
 from formulations.lease_room import ROUNDING, Holds, LeaseRoom, earliest, most_that_fit
 from formulations.reference_rates import refuse_endless
-from optsched.arrays import FloatArray, IntArray, ranges
+from optsched.arrays import BoolArray, FloatArray, IntArray, ranges
 from optsched.arrays.matrices import rows_of, sum_by
 from optsched.candidates import Absence, Candidates, Classes
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
@@ -25,13 +25,16 @@ from optsched.instance import Instance
 from optsched.instance.reading import show
 from optsched.program import Assumption, LinearProgram, Variables
 from optsched.solution import Conflict, Schedule
-from optsched.solution.plan import Later, LinearPlan
+from optsched.solution.plan import Later, LinearPlan, Shortage
 
 MOST_COLUMNS = 2_000_000
+MOST_COUNTED = 20_000_000
+"""Options times moments for which what is needed until then is added up."""
 MOST_REBUILT = 20_000
 """Options up to which a plan is also built from scratch in other orders to make it earlier."""
 OFF = 1e-6
-"""Part of a lease by which the times of a schedule may be off."""
+"""Part of a lease by which the times of a schedule may be off, and of an amount by which a
+certificate lets rows be violated."""
 BEST_EFFORT = "it has no deadline: best effort, not planned"
 FirstLease = Literal["ignore", "minimise", "maximise", "random"]
 Capacity = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
@@ -201,8 +204,8 @@ class LeaseProgram:
 
     @cached_property
     def leases(self) -> int:
-        """Leases in the program."""
-        return int(self.l.max(initial=0))
+        """Leases in the program. An option that cannot make its deadline has none of them."""
+        return int(self.size.max(initial=0))
 
     @cached_property
     def G(self) -> FloatArray:
@@ -236,13 +239,15 @@ class LeaseProgram:
 
     def plan(self) -> LinearPlan:
         """The program `Lease` states."""
-        self._refuse_impossible()
+        self._refuse_impossible(self.b <= self.l)
         if self.size.sum() > MOST_COLUMNS:
             raise UsageError(
                 f"lease: {self.size.sum()} variables of options and leases, "
                 f"at most {MOST_COLUMNS} are taken: "
                 "longer rounds or nearer deadlines make fewer"
             )
+        # Only now: capacities have a number per lease, and deadlines may be a billion leases away.
+        self._refuse_impossible(self.b <= self.room)
         lp, S, X = self.rows()
         # Where any feasible plan will do, the value of a single option keeps the program from
         # having no objective.
@@ -259,6 +264,7 @@ class LeaseProgram:
             improve=self._shifted,
             later=(self._starts(), self._pieces().later()),
             declined=self._declined,
+            shortage=self._shortage,
         )
 
     # --- what its columns and rows are ------------------------------------------------------------
@@ -315,6 +321,14 @@ class LeaseProgram:
         those that some option uses.
         """
         return np.unique(self._entries[1])
+
+    @cached_property
+    def room(self) -> IntArray:
+        """Leases before the deadline in which the empty cluster has room for one job of each option."""
+        g, where, column = self._entries
+        none = np.zeros(len(self.of), bool)
+        none[column[g > _beyond(self.G[self.renewable].ravel()[where])]] = True
+        return self.size - np.bincount(self.of[none], minlength=len(self.o)).astype(np.int64)
 
     @cached_property
     def _first(self) -> IntArray:
@@ -562,13 +576,19 @@ class LeaseProgram:
             "shorter rounds (round of the instance) decide more finely",
         )
 
-    def _refuse_impossible(self) -> None:
-        """Jobs with a deadline that no option can meet, alone on the cluster."""
+    def _refuse_impossible(self, in_time: BoolArray) -> None:
+        """Refuse jobs with a deadline that no option can meet, alone on the cluster.
+
+        Parameters
+        ----------
+        in_time : BoolArray, shape (O,)
+            Whether a job of the option could meet its deadline.
+        """
         if self.admission:
             return
         C = self.C
         able = np.zeros(len(C), bool)
-        able[C.class_a[self.o][self.b <= self.l]] = True
+        able[C.class_a[self.o][in_time]] = True
         asked = np.isfinite(C.deadline)
         asked[C.class_a[self.o]] = True
         refuse_endless(C, np.flatnonzero(asked))
@@ -587,6 +607,64 @@ class LeaseProgram:
             )
         if conflicts:
             raise Infeasible(conflicts)
+
+    def _shortage(self) -> Shortage | None:
+        """Jobs that together need more of a resource until some lease than there is.
+
+        A job takes one lease at a time, so that of its b_o leases at least b_o - (l_o - T) lie before
+        lease T. Every plan therefore keeps, for every resource r and every T,
+
+            sum_k n_k min_{o in O_k} g_ro max(0, b_o - max(0, l_o - T))  <=  sum_{t < T} G_rt
+
+        over the classes k whose jobs must all be planned. This bounds the linear relaxation too:
+        gangs that leave GPUs idle side by side are the solver's to find. The GPUs of all pools
+        count as one more resource, for jobs that may choose among pools.
+        """
+        C, usable = self.C, self.b <= self.room
+        must = usable & ~(self.admission | C.soft_deadline[C.class_a[self.o]])
+        o = np.flatnonzero(must)
+        if not len(o):
+            return None
+        k, b, late = C.class_a[self.o[o]], self.b[o], self.l[o]
+        first = np.flatnonzero(np.diff(k, prepend=-1))
+        pools = C.resources.pool[self.renewable] >= 0
+        g = np.vstack([self.uses[:, o], self.uses[pools][:, o].sum(axis=0)])
+        capacity = self.G[self.renewable]
+        supply = np.vstack([capacity, capacity[pools].sum(axis=0)]).cumsum(axis=1)
+
+        # The left side rises fastest just before a deadline, so that sums are compared there. Any
+        # of these moments may be left out: fewer show less, and nothing false.
+        moments = np.unique(late)
+        moments = moments[:: -(-len(moments) * len(o) // MOST_COUNTED)]
+        for T in moments.tolist():
+            before = np.maximum(b - np.maximum(late - T, 0), 0)
+            needed = C.count[k[first]] * np.minimum.reduceat(g * before, first, axis=1)
+            there = supply[:, T - 1]
+            short = np.flatnonzero(needed.sum(axis=1) > _beyond(there))
+            if len(short):
+                r = int(short[0])
+                return self._in_short_supply(r, T, k[first], needed[r], float(there[r]))
+        return None
+
+    def _in_short_supply(
+        self, r: int, T: int, k: IntArray, needed: FloatArray, there: float
+    ) -> Shortage:
+        """The fewest classes whose jobs need more of a resource before lease T than there is."""
+        greatest = np.argsort(-needed, kind="stable")
+        added = np.cumsum(needed[greatest])
+        enough = 1 + int(np.searchsorted(added, _beyond(there), "right"))
+        asked = float(added[enough - 1])
+        jobs = [
+            Conflict("take", c, self._needs(c), self._assumption)
+            for c in np.sort(k[greatest[:enough]]).tolist()
+        ]
+        of = f"{there:g} GPUs of all pools"
+        if r < len(self.renewable):
+            of = self._amount(int(self.renewable[r]), there)
+        leases = "lease 0 has" if T == 1 else f"leases 0 to {T - 1} have, added up,"
+        words = f"{leases} {of}; these jobs need at least {asked:g}"
+        resource = Conflict("capacity", -1, words, self._assumption)
+        return Shortage((resource, *jobs), asked, there)
 
     # --- points and schedules ---------------------------------------------------------------------
 
@@ -673,28 +751,35 @@ class LeaseProgram:
             return f"{C.job_name(k)} has a deadline, but cannot run alone"
         best = mine[np.argmin(self.b[mine] - self.l[mine])]
         gpus, each = int(C.gpus[self.o[best]]), " each" if C.count[k] > 1 else ""
+        short = self.size[best] > 0 and self.room[best] < self.b[best]
+        room = f", {self.room[best]} of them with room" if short else ""
         return (
             f"{C.job_name(k)} needs {_many(self.b[best], 'lease')} of {_many(gpus, 'GPU')}{each}, "
-            f"{self.l[best]} before its deadline"
+            f"{self.l[best]} before its deadline{room}"
         )
+
+    def _amount(self, resource: int, amount: float) -> str:
+        resources = self.C.resources
+        name = resources.names[resource]
+        of_pool = resources.pool[resource] >= 0
+        return f"{_many(amount, 'GPU')} of pool {name}" if of_pool else f"{amount:g} {name}"
 
     def _describe(self, block: str, number: int) -> str:
         C = self.C
         if block == "capacity":
             row, t = divmod(int(self.used[number]), max(self.leases, 1))
             resource = int(self.renewable[row])
-            name, amount = C.resources.names[resource], self.G[resource, t]
-            of_pool = C.resources.pool[resource] >= 0
-            return (
-                f"lease {t} has {_many(amount, 'GPU')} of pool {name}"
-                if of_pool
-                else f"lease {t} has {amount:g} {name}"
-            )
+            return f"lease {t} has {self._amount(resource, float(self.G[resource, t]))}"
         if block == "take":
             return self._needs(int(self.planned[number]))
         if block == "leases":
             return self._needs(int(C.class_a[self.o[number]]))
         return f"no job runs twice in one lease ({block} {number})"
+
+
+def _beyond(amount: Any) -> Any:
+    """What is more than an amount even where a row may be violated as far as a certificate accepts."""
+    return amount + OFF * np.maximum(amount, 1.0)
 
 
 def _many(amount: float, what: str) -> str:

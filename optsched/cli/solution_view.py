@@ -33,7 +33,14 @@ from optsched.placement.staying import can_run_on
 from optsched.registry import load_formulation, objective_words
 from optsched.solution import Allocation, Rounds, Schedule, Solution, Status
 from optsched.solution.allocation import ColumnRecords
-from optsched.solution.certificate import LARGEST_SHARE, OPTIMALITY, alike, shown_gap
+from optsched.solution.certificate import (
+    ASKED,
+    AVAILABLE,
+    LARGEST_SHARE,
+    OPTIMALITY,
+    alike,
+    shown_gap,
+)
 from optsched.solution.explanation import Explanation, assumptions_of, conflict_statement, under
 from optsched.solving.stages import RELAXING
 
@@ -256,6 +263,9 @@ def certificate_words(certificate: Certificate, status: Status, found: bool, wha
             return Text(f"infeasible whatever the {what}")
         if certificate.proof == "claimed":
             return Text("infeasible, as the solver claims: no duals prove it")
+        if certificate.proof == "counted":
+            asked, there = (certificate.residuals[name] for name in (ASKED, AVAILABLE))
+            return Text(f"every {what} needs at least {asked:g} of a resource that has {there:g}")
         if LARGEST_SHARE in certificate.residuals:
             return Text(f"every {what} leaves a job without any time; recomputed from the duals")
         least = certificate.residuals["least_violation"]
@@ -324,12 +334,15 @@ def conflicts(solution: Solution) -> Iterator[RenderableType]:
         title = f"{sentence(conflict_statement(found, solution.certificate.proof))}:"
         yield from section(title, [conflict.words for conflict in found], REQUIREMENTS)
     if explanation is not Explanation.IRREDUCIBLE:
-        yield explanation_words(explanation, bool(found))
+        counted = solution.certificate.proof == "counted"
+        yield explanation_words(explanation, bool(found), counted)
     yield from decided_elsewhere(assumptions_of(found))
 
 
-def explanation_words(explanation: Explanation, found: bool) -> str:
+def explanation_words(explanation: Explanation, found: bool, counted: bool = False) -> str:
     """Why a set of conflicting requirements may be larger than need be, or was not found."""
+    if counted:
+        return "They conflict by their sum alone; some of them may conflict without the others."
     why = (
         "the time was over"
         if explanation is Explanation.CUT_OFF

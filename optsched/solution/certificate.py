@@ -36,6 +36,7 @@ NOISE = 1e-8
 count as 0 where a column has no implied bound.
 """
 LARGEST_SHARE = "largest_share"
+ASKED, AVAILABLE = "asked", "available"
 """Residual of an instance that is infeasible
 because every allocation leaves a job without any time.
 """
@@ -56,11 +57,13 @@ class Certificate(Displayed):
         The point is feasible, and the stated objective is its objective.
     proof : str
         ``dual`` (bound recomputed from the duals), ``claimed`` (the solver's word),
-        ``cross-checked``, ``rule`` (a closed form: nothing to prove) or ``none``.
+        ``cross-checked``, ``rule`` (a closed form: nothing to prove), ``counted`` (what is asked for,
+        added up, is more than there is) or ``none``.
     residuals : mapping
         Largest relative residual of rows, columns, integrality and objective; of the signs of the
         ``duals`` where there are any; of an infeasible instance the ``least_violation`` that its
-        rows can be met with, or the ``largest_share`` that all jobs can have at once.
+        rows can be met with, the ``largest_share`` that all jobs can have at once, or the amounts
+        ``asked`` for and ``available``.
     problems : tuple of str
         What is wrong, in words; empty if ok.
     """

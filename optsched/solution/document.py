@@ -52,7 +52,7 @@ class CertificateDocument(_Model):
     """The certificate as written."""
 
     ok: bool
-    proof: Literal["dual", "claimed", "cross-checked", "rule", "none"]
+    proof: Literal["dual", "claimed", "cross-checked", "rule", "counted", "none"]
     residuals: dict[str, Number]
     problems: list[str]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.program import Assumption, LinearProgram, TimelineProgram, Units
 from optsched.program.units import AS_IT_IS
-from optsched.solution.certificate import Certificate, certify_point, noise_at
+from optsched.solution.certificate import ASKED, AVAILABLE, Certificate, certify_point, noise_at
+from optsched.solution.explanation import Conflict
 from optsched.solution.schedule import Schedule
 
 
@@ -53,6 +54,19 @@ class Later:
     program: Callable[[], LinearProgram]
     complete: Callable[[Schedule], FloatArray]
     read: Callable[[FloatArray], Schedule]
+
+
+class Shortage(NamedTuple):
+    """Requirements that ask for more of a resource, added up, than there is."""
+
+    conflicts: tuple[Conflict, ...]
+    asked: float
+    available: float
+
+    @property
+    def certificate(self) -> Certificate:
+        """That of the infeasible instance."""
+        return Certificate(True, "counted", {ASKED: self.asked, AVAILABLE: self.available})
 
 
 @dataclass(frozen=True)
@@ -90,6 +104,8 @@ class LinearPlan:
     as_timeline : str
         How to ask for the same plan as a timeline, for users of a solver that takes nothing else;
         may be empty.
+    shortage : callable
+        Requirements that cannot all hold, where sums show it without a solver.
     """
 
     classes: Classes
@@ -105,6 +121,7 @@ class LinearPlan:
     solves_later: bool = True
     declined: Callable[[Schedule], tuple[tuple[int, str], ...]] = field(default=lambda schedule: ())
     as_timeline: str = ""
+    shortage: Callable[[], Shortage | None] = field(default=lambda: None)
     units: ClassVar[Units] = AS_IT_IS
 
     @property

@@ -26,9 +26,11 @@ from optsched.solution import (
     Values,
 )
 from optsched.solution.certificate import OPTIMALITY, alike
-from optsched.solution.plan import Later, LinearPlan, Plan, TimelinePlan
+from optsched.solution.explanation import Explanation
+from optsched.solution.plan import Later, LinearPlan, Plan, Shortage, TimelinePlan
 from optsched.solution.stage import Stage
 from optsched.solvers import Capability
+from optsched.solvers.closed_form import ClosedForm
 from optsched.solving.certify import certified_linear, nothing_found
 from optsched.solving.choice import others_for_timeline
 from optsched.solving.engine import Engine, attempt
@@ -58,6 +60,9 @@ def solve_plan(engine: Engine, plan: Plan) -> SolvedProgram:
     if isinstance(plan, TimelinePlan):
         engine.require_rows(PLANS)
         return _solve_timeline(engine, plan)
+    shortage = engine.build(plan.shortage)
+    if shortage is not None:
+        return _counted(engine, plan, shortage)
     try:
         engine.require_rows(PLANS)
         return _solve_linear(engine, plan)
@@ -66,6 +71,25 @@ def solve_plan(engine: Engine, plan: Plan) -> SolvedProgram:
         if asked is None or Capability.TIMELINE not in asked.capabilities or not plan.as_timeline:
             raise
         raise SolverUnavailable(f"{error}; {plan.as_timeline}") from None
+
+
+def _counted(engine: Engine, plan: LinearPlan, shortage: Shortage) -> SolvedProgram:
+    """An infeasible program that no solver has to look at."""
+    engine.use(ClosedForm, "sums of what is asked for show that the program is infeasible")
+    outcome = Outcome(
+        Values(Termination.INFEASIBLE),
+        x=None,
+        value=None,
+        bound=None,
+        bound_source="none",
+        certificate=shortage.certificate,
+        status=Status.INFEASIBLE,
+        solver=ClosedForm,
+        conflicts=shortage.conflicts,
+        # Those that are left out may conflict with others for another reason than the sum.
+        explanation=Explanation.REDUCED,
+    )
+    return SolvedProgram(plan, outcome)
 
 
 def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:

@@ -89,6 +89,8 @@ def _check_infeasible(
     the conflicts must be rows, and must conflict.
     """
     document = subject.document
+    if isinstance(program, LinearPlan) and document.certificate.proof == "counted":
+        return _check_counted(document, program, findings)
     if isinstance(program, AllocationProgram) and claims_no_time(document):
         return _check_no_time(document, SomeTime(program), findings)
     checked = check_claim(arrays, Analyst(Limits()))
@@ -108,6 +110,22 @@ def _check_infeasible(
 
     _check_conflicts(document, program, arrays, findings, conflicting)
     return "verified" if document.certificate.proof == "dual" else "consistent"
+
+
+def _check_counted(document: SolutionDocument, plan: LinearPlan, findings: Findings) -> Bound:
+    """Add up again what is asked for; the conflicts must be the same."""
+    shortage = plan.shortage()
+    if shortage is None:
+        findings.add("certificate.proof", 'found "counted", but no sum shows a shortage')
+        return "not verifiable"
+    residuals, expected = document.certificate.residuals, shortage.certificate.residuals
+    findings.alike("certificate.residuals", residuals, expected, "what we find")
+    words = [conflict.words for conflict in shortage.conflicts]
+    findings.alike("conflicts", document.conflicts, words, "what is asked for, added up")
+    if document.assumptions is not None:
+        assumed = [item.words for item in assumptions_of(shortage.conflicts)]
+        findings.same("assumptions", document.assumptions, assumed)
+    return "verified"
 
 
 def _check_no_time(document: SolutionDocument, some: SomeTime, findings: Findings) -> Bound:

@@ -53,10 +53,11 @@ def test_the_plan_by_deadline_is_the_answer_and_where_the_solver_starts(
 def test_without_admission_there_is_a_plan_where_the_order_of_deadlines_meets_all() -> None:
     solution = solve(leases([1, 1], [2, 2], [2, 4], 1))
     assert (solution.status, solution.objective) == ("feasible", 2.0)
-    # by deadline the gang of 1 runs at once and leaves no room for the two of 2 GPUs
-    late = solve(leases([1, 2, 2], [1, 1, 1], [2, 2, 2], 2))
+    # by deadline those of 1 GPU run at once, together, and leave no room for the second one of 2
+    tight = leases([1, 1, 2, 2], [1, 1, 1, 1], [2, 2, 2, 2], 3)
+    late = solve(tight)
     assert late.status == "limit" and late.allocation is None
-    assert solve(leases([1, 2, 2], [1, 1, 1], [2, 2, 2], 2), admission=True).objective == 2.0
+    assert solve(tight, admission=True).objective == 3.0
 
 
 @pytest.mark.usefixtures("no_time")
