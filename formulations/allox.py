@@ -90,6 +90,11 @@ class Allox(Formulation):
         alpha: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
         keep_running: bool = True
 
+    @property
+    def leaves_idle(self) -> bool:
+        """A job that waits for a faster GPU must not fill a slow one: it would have to keep it."""
+        return bool(self.options.keep_running)
+
     def classes(self, candidates: Candidates) -> Classes:
         """Classes of the jobs that are planned;
         every job is one where some keep their GPUs, as these are not alike.

@@ -77,10 +77,6 @@ class Formulation(ABC, Displayed):
     """Whether the formulation itself holds jobs to deadlines."""
     takes_rows: ClassVar[bool] = True
     """Whether it has a program over fractions of time, to which side constraints can add rows."""
-    leaves_idle: ClassVar[bool] = False
-    """Whether GPUs that its allocation leaves over are meant to stay idle:
-    they cost money, or the order says so.
-    """
     generates_columns: ClassVar[bool] = False
     """Whether columns can be left to column generation:
     levels are throughputs times numbers of the jobs.
@@ -105,6 +101,13 @@ class Formulation(ABC, Displayed):
             {repr(constraint.document()): constraint for constraint in constraints}.values()
         )
         self.extend = extend
+
+    @property
+    def leaves_idle(self) -> bool:
+        """Whether GPUs that the allocation leaves over are meant to stay idle:
+        they cost money, or the order says so.
+        """
+        return False
 
     def _headline(self) -> str:
         constraints = [constraint.kind for constraint in self.constraints]

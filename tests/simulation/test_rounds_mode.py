@@ -48,6 +48,17 @@ def test_one_by_one_with_and_without_plans_at_events(make: Make) -> None:
     assert waits.metrics()["utilisation"] == pytest.approx(450.0 / 550.0)
 
 
+def test_allox_waits_for_the_faster_gpu(make: Make) -> None:
+    """Both end on f, b after a: on s, which is idle, b would have to stay for 1000 s."""
+    jobs = [{"id": name, "steps": 100.0, "throughput": {"f": 1.0, "s": 0.1}} for name in ("a", "b")]
+    result = simulate(make(jobs, {"f": 1, "s": 1}), "allox")
+    assert sorted(result.jobs.finish.tolist()) == [100.0, 200.0]
+    free = {"formulation": "allox", "options": {"keep_running": False}}
+    moved = simulate(make(jobs, {"f": 1, "s": 1}), free)
+    # Nothing keeps b on s, so it begins there and goes on on f with 90 steps left.
+    assert sorted(moved.jobs.finish.tolist()) == [100.0, 190.0]
+
+
 def test_time_is_shared_as_the_allocation_says(make: Make) -> None:
     """Two equal jobs on one GPU take turns, and end within a few rounds of each other."""
     result = simulate(make([job("a", 2000.0), job("b", 2000.0)]), {"hysteresis": 0.5})
