@@ -149,7 +149,7 @@ def _pool(text: str, option: str) -> tuple[str, tuple[int, int]]:
     """``v100=2x4`` as a pool, its nodes, and the GPUs of a node."""
     match = POOL.fullmatch(text)
     if match is None:
-        expected = "NAME=NODES or NAME=NODESxGPUS, such as v100=2x4"
+        expected = "NAME=NODES or NAME=NODESxGPUS, such as v100=2x4 for 2 nodes of 4 GPUs"
         raise InvalidArgument(option, repr(text), expected)
     return match[1], (int(match[2]), int(match[3] or 1))
 

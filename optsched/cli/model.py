@@ -29,7 +29,7 @@ from optsched.cli.tables import (
 )
 from optsched.cli.values import Kind, Named, NamedList, Picture, Settings, Target
 from optsched.display import count
-from optsched.errors import InvalidArgument, InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, UsageError, did_you_mean, unknown_name
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from optsched.arrays import FloatArray
     from optsched.formats.profiles import Repeats
     from optsched.performance.evaluation import ErrorRow, Evaluation
+    from optsched.performance.files import PerformanceObject
     from optsched.performance.learned import PairProfiles
     from optsched.performance.profiles import Profiles
 
@@ -349,7 +350,7 @@ def fit(
     return written(shell, document, output, found, _fit_view, as_json)
 
 
-def _fit_summary(document: Mapping[str, Any], profiles: Profiles) -> dict[str, Any]:
+def _fit_summary(document: PerformanceObject, profiles: Profiles) -> dict[str, Any]:
     """What was fitted, to what, and how well it tells the same measurements."""
     import numpy as np
 
@@ -359,7 +360,7 @@ def _fit_summary(document: Mapping[str, Any], profiles: Profiles) -> dict[str, A
     known = np.isfinite(predicted)
     error = np.abs(predicted[known] / profiles.seconds[known] - 1)
     return {
-        "models": _names(document),
+        "models": document.names,
         "measurements": len(profiles),
         "workloads": list(profiles.ways.workloads),
         "gpu_types": list(profiles.ways.gpu_types),
@@ -403,16 +404,6 @@ def _chosen(document: Mapping[str, Any], profiles: Profiles) -> list[dict[str, A
     return rows
 
 
-def _names(document: Mapping[str, Any]) -> list[str]:
-    """The models of a chain in order, or the one model, with what it stands on."""
-    # A chain asks its models in order
-    if document["model"] == "chain":
-        return [name for part in document["models"] for name in _names(part)]
-    parts = [*document.get("models", []), *([document["of"]] if document.get("of") else [])]
-    inside = " and ".join(name for part in parts for name in _names(part))
-    return [f"{document['model']} ({inside})" if inside else document["model"]]
-
-
 def _fit_view(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield facts(
         [
@@ -434,7 +425,6 @@ def _fit_view(found: Mapping[str, Any]) -> Iterator[RenderableType]:
         ]
     )
     if found["chosen"]:
-        yield ""
         yield from _chosen_view(found["chosen"], found["whole_steps"])
     yield ""
     yield "`optsched model evaluate` measures its errors on data that are left out of the fit."
@@ -656,8 +646,8 @@ def predict(
 ) -> int:
     """Predict how fast workloads run, with 90 % intervals and the source of each prediction.
 
-    Exit codes: 0 predicted (without a rate where the model has no answer), 2 usage, 3 a file is
-    wrong.
+    Exit codes: 0 predicted (without a rate where the model has no answer), 2 usage, or a workload
+    or GPU type that the model was not fitted to, 3 a file is wrong.
 
     Examples:
         optsched model predict model.json profiles.csv
@@ -683,6 +673,8 @@ def predict(
             measured, per_step = _ways(asked, reading, whole_step)
         with named(model), below(""):
             times = predict_times(document, measured.ways)
+        if not profiles and not times.known.any():
+            _check_fitted(document, str(reading.workload), str(reading.gpu))
     rows = _predicted(measured, per_step, times, bool(profiles))
     shell.answer(
         as_json,
@@ -690,6 +682,17 @@ def predict(
         _predicted_view(rows, bool(profiles), whole_steps_of(document)),
     )
     return 0
+
+
+def _check_fitted(document: PerformanceObject, workload: str, gpu: str) -> None:
+    """Refuse names that a model was not fitted to; of other models they are not known."""
+    fitted = document.fitted
+    if fitted and workload not in fitted:
+        raise unknown_name("workload", workload, fitted, hint=did_you_mean(workload, fitted))
+    if fitted and gpu not in fitted[workload]:
+        raise unknown_name(
+            "GPU type", gpu, fitted[workload], f"{workload} was not measured on {gpu!r}"
+        )
 
 
 def _ways(asked: Asked, reading: ProfileReading, whole_step: bool) -> tuple[Profiles, FloatArray]:
@@ -945,6 +948,8 @@ def evaluate(
 
 
 def _errors_view(found: Evaluation, workloads: bool) -> Iterator[RenderableType]:
+    from optsched.performance.evaluation import split_words
+
     columns = ("model", *(("workload",) if workloads else ()))
     for split in dict.fromkeys(row.split for row in found.rows):
         rows = [
@@ -957,10 +962,10 @@ def _errors_view(found: Evaluation, workloads: bool) -> Iterator[RenderableType]
             "MAPE",
             "median",
             "bias",
-            f"in {percent(found.nominal)}",
+            f"in {100 * found.nominal:g} % interval",
             rows=[_error_cells(row, workloads) for row in rows],
             left=len(columns),
-            title=split,
+            title=f"{split}: {split_words(split)}",
         )
         refused = dict.fromkeys(f"{row.model}: {row.refused}" for row in rows if row.refused)
         if refused:
@@ -973,8 +978,7 @@ def _errors_view(found: Evaluation, workloads: bool) -> Iterator[RenderableType]
         f"{count(len(profiles.ways.gpu_types), 'GPU type')}; MAPE: "
         "mean absolute error of the times that are known, "
         "and its standard deviation over seeds; bias: above 0 where predicted times are too long; "
-        "last: share of times "
-        "in the interval, which should be as large as its heading says"
+        "last: share of times in the interval, which should be as large as its heading says"
     )
 
 

@@ -173,7 +173,7 @@ def list_view(journal: str, rounds: Sequence[Mapping[str, Any]]) -> Iterator[Ren
                 f"{jobs['move']:,}",
                 f"{jobs['preempt']:,}",
                 f"{jobs['hold']:,}",
-                f"{record['gpus_in_use'] / gpus:.0%}" if gpus else "-",
+                percent(record["gpus_in_use"] / gpus) if gpus else "-",
                 "-" if spent is None else seconds(spent),
                 "fallback" if record["fallback"] is not None else record["status"] or "ranked",
             ]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from optsched.errors import InvalidArgument, InvalidInput, all_wrong, did_you_mean
+from optsched.errors import InvalidArgument, InvalidInput, did_you_mean
 from optsched.formats.inputs import (
     Pools,
     Seconds,
@@ -63,6 +64,8 @@ POOLS: dict[str, Kind] = {
     "watts_idle": "number",
 }
 
+# Errors of other tables follow those of all lines of jobs.
+LAST = sys.maxsize
 # To find wrong jobs one by one takes long in a table that is wrong everywhere.
 MOST_COUNTED = 1000
 
@@ -98,7 +101,9 @@ def _read_rates(rates: Source) -> Table:
 def _read_pools(pools: Source) -> Table:
     """The table of pools; raises `InvalidInput` with ``file:line:column``."""
     name = called(pools, "pools")
-    return read_table(contents(pools), name, POOLS, ["name", "nodes"], least="pool")
+    return read_table(
+        contents(pools), name, POOLS, ["name", "nodes"], least="pool", distinct=["name"]
+    )
 
 
 def _rate(rates: Table, row: int) -> float:
@@ -155,23 +160,30 @@ def import_csv(
     if not round > 0:
         raise InvalidArgument("round", show(round), "seconds above 0")
     wrong = WrongCells()
-    # The wrong cells of all tables are told at once
+    # Rows of jobs with a wrong cell are reported and left out, so that the others are checked too
     with wrong.gathered():
-        job_rows = read_table(contents(jobs), called(jobs, "jobs"), JOBS, ["workload"])
-    with wrong.gathered():
+        job_rows = read_table(
+            contents(jobs), called(jobs, "jobs"), JOBS, ["workload"], distinct=["id"], wrong=wrong
+        )
+    with wrong.gathered(LAST):
         rate_rows = _read_rates(rates)
-    with wrong.gathered():
+    with wrong.gathered(LAST):
         pool_rows = None if pool_table is None else _read_pools(pool_table)
-    wrong.refuse()
+    # Jobs cannot be checked further without their columns, rates or pools
+    if wrong.lines & {0, LAST}:
+        wrong.refuse()
     documents = one_cluster(pools, pool_rows, "table of pools", _documents_of)
     workloads = _workloads(rate_rows, documents, wrong)
     _warn_of_idle_pools(rate_rows, documents)
     tenants = dict.fromkeys(filter(None, job_rows.cells.get("tenant", ())))
-    job_documents = []
+    job_documents: dict[int, dict[str, Any]] = {}
     for row, cells in enumerate(job_rows.documents()):
-        with wrong.gathered(int(job_rows.line[row])):
-            job_documents.append(_job(job_rows, row, cells, rate_rows, workloads))
-    wrong.refuse()
+        line = int(job_rows.line[row])
+        with wrong.gathered(line):
+            job_documents[line] = _job(job_rows, row, cells, rate_rows, workloads)
+    if 0 in wrong.lines:
+        wrong.refuse()
+    job_rows = job_rows.without(set(job_rows.line.tolist()) - set(job_documents))
     document = {
         "format": FORMAT,
         "name": name,
@@ -180,18 +192,19 @@ def import_csv(
         "cluster": {"pools": documents},
         "workloads": workloads,
         "tenants": [{"name": tenant} for tenant in tenants],
-        "jobs": job_documents,
+        "jobs": list(job_documents.values()),
     }
     try:
-        return Instance.from_document(document)
+        instance = Instance.from_document(document)
     except InvalidInput as error:
-        # The reader of documents stops at its first error
-        errors = sorted(islice(wrong_parts(document), MOST_COUNTED), key=_row) or [error]
-        placed = [
-            InvalidInput(_place(one.path, job_rows, pool_rows), _found(one, job_rows), one.expected)
-            for one in errors
-        ]
-        raise all_wrong(placed, len(placed), stopped=len(placed) == MOST_COUNTED) from None
+        # The reader of documents stops at its first error, which may be a name that was found above
+        errors = list(islice(wrong_parts(document), MOST_COUNTED))
+        for one in errors or ([] if wrong.lines else [error]):
+            line, place = _place(one.path, job_rows, pool_rows)
+            wrong.add(line, InvalidInput(place, one.found, one.expected))
+        wrong.refuse(stopped=len(errors) == MOST_COUNTED)
+    wrong.refuse()
+    return instance
 
 
 def _documents_of(pools: Table) -> list[dict[str, Any]]:
@@ -199,38 +212,19 @@ def _documents_of(pools: Table) -> list[dict[str, Any]]:
     return [{"gpus_per_node": 1} | pool for pool in pools.documents()]
 
 
-def _row(error: InvalidInput) -> int:
-    """The number of the job or pool that an error is about."""
-    match = _JOB_FIELD.match(error.path) or _POOL_FIELD.match(error.path)
-    return int(match[1]) if match else 0
-
-
-def _found(error: InvalidInput, jobs: Table) -> str:
-    """What was found; of an id that comes a second time also the line that has it first."""
-    match = _JOB_FIELD.match(error.path)
-    if match and match[2] == "id" and "id" in jobs:
-        ids = jobs.cells["id"]
-        row = int(match[1])
-        first = ids.index(ids[row])
-        if first < row:
-            return f"{error.found}, after line {jobs.line[first]}"
-    return error.found
-
-
-def _place(path: str, jobs: Table, pools: Table | None) -> str:
-    """The cell that a field of the document came from."""
+def _place(path: str, jobs: Table, pools: Table | None) -> tuple[int, str]:
+    """The line of a table that a field of the document came from, and the cell."""
     for table, field in ((jobs, _JOB_FIELD), (pools, _POOL_FIELD)):
         match = field.match(path)
         if match and table is not None:
             row = int(match[1])
             column = match[2]
-            if column is None:
-                return table.row_place(row)
             if column == "gpus" and table.value(row, "gpus") is None:
                 # The document has one field for both ends of a range
                 column = "gpus_max"
-            return table.place(row, column)
-    return path
+            place = table.row_place(row) if column is None else table.place(row, column)
+            return int(table.line[row]), place
+    return LAST, path
 
 
 def _workloads(

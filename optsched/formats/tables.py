@@ -7,7 +7,7 @@ import io
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -55,17 +55,24 @@ READERS: dict[Kind, Callable[[str], Cell]] = {
 
 
 class WrongCells:
-    """Gathers the errors of a table's cells, so that all are told at once:
+    """Gathers the errors of a table's cells, so that all are reported at once:
     `MOST_SHOWN` of them, the others counted.
+
+    Attributes
+    ----------
+    lines : set of int
+        Lines with an error.
     """
 
     def __init__(self) -> None:
         self._count = 0
         self._errors: list[tuple[int, InvalidInput]] = []
+        self.lines: set[int] = set()
 
     def add(self, line: int, error: InvalidInput) -> None:
         """Add the error of a cell in a line."""
         errors = error.one_by_one()
+        self.lines.add(line)
         self._count += len(errors) + error.more
         self._errors += [(line, one) for one in errors]
         # A table of a million wrong cells must not become a million exceptions
@@ -80,10 +87,13 @@ class WrongCells:
         except InvalidInput as error:
             self.add(line, error)
 
-    def refuse(self) -> None:
-        """Raise `InvalidInput` if there are any, in the order of the lines."""
+    def refuse(self, *, stopped: bool = False) -> None:
+        """Raise `InvalidInput` if there are any, in the order of the lines;
+        ``stopped`` says that nobody looked for further ones.
+        """
         if self._errors:
-            raise all_wrong([error for _, error in self._first()], self._count)
+            errors = [error for _, error in self._first()]
+            raise all_wrong(errors, self._count, stopped=stopped)
 
     def _first(self) -> list[tuple[int, InvalidInput]]:
         return sorted(self._errors, key=lambda item: item[0])[:MOST_SHOWN]
@@ -213,18 +223,38 @@ class Table:
 
     def names(self, column: str) -> tuple[str, ...]:
         """Texts that differ; raises `InvalidInput` for those that come a second time."""
-        cells = self.cells[column]
-        if len(set(cells)) < len(cells):
-            known: dict[str, int] = {}
-            errors = WrongCells()
-            for row, cell in enumerate(cells):
-                if known.setdefault(cell, row) != row:
-                    found = f"{show(cell)} a second time, after line {self.line[known[cell]]}"
-                    errors.add(
-                        int(self.line[row]), self.error(row, column, found, "names that differ")
-                    )
-            errors.refuse()
-        return cells
+        errors = WrongCells()
+        self.find_repeated(column, errors)
+        errors.refuse()
+        return self.cells[column]
+
+    def find_empty(self, column: str, wrong: WrongCells) -> None:
+        """Add to ``wrong`` the cells that are empty."""
+        expected = EXPECTED[self.kinds[column]]
+        for row, cell in enumerate(self.cells[column]):
+            if not cell:
+                wrong.add(int(self.line[row]), self.error(row, column, "nothing", expected))
+
+    def find_repeated(self, column: str, wrong: WrongCells) -> None:
+        """Add to ``wrong`` the cells that come a second time, empty ones apart."""
+        known: dict[str, int] = {}
+        for row, cell in enumerate(self.cells[column]):
+            if cell and known.setdefault(cell, row) != row:
+                found = f"{show(cell)} a second time, after line {self.line[known[cell]]}"
+                error = self.error(row, column, found, "names that differ")
+                wrong.add(int(self.line[row]), error)
+
+    def without(self, lines: Collection[int]) -> Table:
+        """The table without some lines."""
+        if not lines:
+            return self
+        keep = [row for row, line in enumerate(self.line.tolist()) if line not in lines]
+        return replace(
+            self,
+            line=self.line[keep],
+            cells={name: tuple(cells[row] for row in keep) for name, cells in self.cells.items()},
+            numbers={name: numbers[keep] for name, numbers in self.numbers.items()},
+        )
 
 
 def read_header(data: bytes, name: str) -> tuple[str, ...]:
@@ -243,6 +273,8 @@ def read_table(
     *,
     least: str | None = "job",
     others: bool = False,
+    distinct: Sequence[str] = (),
+    wrong: WrongCells | None = None,
 ) -> Table:
     """Read a table whose first line names the columns.
 
@@ -264,6 +296,10 @@ def read_table(
         What a row is, of which there must be at least one; None if a table may be empty.
     others : bool, default False
         There may be other columns, which are texts; they are refused otherwise.
+    distinct : sequence of str
+        Columns whose cells must differ, those that are empty apart.
+    wrong : WrongCells, optional
+        Takes the errors of cells, which are raised otherwise; rows that cannot be read are left out.
 
     Raises
     ------
@@ -285,11 +321,11 @@ def read_table(
         raise InvalidInput(name, "no line below the first", f"at least one {least}")
     # Before the rows are cut into columns, which would shorten all of them to the shortest
     expected = f"{len(header)}, as in the first line"
-    wrong = WrongCells()
+    found = WrongCells() if wrong is None else wrong
     for number, cells in rows:
         if len(cells) != len(header):
             error = InvalidInput(f"{name}:{number}", f"{len(cells)} cells", expected)
-            wrong.add(number, error)
+            found.add(number, error)
     rows = [row for row in rows if len(row[1]) == len(header)]
     table = Table(
         name,
@@ -303,19 +339,22 @@ def read_table(
         dict(zip(header, as_written, strict=True)),
     )
     for column in required:
-        for row, cell in enumerate(table.cells[column]):
-            if not cell:
-                expected = EXPECTED[columns[column]]
-                wrong.add(int(table.line[row]), table.error(row, column, "nothing", expected))
+        table.find_empty(column, found)
     numbers = {}
     for column in header:
         if columns[column] != "text":
-            numbers[column] = _numbers(table, column, wrong)
-    wrong.refuse()
+            numbers[column] = _numbers(table, column, found)
+    unreadable = set(found.lines)
+    for column in distinct:
+        if column in table:
+            table.find_repeated(column, found)
+    if wrong is None:
+        found.refuse()
+    table = replace(table, numbers=numbers).without(unreadable)
     for column in header:
         if columns[column] == "count":
             _warn_of_thousands(table, column)
-    return replace(table, numbers=numbers)
+    return table
 
 
 def known_columns(

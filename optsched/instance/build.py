@@ -109,13 +109,12 @@ def build_instance(document: object) -> Instance:
 
 def wrong_parts(document: Mapping[str, Any]) -> Iterator[InvalidInput]:
     """All errors of the pools and jobs of a document
-    that `build_instance` refused at the first one.
+    that `build_instance` refused at the first one, but for names that come a second time.
 
     Each object is checked by itself, and again without the field that was wrong. An error elsewhere
     is not among them.
     """
     pools = document["cluster"]["pools"]
-    yield from _repeated_names(pools, "name", "cluster.pools", "names")
     found = False
     for number, pool in enumerate(pools):
         path = f"cluster.pools[{number}]"
@@ -128,19 +127,7 @@ def wrong_parts(document: Mapping[str, Any]) -> Iterator[InvalidInput]:
         header = build_header({key: value for key, value in document.items() if key != "jobs"})
     except InvalidInput:
         return
-    yield from _repeated_names(document["jobs"], "id", "jobs", "ids")
     yield from _wrong_jobs(header, document["jobs"], 0)
-
-
-def _repeated_names(
-    objects: Sequence[Mapping[str, Any]], field: str, path: str, what: str
-) -> Iterator[InvalidInput]:
-    known: set[Any] = set()
-    for number, item in enumerate(objects):
-        if item[field] in known:
-            found = f"{show(item[field])} a second time"
-            yield InvalidInput(f"{path}[{number}].{field}", found, f"{what} that differ")
-        known.add(item[field])
 
 
 def _wrong_jobs(

@@ -118,6 +118,22 @@ SPLITS: Mapping[str, Callable[..., Iterator[Split]]] = {
     "gpu-out": gpu_out,
 }
 """Splits by name; each gives no split where the profiles have nothing that could be left out."""
+
+LEFT_OUT = {
+    "random": "a random part of the configurations of each workload",
+    "few-shot": "all configurations but 1 GPU, one placement on a node and one over several",
+    "more-gpus": "all configurations with more GPUs than were profiled",
+    "workload-out": "one workload after another",
+    "gpu-out": "the configurations on several GPUs of one GPU type after another",
+}
+"""What each split leaves out of the fit, as text."""
+
+
+def split_words(label: str) -> str:
+    """What a split such as ``random:fraction=0.3`` does, as text."""
+    return f"leaves out {LEFT_OUT[label.partition(':')[0]]}"
+
+
 RANDOM = ("random", "few-shot")
 """Those that differ from seed to seed."""
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic_core import PydanticCustomError
 
+from optsched.display import Displayed, count
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, PerformanceDocument, Tuple
 from optsched.instance.files import pretty_json
@@ -17,8 +18,65 @@ from optsched.instance.reading import named, parse_json, read_bytes, read_stdin,
 
 FORMAT = "optsched-model/1"
 
+# Fields of fitted models whose keys are workloads, and theirs GPU types.
+FITTED_FIELDS = ("coefficients", "curves", "points", "rates", "groups", "compute", "chosen")
 
-def read_model(source: str | Path) -> dict[str, Any]:
+
+class PerformanceObject(Displayed, dict[str, Any]):
+    """A model as plain data, exactly as files and instances hold it; its ``repr`` is one line."""
+
+    __slots__ = ()
+
+    @property
+    def parts(self) -> list[PerformanceObject]:
+        """The models that it is made of."""
+        inner = [self["of"]] if self.get("of") else []
+        return [PerformanceObject(part) for part in (*self.get("models", ()), *inner)]
+
+    @property
+    def names(self) -> list[str]:
+        """The models of a chain in order, or the one model, with those that it is made of."""
+        inside = [name for part in self.parts for name in part.names]
+        if self["model"] == "chain":
+            return inside
+        return [f"{self['model']} ({' and '.join(inside)})" if inside else self["model"]]
+
+    @property
+    def fitted(self) -> dict[str, tuple[str, ...]]:
+        """The GPU types that each workload was measured on; empty of models that were not fitted.
+
+        Returns
+        -------
+        dict of str to tuple of str
+        """
+        found = [
+            (workload, gpu)
+            for name in FITTED_FIELDS
+            for workload, by_gpu in self.get(name, {}).items()
+            for gpu in by_gpu
+        ] + [
+            (workload, gpu)
+            for part in self.parts
+            for workload, gpus in part.fitted.items()
+            for gpu in gpus
+        ]
+        return {
+            workload: tuple(dict.fromkeys(gpu for other, gpu in found if other == workload))
+            for workload, _ in found
+        }
+
+    def _headline(self) -> str:
+        gpu_types = {gpu for gpus in self.fitted.values() for gpu in gpus}
+        models = ", then ".join(self.names)
+        if not gpu_types:
+            return models
+        return f"{models}: {count(len(self.fitted), 'workload')} on {count(len(gpu_types), 'GPU type')}"
+
+    def _facts(self) -> Mapping[str, str]:
+        return {workload: ", ".join(gpus) for workload, gpus in self.fitted.items()}
+
+
+def read_model(source: str | Path) -> PerformanceObject:
     """The performance object of a file that `optsched model fit` wrote, ``-`` for standard input.
 
     Raises
@@ -34,9 +92,8 @@ def read_model(source: str | Path) -> dict[str, Any]:
             raise InvalidInput("", show(document), f'an object with "format": "{FORMAT}"')
         if document.get("format") != FORMAT:
             raise InvalidInput("format", show(document.get("format")), f'"{FORMAT}"')
-        return check_performance(
-            {name: value for name, value in document.items() if name != "format"}, ""
-        )
+        del document["format"]
+        return PerformanceObject(check_performance(document, ""))
 
 
 def model_bytes(document: Mapping[str, Any]) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.display import count
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
@@ -50,9 +50,13 @@ class Times(Columns):
     log_sd: FloatArray
     source: NDArray[np.uint8]
 
+    @property
+    def known(self) -> BoolArray:
+        """Which ways the model has an answer for."""
+        return np.isfinite(self.seconds)
+
     def _headline(self) -> str:
-        known = int(np.isfinite(self.seconds).sum())
-        return f"of {count(len(self), 'way')} to run, {known:,} of them known"
+        return f"of {count(len(self), 'way')} to run, {int(self.known.sum()):,} of them known"
 
     @classmethod
     def of(cls, seconds: FloatArray, source: int, log_sd: float | FloatArray = 0.0) -> Times:

@@ -194,7 +194,11 @@ def allocation_heatmap(solution: Answer | Allocation, ax: Axes | None = None) ->
         raise UsageError(f"the solution is {solution.status}: there is no allocation to draw")
     rows = heatmap_rows(source)
     if not len(rows.fraction):
-        raise UsageError("no job is in the program: there is no allocation to draw")
+        instance = source.classes.instance
+        why = "no job is in the program: there is no allocation to draw"
+        if (instance.jobs_table.arrival > instance.now).any():
+            why += "; jobs arrive later, as in a trace: `optsched simulate` runs it"
+        raise UsageError(why)
     if ax is None:
         height = 1.7 + (max(0.26 * len(rows.fraction), 1.0) if rows.labels else 5.0)
         ax = new_axes(max(4.2 + 0.95 * len(rows.places), 5.6), height)

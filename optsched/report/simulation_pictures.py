@@ -10,7 +10,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.display import count
 from optsched.errors import UsageError
-from optsched.report.palette import INK, SMALL
+from optsched.report.palette import INK
 from optsched.report.pictures import (
     LEGEND,
     SINCE_FIRST,
@@ -114,19 +114,10 @@ def fairness_picture(
     low, high = ax.get_xlim()
     if low <= 1.0 <= high:
         ax.axvline(1.0, color=INK, linewidth=0.9, zorder=2)
-        ax.annotate(
-            "rho = 1",
-            (1, 1),
-            (4, -2),
-            ("data", "axes fraction"),
-            "offset points",
-            fontsize=SMALL,
-            va="top",
-            color=INK,
-            zorder=6,
-        )
+    # A label at the line would cover the curves
+    subtitle = f"{_shares_subtitle(shown, values)}; vertical line: rho = 1"
     axis = f"finish-time ratio rho: completion time {DEFINITIONS[shown.rho]}"
-    head(ax, "Finish-time fairness", _shares_subtitle(shown, values), axis, SHARE)
+    head(ax, "Finish-time fairness", subtitle, axis, SHARE)
     return ax
 
 

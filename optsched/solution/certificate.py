@@ -31,6 +31,8 @@ FEASIBILITY = 1e-6
 INTEGRALITY = 1e-6
 OPTIMALITY = 1e-6
 """Largest relative gap of an answer that is called optimal."""
+ROUNDING = 1e-12
+"""Gaps below this are rounding of the two numbers that were subtracted."""
 NOISE = 1e-8
 """Reduced costs below this, relative to their terms,
 count as 0 where a column has no implied bound.
@@ -89,14 +91,15 @@ def gap_of(objective: float | None, bound: float | None) -> float | None:
 
 
 def shown_gap(gap: float | None, optimal: bool, asked: float | None) -> float | None:
-    """The gap as people are shown it:
-    0 beside an optimum whose distance to its bound counts as none.
+    """The gap as people are shown it: 0 where it is rounding.
 
-    An objective near 0 differs from its bound by rounding, which may be any part of it. Files keep
+    An optimum near 0 differs from its bound by rounding, which may be any part of it. Files keep
     the quotient of `gap_of`. ``asked`` is the gap at which an integer program might stop.
     """
-    counts_as_none = optimal and gap is not None and gap > max(OPTIMALITY, asked or 0.0)
-    return 0.0 if counts_as_none else gap
+    if gap is None:
+        return None
+    near_zero = optimal and gap > max(OPTIMALITY, asked or 0.0)
+    return 0.0 if near_zero or gap < ROUNDING else gap
 
 
 def residuals_of(arrays: LinearForm, x: FloatArray) -> dict[str, float]:

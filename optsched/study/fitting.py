@@ -20,7 +20,12 @@ from optsched.performance.batches import MOST_PER_GPU, PER_GPU
 from optsched.performance.composed import MODELS, OF, whole_steps_of
 from optsched.performance.configurations import Configurations
 from optsched.performance.evaluation import SPLITS, Evaluation, Fit, Predict, evaluate
-from optsched.performance.files import WHOLE_STEPS, check_performance, split_whole_steps
+from optsched.performance.files import (
+    WHOLE_STEPS,
+    PerformanceObject,
+    check_performance,
+    split_whole_steps,
+)
 from optsched.performance.learned import PAIR_MODELS, PairProfiles, pair_class
 from optsched.performance.parametric.fitting import check_some
 from optsched.performance.profiles import Profiles
@@ -60,7 +65,7 @@ USUAL = "cross-validated"
 @checks_arguments
 def fit_model(
     profiles: Profiles, models: Wanted | Sequence[Wanted] = USUAL, **options: Any
-) -> dict[str, Any]:
+) -> PerformanceObject:
     """Fit models to measurements.
 
     Parameters
@@ -75,8 +80,8 @@ def fit_model(
 
     Returns
     -------
-    dict
-        A performance object: for ``optsched.load(..., performance=...)``, `predict_times` and
+    PerformanceObject
+        A dict for ``optsched.load(..., performance=...)``, `predict_times` and
         `optsched.write_model`. The order of the measurements does not matter.
 
     Raises
@@ -105,7 +110,7 @@ def fit_model(
     fitted = [
         check_performance(owner.fit(profiles, own).document() | mark, "") for owner, own in owners
     ]
-    return fitted[0] if len(fitted) == 1 else {"model": CHAIN, MODELS: fitted}
+    return PerformanceObject(fitted[0] if len(fitted) == 1 else {"model": CHAIN, MODELS: fitted})
 
 
 @checks_arguments
@@ -115,7 +120,7 @@ def fit_pairs(
     *,
     base: Mapping[str, Any] | None = None,
     **options: Any,
-) -> dict[str, Any]:
+) -> PerformanceObject:
     """Fit a model of pairs to measured ones,
     and put it on a model of the rates that jobs have alone.
 
@@ -134,8 +139,8 @@ def fit_pairs(
 
     Returns
     -------
-    dict
-        A performance object of ``interference``: for ``optsched.load(..., performance=...)`` and
+    PerformanceObject
+        A dict of the model ``interference``: for ``optsched.load(..., performance=...)`` and
         `optsched.write_model`.
 
     Raises
@@ -153,13 +158,9 @@ def fit_pairs(
     if own and options:
         raise UsageError("options of the model of pairs are given in two ways")
     fitted = pair_class(name).fit(profiles, {**own, **options}).document()
-    return check_performance(
-        {
-            "model": INTERFERENCE,
-            OF: {"model": "table"} if base is None else dict(base),
-            "pairs": fitted,
-        },
-        "",
+    alone = {"model": "table"} if base is None else dict(base)
+    return PerformanceObject(
+        check_performance({"model": INTERFERENCE, OF: alone, "pairs": fitted}, "")
     )
 
 

@@ -223,6 +223,13 @@ def test_what_makes_no_sense(
     assert list(tmp_path.iterdir()) == [plan]
 
 
+def test_a_trace_names_the_command_that_runs_it(run: Any, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    assert run("generate", "trace", "--jobs", 5, "-o", trace).code == 0
+    told = "jobs arrive later, as in a trace: `optsched simulate` runs it"
+    assert run("plot", trace, "-o", tmp_path / "p.png").refused(told)
+
+
 def test_both_from_standard_input(run: Any, tmp_path: Path) -> None:
     result = run("plot", "-", "-", "-o", tmp_path / "p.png", stdin=b"{}")
     assert result.code == 2

@@ -304,6 +304,7 @@ def test_the_list_of_rounds(run: Any, journal: Path) -> None:
     assert ": 8 rounds\nno fallbacks\n" in result.out
     assert max(map(len, result.out.splitlines()[1:])) <= 80
     assert len([line for line in result.out.splitlines() if line.endswith("optimal")]) == 8
+    assert " %" in result.out and not re.search(r"\d%", result.out)
     assert run("replay", journal, "--list", "-q").out == ""
 
 

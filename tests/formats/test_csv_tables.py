@@ -243,7 +243,7 @@ WRONG_JOBS = {
     "too few cells": (HEAD + "a,net\n", "jobs.csv:2: found 2 cells, expected 8, as in the first line"),
     "too many cells": ("workload\nnet,1\n", "jobs.csv:2: found 2 cells, expected 1, as in the first line"),
     "id twice": (HEAD + "a,net,,,,,,\n\na,net,,,,,,\n",
-        'jobs.csv:4:id: found "a" a second time, after line 2, expected ids...'),
+        'jobs.csv:4:id: found "a" a second time, after line 2, expected names that differ'),
     "gpus of text": (HEAD + "a,net,two,,,,,\n", 'jobs.csv:2:gpus: found "two", expected a whole number'),
     "half a gpu": (HEAD + "a,net,1.5,,,,,\n", 'jobs.csv:2:gpus: found "1.5", expected a whole number'),
     "no gpu": (HEAD + "a,net,0,,,,,\n", "jobs.csv:2:gpus: found 0, expected a number of at least 1"),
@@ -307,7 +307,7 @@ WRONG_POOLS = {
     ),
     "twice": (
         "name,nodes\nv100,2\nk80,1\nv100,2\n",
-        'pools.csv:4:name: found "v100" a second time, expected names',
+        'pools.csv:4:name: found "v100" a second time, after line 2, expected names',
     ),
     "memory": (
         POOLS + "t4,1,1,T4,0\n",
@@ -368,6 +368,15 @@ def test_cells_that_only_the_instance_refuses_are_told_at_once() -> None:
     with refuses('rates.csv:2:pool: found "a"...') as caught:
         imported(rates="workload,pool,throughput\nnet,a,1\nsmall,b,1\n")
     assert len(caught.value.one_by_one()) == 2
+
+
+def test_wrong_cells_repeated_ids_and_wrong_jobs_are_told_in_the_order_of_the_lines() -> None:
+    jobs = "id,workload,gpus,steps\na,net,1,-1\na,net,0,2\nb,net,x,1\nc,nix,1,1\nb,net,1,1\n"
+    with pytest.raises(InvalidInput) as caught:
+        imported(jobs=jobs)
+    assert [error.path.removeprefix("jobs.csv:") for error in caught.value.one_by_one()] == [
+        "2:steps", "3:id", "3:gpus", "4:gpus", "5:workload", "6:id",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -459,7 +468,7 @@ def test_the_example_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (
             ["--pool", "v100"],
             2,
-            "--pool: found 'v100', expected NAME=NODES or NAME=NODESxGPUS, such as v100=2x4",
+            "--pool: found 'v100', expected NAME=NODES or NAME=NODESxGPUS, such as v100=2x4 for 2 nodes of 4 GPUs",
         ),
         (["--pool", "v100=2x"], 2, "--pool: found 'v100=2x', expected"),
         (["--pool", "v100=2.5"], 2, "--pool: found 'v100=2.5', expected"),

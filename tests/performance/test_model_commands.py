@@ -314,6 +314,30 @@ def test_predict_ways_of_options(run: Run, fitted: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("workload", "gpu", "words"),
+    [
+        ("gpt", "T4", "unknown workload 'gpt', expected one of bert, vgg"),
+        ("bert", "K80", "bert was not measured on 'K80', expected one of A100, T4"),
+    ],
+)
+def test_predict_refuses_names_that_the_model_was_not_fitted_to(
+    run: Run, profiles: Path, tmp_path: Path, workload: str, gpu: str, words: str
+) -> None:
+    model = tmp_path / "usl.json"
+    assert run("model", "fit", profiles, "-m", "usl", "-o", model).code == 0
+    given = ["--workload", workload, "--gpu", gpu, "--gpus", "1", "--batch", "8"]
+    result = run("model", "predict", model, *given)
+    assert (result.code, result.out) == (2, "") and words in result.err
+
+
+def test_a_fitted_model_is_a_dict_that_shows_itself(profiles: Path) -> None:
+    model = fit_model(optsched.read_profiles(profiles), ["pollux", "usl"])
+    assert repr(model) == "<PerformanceObject pollux, then usl: 2 workloads on 2 GPU types>"
+    assert "  bert  A100, T4" in model.summary() and "<dd>A100, T4</dd>" in model._repr_html_()
+    assert model == json.loads(json.dumps(model))
+
+
+@pytest.mark.parametrize(
     ("parameters", "options"),
     [({"batch": 100}, ["--batch", "100"]),
      ({"batch": 100, "max_batch_per_gpu": 12}, ["--batch", "100", "--max-batch-per-gpu", "12"]),

@@ -101,7 +101,7 @@ def test_the_ratios_and_where_they_are_1() -> None:
     assert lines[0].get_xdata()[1:-1] == pytest.approx(
         np.sort(run.finish_time_ratios("contention"))
     )
-    assert lines[1].get_xdata() == [1.0, 1.0] and "rho = 1" in told(ax)
+    assert lines[1].get_xdata() == [1.0, 1.0] and "line: rho = 1" in told(ax)
     assert "max(1, jobs there / GPUs)" in ax.get_xlabel()
 
 

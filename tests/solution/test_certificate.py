@@ -272,6 +272,7 @@ def test_gap_of(objective: float | None, bound: float | None, gap: float | None)
         (0.8, True, None, 0.0),  # an objective near 0, where rounding is a large part of it
         (0.8, False, None, 0.8),
         (1e-7, True, None, 1e-7),
+        (1.6e-16, False, None, 0.0),  # the rounding of a subtraction
         (0.01, True, 0.02, 0.01),  # an integer program that was to stop there
     ],
 )
