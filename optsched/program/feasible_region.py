@@ -17,7 +17,7 @@ from optsched.errors import UsageError
 from optsched.program.arrays import Block, LinearArrays
 from optsched.program.greedy_fill import greedy_fill
 from optsched.program.linear import LinearProgram, Variables
-from optsched.program.side_rows import SideRows
+from optsched.program.side_rows import LimitRows, SideRows
 
 if TYPE_CHECKING:  # a process that only solves needs no candidates
     from optsched.candidates import Classes
@@ -134,6 +134,16 @@ class FeasibleRegion:
     def limit(self) -> FloatArray:
         """Most that x can be by the time rows, and 0 in barred columns; shape (N,)."""
         return np.where(self.barred, 0.0, self.classes.limit) if self.side else self.classes.limit
+
+    @property
+    def only_limited(self) -> bool:
+        """Whether all its rows beside time only limit sums of nothing negative."""
+        return self.extend is None and all(rows.only_limit for rows in self.side)
+
+    @cached_property
+    def limit_rows(self) -> LimitRows:
+        """The rows that only limit sums of nothing negative, capacities first."""
+        return LimitRows(self.classes, tuple(rows for rows in self.side if rows.only_limit))
 
     @property
     def limited_sums(self) -> Iterator[tuple[sp.csr_matrix, FloatArray]]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, IntArray
+
+if TYPE_CHECKING:  # a solver in another process loads no candidates
+    from optsched.candidates import Classes
 
 
 class Assumption(NamedTuple):
@@ -92,6 +96,13 @@ class SideRows:
         return cls(name, matrix, zero, zero, describe, barring=True)
 
     @property
+    def only_limit(self) -> bool:
+        """Whether the rows only limit sums of nothing negative, as capacities do."""
+        nothing_negative = not (self.matrix.data < 0).any()
+        no_lower_side = bool((self.lower <= 0).all()) and self.relax == "none"
+        return nothing_negative and no_lower_side and bool((self.upper >= 0).all())
+
+    @property
     def closed(self) -> sp.csr_matrix:
         """The rows that leave nothing to their columns, shape (rows, N),
         with all other rows empty.
@@ -105,3 +116,50 @@ class SideRows:
         closed = sp.csr_matrix(sp.diags_array(rows.astype(np.float64)) @ self.matrix)
         closed.eliminate_zeros()
         return closed
+
+
+@dataclass(frozen=True, eq=False)
+class LimitRows:
+    """The rows of a program that only limit sums of nothing negative: matrix @ x <= most.
+
+    Capacities are such rows, and so are a budget, a quota, a cap on power, and rows that bar
+    columns. Each has a price, and an allocation that is scaled down still keeps all of them.
+
+    Parameters
+    ----------
+    classes : Classes
+    side : tuple of SideRows
+        Those of the program that only limit; their rows follow the capacities.
+    """
+
+    classes: Classes
+    side: tuple[SideRows, ...]
+
+    @cached_property
+    def matrix(self) -> sp.csr_matrix:
+        """What the columns use of each row, shape (rows, N)."""
+        usage = self.classes.usage
+        if not self.side:
+            return usage
+        return sp.csr_matrix(sp.vstack([usage, *(rows.matrix for rows in self.side)]))
+
+    @cached_property
+    def most(self) -> FloatArray:
+        """Shape (rows,)."""
+        return np.concatenate([self.classes.capacity, *(rows.upper for rows in self.side)])
+
+    @cached_property
+    def closed_columns(self) -> IntArray:
+        """Columns that need what there is nothing of."""
+        closed = np.flatnonzero(self.most <= 0)
+        if not len(closed):
+            return np.zeros(0, np.int64)
+        return np.unique(self.matrix[closed].indices).astype(np.int64)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the rows, by which the next program finds their prices."""
+        names = list(self.classes.resources.names)
+        for rows in self.side:
+            names += [f"{rows.name}[{row}]" for row in range(len(rows.upper))]
+        return names

@@ -158,10 +158,10 @@ class Engine(SolverRuns):
     ) -> Outcome:
         solver = self.use(self.load(name), reason)
         require_all(solver, integer=False, conic=False, start=self.start is not None)
-        start = self.bases.first_prices(program.classes) if prices is None else prices
+        start = self.bases.first_prices(program.limit_rows) if prices is None else prices
         values = self.record(solver().solve_allocation(program, self.limits_left(), start))
-        self.bases.last_prices(program.classes, values)
-        return certified_allocation(self, program, values, values.y, matrix=False)
+        self.bases.last_prices(program.limit_rows, values)
+        return certified_allocation(self, program, values, values.y, matrix=bool(program.side))
 
     def _solve_lowered(self, program: AllocationProgram, solver: str | None) -> Outcome:
         """Solved as rows and columns, or as cones."""
@@ -196,10 +196,14 @@ class Engine(SolverRuns):
         return certified_allocation(self, program, values, y)
 
     def _easier(self, program: AllocationProgram) -> Iterator[Way]:
-        """The program without side rows and whole jobs, where `auto` chooses and prices take it."""
-        if self.asked_for is not None or not (program.side or program.integral):
+        """The program without whole jobs, and with those side rows alone that prices take,
+        where `auto` chooses.
+        """
+        easier = replace(program, side=program.limit_rows.side, integral=False)
+        if self.asked_for is not None or (
+            program.integral == easier.integral and len(program.side) == len(easier.side)
+        ):
             return
-        easier = replace(program, side=(), integral=False)
         solver = self.load("prices")
         if solver.name == "prices" and solver.refuses(easier) is None:
             yield partial(self._solve_easier, program, easier)
@@ -214,7 +218,7 @@ class Engine(SolverRuns):
         if limits.time is not None:
             limits = replace(limits, time=limits.time * SHARE)
         values = self.record(solver().solve_allocation(easier, limits))
-        relaxed = certified_allocation(self, easier, values, values.y, matrix=False)
+        relaxed = certified_allocation(self, easier, values, values.y, matrix=bool(easier.side))
         by_clock = values.termination in BY_CLOCK
         values = replace(
             values, termination=Termination.IMPRECISE, objective=None, bound=None, y=None

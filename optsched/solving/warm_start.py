@@ -17,7 +17,7 @@ from optsched.arrays import AnyArray, FloatArray, IntArray, gathered, group_rows
 from optsched.candidates import Classes
 from optsched.candidates.classes import LABELS
 from optsched.display import Displayed
-from optsched.program import LinearArrays
+from optsched.program import LimitRows, LinearArrays
 from optsched.solution.values import BASIC, LOWER, Basis, Termination, Values
 from optsched.solvers import Capability, Session, Solver
 
@@ -42,7 +42,7 @@ class WarmStart(Displayed):
         (`Classes.configuration_labels`).
     columns, rows : mapping of the name of a block to IntArray
         Status codes of its columns or rows.
-    prices : mapping of the name of a resource to float
+    prices : mapping of the name of a resource, or of a row that limits, to float
         Where prices solved the program; there is no basis then.
     """
 
@@ -53,11 +53,11 @@ class WarmStart(Displayed):
     prices: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def at(cls, classes: Classes, prices: FloatArray) -> WarmStart:
-        """The prices of the resources of a program over these classes."""
-        nobody = np.full(len(classes.of_job), -1, np.int64)
+    def at(cls, limits: LimitRows, prices: FloatArray) -> WarmStart:
+        """The prices of the rows that limit a program."""
+        nobody = np.full(len(limits.classes.of_job), -1, np.int64)
         nothing = np.zeros((0, 2 + LABELS), np.int64)
-        named = zip(classes.resources.names, prices.tolist(), strict=True)
+        named = zip(limits.names, prices.tolist(), strict=True)
         return cls(nobody, nothing, {}, {}, {name: price for name, price in named if price > 0})
 
     @classmethod
@@ -163,22 +163,20 @@ class Bases:
             session.set_start(basis)
         self._first = (session, classes)
 
-    def first_prices(self, classes: Classes) -> FloatArray | None:
-        """Prices to start from,
-        of the resources of a program over these classes; None without any.
-        """
+    def first_prices(self, limits: LimitRows) -> FloatArray | None:
+        """Prices to start from, of the rows that limit a program; None without any."""
         if self.warm is None and not self.keep:
             return None
         if self.warm is None or not self.warm.prices:
             self.words = "cold: there are no prices yet"
             return None
-        known = [self.warm.prices.get(name, 0.0) for name in classes.resources.names]
+        known = [self.warm.prices.get(name, 0.0) for name in limits.names]
         self.words = (
             f"prices of {sum(price > 0 for price in known)} of {len(known)} resources known"
         )
         return np.array(known)
 
-    def last_prices(self, classes: Classes, values: Values) -> None:
+    def last_prices(self, limits: LimitRows, values: Values) -> None:
         """Keep the prices in which the first run ended;
         ``values`` are of the lowered program's rows.
         """
@@ -188,7 +186,8 @@ class Bases:
             and values.y is not None
             and values.termination is Termination.OPTIMAL
         ):
-            self.ended = WarmStart.at(classes, values.y[len(classes) :][: len(classes.capacity)])
+            behind_time = values.y[len(limits.classes) :]
+            self.ended = WarmStart.at(limits, behind_time[: len(limits.most)])
 
     def end(self, session: Session, values: Values) -> None:
         """Keep the basis in which the first run of a session ended."""

@@ -278,12 +278,6 @@ def test_what_it_does_not_take_is_told() -> None:
         SolverUnavailable, match="solver prices cannot take this program: jobs share GPUs"
     ):
         optsched.solve("@packing", "max-min-fairness", solver="prices")
-    with pytest.raises(SolverUnavailable, match="rows beside time and capacity"):
-        optsched.solve(
-            "@quickstart",
-            solver="prices",
-            constraints=[{"kind": "quota", "tenant": "vision", "gpus": 2}],
-        )
 
 
 @pytest.mark.parametrize(
@@ -409,8 +403,11 @@ def test_auto_takes_it_for_many_different_jobs(caplog: pytest.LogCaptureFixture)
     assert optsched.solve(instance, solver="clarabel").objective == pytest.approx(
         solution.objective, rel=1e-7
     )
-    pinned = [{"kind": "pinned", "jobs": [instance.jobs_table.names[0]], "pools": ["a"]}]
-    assert optsched.solve(instance, constraints=pinned).solver.name == "clarabel"
+    name = instance.jobs_table.names[0]
+    pinned = [{"kind": "pinned", "jobs": [name], "pools": ["a"]}]
+    assert optsched.solve(instance, constraints=pinned).solver.name == "prices"
+    served = [{"kind": "minimum-service", "jobs": [name], "fraction": 0.5}]
+    assert optsched.solve(instance, constraints=served).solver.name == "clarabel"
 
 
 def test_limits_stop_it_with_what_there_is() -> None:

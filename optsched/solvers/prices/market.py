@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from optsched.arrays import FloatArray, IntArray, blocks, highest_in_rows
 from optsched.candidates import Classes
-from optsched.program import AllocationProgram
+from optsched.program import AllocationProgram, LimitRows
 from optsched.solvers.prices.kernels import sweeps_for
 
 Places = NDArray[np.signedinteger[Any]]
@@ -261,57 +261,64 @@ class PinnedPoint:
 
 
 def market_of(program: AllocationProgram) -> Market:
-    """The market of an allocation program whose columns are jobs alone."""
-    C = program.classes
-    limited = np.flatnonzero(np.isfinite(C.capacity))
-    capacity = C.capacity[limited]
+    """The market of an allocation program whose columns are jobs alone, and whose rows beside time
+    only limit sums.
+
+    Each row that limits is a resource, a budget or a quota as well as GPUs, unless it leaves
+    nothing: it bars its columns then.
+    """
+    C, limits = program.classes, program.limit_rows
+    goods = len(C.capacity)
+    endless, closed = ~np.isfinite(limits.most), limits.most <= 0
+    # Capacities of 0 stay, as the table by goods has a place for each.
+    row = np.flatnonzero(~endless & ~(closed & (np.arange(len(closed)) >= goods)))
+    capacity = np.where(closed[row], 1.0, limits.most[row])
     level = _levels(program)
-    none = capacity <= 0
-    if none.any():
-        # A column that needs what there is none of cannot run; its resource has any price then.
+    if closed.any():
         level = level.copy()
-        level[np.unique(sp.csr_matrix(C.usage[limited[none]]).indices)] = 0.0
-        capacity = np.where(none, 1.0, capacity)
+        level[limits.closed_columns] = 0.0
     # Where each column holds one resource, costs are R numbers instead of one for each column.
-    table, place, amount = _by_good(C, level, limited)
-    goods: IntArray | None = np.arange(len(capacity))
+    one_good: IntArray | None = None
+    amount: FloatArray | None = None
+    if not (row >= goods).any():
+        one_good = np.arange(len(row))
+        table, place, amount = _by_good(C, level, row)
     if amount is None:
-        goods, amount = None, np.ones(len(C))
+        one_good, amount = None, np.ones(len(C))
         table, place = _by_number(C.class_a, level, len(C))
     # Levels count in units of the worst-off class's best, so that tolerances are relative.
     highest = float(highest_in_rows(table).min(initial=np.inf))
     unit = highest if 0.0 < highest < np.inf else 1.0
     table /= unit
-    held_by = partial(_of_rows, C, limited)
     return Market(
         table,
         C.count * amount,
         capacity,
-        limited,
-        goods,
+        row,
+        one_good,
         amount,
         place,
         C.columns,
-        held_by,
+        partial(_of_rows, limits, row),
         unit,
         highest / unit,
     )
 
 
 def _levels(program: AllocationProgram) -> FloatArray:
-    """Level that one unit of each column gives, shape (N,); 0 where it is barred."""
+    """Level that one unit of each column gives, shape (N,)."""
     levels = program.levels
     columns = levels.indices
     in_order = len(columns) == levels.shape[1] and bool((columns[1:] > columns[:-1]).all())
-    level = levels.data
+    level: FloatArray = levels.data
     if not in_order:
         level = np.zeros(levels.shape[1])
         level[levels.indices] = levels.data
-    return np.where(program.barred, 0.0, level) if program.side else level
+    return level
 
 
-def _of_rows(C: Classes, rows: IntArray) -> sp.csr_matrix:
-    return C.usage if len(rows) == len(C.capacity) else sp.csr_matrix(C.usage[rows])
+def _of_rows(limits: LimitRows, rows: IntArray) -> sp.csr_matrix:
+    return limits.matrix if len(rows) == len(limits.most) else sp.csr_matrix(limits.matrix[rows])
 
 
 def _by_good(

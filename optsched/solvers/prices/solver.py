@@ -73,8 +73,11 @@ class Prices(Solver):
             return "its utility is neither the smallest level nor a total"
         if program.integral:
             return "jobs are whole"
-        if program.extend is not None or program.side:
-            return "it has rows beside time and capacity"
+        if program.extend is not None:
+            return "it has rows of its own"
+        asks = next((rows for rows in program.side if not rows.only_limit), None)
+        if asks is not None:
+            return f"its rows {asks.name!r} do not only limit sums"
         if not C.all_alone:
             return "jobs share GPUs"
         if len(C) == 0 or C.columns == 0:
@@ -134,7 +137,7 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
     ----------
     program : AllocationProgram
     limits : Limits
-    start : FloatArray or None, shape (resources,)
+    start : FloatArray or None, shape (rows that limit,)
         Prices to start from.
     """
     market = market_of(program)
@@ -178,15 +181,18 @@ def _level_of_zero(program: AllocationProgram, market: Market) -> Values:
 
     Such a good has the price at which none of the class's columns is worth it.
     """
-    C = program.classes
+    C, limits = program.classes, program.limit_rows
     held = int(market.level.max(axis=1, initial=0.0).argmin())
     columns = np.flatnonzero(C.class_a == held)
     worth = program.levels.tocsc()[:, columns].toarray()[held] / C.count[held]
-    needed = np.where(C.capacity[:, np.newaxis] <= 0, C.usage.tocsc()[:, columns].toarray(), 0.0)
+    closed = np.flatnonzero(limits.most <= 0)
+    needed = limits.matrix[closed][:, columns].toarray()
     per_unit = np.divide(worth, needed, out=np.zeros_like(needed), where=needed > 0)
+    prices = np.zeros(len(limits.most))
+    prices[closed] = per_unit.max(axis=1, initial=0.0)
     slope = np.zeros(len(C))
     slope[held] = 1.0 / C.count[held]
-    duals = np.zeros(len(C)), per_unit.max(axis=1, initial=0.0), -slope
+    duals = np.zeros(len(C)), prices, -slope
     nothing = np.zeros(C.columns + 1)
     words = "a job can have nothing: the level is 0"
     return _values(Termination.OPTIMAL, nothing, duals, 0.0, 0.0, 0, words)
@@ -204,7 +210,16 @@ def refuses_total(program: AllocationProgram) -> str | None:
         return "a job has no weight"
     if utility.worthless_at_zero and not (program.highest_level > 0).all():
         return "a job can have nothing, which is worth minus infinity"
-    if int(np.isfinite(program.classes.capacity).sum()) > MOST_GOODS:
+    limits = program.limit_rows
+    if program.conic and len(limits.closed_columns):
+        # The slope of a level that is 0 is infinite: no price is high enough.
+        is_open = np.ones(program.classes.columns, bool)
+        is_open[limits.closed_columns] = False
+        reached = np.asarray(program.levels @ is_open) > 0
+        if not reached[program.highest_level > 0].all():
+            return "a job needs what there is none of"
+    most = limits.most
+    if int((np.isfinite(most) & (most > 0)).sum()) > MOST_GOODS:
         return f"it has more than {MOST_GOODS} resources that can run out"
     return None
 
@@ -217,11 +232,6 @@ def solve_total(
 
     Of a concave total these are the rows of its tangent cuts (`Total.tangent`). ``start`` are
     prices of all resources, near the optimal ones.
-
-    Raises
-    ------
-    SolverUnavailable
-        The total is concave, and all columns of a job need a resource of which there is none.
     """
     return _concave(program, limits, start) if program.conic else _linear(program, limits)
 
@@ -232,10 +242,6 @@ def _concave(program: AllocationProgram, limits: Limits, start: FloatArray | Non
     market = market_of(program)
     highest = market.level.max(axis=1, initial=0.0)
     some = np.flatnonzero(highest > 0)
-    if len(some) < int((program.highest_level > 0).sum()):
-        raise SolverUnavailable(
-            "solver prices cannot take this program: a job needs what there is none of"
-        )
     exponent = 0.0 if utility.function == "log" else utility.exponent
     goods = Goods.of(market, some)
     # w f(top v) is w top^e f(v) for a power, and w (log top + log v) for a logarithm.
@@ -336,10 +342,10 @@ def capacity_duals(
     rent: FloatArray,
     slope: FloatArray,
 ) -> FloatArray:
-    """Duals of the capacity rows, shape (resources,).
+    """Duals of the rows that limit (`LimitRows`), shape (rows,).
 
-    No market finds the price of a resource of which there is nothing. Its dual is the least price
-    at which no column that needs it is worth it.
+    No market finds the price of a resource of which there is nothing, or of a row that bars its
+    columns. Its dual is the least price at which no column that needs it is worth it.
 
     Parameters
     ----------
@@ -350,15 +356,15 @@ def capacity_duals(
     rent, slope : FloatArray, shape (K,)
         Worth of a class's time, and of one unit of ``levels @ x``.
     """
-    C = program.classes
+    C, limits = program.classes, program.limit_rows
     # Resources without a limit are in no market: their price is 0.
-    prices = np.zeros(len(C.capacity))
+    prices = np.zeros(len(limits.most))
     prices[market.row] = known
-    none = np.flatnonzero(C.capacity <= 0)
+    none = np.flatnonzero(limits.most <= 0)
     if not len(none):
         return prices
-    gain = program.levels.T @ slope - rent[C.class_a] - C.usage.T @ prices
-    held = sp.coo_matrix(C.usage[none])
+    gain = program.levels.T @ slope - rent[C.class_a] - limits.matrix.T @ prices
+    held = sp.coo_matrix(limits.matrix[none])
     dearest = np.zeros(len(none))
     np.maximum.at(dearest, held.row, gain[held.col] / held.data)
     prices[none] = dearest

@@ -1,0 +1,125 @@
+"""Rows that only limit sums are resources of the price method: a budget, a quota, barred columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from programs import allocation
+
+import optsched
+from optsched.errors import SolverUnavailable
+from optsched.program import AllocationProgram, Minimum, SideRows, Total
+from optsched.program.utility import Utility
+from optsched.registry import load_solver
+from optsched.solution import Status
+from optsched.solvers import Limits
+from optsched.solving import Engine, Outcome
+
+pytestmark = pytest.mark.property
+
+UTILITIES = ("minimum", "linear", "log", "power")
+
+
+def solved(program: AllocationProgram, solver: str) -> Outcome:
+    return Engine(load_solver, solver, Limits(tolerance=1e-10)).solve_directly(program)
+
+
+def rows(name: str, matrix: np.ndarray, upper: np.ndarray) -> SideRows:
+    endless = np.full(len(upper), -np.inf)
+    return SideRows(name, sp.csr_matrix(matrix), endless, upper, lambda row: f"{name} {row}")
+
+
+def utility(name: str, classes: int, random: np.random.Generator) -> Utility:
+    weight = random.choice([0.25, 1.0, 2.0, 8.0], classes)
+    match name:
+        case "minimum":
+            return Minimum()
+        case "power":
+            return Total(weight, "power", float(random.choice([-1.0, 0.5])))
+        case _:
+            return Total(weight, name)
+
+
+def limited(seed: int) -> AllocationProgram:
+    """Random jobs with a budget, quotas of groups, and columns that are barred."""
+    random = np.random.default_rng(seed)
+    jobs, pools = int(random.integers(1, 40)), int(random.integers(1, 6))
+    rates = random.lognormal(0.0, 1.0, (jobs, pools)) * (random.random((jobs, pools)) > 0.2)
+    gangs = random.choice([1, 2, 4], jobs)
+    sizes = random.integers(1, max(2, int(gangs.sum())), pools)
+    program = allocation(rates, gangs, sizes)
+    C = program.classes
+    side = []
+    used = np.asarray(C.usage.sum(axis=0)).ravel()
+    price = used * random.uniform(0.0, 3.0, C.columns)
+    if random.random() < 0.7:
+        side.append(rows("budget", price[np.newaxis], random.uniform(0.1, 1.0, 1) * price.sum()))
+    if random.random() < 0.7:
+        group = random.integers(0, 3, len(C))[C.class_a]
+        quotas = np.stack([used * (group == each) for each in range(3)])
+        side.append(rows("quota", quotas, random.uniform(0.05, 0.6, 3) * sizes.sum()))
+    barred = random.random(C.columns) < 0.15
+    if random.random() < 0.7 and barred.any():
+        matrix = sp.csr_matrix(np.diag(barred.astype(float))[barred])
+        side.append(SideRows.bar("forbidden", matrix, lambda row: f"column {row}"))
+    chosen = utility(UTILITIES[seed % len(UTILITIES)], len(C), random)
+    return replace(program, utility=chosen, side=tuple(side))
+
+
+@pytest.mark.parametrize("start", range(0, 200, 20))
+def test_random_programs_agree_with_general_solvers(start: int) -> None:
+    for seed in range(start, start + 20):
+        program = limited(seed)
+        if load_solver("prices").refuses(program) is not None:
+            continue  # a job that can run nowhere
+        ours = solved(program, "prices")
+        theirs = solved(program, "clarabel" if program.conic else "highs")
+        assert ours.status is Status.OPTIMAL, seed
+        assert ours.certificate.ok, (seed, ours.certificate.problems)
+        assert ours.value == pytest.approx(theirs.value, rel=1e-7, abs=1e-9), seed
+
+
+def test_a_budget_has_a_price() -> None:
+    """One job, 10 steps/s for 2 USD/h; of a budget of 1 USD/h each dollar is worth 5 steps/s."""
+    program = allocation(np.array([[10.0]]), np.array([1]), np.array([1]))
+    budget = rows("budget", np.array([[2.0]]), np.array([1.0]))
+    outcome = solved(replace(program, utility=Total(np.ones(1)), side=(budget,)), "prices")
+    assert outcome.value == pytest.approx(5.0) and outcome.duals is not None
+    assert outcome.duals["budget"] == pytest.approx([5.0])
+    assert outcome.duals["capacity"] == pytest.approx([0.0])
+
+
+def test_a_job_that_is_barred_everywhere_holds_the_level() -> None:
+    program = allocation(np.array([[1.0], [2.0]]), np.array([1, 1]), np.array([2]))
+    barred = SideRows.bar("forbidden", sp.csr_matrix(np.array([[1.0, 0.0]])), str)
+    outcome = solved(replace(program, side=(barred,)), "prices")
+    assert (outcome.status, outcome.value, outcome.bound) == (Status.OPTIMAL, 0.0, 0.0)
+
+
+def test_many_jobs_with_a_budget_and_a_quota_are_solved_by_prices() -> None:
+    random = np.random.default_rng(4)
+    builder = optsched.InstanceBuilder(round="6m")
+    pools = [
+        builder.add_pool(name, nodes=100, gpus_per_node=4, cost_per_gpu_hour=price)
+        for name, price in (("fast", 3.0), ("slow", 1.0))
+    ]
+    builder.add_tenant("vision")
+    for job, rates in enumerate(random.lognormal(0.0, 1.0, (1500, 2)).tolist()):
+        throughput = dict(zip(pools, rates, strict=True))
+        builder.add_job(f"job-{job}", steps=1e6, gpus=1, tenant="vision", throughput=throughput)
+    constraints = [
+        {"kind": "budget", "limit": 500.0},
+        {"kind": "quota", "tenant": "vision", "gpus": 400},
+    ]
+    solution = optsched.solve(builder.instance(), "max-min-fairness", constraints=constraints)
+    assert solution.solver.name == "prices" and solution.status == "optimal"
+    assert solution.gap is not None and solution.gap <= 1e-9
+
+
+def test_rows_that_ask_for_something_are_refused() -> None:
+    service = [{"kind": "minimum-service", "fraction": 0.1}]
+    with pytest.raises(SolverUnavailable, match="'minimum-service' do not only limit sums"):
+        optsched.solve("@quickstart", solver="prices", constraints=service)
