@@ -12,12 +12,16 @@ from optsched.formulation import ConstraintOptions, SideConstraint
 from optsched.instance import Instance
 from optsched.program import SideRows
 
+ANY_SPAN = np.iinfo(np.int64).max
+"""Nodes of a column on which a job cannot run where it is."""
+
 
 class Uninterrupted(SideConstraint):
     """Running jobs that cannot be preempted keep their pool and number of GPUs all the time.
 
     Let H be the classes of such jobs (``preemptible`` false, ``running`` given), and S_k the
-    columns of class k in its present pool on as many GPUs as it holds:
+    columns of class k in its present pool on as many GPUs as it holds, on as many nodes (the next
+    number for which there is a column, else any: the placement then says that it cannot run on):
 
         sum_{c in S_k} member_kc x_c  >=  n_k        for every k in H       (uninterrupted)
 
@@ -37,18 +41,23 @@ class Uninterrupted(SideConstraint):
         """No options."""
 
     def labels(self, instance: Instance) -> IntArray | None:
-        """Where a job runs that cannot be preempted."""
-        return self._held(instance)[2]
+        """Where a job runs that cannot be preempted: pool, GPUs and nodes."""
+        return self._held(instance)[3]
 
     def rows(self, C: Classes) -> SideRows | None:
-        pool, gpus, label = self._held(C.instance)
+        pool, gpus, nodes, label = self._held(C.instance)
         held = np.flatnonzero(C.common(label) != NOT_RUNNING)
-        pool, gpus = pool[C.first], gpus[C.first]
+        pool, gpus, nodes = pool[C.first], gpus[C.first], nodes[C.first]
         member = C.member.tocoo()
-        stays = (C.pool[member.col] == pool[member.row]) & (C.gpus[member.col] == gpus[member.row])
-        stay = sp.csr_matrix(
-            (member.data[stays], (member.row[stays], member.col[stays])), shape=member.shape
-        )
+        k, c = member.row, member.col
+        # A gang may hold as many GPUs on fewer nodes, and faster there: it would have to move.
+        span = np.maximum(C.configurations.nodes[C.configuration[c]], 1)
+        span = np.where(span < nodes[k], ANY_SPAN, span)
+        stays = (C.pool[c] == pool[k]) & (C.gpus[c] == gpus[k])
+        least = np.full(len(C), ANY_SPAN)
+        np.minimum.at(least, k[stays], span[stays])
+        stays &= span == least[k]
+        stay = sp.csr_matrix((member.data[stays], (k[stays], c[stays])), shape=member.shape)
         held = held[np.diff(stay.indptr)[held] > 0]
         if len(held) == 0:
             return None
@@ -62,8 +71,21 @@ class Uninterrupted(SideConstraint):
             ),
         )
 
-    def _held(self, instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
+    def _held(self, instance: Instance) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Pool, GPUs and nodes of each job that cannot be preempted, and a number for all three."""
         pool, gpus = where_it_runs(instance)
+        nodes = _nodes_held(instance)
         kept = (pool != NOT_RUNNING) & ~instance.jobs_table.preemptible
-        label = np.where(kept, pool + len(instance.cluster.pools) * gpus, NOT_RUNNING)
-        return np.where(kept, pool, NOT_RUNNING), gpus, label
+        where = (nodes * (gpus.max(initial=0) + 1) + gpus) * len(instance.cluster.pools) + pool
+        label = np.where(kept, where, NOT_RUNNING)
+        return np.where(kept, pool, NOT_RUNNING), gpus, nodes, label
+
+
+def _nodes_held(instance: Instance) -> IntArray:
+    """Nodes on which each job has GPUs, shape (jobs,)."""
+    places, numbering = instance.jobs_table.places, instance.cluster.numbering
+    owner = np.repeat(places.job, places.length)
+    node = numbering.node_of(places.numbers(numbering))
+    width = max(numbering.nodes, 1)
+    pairs = np.unique(owner * width + node)  # of a job and a node, as one number each
+    return np.bincount(pairs // width, minlength=len(instance.jobs_table)).astype(np.int64)

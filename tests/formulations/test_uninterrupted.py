@@ -109,3 +109,64 @@ def test_what_holds_gpus_of_a_node_that_is_gone_is_left_to_the_caller() -> None:
     ]  # fmt: skip
     solution = optsched.solve(Instance.from_document(document), constraints=["uninterrupted"])
     assert solution.ok
+
+
+def spread(held: list[str], *options: tuple[int, float], **more: Any) -> Instance:
+    """One job that holds GPUs of nodes of 4, with (nodes, steps/s) of its configurations of 4."""
+    choices = [
+        {"pool": "a", "gpus": 4, "nodes": nodes, "throughput": rate} for nodes, rate in options
+    ]
+    running = {"running": {"pool": "a", "gpus": held}, "preemptible": False}
+    jobs = [{"id": "held", "steps": 1e5, "options": choices, **running, **more}]
+    return Instance.from_document(
+        instance_document([{"name": "a", "nodes": 3, "gpus_per_node": 4}], jobs)
+    )
+
+
+ONE_NODE = [f"a-0/{i}" for i in range(4)]
+TWO_NODES = ["a-0/0", "a-0/1", "a-1/0", "a-1/1"]
+
+
+@pytest.mark.parametrize(
+    ("held", "options", "rate"),
+    [
+        (TWO_NODES, [(1, 10.0), (2, 6.0)], 6.0),
+        (TWO_NODES, [(1, 10.0), (3, 6.0)], 6.0),
+        (TWO_NODES, [(2, 6.0), (3, 7.0)], 6.0),
+        (ONE_NODE, [(1, 10.0), (2, 6.0)], 10.0),
+        (ONE_NODE, [(1, 5.0), (2, 6.0)], 5.0),
+    ],
+)
+def test_it_keeps_its_nodes_too(
+    held: list[str], options: list[tuple[int, float]], rate: float
+) -> None:
+    """A faster configuration on fewer nodes would have to move it, and its rate is not reached."""
+    solution = optsched.place(
+        optsched.solve(spread(held, *options), "max-throughput", constraints=["uninterrupted"])
+    )
+    assert solution.objective == pytest.approx(rate)
+    (row,) = solution.placement.to_records()
+    assert row["gpus"] == held
+
+
+def test_without_a_configuration_for_its_nodes_the_placement_says_so() -> None:
+    solution = optsched.place(
+        optsched.solve(
+            spread(TWO_NODES, (1, 10.0)), "max-throughput", constraints=["uninterrupted"]
+        )
+    )
+    ((_, reason),) = solution.placement.refused
+    assert reason.endswith("its table has no configuration of 4 GPUs of a on 2 nodes")
+
+
+def test_jobs_on_different_numbers_of_nodes_are_different_classes() -> None:
+    document = spread(TWO_NODES, (1, 10.0), (2, 6.0)).to_document()
+    other = document["jobs"][0] | {
+        "id": "other",
+        "running": {"pool": "a", "gpus": [f"a-2/{i}" for i in range(4)]},
+    }
+    document["jobs"].append(other)
+    solution = optsched.solve(
+        Instance.from_document(document), "max-throughput", constraints=["uninterrupted"]
+    )
+    assert solution.objective == pytest.approx(16.0)
