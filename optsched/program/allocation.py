@@ -82,11 +82,14 @@ class AllocationProgram(FeasibleRegion, Displayed):
         """The value of an allocation in the units of the formulation's objective."""
         return self.units.objective(self.value(x))
 
-    def worth_of_duals(self, x: FloatArray) -> float:
+    def worth_of_duals(self, x: FloatArray, value: float | None = None) -> float:
         """Improvement of the objective per unit of a row's side,
         by which its dual is multiplied.
+
+        ``value`` is that of x, where the caller has it.
         """
-        return self.units.slope(self.value(x)) * self.utility.dual_factor(self, x)
+        value = self.value(x) if value is None else value
+        return self.units.slope(value) * self.utility.dual_factor(self, x)
 
     @cached_property
     def highest(self) -> float:

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from optsched.arrays import AnyArray, FloatArray, IntArray
-from optsched.arrays.matrices import compressed, index_type, same_places
+from optsched.arrays.matrices import by_columns, compressed, index_type, same_places
 from optsched.errors import UsageError
 from optsched.program.arrays import Block, LinearArrays
 from optsched.program.bounds import implied_bounds
@@ -289,7 +289,7 @@ def _by_columns(
     indptr = np.zeros(shape[1] + 1, kind)
     np.cumsum(np.bincount(columns, minlength=shape[1]), out=indptr[1:])
     indices = rows[order].astype(kind, copy=False)
-    matrix = sp.csc_matrix((data[order], indices, indptr), shape=shape)
+    matrix = by_columns(data[order], indices, indptr, shape)
     matrix.sum_duplicates()
     return matrix
 

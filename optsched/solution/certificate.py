@@ -227,7 +227,8 @@ def dual_residual(arrays: LinearForm, y: FloatArray) -> float:
     for nothing here. Each error is relative to the terms of its column, and these to at least a
     millionth of the largest in the program.
     """
-    errors, taken = SignErrors(arrays, y), arrays.transpose_times_and_terms(y)
+    errors = SignErrors(arrays, y, BoundSum(arrays, y).y)
+    taken = arrays.transpose_times_and_terms(y)
     for part in arrays.column_parts():
         errors.add(part, *taken[part.at])
     return errors.value
@@ -238,7 +239,7 @@ def checked_duals(arrays: LinearForm, y: FloatArray) -> tuple[float | None, floa
     in one pass through the columns where that will do.
     """
     bound = BoundSum(arrays, y)
-    errors = SignErrors(arrays, y)
+    errors = SignErrors(arrays, y, bound.y)
     taken = arrays.transpose_times_and_terms(y)
     together = bound.finite and bound.y is y
     for part in arrays.column_parts():
@@ -321,19 +322,14 @@ class BoundSum:
 class SignErrors:
     """The errors of `dual_residual`: those of the rows, and then of columns, block by block."""
 
-    def __init__(self, arrays: LinearForm, y: FloatArray) -> None:
+    def __init__(self, arrays: LinearForm, y: FloatArray, possible: FloatArray) -> None:
+        """``possible`` are the multipliers without those of a wrong sign (`BoundSum.y`)."""
         self._sign = 1.0 if arrays.maximise else -1.0
         self._rows, self._largest = 0.0, 0.0
         self._wrong: list[tuple[FloatArray, FloatArray]] = []
-        size = np.abs(y)
-        least = LEAST * float(size.max(initial=0.0))
-        for rows in arrays.row_parts():
-            given = self._sign * y[rows.at]
-            if _one_side(given, rows) is not None:
-                continue
-            error = _wrong_sign(given, rows.lower, rows.upper)
-            some = np.flatnonzero(error > 0)
-            self._rows = max(self._rows, _largest_ratio(error[some], size[rows.at][some], least))
+        if possible is not y:
+            size = np.abs(y)
+            self._rows = _largest_ratio(np.abs(y - possible), size, LEAST * float(size.max()))
 
     def add(self, part: ColumnPart, product: FloatArray, terms: FloatArray) -> None:
         """Look at some columns, of which the rows take ``product``,
@@ -410,7 +406,7 @@ def _wrong_sign(value: FloatArray, lower: FloatArray, upper: FloatArray) -> Floa
 
 
 def _largest_ratio(error: FloatArray, size: FloatArray, least: float) -> float:
-    """Of errors above 0 to sizes, which are taken to be ``least`` at least."""
+    """Of errors to sizes, which are taken to be ``least`` at least, a number above 0."""
     return float((error / np.maximum(size, least)).max(initial=0.0))
 
 
@@ -421,14 +417,19 @@ def is_bounded(arrays: LinearForm) -> bool:
     return dual_bound(arrays, np.zeros(arrays.shape[0])) is not None
 
 
-def certify_point(arrays: LinearForm, x: FloatArray, stated: float, proof: str) -> Certificate:
-    """Check a point and its stated objective against the program."""
+def certify_point(
+    arrays: LinearForm, x: FloatArray, stated: float, proof: str, noise: float | None = None
+) -> Certificate:
+    """Check a point and its stated objective against the program.
+
+    ``noise`` is `noise_at` the point, where the caller has it.
+    """
     problems = []
     if x.shape != (arrays.shape[1],) or not np.isfinite(x).all():
         return Certificate(False, "none", {}, ("the point has infinite or missing entries",))
     residuals = residuals_of(arrays, x)
     actual = arrays.objective(x)
-    noise = noise_at(arrays, x)
+    noise = noise_at(arrays, x) if noise is None else noise
     size = max(abs(actual), abs(stated), noise)
     residuals["objective"] = max(abs(actual - stated) - noise, 0.0) / size if size > 0 else 0.0
     if residuals["rows"] > FEASIBILITY:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
@@ -241,7 +242,8 @@ class HighsSession(Session):
         self._give_start()
         coefficients = self.arrays.A.nnz
         continuous = not self.arrays.is_integer
-        if self._watching or coefficients > UNWATCHED or not continuous:
+        watched = self._watching or coefficients > UNWATCHED or not continuous
+        if watched:
             self._watch(run)
         again: list[str] = []
         # A small program does not wait for a thread. A refusal would stand in the log, if somebody
@@ -249,7 +251,9 @@ class HighsSession(Session):
         at_once = coefficients <= AT_ONCE and continuous and limits.on_log is None
         # An abandoned run goes on with the object that it was started with.
         highs = self._highs
-        with caught_output(limits.on_log), interrupt_flag() as run.interrupt:
+        # Without callbacks nobody looks at the flag: Ctrl-C is an exception after the run.
+        flag = interrupt_flag() if watched else nullcontext(run.interrupt)
+        with caught_output(limits.on_log), flag as run.interrupt:
             try:
                 if not (at_once and self._solved(highs, run, again)):
                     left = run.limits_left().time

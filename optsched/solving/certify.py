@@ -137,12 +137,12 @@ def judged(
     bound = proved_or_claimed_bound(point, values, y)
     duals = None if bound.y is None else {rows.name: bound.y[rows.slice] for rows in arrays.rows}
     noise = noise_at(arrays, point.at)
+    certificate = certify_point(arrays, point.at, value, "none", noise)
     if point.program is not None and duals is not None:
         noise += point.program.worth_of_noise(duals)
     gap_accepted = max(OPTIMALITY, limits.gap or 0.0) if arrays.is_integer else OPTIMALITY
     closed = bound.value is not None and alike(value, bound.value, gap_accepted, noise)
 
-    certificate = certify_point(arrays, point.at, value, "none")
     feasible = certificate.ok
     residuals = dict(certificate.residuals)
     proof = bound.proof if residuals else "none"
@@ -169,9 +169,7 @@ def judged(
         gap = gap_of(value, bound.value)
         left = "no bound" if gap is None else f"a gap of {gap:.2g}"
         problems.append(f"the solver claims optimality, but the certificate leaves {left}")
-    certificate = replace(
-        certificate, ok=not problems, proof=proof, residuals=residuals, problems=tuple(problems)
-    )
+    certificate = Certificate(not problems, proof, residuals, tuple(problems))
     return Outcome(
         values=values,
         x=point.x,

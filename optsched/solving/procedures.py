@@ -335,7 +335,7 @@ def _prices(program: AllocationProgram | Plan, outcome: Outcome) -> dict[str, fl
     """Improvement of the objective per unit of each resource: the duals of the capacity rows."""
     if not isinstance(program, AllocationProgram) or outcome.duals is None or outcome.x is None:
         return {}
-    worth = program.worth_of_duals(outcome.x)
+    worth = program.worth_of_duals(outcome.x, outcome.value)
     duals = zip(program.classes.resources.names, outcome.duals["capacity"], strict=True)
     return {name: float(dual) * worth + 0.0 for name, dual in duals}
 
