@@ -373,12 +373,9 @@ def _intern_configurations(
             if numbers[number] == len(documents):
                 documents.append(free)
         attributes[served] = numbers[pairs.inverse]
-    ways = columns.ways
-    alike = group_rows((ways.pool, ways.gpus, ways.nodes, ways.share), len(ways))
-    way = columns.way if len(alike) == len(ways) else alike.inverse[columns.way]
-    groups = group_rows((way, attributes), len(columns))
+    groups = group_rows((columns.way, attributes), len(columns))
     first = groups.first
-    ways = ways.take(columns.way[first])
+    ways = columns.ways.take(columns.way[first])
     table = Configurations(
         ways.pool, ways.gpus, ways.nodes, ways.share, attributes[first], tuple(documents)
     )

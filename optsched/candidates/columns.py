@@ -42,7 +42,7 @@ class Drop(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Ways:
-    """Ways to run, of which many columns have the same: arrays of length W; two rows may be alike.
+    """Ways to run, of which many columns have the same: arrays of length W.
 
     Attributes
     ----------
@@ -63,6 +63,12 @@ class Ways:
     def take(self, rows: AnyArray) -> Ways:
         """The ways at these rows."""
         return Ways(self.pool[rows], self.gpus[rows], self.nodes[rows], self.share[rows])
+
+    @classmethod
+    def concatenate(cls, tables: Sequence[Ways]) -> Ways:
+        """The ways of all tables, in order; two rows may be alike."""
+        columns = ([getattr(ways, field.name) for ways in tables] for field in fields(cls))
+        return cls(*map(np.concatenate, columns))
 
     @cached_property
     def rank(self) -> IntArray:
@@ -163,6 +169,14 @@ class KindColumns(Displayed):
             ways=self.ways, **{name: taken(getattr(self, name), rows) for name in _COLUMNS}
         )
 
+    def sifted(self, drop: NDArray[np.uint8]) -> tuple[KindColumns, KindColumns]:
+        """The columns that are kept, and those that are dropped, each with its reason."""
+        keep = drop == Drop.KEPT
+        if keep.all():
+            return self, KindColumns.none()
+        gone = np.flatnonzero(~keep)
+        return self.take(np.flatnonzero(keep)), replace(self.take(gone), drop=drop[gone])
+
     @classmethod
     def make(
         cls,
@@ -223,37 +237,34 @@ def _with_ways_in_common(parts: Sequence[KindColumns]) -> list[KindColumns]:
     if len(tables) == 1:
         return list(parts)
     start = dict(zip(map(id, tables), np.cumsum([0, *map(len, tables)]).tolist(), strict=False))
-    columns = ([getattr(ways, field.name) for ways in tables] for field in fields(Ways))
-    ways = Ways(*(np.concatenate(column) for column in columns))
-    return [replace(part, way=part.way + start[id(part.ways)], ways=ways) for part in parts]
+    every = Ways.concatenate(tables)
+    alike = group_rows((every.pool, every.gpus, every.nodes, every.share), len(every))
+    ways, number = every.take(alike.first), alike.inverse
+    return [replace(part, way=number[part.way + start[id(part.ways)]], ways=ways) for part in parts]
 
 
-def sifted(parts: Iterable[KindColumns], most: int) -> tuple[KindColumns, KindColumns]:
+def gathered(
+    parts: Iterable[tuple[KindColumns, KindColumns]], most: int
+) -> tuple[KindColumns, KindColumns]:
     """The columns of all parts that are kept, and those that are dropped, each in order.
 
     Parameters
     ----------
-    parts : iterable of KindColumns
-        They may have different ways, of which the first are taken to be those of the most columns.
+    parts : iterable of pairs of KindColumns
+        Those that are kept, and those that are dropped (`KindColumns.sifted`). They may have
+        different ways, of which the first are taken to be those of the most columns.
     most : int
         Columns that have these ways, at most. Memory is asked for once, for so many, and what is
         not used of it is never touched.
     """
-    kept, others, dropped = Gathered(most), [], []
-    for part in parts:
-        keep = part.drop == Drop.KEPT
-        everything = keep.all()
-        stay = part if everything else part.take(np.flatnonzero(keep))
-        stay = replace(stay, drop=constant(Drop.KEPT, len(stay), np.uint8))
+    kept, others, dropped = Gathered(most), [], [KindColumns.none()]
+    for stay, gone in parts:
         if kept.takes(stay):
             kept.add(stay)
         else:
             others.append(stay)
-        if not everything:
-            dropped.append(part.take(np.flatnonzero(~keep)))
-    return KindColumns.concatenate([kept.columns(), *others]), KindColumns.concatenate(
-        [KindColumns.none(), *dropped]
-    )
+        dropped.append(gone)
+    return KindColumns.concatenate([kept.columns(), *others]), KindColumns.concatenate(dropped)
 
 
 class Gathered:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from optsched.candidates.classes import Candidates
-from optsched.candidates.columns import Drop, KindColumns, sifted
+from optsched.candidates.columns import KindColumns, gathered
 from optsched.candidates.generate import option_columns, pair_columns, rated_columns
 from optsched.candidates.kinds import Kinds, find_kinds
 from optsched.candidates.modelled_pairs import modelled_pairs
@@ -134,7 +134,7 @@ def _rated(
     # With spreads of their own each part has other ways, and parts are put together at the end.
     most = 0 if table.has_spreads else len(counts[0]) * len(instance.cluster.pools)
     rated = rated_columns(instance, kinds, model, table, counts, later_nodes)
-    return table, *sifted(deadline.watching(rated), most)
+    return table, *gathered(deadline.watching(rated), most)
 
 
 def _stated(instance: Instance, kinds: Kinds, table: TableModel) -> KindColumns:
@@ -150,7 +150,5 @@ def _sorted_out(
     """What is kept of all columns, and what is dropped."""
     if not len(others):
         return alone, dropped
-    keep = others.drop == Drop.KEPT
-    both = ((alone, others.take(keep)), (dropped, others.take(~keep)))
-    kept, dropped = (KindColumns.concatenate(parts) for parts in both)
-    return kept, dropped
+    stay, gone = others.sifted(others.drop)
+    return KindColumns.concatenate([alone, stay]), KindColumns.concatenate([dropped, gone])

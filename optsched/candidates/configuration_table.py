@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.arrays import BLOCK, AnyArray, BoolArray, FloatArray, IntArray, blocks, ranges
-from optsched.candidates.columns import Drop, KindColumns, Ways, sifted
-from optsched.candidates.generate import rated, rated_by_kind
+from optsched.candidates.columns import KindColumns, Ways, gathered
+from optsched.candidates.generate import Sifted, rated, rated_by_kind
 from optsched.candidates.kinds import STRIDE, Kinds
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
@@ -44,7 +44,7 @@ class ConfigurationTable:
     column : BoolArray, shape (cells,)
         Cells that are columns from the start.
     rated : callable
-        Columns with their rates.
+        Columns with their rates, sifted.
     """
 
     kind: IntArray
@@ -54,7 +54,7 @@ class ConfigurationTable:
     way: NDArray[np.integer[Any]]
     rate: FloatArray
     column: BoolArray
-    rated: Callable[[KindColumns], KindColumns] = field(repr=False)
+    rated: Callable[[KindColumns], Sifted] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.rate)
@@ -104,7 +104,7 @@ def configuration_table(
     key = np.sort(kind * STRIDE + gpus)
     counts = key // STRIDE, key % STRIDE
 
-    def rates(columns: KindColumns) -> KindColumns:
+    def rates(columns: KindColumns) -> Sifted:
         return rated(columns, instance, kinds, model, table, later_nodes)
 
     parts = rated_by_kind(instance, kinds, model, table, counts, later_nodes)
@@ -116,25 +116,23 @@ def configuration_table(
 
 
 def _columns_of(
-    kind: IntArray, way: AnyArray, ways: Ways, rates: Callable[[KindColumns], KindColumns]
+    kind: IntArray, way: AnyArray, ways: Ways, rates: Callable[[KindColumns], Sifted]
 ) -> KindColumns:
     parts = (
         KindColumns.of(kind[part], way[part].astype(np.int64), ways) for part in blocks(len(kind))
     )
-    return sifted(map(rates, parts), len(kind))[0]
+    return gathered(map(rates, parts), len(kind))[0]
 
 
 def _gathered(
-    parts: Iterable[KindColumns], pools: int, rates: Callable[[KindColumns], KindColumns]
+    parts: Iterable[Sifted], pools: int, rates: Callable[[KindColumns], Sifted]
 ) -> tuple[ConfigurationTable, KindColumns]:
     """All cells of the parts, and what is dropped where a kind has no cell on a pool."""
     number = _WayNumbers()
     kind, pool, length, way = ([np.zeros(0, np.int64)] for _ in range(4))
     rate = [np.zeros(0)]
     dropped = [KindColumns.none()]
-    for part in parts:
-        keep = part.drop == Drop.KEPT
-        stay = part if keep.all() else part.take(keep)
+    for stay, gone in parts:
         curve = stay.kind * pools + stay.pool
         begin = np.flatnonzero(np.diff(curve, prepend=-1))
         kind.append(stay.kind[begin])
@@ -142,8 +140,7 @@ def _gathered(
         length.append(np.diff(np.append(begin, len(curve))))
         way.append(number(stay.ways)[stay.way])
         rate.append(stay.rate)
-        if stay is not part:
-            gone = part.take(~keep)
+        if len(gone):
             dropped.append(gone.take(~np.isin(gone.kind * pools + gone.pool, curve[begin])))
     ways = number.ways
     cells = sum(map(len, rate))

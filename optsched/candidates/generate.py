@@ -42,6 +42,10 @@ ROUNDING = 1e-9
 """Relative slack when the memory of two workloads, or of a share of a GPU, is compared."""
 
 
+Sifted = tuple[KindColumns, KindColumns]
+"""Columns that are kept, and those that are dropped."""
+
+
 def rated_columns(
     instance: Instance,
     kinds: Kinds,
@@ -49,7 +53,7 @@ def rated_columns(
     table: TableModel,
     counts: tuple[IntArray, IntArray],
     later_nodes: bool,
-) -> Iterator[KindColumns]:
+) -> Iterator[Sifted]:
     """Columns of kinds without options:
     GPU counts x pools x spreads, with rates from the tables, then the model.
 
@@ -58,7 +62,7 @@ def rated_columns(
     """
     for columns in _everywhere(*counts, table.sizes):
         if table.has_spreads:
-            columns = KindColumns.concatenate([columns, _other_spreads(columns, kinds, table)])
+            columns = _with_other_spreads(columns, kinds, table)
         yield rated(columns, instance, kinds, model, table, later_nodes)
 
 
@@ -69,25 +73,35 @@ def rated_by_kind(
     table: TableModel,
     counts: tuple[IntArray, IntArray],
     later_nodes: bool,
-) -> Iterator[KindColumns]:
+) -> Iterator[Sifted]:
     """The same columns in order of kind, pool, GPUs and nodes, those of a kind together;
     ``counts`` are in order.
     """
     for columns in _kind_by_kind(*counts, table.sizes):
         if table.has_spreads:
-            columns = KindColumns.concatenate([columns, _other_spreads(columns, kinds, table)])
+            columns = _with_other_spreads(columns, kinds, table)
             columns = columns.take(
                 np.lexsort((columns.nodes, columns.gpus, columns.pool, columns.kind))
             )
         yield rated(columns, instance, kinds, model, table, later_nodes)
 
 
-def _other_spreads(columns: KindColumns, kinds: Kinds, table: TableModel) -> KindColumns:
-    """The same columns on other numbers of nodes, as far as the table lists them."""
+def _with_other_spreads(columns: KindColumns, kinds: Kinds, table: TableModel) -> KindColumns:
+    """The columns, and after them the same ones on other numbers of nodes,
+    as far as the table lists them.
+    """
     row, spread = table.listed_spreads(kinds.batch, columns.kind, columns.pool, columns.gpus)
     other = spread != columns.nodes[row]
-    row = row[other]
-    return KindColumns.make(columns.kind[row], columns.pool[row], columns.gpus[row], spread[other])
+    row, spread = row[other], spread[other]
+    kind, way, ways = columns.kind[row], columns.way[row], columns.ways
+    alike = group_rows((way, spread), len(row))
+    first = way[alike.first]
+    more = Ways(ways.pool[first], ways.gpus[first], spread[alike.first], ways.share[first])
+    return KindColumns.of(
+        np.concatenate([columns.kind, kind]),
+        np.concatenate([columns.way, len(ways) + alike.inverse]),
+        Ways.concatenate([ways, more]),
+    )
 
 
 def _everywhere(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[KindColumns]:
@@ -142,11 +156,11 @@ def rated(
     model: PerformanceModel,
     table: TableModel,
     later_nodes: bool,
-) -> KindColumns:
-    """The columns with their rates, or the reason why they cannot run."""
-    columns = drop_unfit(columns, instance, kinds, table.sizes)
-    columns = drop_roomless(columns, instance, kinds, later_nodes)
-    fits = columns.drop == Drop.KEPT
+) -> Sifted:
+    """The columns that can run, with their rates, and the others, with the reason."""
+    drop = drop_unfit(columns, instance, kinds, table.sizes)
+    drop = drop_roomless(columns, drop, instance, kinds, later_nodes)
+    fits = drop == Drop.KEPT
     some = columns if fits.all() else columns.take(fits)
     used = np.zeros(len(columns.ways), bool)
     used[some.way] = True
@@ -158,13 +172,12 @@ def rated(
     if model.name != table.name:
         prediction = _with_model(prediction, model, kinds, configurations, edges)
     rate, log_sd, source = prediction.rate, prediction.log_sd, prediction.source
-    drop = _DROP_OF[prediction.feasible]
     if some is not columns:
         rate = _spread_out(columns.rate, fits, rate)
         log_sd = _spread_out(columns.log_sd, fits, log_sd)
         source = _spread_out(columns.source, fits, source)
-        drop = _spread_out(columns.drop, fits, drop)
-    return replace(columns, rate=rate, log_sd=log_sd, source=source, drop=drop)
+    drop[fits] = _DROP_OF[prediction.feasible]
+    return replace(columns, rate=rate, log_sd=log_sd, source=source).sifted(drop)
 
 
 def _spread_out(rest: NDArray[Scalar], fits: BoolArray, values: NDArray[Scalar]) -> NDArray[Scalar]:
@@ -218,11 +231,9 @@ def _with_model(
 
 def drop_unfit(
     columns: KindColumns, instance: Instance, kinds: Kinds, sizes: PoolSizes
-) -> KindColumns:
-    """Drop columns with more GPUs than their pool has, or than so many of its nodes have,
-    or with too little memory.
-
-    What was dropped before is looked at anew.
+) -> NDArray[np.uint8]:
+    """`Drop` of columns with more GPUs than their pool has, or than so many of its nodes have,
+    or with too little memory; else 0.
     """
     ways = columns.ways
     few = len(ways) > len(columns)  # a part of the columns, which has a part of the ways
@@ -231,7 +242,7 @@ def drop_unfit(
         needs, has = gpu_memory(instance, kinds, columns)
         on_gpus = ((ways.pool >= 0) & (ways.gpus > 0))[columns.way]
         drop[(drop == Drop.KEPT) & on_gpus & (needs > has * (1 + ROUNDING))] = Drop.OUT_OF_MEMORY
-    return replace(columns, drop=drop)
+    return drop
 
 
 def unfit(ways: Ways, sizes: PoolSizes) -> NDArray[np.uint8]:
@@ -298,9 +309,9 @@ def option_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindCo
         kind, pool, gpus, nodes, share=options.share[option], option=option, rate=rate, duration=duration,
         value=options.value[option], cost=options.cost[option],
     )  # fmt: skip
-    columns = drop_unfit(columns, instance, kinds, sizes)
-    columns.drop[(columns.drop == Drop.KEPT) & stated & (rate == 0)] = Drop.ZERO_RATE
-    return columns
+    drop = drop_unfit(columns, instance, kinds, sizes)
+    drop[(drop == Drop.KEPT) & stated & (rate == 0)] = Drop.ZERO_RATE
+    return replace(columns, drop=drop)
 
 
 def pair_columns(
@@ -353,11 +364,11 @@ def pair_columns(
     columns = KindColumns.make(
         first, pool, gpus, nodes, partner=second, rate=rates[:, 0], partner_rate=rates[:, 1]
     ).take(np.flatnonzero(both_run & two_jobs & unmatched))
-    columns = drop_unfit(columns, instance, kinds, sizes)
-    columns = drop_roomless(columns, instance, kinds, later_nodes)
+    drop = drop_unfit(columns, instance, kinds, sizes)
+    drop = drop_roomless(columns, drop, instance, kinds, later_nodes)
     idle = (columns.rate == 0) & (columns.partner_rate == 0)
-    columns.drop[(columns.drop == Drop.KEPT) & idle] = Drop.ZERO_RATE
-    return columns
+    drop[(drop == Drop.KEPT) & idle] = Drop.ZERO_RATE
+    return replace(columns, drop=drop)
 
 
 KindPairs = tuple[IntArray, IntArray, IntArray]

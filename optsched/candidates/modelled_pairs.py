@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from optsched.arrays import IntArray, group_rows, ranges
@@ -76,8 +78,8 @@ def modelled_pairs(
         log_sd=np.hypot(np.maximum(alone.log_sd[a], alone.log_sd[b]), said.log_sd[use]),
         source=np.maximum(np.maximum(alone.source[a], alone.source[b]), said.source[use]),
     )  # fmt: skip
-    columns = drop_unfit(columns, instance, kinds, sizes)
-    return drop_roomless(columns, instance, kinds, later_nodes)
+    drop = drop_unfit(columns, instance, kinds, sizes)
+    return replace(columns, drop=drop_roomless(columns, drop, instance, kinds, later_nodes))
 
 
 def pairable(alone: KindColumns) -> IntArray:

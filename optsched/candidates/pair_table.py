@@ -202,11 +202,11 @@ def pair_table(
             said = pairs.pair_fractions(kinds.batch, table, first[a], first[b], w)
             _refuse_lopsided(said.first, said.second, a == b)
             made = KindColumns.make(first[a], pool[w], gpus[w], nodes[w], partner=first[b])
-            made = drop_unfit(made, instance, kinds, sizes)
-            made = drop_roomless(made, instance, kinds, later_nodes)
+            drop = drop_unfit(made, instance, kinds, sizes)
+            drop = drop_roomless(made, drop, instance, kinds, later_nodes)
             gains = said.first + said.second > 1 + GAIN
             runs = said.feasible == Feasibility.OK
-            cells.predict(w, a, b, said, runs & gains & (made.drop == Drop.KEPT))
+            cells.predict(w, a, b, said, runs & gains & (drop == Drop.KEPT))
 
     _refuse_bare(instance, kinds, columns, cells.stated_sorts[sort])
     way, of_sort = np.nonzero(cells.allowed.any(axis=2))

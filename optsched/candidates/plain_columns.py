@@ -1,7 +1,7 @@
 """Columns of jobs whose rates are plain numbers of their own,
 as matrices of jobs and pools give them: the usual case.
 
-The same columns as `optsched.candidates.generate.rated_columns` makes and `sifted` sorts, without
+The same columns as `optsched.candidates.generate.rated_columns` makes and `gathered` collects, without
 the detour by way of all of them: a kind runs on its gang, on the fewest nodes, in every pool for
 which it has a rate.
 """

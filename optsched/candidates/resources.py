@@ -79,8 +79,10 @@ def resource_rows(
         used = set(columns.pool_of(here).tolist())
         for row, place in enumerate(pools):
             full_name = f"{place.name}.{name}"
+            if row not in used and full_name not in of_servers:
+                continue
             total = float(getattr(place, node_field)[place.usable(now)].sum())
-            if (row in used or full_name in of_servers) and not np.isnan(total):
+            if not np.isnan(total):
                 mine = columns.pool_of(here) == row
                 theirs, their_amount = of_servers.get(full_name, nothing)
                 both = np.concatenate([here[mine], theirs])

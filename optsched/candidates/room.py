@@ -19,10 +19,10 @@ some nodes, beside which a job may run.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optsched.arrays import FloatArray, IntArray, group_rows
 from optsched.candidates.columns import Drop, KindColumns
@@ -63,18 +63,23 @@ class Room(NamedTuple):
 
 
 def drop_roomless(
-    columns: KindColumns, instance: Instance, kinds: Kinds, later_nodes: bool
-) -> KindColumns:
-    """Drop generated columns, each with a pool, whose demand no nodes or resources can meet."""
+    columns: KindColumns,
+    drop: NDArray[np.uint8],
+    instance: Instance,
+    kinds: Kinds,
+    later_nodes: bool,
+) -> NDArray[np.uint8]:
+    """`Drop` of generated columns, each with a pool:
+    also of those whose demand no nodes or resources can meet.
+    """
     if not instance.stated_needs.demand.nnz:
-        return columns
-    kept = np.flatnonzero(columns.drop == Drop.KEPT)
+        return drop
+    kept = np.flatnonzero(drop == Drop.KEPT)
     some = columns.take(kept)
     room = find_room(some, instance, kinds, later_nodes)
     reasons = (room.hosted < some.gpus, room.over >= 0)
-    drop = np.array(columns.drop)
     drop[kept] = np.select(reasons, (Drop.NO_ROOM, Drop.OVER_CAPACITY), Drop.KEPT)
-    return replace(columns, drop=drop)
+    return drop
 
 
 def find_room(columns: KindColumns, instance: Instance, kinds: Kinds, later_nodes: bool) -> Room:

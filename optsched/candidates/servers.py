@@ -4,6 +4,8 @@ one per pair (w, p) that fits, and what each holds.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from optsched.arrays import IntArray, constant, ranges
@@ -57,9 +59,9 @@ def server_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindCo
         kind, pool, gpus, sizes.fewest_nodes(pool, gpus), workers=w, servers=p, rate=1.0 / t, duration=tau,
         value=laws.utility(law, tau), source=constant(Source.PARAMETRIC, len(kind), np.uint8),
     )  # fmt: skip
-    columns = drop_unfit(columns, instance, kinds, sizes)
-    columns.drop[len(pair) :] = Drop.OVER_LIMIT
-    return columns
+    drop = drop_unfit(columns, instance, kinds, sizes)
+    drop[len(pair) :] = Drop.OVER_LIMIT
+    return replace(columns, drop=drop)
 
 
 def _gpus(kinds: Kinds, law: IntArray, w: IntArray, p: IntArray) -> tuple[IntArray, IntArray]:

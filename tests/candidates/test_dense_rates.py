@@ -18,7 +18,7 @@ from optsched.assembly import compile, make_formulation
 from optsched.candidates import Candidates, Drop, KindColumns
 
 # Private names: single steps of the compilation are compared with the whole
-from optsched.candidates.columns import sifted
+from optsched.candidates.columns import gathered
 from optsched.performance import table
 from optsched.program import AllocationProgram
 
@@ -157,7 +157,7 @@ def test_reference_rates_some_by_some(
             assert T[k, pool] == (dense[k, mine[0]] if len(mine) else 0.0)
 
 
-def test_sifted_columns_are_those_of_one_after_the_other() -> None:
+def test_gathered_columns_are_those_of_one_after_the_other() -> None:
     random = np.random.default_rng(3)
     parts = []
     for size in (0, 4, 1, 6):
@@ -176,7 +176,7 @@ def test_sifted_columns_are_those_of_one_after_the_other() -> None:
         np.array([7]), np.array([1]), ways, value=np.array([2.5]), rate=np.array([1.0])
     )
     for some in (parts, alike, [*alike, last], [*parts, last], [], parts[:1]):
-        kept, dropped = sifted(iter(some), 12)
+        kept, dropped = gathered((part.sifted(part.drop) for part in some), 12)
         every = KindColumns.concatenate([KindColumns.none(), *some])
         for found, where in ((kept, every.drop == Drop.KEPT), (dropped, every.drop != Drop.KEPT)):
             for name in (
