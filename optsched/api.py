@@ -37,8 +37,9 @@ from optsched.errors import (
     checks_keywords,
     did_you_mean,
 )
-from optsched.formulation import Extend
+from optsched.formulation import Extend, Formulation
 from optsched.formulation.notes import notes_on
+from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.durations import Deadline, Duration, OutOfTime
 from optsched.instance.reading import show
@@ -52,6 +53,7 @@ from optsched.solving.limits import deadline_of, make_limits
 from optsched.solving.procedures import cut_off
 
 if TYPE_CHECKING:
+    from optsched.solution.solution import Packed
     from optsched.verify.starts import StartSource
 
 log = logging.getLogger("optsched")
@@ -159,46 +161,22 @@ def solve(
     limits = make_limits(
         deadline, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
     )
-    _check_options(formulation, formulation_options)
-    if options is not None and not isinstance(options, Mapping):
-        raise InvalidArgument("options", show(options), f"options of {formulation} by name")
+    _check_options(formulation, options, formulation_options)
     clock = deadline.clock
     started = clock()
-    if performance is not None and (model is not None or isinstance(instance, Candidates)):
-        raise UsageError(
-            "performance stands in the place of the instance's own: "
-            "give no model or candidates beside it"
-        )
-    if not isinstance(instance, Candidates):
-        instance = load(instance, performance)
+    given = _loaded(instance, model, performance)
     loaded = clock()
-    given = instance.instance if isinstance(instance, Candidates) else instance
-    deadline = deadline.keeping(len(given.jobs_table))
-    in_force = constraints_in_force(given, constraints)
-    chosen = make_formulation(
-        formulation, {**(options or {}), **formulation_options}, in_force, extend
-    )
-    if given.kind not in chosen.accepts:
-        raise UsageError(
-            f"{formulation} takes {', '.join(sorted(chosen.accepts))}, not {given.kind}"
-        )
     timings = {"load": loaded - started}
-    if isinstance(instance, Candidates):
-        if generate_columns:
-            raise UsageError(
-                "generate_columns needs an instance: candidates have the columns that they have"
-            )
-        candidates = instance
-    else:
-        try:
-            deadline.check()
-            candidates = compile_for(chosen, instance, model, generate_columns, deadline)
-        except OutOfTime:
-            timings |= {"compile": clock() - loaded, "total": clock() - started}
-            unfinished = not_compiled(instance, chosen.plans_ahead)
-            return cut_off(chosen, unfinished, deadline, timings)
-    if not classes:
-        candidates = candidates.per_job()
+    read = given.instance if isinstance(given, Candidates) else given
+    deadline = deadline.keeping(len(read.jobs_table))
+    wanted = {**(options or {}), **formulation_options}
+    chosen = _formulation_for(read, formulation, wanted, constraints, extend)
+    try:
+        candidates = _candidates_for(chosen, given, model, generate_columns, deadline)
+    except OutOfTime:
+        timings |= {"compile": clock() - loaded, "total": clock() - started}
+        return cut_off(chosen, not_compiled(read, chosen.plans_ahead), deadline, timings)
+    candidates = candidates if classes else candidates.per_job()
     timings["compile"] = clock() - loaded
     engine = Engine(load_solver, solver, limits, prove, timings=timings, deadline=deadline)
     if start is not None:
@@ -206,41 +184,103 @@ def solve(
 
         engine.start = start_point(start, chosen, candidates)
     solution = chosen.solve(candidates, engine)
-    if (
-        generate_columns
-        and solution.status is Status.INFEASIBLE
-        and solution.certificate.proof == "rule"
-    ):
+    if generate_columns and _lacks_columns(solution):
         # A job that the first columns leave nowhere to run may have another one, and the reasons
         # are those of all.
-        everything = compile_for(chosen, given, model, deadline=deadline)
+        everything = compile_for(chosen, read, model, deadline=deadline)
         solution = chosen.solve(everything if classes else everything.per_job(), engine)
-    side_by_side, allocation = None, solution.allocation
-    if solution.schedule is not None or (allocation is not None and allocation.integral):
-        from optsched.placement import packed  # fractions of time do not run side by side
-
-        side_by_side = packed(allocation, solution.schedule)
-    timings["total"] = clock() - started
     if engine.start is not None and not engine.start_used:
         log.warning(
             "the start was of no use: %s was solved without a run that takes one", formulation
         )
+    side_by_side = _side_by_side(solution)
+    timings["total"] = clock() - started
     notes = (*solution.notes, *notes_on(chosen, solution.candidates, extended=extend is not None))
     return replace(solution, timings=timings, packed=side_by_side, notes=notes)
 
 
-def _check_options(formulation: str, given: Iterable[str]) -> None:
+def _check_options(
+    formulation: str, options: Mapping[str, Any] | None, keywords: Iterable[str]
+) -> None:
     """Refuse keywords that are neither parameters of `solve` nor options of the formulation."""
-    options = load_formulation(formulation).Options.model_fields
-    for name in given:
-        if name not in options:
-            hint = did_you_mean(name, [*options, *signature(solve).parameters])
+    known = load_formulation(formulation).Options.model_fields
+    for name in keywords:
+        if name not in known:
+            hint = did_you_mean(name, [*known, *signature(solve).parameters])
             raise InvalidArgument(
                 f"option of {formulation}",
                 repr(name),
-                f"one of {', '.join(options)}",
+                f"one of {', '.join(known)}",
                 sentence=f"solve has no parameter and {formulation} no option {name!r}{hint}",
             )
+    if options is not None and not isinstance(options, Mapping):
+        raise InvalidArgument("options", show(options), f"options of {formulation} by name")
+
+
+def _loaded(
+    source: InstanceSource | Candidates,
+    model: PerformanceModel | None,
+    performance: Performance | None,
+) -> Instance | Candidates:
+    """The instance of a source; candidates are returned as they are."""
+    if performance is not None and (model is not None or isinstance(source, Candidates)):
+        raise UsageError(
+            "performance stands in the place of the instance's own: "
+            "give no model or candidates beside it"
+        )
+    return source if isinstance(source, Candidates) else load(source, performance)
+
+
+def _formulation_for(
+    instance: Instance,
+    name: str,
+    options: Mapping[str, Any],
+    constraints: Sequence[Any],
+    extend: Extend | None,
+) -> Formulation:
+    """The formulation of this name with the side constraints that are in force,
+    which must take instances of this kind.
+    """
+    in_force = constraints_in_force(instance, constraints)
+    chosen = make_formulation(name, options, in_force, extend)
+    if instance.kind not in chosen.accepts:
+        raise UsageError(f"{name} takes {', '.join(sorted(chosen.accepts))}, not {instance.kind}")
+    return chosen
+
+
+def _candidates_for(
+    formulation: Formulation,
+    given: Instance | Candidates,
+    model: PerformanceModel | None,
+    generate_columns: bool,
+    deadline: Deadline,
+) -> Candidates:
+    """The candidates that were given, or those of the instance; raises `OutOfTime`."""
+    if isinstance(given, Candidates):
+        if generate_columns:
+            raise UsageError(
+                "generate_columns needs an instance: candidates have the columns that they have"
+            )
+        return given
+    deadline.check()
+    return compile_for(formulation, given, model, generate_columns, deadline)
+
+
+def _lacks_columns(solution: Solution) -> bool:
+    """Whether an instance is infeasible by a rule over the columns alone: other ones may do."""
+    return solution.status is Status.INFEASIBLE and solution.certificate.proof == "rule"
+
+
+def _side_by_side(solution: Solution) -> Packed | None:
+    """Whether what runs at once finds GPUs on nodes; None for fractions of time,
+    which take turns.
+    """
+    allocation = solution.allocation
+    if solution.schedule is None and (allocation is None or not allocation.integral):
+        return None
+    from optsched.placement import packed
+
+    return packed(allocation, solution.schedule)
 
 
 @checks_arguments

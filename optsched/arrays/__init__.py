@@ -5,7 +5,7 @@ constant columns, grouping, ranges, lookup.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -30,9 +30,9 @@ A_FEW_ROWS = 64
 """Rows up to which Python groups a table sooner than numpy has begun."""
 
 
-def blocks(length: int) -> Iterator[slice]:
+def blocks(length: int) -> list[slice]:
     """The rows from 0 to ``length``, at most `BLOCK` at a time."""
-    return (slice(start, min(start + BLOCK, length)) for start in range(0, length, BLOCK))
+    return [slice(start, min(start + BLOCK, length)) for start in range(0, length, BLOCK)]
 
 
 def constant(value: Any, count: int, dtype: type[Scalar]) -> NDArray[Scalar]:
@@ -51,7 +51,7 @@ def _repeated(value: NDArray[Scalar], count: int) -> NDArray[Scalar]:
 
 
 def is_constant(column: AnyArray) -> bool:
-    """Whether a column was made by `constant`."""
+    """Whether a column was made by `constant`, or is a slice of one that was."""
     return column.strides == (0,)
 
 
@@ -82,6 +82,8 @@ def taken(column: NDArray[Scalar], rows: AnyArray | None) -> NDArray[Scalar]:
     if not is_constant(column):
         return column[rows]
     count = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
+    if count <= len(column):
+        return column[:count]
     return _repeated(column[:1], count) if len(column) else column[rows]
 
 
@@ -269,7 +271,7 @@ def _group_by_number(
             count += here
     else:
         for part in reversed(
-            list(blocks(length))
+            blocks(length)
         ):  # of several equal rows the last one written is the first one
             first[number[part][::-1]] = np.arange(part.stop - 1, part.start - 1, -1)
         count = np.bincount(number, minlength=room)

@@ -96,8 +96,10 @@ class Pool(Displayed):
         """GPUs on the k largest usable nodes, for k = 0, 1, ...:
         what a gang on k nodes can have at most.
         """
-        sizes = np.sort(self.node_gpus[self.usable(now)])[::-1]
-        return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+        sizes = np.sort(self.node_gpus[self.usable(now)])
+        reach = np.zeros(len(sizes) + 1, np.int64)
+        sizes[::-1].cumsum(out=reach[1:])
+        return reach
 
 
 class Numbering(Displayed):

@@ -12,6 +12,8 @@ from optsched.candidates import Classes
 
 def by_job(C: Classes, figures: Mapping[str, FloatArray]) -> dict[str, dict[str, float]]:
     """Figures of classes as figures of jobs, by name; those that are infinite are left out."""
+    if not figures:
+        return {}
     names, jobs = C.instance.jobs_table.names, np.flatnonzero(C.of_job >= 0)
     return {
         name: {

@@ -50,6 +50,7 @@ from optsched.solving.stages import solve_staged
 if TYPE_CHECKING:
     from optsched.solution import Schedule
     from optsched.solution.plan import Plan
+    from optsched.solution.solution import ColumnsMade
 
 NO_PLAN = "no plan was found: the best allocation leaves a job without time, so that the objective is infinite"
 STAGES = {"load": "reading", "compile": "compiling", "build": "building the program"}
@@ -231,8 +232,9 @@ def _answer(
         engine,
         own.schedule,
         own.stages,
+        notes=notes,
+        columns_made=own.columns_made,
     )
-    solution = replace(solution, notes=notes, columns_made=own.columns_made)
     if isinstance(result, Reduced):
         C = own.program.classes
         figures = by_job(C, result.figures)
@@ -248,6 +250,8 @@ def solution_of(
     engine: Engine,
     schedule: Schedule | None = None,
     stages: tuple[Stage, ...] = (),
+    notes: tuple[str, ...] = (),
+    columns_made: ColumnsMade | None = None,
 ) -> Solution:
     """An outcome of the engine in the units of the formulation.
 
@@ -263,6 +267,8 @@ def solution_of(
     schedule : Schedule, optional
         Of a plan; its allocation is what the schedule runs first.
     stages : tuple of Stage
+    notes, columns_made
+        As in a `Solution`.
     """
     C, x, planned = program.classes, outcome.x, not isinstance(program, AllocationProgram)
     if planned:
@@ -296,6 +302,8 @@ def solution_of(
         explanation=outcome.explanation,
         reproducible=is_reproducible(termination, outcome.explanation, engine.by_clock),
         timings=dict(engine.timings),
+        notes=notes,
+        columns_made=columns_made,
     )
 
 
