@@ -48,7 +48,7 @@ def _filled(
     """A matrix of the format of an empty one."""
     matrix = _twin(empty)
     matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
-    matrix._shape = shape  # noqa: SLF001
+    matrix._shape = shape  # type: ignore[attr-defined]  # noqa: SLF001
     return matrix
 
 
