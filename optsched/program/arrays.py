@@ -124,10 +124,6 @@ class LinearArrays(Displayed):
         np.maximum.at(largest, self.A.indices, np.abs(self.A.data) * factor[self.column])
         return largest
 
-    def activity(self, x: FloatArray) -> FloatArray:
-        """Return A @ x, shape (rows,)."""
-        return np.asarray(self.A @ x)
-
     def transpose_times(self, y: FloatArray) -> FloatArray:
         """Return A.T @ y, shape (columns,)."""
         return self._by_column(self.A.data * y[self.A.indices])
@@ -135,8 +131,7 @@ class LinearArrays(Displayed):
     def activity_and_terms(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """A @ x, and the size of the terms that it adds up: abs(A) @ abs(x)."""
         each = self.A.data * x[self.column]
-        terms = np.bincount(self.A.indices, np.abs(each), self.shape[0])
-        return self.activity(x), terms.astype(np.float64, copy=False)
+        return self._by_row(each), self._by_row(np.abs(each))
 
     def transpose_terms(self, y: FloatArray) -> FloatArray:
         """Return abs(A).T @ y, shape (columns,): the size of the terms that A.T @ y adds up."""
@@ -146,6 +141,11 @@ class LinearArrays(Displayed):
         """A.T @ y, and the size of the terms that it adds up: abs(A).T @ abs(y)."""
         each = self.A.data * y[self.A.indices]
         return Both(self._by_column(each), self._by_column(np.abs(each)))
+
+    def _by_row(self, entries: FloatArray) -> FloatArray:
+        """Numbers of the entries of A, added up row by row, in the order of the columns."""
+        total = np.bincount(self.A.indices, entries, self.shape[0])
+        return total.astype(np.float64, copy=False)
 
     def _by_column(self, entries: FloatArray) -> FloatArray:
         """Numbers of the entries of A, added up column by column; no transposed matrix is made."""

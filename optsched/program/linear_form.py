@@ -167,9 +167,6 @@ class LinearForm(ColumnBounds, Protocol):
     def rows(self) -> tuple[Block, ...]:
         """Blocks of rows."""
 
-    def activity(self, x: FloatArray) -> FloatArray:
-        """Return A @ x, shape (rows,)."""
-
     def transpose_times(self, y: FloatArray) -> ColumnSlices:
         """Return A.T @ y, shape (columns,)."""
 
@@ -320,10 +317,6 @@ class SmallestLevelForm:
     @property
     def offset(self) -> float:
         return 0.0
-
-    def activity(self, x: FloatArray) -> FloatArray:
-        """Return A @ x, shape (rows,)."""
-        return self._products(x, -1.0)
 
     def activity_and_terms(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """A @ x, and the size of the terms that it adds up: abs(A) @ abs(x)."""
