@@ -344,17 +344,16 @@ def test_the_form_without_its_matrix_is_the_linear_program(exponent: float) -> N
     ):
         assert getattr(lean, name) == pytest.approx(getattr(arrays, name)), name
     for name, argument in (
-        ("activity", point),
         ("transpose_times", duals),
         ("transpose_terms", duals),
     ):
         assert getattr(lean, name)(argument)[:] == pytest.approx(getattr(arrays, name)(argument)), (
             name
         )
-    for ours, theirs in zip(
-        lean.activity_and_terms(-point), arrays.activity_and_terms(-point), strict=True
-    ):
-        assert ours == pytest.approx(theirs)
+    for some in (point, -point):
+        both = (lean.activity_and_terms(some), arrays.activity_and_terms(some))
+        for ours, theirs in zip(*both, strict=True):
+            assert ours == pytest.approx(theirs)
     assert lean.largest_in_rows(point) == pytest.approx(arrays.largest_in_rows(point))
     assert lean.objective(point) == pytest.approx(arrays.objective(point))
     assert dual_bound(lean, duals) == pytest.approx(dual_bound(arrays, duals))
