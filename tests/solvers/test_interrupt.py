@@ -67,6 +67,35 @@ def test_ctrl_c_is_not_swallowed_outside_of_a_solver() -> None:
     assert done.returncode in (1, -signal.SIGINT, 130) and "still here" not in done.stdout
 
 
+DURING_A_SHORT_RUN = """
+import os, signal
+import optsched
+from optsched.solvers.highs import HighsSession
+
+solved = HighsSession._solved
+
+
+def press(self, *arguments):
+    os.kill(os.getpid(), signal.SIGINT)
+    return solved(self, *arguments)
+
+
+optsched.solve("@quickstart")
+HighsSession._solved = press
+try:
+    optsched.solve("@quickstart")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_is_not_swallowed_by_a_run_that_ends_before_it_looks() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DURING_A_SHORT_RUN], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "interrupted\n", done.stderr
+
+
 PRICES = """
 import os, signal
 import numpy as np
