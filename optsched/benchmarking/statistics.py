@@ -21,11 +21,10 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over ``n`` values, and where that of all such values is believed to be;
+    """A mean, and where that of all such values is believed to be;
     no limits below two values.
     """
 
-    n: int
     mean: float | None
     low: float | None = None
     high: float | None = None
@@ -48,23 +47,23 @@ def mean_interval(values: Sequence[float], method: str = "bootstrap", seed: int 
         raise InvalidArgument("interval", repr(method), f"one of {', '.join(METHODS)}")
     array = np.asarray(values, np.float64)
     if len(array) == 0:
-        return Interval(0, None)
+        return Interval(None)
     mean = float(array.mean())
     if len(array) == 1:
-        return Interval(1, mean)
+        return Interval(mean)
     if method == "t":
         from scipy import stats
 
         quantile = stats.t.ppf((1 + LEVEL) / 2, len(array) - 1)
         half = float(quantile * array.std(ddof=1) / np.sqrt(len(array)))
-        return Interval(len(array), mean, mean - half, mean + half)
+        return Interval(mean, mean - half, mean + half)
     random = np.random.default_rng(seed)
     # One by one: all resamples at once would be a table of 2,000 times the values.
     means = np.array(
         [array[random.integers(0, len(array), len(array))].mean() for _ in range(RESAMPLES)]
     )
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(len(array), mean, float(low), float(high))
+    return Interval(mean, float(low), float(high))
 
 
 def shifted_geometric_mean(values: Sequence[float], shift: float = 1.0) -> float | None:

@@ -241,16 +241,6 @@ class Cluster(Displayed):
         return {pool.name: row for row, pool in enumerate(self.pools)}
 
     @cached_property
-    def node_sizes(self) -> Mapping[str, Mapping[str, int]]:
-        """GPUs of each node by name, by pool name: all of them written out;
-        `find_node` looks for one.
-        """
-        return {
-            pool.name: {pool.node_name(row): int(gpus) for row, gpus in enumerate(pool.node_gpus)}
-            for pool in self.pools
-        }
-
-    @cached_property
     def _listed_nodes(self) -> Mapping[str, tuple[int, int]]:
         """Row of the pool, and of the node in it, of each node whose name is written out."""
         return {

@@ -164,25 +164,17 @@ def joined_predecessors(
     return after, rows.moved(table.awaits)
 
 
-@dataclass(frozen=True)
-class JoinedWorkloads:
-    """Workloads of two instances,
-    and the row of each one's workloads among them (last: -1, for none).
-    """
-
-    workloads: tuple[Workload, ...]
-    first: IntArray
-    second: IntArray
-
-
-def joined_workloads(instance: Instance, added: Instance | None) -> JoinedWorkloads:
+def joined_workloads(
+    instance: Instance, added: Instance | None
+) -> tuple[tuple[Workload, ...], IntArray]:
     """The workloads of an instance, then those of the other that it lacks;
-    rates of the latter come after its own.
+    and the row of each of the other's workloads among them (last: -1, for none).
+
+    Rates of the latter come after the instance's own.
     """
     ours = instance.workloads
-    identity = np.append(np.arange(len(ours)), -1)
     if added is None:
-        return JoinedWorkloads(ours, identity, identity)
+        return ours, np.array([-1])
     theirs, shift = added.workloads, len(instance.rates)
     shared = len(theirs) >= len(ours) and all(map(is_, theirs, ours))
     rows = {} if shared else {workload.name: row for row, workload in enumerate(ours)}
@@ -201,9 +193,7 @@ def joined_workloads(instance: Instance, added: Instance | None) -> JoinedWorklo
                 "instance says of it"
             )
         places.append(row)
-    return JoinedWorkloads(
-        (*ours, *new) if new else ours, identity, np.array([*places, -1], np.int64)
-    )
+    return (*ours, *new) if new else ours, np.array([*places, -1], np.int64)
 
 
 def _same(one: Workload, other: Workload, instance: Instance, added: Instance) -> bool:

@@ -31,7 +31,6 @@ from optsched.instance.interning import RateInterner
 from optsched.instance.job_rules import as_array, as_column, check_arrays
 from optsched.instance.joining import (
     JobPlaces,
-    JoinedWorkloads,
     check_match,
     in_use,
     joined_colocation,
@@ -144,16 +143,16 @@ def with_jobs(instance: Instance, rows: IntArray, added: Instance | None = None)
     if added is not None:
         check_match(instance, added)
     names = joined_names(instance, moved, added)
-    both = joined_workloads(instance, added)
-    arrays = _joined_arrays(instance, moved, added, both)
+    every_workload, workload_rows = joined_workloads(instance, added)
+    arrays = _joined_arrays(instance, moved, added, workload_rows)
     split = len(moved.kept)
-    workloads, number = in_use(both.workloads, arrays["workload"], instance.colocation)
+    workloads, number = in_use(every_workload, arrays["workload"], instance.colocation)
     if number is not None:
         arrays["workload"] = looked_up(number, arrays["workload"])
 
     rates, same = instance.rates, None
     if added is not None and (
-        (arrays["rates"][split:] >= 0).any() or len(both.workloads) > len(instance.workloads)
+        (arrays["rates"][split:] >= 0).any() or len(every_workload) > len(instance.workloads)
     ):
         rates = join_profiles(rates, added.rates)
         same = equal_profiles(rates, len(instance.rates))
@@ -185,7 +184,7 @@ def with_jobs(instance: Instance, rows: IntArray, added: Instance | None = None)
 
 
 def _joined_arrays(
-    instance: Instance, moved: JobPlaces, added: Instance | None, workloads: JoinedWorkloads
+    instance: Instance, moved: JobPlaces, added: Instance | None, workload_rows: IntArray
 ) -> dict[str, Any]:
     """Columns of the jobs that stay and of those that are added, whose rows in other tables follow the instance's."""
     table = instance.jobs_table
@@ -203,7 +202,7 @@ def _joined_arrays(
     for name, mine in arrays.items():
         theirs = getattr(new, name)
         if name == "workload":
-            theirs = looked_up(workloads.second, theirs)
+            theirs = looked_up(workload_rows, theirs)
         elif name in sizes and (shown(theirs) >= 0).any():
             theirs = theirs + np.where(theirs >= 0, sizes[name], 0)
         arrays[name] = joined([mine, theirs])

@@ -336,9 +336,9 @@ def _draw_over_time(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tupl
     plain_frame(ax, "left", "bottom")
     unit, name = time_unit(span)
     exact = shown.seeds == 1 and all(len(run.rounds) <= EXACT for run in shown.simulations)
-    width = _width(
-        span, max(float(np.median(run.rounds.end - run.rounds.start)) for run in running)
-    )
+    # Windows are not below the usual round
+    usual = max(float(np.median(run.rounds.end - run.rounds.start)) for run in running)
+    width = round_width(span, WINDOWS, WIDTHS, usual)
     edges = np.arange(int(np.ceil(span / width * (1 - 1e-12))) + 1, dtype=np.float64) * width
     for policy in shown.policies:
         if exact:
@@ -421,13 +421,6 @@ def window_means(run: Simulation, amounts: Amounts, edges: FloatArray) -> FloatA
         where=parts[1] > 1e-9 * np.ptp(edges),
     )
     return means
-
-
-def _width(span: float, least: float) -> float:
-    """The width of the windows:
-    not below the usual round, and not so small that there are too many.
-    """
-    return round_width(span, WINDOWS, WIDTHS, least)
 
 
 def _width_words(width: float) -> str:

@@ -76,7 +76,6 @@ def test_pools(instance: Instance) -> None:
     assert (k80.name, k80.gpu, k80.gpu_memory) == ("k80", "k80", None)
     assert np.isnan(k80.node_cpus).all()
     assert instance.cluster.gpus(0).tolist() == [8, 4]
-    assert instance.cluster.node_sizes == {"v100": {"v100-0": 4, "v100-1": 4}, "k80": {"k80-0": 4}}
     wanted = ("v100-0", "v100-1", "k80-0", "v100-2", "v100-00", "v100", "-0", "")
     assert [instance.cluster.find_node(name) for name in wanted] == [
         (0, 0),

@@ -77,8 +77,12 @@ class Case:
 
 
 def every_gpu(classes: Classes) -> list[str]:
-    sizes = classes.instance.cluster.node_sizes.values()
-    return [f"{node}/{i}" for nodes in sizes for node, gpus in nodes.items() for i in range(gpus)]
+    return [
+        f"{pool.node_name(node)}/{i}"
+        for pool in classes.instance.cluster.pools
+        for node, gpus in enumerate(pool.node_gpus)
+        for i in range(gpus)
+    ]
 
 
 def flaws_of(

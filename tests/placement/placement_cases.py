@@ -117,7 +117,7 @@ def brute_force(
 
     def width(pool: Any, nodes: frozenset[str]) -> float:
         if nodes not in known:
-            sizes = cluster.node_sizes[pool.name]
+            sizes = {pool.node_name(row): int(k) for row, k in enumerate(pool.node_gpus)}
             known[nodes] = bottleneck(
                 graph, [f"{n}/{i}" for n in sorted(nodes) for i in range(sizes[n])], cap
             )

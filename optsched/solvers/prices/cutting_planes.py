@@ -68,7 +68,7 @@ class CuttingPlanes(ABC):
         self.prices = np.zeros(len(capacity))
         # To leave everything idle is a proposal too: the master program always has a solution.
         idle = np.zeros(len(capacity))
-        self.master.add(Response(idle, 0.0, idle, 0.0, 0.0, np.inf))
+        self.master.add(Response(idle, 0.0, idle, 0.0, np.inf))
 
     @property
     def gap(self) -> float:

@@ -110,7 +110,7 @@ class LinearTotalSearch(CuttingPlanes):
         time = self._alone(place)
         demand, value = self.goods.used(time), self.worth_of(time)
         bound = float(prices @ self.capacity) + float(self.weight @ best)
-        self.master.add(Response(prices, value, demand, 0.0, 0.0, bound))
+        self.master.add(Response(prices, value, demand, 0.0, bound))
         self._take(self._assignment(place, demand, value))
         if not bound < self.bound:
             return False

@@ -225,7 +225,7 @@ class MaxMinSearch(CuttingPlanes):
         """A point is a proposal; scaled into the capacities it is worth something by itself."""
         # No prices belong to it: it may be mixed with others, and is no cut.
         idle = np.zeros(len(self.market.capacity))
-        self.master.add(Response(idle, point.level, point.demand, 0.0, 0.0, np.inf, point))
+        self.master.add(Response(idle, point.level, point.demand, 0.0, np.inf, point))
         self.master.solve()
         worth = point.level * self._fit(point.demand)
         if self.point is None or worth > self.point.level * self._fit(self.point.demand):

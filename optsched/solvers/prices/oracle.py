@@ -44,8 +44,8 @@ class Response:
     level : float
     demand : FloatArray, shape (R,)
         What they hold in total.
-    slope, rent : float
-        sum_k n_k y_k and sum_k n_k u_k.
+    slope : float
+        sum_k n_k y_k.
     bound : float
         No smallest level is higher.
     point : PinnedPoint, optional
@@ -59,7 +59,6 @@ class Response:
     level: float
     demand: FloatArray
     slope: float
-    rent: float
     bound: float
     point: PinnedPoint | None = None
     ends: tuple[Places, Places] | None = None
@@ -146,7 +145,7 @@ class Oracle:
             rent -= float(prices @ held)
         bound = (float(prices @ market.capacity) + rent) / slope if slope > 0 else np.inf
         ends = (self.lower.copy(), self.upper.copy()) if len(market) <= REMEMBERED else None
-        response = Response(prices, level, demand, slope, rent, bound, None, ends)
+        response = Response(prices, level, demand, slope, bound, None, ends)
         self._last = response if whole else None
         return response
 

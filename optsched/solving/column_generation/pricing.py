@@ -34,7 +34,8 @@ class Duals:
     @classmethod
     def of(cls, blocks: Mapping[str, FloatArray], program: AllocationProgram) -> Duals:
         """Those of a program's rows, given as its derivatives."""
-        levels = _weights(program)
+        # A linear total pays for levels; those of other utilities have rows
+        levels = program.utility.level_prices(program)
         if levels is None:
             levels = np.maximum(-blocks["levels"], 0.0)
         return cls(np.maximum(blocks["time"], 0.0), np.maximum(blocks["capacity"], 0.0), levels)
@@ -49,13 +50,8 @@ class Duals:
 
     def rows(self, program: AllocationProgram) -> FloatArray:
         """The way back: derivatives, row by row."""
-        levels = [-self.levels] if _weights(program) is None else []
+        levels = [-self.levels] if program.utility.level_prices(program) is None else []
         return np.concatenate([self.time, self.capacity, *levels])
-
-
-def _weights(program: AllocationProgram) -> FloatArray | None:
-    """What a linear total pays for levels; None for other utilities, whose levels have rows."""
-    return program.utility.level_prices(program)
 
 
 ROUNDING = 1e-12
