@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Absence, Classes
 from optsched.formulation import ConstraintOptions, Infeasible, SideConstraint
 from optsched.program import Assumption, SideRows
@@ -66,19 +66,21 @@ class Deadlines(SideConstraint):
         if self._way != "none":
             self.reads = Deadlines.reads | {"weight"}
         self.per_job = self._way == "count"
+        self.declinable = self._way == "none"
 
     @property
     def _way(self) -> str:
         return str(getattr(self.options, "give_way", "none"))
 
     def rows(self, C: Classes) -> SideRows | None:
-        impossible = self._impossible(C)
+        impossible = [conflict for _, conflict in self.impossible(C)]
         if impossible and self._way == "none":
             raise Infeasible(impossible)
         soft = getattr(self.options, "soft", False)
         k = np.flatnonzero(
             np.isfinite(C.deadline) & (soft | ~C.soft_deadline) & (C.deadline > C.instance.now)
         )
+        k = k[~self.declines(C.first[k])]
         if len(k) == 0 and not impossible:
             return None
         N, D, now = C.steps_left[k], C.deadline[k], C.instance.now
@@ -86,21 +88,29 @@ class Deadlines(SideConstraint):
         return SideRows(
             name="deadlines",
             matrix=C.sure_throughput[k],
-            lower=C.count[k] * pace,
+            lower=C.count[k] * pace * self.asked_of(C, k),
             upper=np.full(len(k), np.inf),
             describe=lambda row: _words(C, int(k[row]), float(N[row]), float(D[row])),
             relax=self._way,
-            weight=None if self._way == "none" else C.weight[k] * C.count[k],
+            weight=C.count[k] * self._weight(C, k),
             broken=tuple(f"{conflict.words}: is given up" for conflict in impossible),
+            of_class=k if self._way == "none" else None,
         )
 
-    def _impossible(self, C: Classes) -> list[Conflict]:
-        """Deadlines that no allocation can meet."""
+    def _weight(self, C: Classes, k: IntArray) -> FloatArray:
+        """What it counts if a class falls short of its pace: who has more time can catch up."""
+        if self._way == "none":
+            return np.asarray(C.instance.round / (C.deadline[k] - C.instance.now))
+        return C.weight[k]
+
+    def impossible(self, C: Classes) -> list[tuple[int, Conflict]]:
+        """Jobs whose deadlines no allocation can meet: they have passed, or the job runs nowhere."""
         instance = C.instance
         table, now = instance.jobs_table, instance.now
         soft = getattr(self.options, "soft", False)
         absence = C.candidates.absence
         active = np.isfinite(table.deadline) & (soft | ~table.soft_deadline)
+        active &= ~self.declines(np.arange(len(table)))
         late = (
             active
             & (table.deadline <= now)
@@ -108,14 +118,14 @@ class Deadlines(SideConstraint):
         )
         nowhere = active & (absence == Absence.NO_COLUMN) & ~late
         conflicts = [
-            Conflict("deadlines", -1, f"job {table.names[job]} has {table.steps_left[job]:g} steps left and its "
-                     f"deadline, {table.deadline[job]:g} s, is not after now ({now:g} s)")
+            (job, Conflict("deadlines", -1, f"job {table.names[job]} has {table.steps_left[job]:g} steps left and its "
+                           f"deadline, {table.deadline[job]:g} s, is not after now ({now:g} s)"))
             for job in np.flatnonzero(late).tolist()
         ]  # fmt: skip
         for job in np.flatnonzero(nowhere).tolist():
             why = C.candidates.why_no_column(int(C.candidates.kinds.of_job[job]))
             words = f"job {table.names[job]} has a deadline, {table.deadline[job]:g} s, but {why}"
-            conflicts.append(Conflict("deadlines", -1, words))
+            conflicts.append((job, Conflict("deadlines", -1, words)))
         return conflicts
 
 

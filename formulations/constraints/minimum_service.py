@@ -13,7 +13,7 @@ from formulations.constraints.selection import JobSelection, selected
 from formulations.isolated import Isolated
 from optsched.arrays import IntArray
 from optsched.candidates import Absence, Classes
-from optsched.formulation import SHOWN, Infeasible, SideConstraint
+from optsched.formulation import Infeasible, SideConstraint
 from optsched.instance import Instance
 from optsched.instance.reading import show
 from optsched.program import SideRows
@@ -46,6 +46,7 @@ class MinimumService(SideConstraint):
 
     kind = "minimum-service"
     also_reads = frozenset({"tenant"})
+    declinable = True
 
     class Options(JobSelection):
         """Options of the minimum service."""
@@ -72,41 +73,46 @@ class MinimumService(SideConstraint):
         return selected(self.kind, self.options, instance).astype(np.int64)
 
     def rows(self, C: Classes) -> SideRows | None:
+        impossible = [conflict for _, conflict in self.impossible(C)]
+        if impossible:
+            raise Infeasible(impossible)
         meant = selected(self.kind, self.options, C.instance)
-        if self.options.jobs is not None:
-            self._refuse_impossible(
-                C, np.flatnonzero(meant & (C.candidates.absence == Absence.NO_COLUMN))
-            )
         k, a = np.flatnonzero(C.common(meant)), self.options.fraction
+        k = k[~self.declines(C.first[k])]
         if len(k) == 0:
             return None
         matrix, unit = C.member, np.ones(len(C))
         if self.options.of == "isolated":
             matrix, unit = C.throughput, np.asarray(C.throughput @ Isolated().totals(C)) / C.count
-        lower = C.count * a * unit
+        lower = C.count[k] * a * unit[k] * self.asked_of(C, k)
         return SideRows(
             name="minimum-service",
             matrix=sp.csr_matrix(matrix[k]),
-            lower=lower[k],
+            lower=lower,
             upper=np.full(len(k), np.inf),
             describe=lambda row: self._words(C, int(k[row]), float(unit[k[row]])),
+            of_class=k,
         )
 
-    def _refuse_impossible(self, C: Classes, jobs: IntArray) -> None:
+    def impossible(self, C: Classes) -> list[tuple[int, Conflict]]:
         """Jobs that are named but can run nowhere."""
+        if self.options.jobs is None:
+            return []
+        meant = selected(self.kind, self.options, C.instance)
+        jobs = np.flatnonzero(meant & (C.candidates.absence == Absence.NO_COLUMN))
         names, kinds = C.instance.jobs_table.names, C.candidates.kinds
-        if len(jobs):
-            raise Infeasible(
-                [
-                    Conflict(
-                        self.kind,
-                        -1,
-                        f"job {names[job]} runs at least {self._amount()} (minimum-service), but "
-                        f"{C.candidates.why_no_column(int(kinds.of_job[job]))}",
-                    )
-                    for job in jobs[:SHOWN].tolist()
-                ]
+        return [
+            (
+                job,
+                Conflict(
+                    self.kind,
+                    -1,
+                    f"job {names[job]} runs at least {self._amount()} (minimum-service), but "
+                    f"{C.candidates.why_no_column(int(kinds.of_job[job]))}",
+                ),
             )
+            for job in jobs[~self.declines(jobs)].tolist()
+        ]
 
     def _amount(self) -> str:
         percent = f"{100 * self.options.fraction:g} %"

@@ -88,6 +88,8 @@ def plan_facts(plan: Plan) -> Iterator[tuple[str, str | Text]]:
     yield "GPUs", gpus_in_use(figures["gpus_in_use"], figures["gpus"], figures["utilisation"])
     if plan.solution is not None:
         yield "warm start", plan.started_from
+    if plan.declined:
+        yield "not admitted", listed([name(job) for job, _ in plan.declined], most=8)
     if plan.notices:
         yield "notices", "; ".join(plan.notices[:3]) + (" ..." if len(plan.notices) > 3 else "")
     yield "time", time_words(stages(plan.timings))

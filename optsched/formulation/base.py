@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -245,8 +246,17 @@ class Formulation(ABC, Displayed):
             _check_reads(f"constraint {constraint.kind!r}", constraint.reads)
             constraint.check(candidates.instance)
         labels = [constraint.labels(candidates.instance) for constraint in self.constraints]
+        # Jobs that are held to different parts of a requirement are never one class.
+        asked = (constraint.asked for constraint in self.constraints)
+        labels += [np.unique(part, return_inverse=True)[1] for part in asked if part is not None]
         reads = self.reads.union(*(constraint.reads for constraint in self.constraints))
         return candidates.classes(reads, [label for label in labels if label is not None])
+
+    def with_constraints(self, constraints: Sequence[SideConstraint]) -> Self:
+        """The formulation with other side constraints."""
+        mine = copy.copy(self)
+        mine.constraints = tuple(constraints)
+        return mine
 
     @property
     def all_reads(self) -> frozenset[str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from optsched.arrays import IntArray
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.display import Displayed
 from optsched.formulation.options import ConstraintOptions
@@ -68,6 +71,14 @@ class SideConstraint(ABC, Displayed):
     """
     assumes: ClassVar[Assumption | None] = None
     """What its rows take for granted of the requirement, where they ask for more than it does."""
+    declinable: bool = False
+    """Whether its rows are requirements of single jobs, so that rounds may decline some
+    (`SideRows.of_class`).
+    """
+    asked: FloatArray | None = None
+    """The part of its requirement that each job is held to, shape (jobs,); 0 for one that was
+    declined. None: all of it. Only constraints that are ``declinable`` read it.
+    """
 
     class Options(ConstraintOptions):
         """No options."""
@@ -104,6 +115,35 @@ class SideConstraint(ABC, Displayed):
             Jobs with different numbers are never one class; None if it tells none apart.
         """
         return None
+
+    def asking(self, part: FloatArray) -> Self:
+        """The constraint that holds each job to this part of its requirement; shape (jobs,)."""
+        mine = copy.copy(self)
+        mine.asked = part
+        return mine
+
+    def declines(self, jobs: IntArray) -> BoolArray:
+        """Which of some jobs were declined."""
+        if self.asked is None:
+            return np.zeros(len(jobs), bool)
+        return np.asarray(self.asked[jobs] == 0)
+
+    def asked_of(self, C: Classes, k: IntArray) -> FloatArray:
+        """The part of the requirement of each of some classes; their jobs have the same."""
+        return np.ones(len(k)) if self.asked is None else self.asked[C.first[k]]
+
+    def impossible(self, C: Classes) -> list[tuple[int, Conflict]]:
+        """Jobs whose own requirement nothing can meet, and the conflict of each.
+
+        Parameters
+        ----------
+        C : Classes
+
+        Returns
+        -------
+        list of (row of the job, Conflict)
+        """
+        return []
 
     def note(self, instance: Instance) -> str:
         """What whoever asked for the constraint must know about its meaning here.

@@ -52,7 +52,8 @@ class SideRows:
         ``shortfall`` (rows fall short by as little as possible in total) or ``count`` (as few rows
         as possible are given up); such rows have a lower side only, above 0.
     weight : FloatArray or None, shape (rows,)
-        What giving way counts, row by row (None: 1).
+        What giving way counts, row by row (None: 1). Of rows with ``of_class``: a round as a part of
+        the time left, summed over the jobs of the class.
     slack : FloatArray or None, shape (rows,)
         By how much lower sides are below what is meant, because a solver met them up to its
         tolerance only.
@@ -63,6 +64,10 @@ class SideRows:
         infeasible, even if its utility could do without it.
     assumption : Assumption or None
         What the rows take for granted of the requirement.
+    of_class : IntArray or None, shape (rows,)
+        The class that each row is a requirement of, and of no other: its jobs can be declined, and
+        then it does not bind (`optsched.solving.admitting`). Such rows have a lower side only, above
+        0. None: nobody can be declined.
     """
 
     name: str
@@ -76,6 +81,7 @@ class SideRows:
     broken: tuple[str, ...] = ()
     barring: bool = False
     assumption: Assumption | None = None
+    of_class: IntArray | None = None
 
     @classmethod
     def bar(cls, name: str, matrix: sp.csr_matrix, describe: Callable[[int], str]) -> SideRows:

@@ -35,6 +35,7 @@ from optsched.instance.reading import listed
 from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram
 from optsched.registry import load_formulation, load_ranking, load_solver
+from optsched.rounds.admission import Admissions, admitted, planned
 from optsched.rounds.order import Order
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.rows import keys_of, no_rows, rows_of_keys, take
@@ -70,6 +71,8 @@ class Recorded:
         The allocation that a solver had when the clock stopped it, as a `Ledger` knows it.
     refused : Refused
         Jobs that the formulation does not deal with.
+    admissions : Admissions, optional
+        Who was held to its requirements.
     """
 
     fallback: str | None = None
@@ -77,6 +80,7 @@ class Recorded:
     key: IntArray | None = None
     fraction: FloatArray | None = None
     refused: Refused = ()
+    admissions: Admissions | None = None
 
     @property
     def allocation(self) -> tuple[IntArray, FloatArray] | None:
@@ -119,6 +123,8 @@ class Answer:
         the program.
     refused : Refused
         Jobs that the formulation does not deal with: they are not in the program.
+    admissions : Admissions, optional
+        Who is held to its requirements from this round on.
     """
 
     classes: Classes
@@ -136,6 +142,7 @@ class Answer:
     moves: Mapping[tuple[int, int], float] = field(default_factory=dict)
     isolated: FloatArray | None = None
     refused: Refused = ()
+    admissions: Admissions | None = None
 
     @property
     def strict(self) -> bool:
@@ -256,12 +263,14 @@ def allocate(
     candidates = _candidates(view, formulation, model, memory)
     compiled = time.perf_counter() - started
     engine = _engine(state, load)
+    standing = state.service.standing
     if recorded is None:
-        solution, why, refused = _solved(formulation, candidates, engine)
+        solution, why, refused, admissions = _solved(standing, formulation, candidates, engine)
     else:
         solution = None
         why = recorded.fallback
         refused = recorded.refused
+        admissions = recorded.admissions
     candidates = _without(candidates, refused)
     allocation = None if solution is None else solution.allocation
     classes = allocation.classes if allocation is not None else formulation.classes(candidates)
@@ -277,8 +286,9 @@ def allocate(
             **engine.timings,
             "allocate": time.perf_counter() - started,
         },
-        notices=_notices(refused, solution, view.instance),
+        notices=_notices(refused, admissions, view.instance),
         refused=refused,
+        admissions=admissions,
     )
     if allocation is None or solution is None:
         if recorded is None or recorded.allocation is None:
@@ -359,15 +369,13 @@ def _without(candidates: Candidates, refused: Refused) -> Candidates:
     return candidates
 
 
-def _notices(refused: Refused, solution: Solution | None, instance: Instance) -> tuple[str, ...]:
+def _notices(
+    refused: Refused, admissions: Admissions | None, instance: Instance
+) -> tuple[str, ...]:
     """What the user should know of jobs that are not dealt with, or not admitted."""
     names = instance.jobs_table.names
     held = [f"{listed([names[job] for job in jobs])} held: {words}" for jobs, words in refused]
-    declined = () if solution is None else solution.declined
-    return (
-        *held,
-        *(f"job {job} is not admitted: {why}" for job, why in declined),
-    )
+    return (*held, *(() if admissions is None else admissions.notices))
 
 
 def _isolated(formulation: Formulation, classes: Classes) -> FloatArray | None:
@@ -377,37 +385,41 @@ def _isolated(formulation: Formulation, classes: Classes) -> FloatArray | None:
 
 
 def _solved(
-    formulation: Formulation, candidates: Candidates, engine: Engine
-) -> tuple[Solution | None, str | None, Refused]:
+    standing: IntArray, formulation: Formulation, candidates: Candidates, engine: Engine
+) -> tuple[Solution | None, str | None, Refused, Admissions | None]:
     """A certified solution with an allocation, or why there is none;
-    and jobs that the formulation does not deal with.
+    jobs that the formulation does not deal with; and who is held to its requirements.
 
-    Without these it is asked again, as they must not keep all others from an allocation; where
-    there are no others, the round falls back.
+    Without the jobs that it does not deal with it is asked again, as they must not keep all others
+    from an allocation; where there are no others, the round falls back.
     """
     refused: Refused = ()
+    admissions: Admissions | None = None
     while True:
+        there = _without(candidates, refused)
         try:
-            return *_checked(
-                formulation,
-                formulation.solve(_without(candidates, refused), engine),
-            ), refused
+            asking, admissions = admitted(standing, formulation, there, engine)
+            solution, why = _checked(formulation, asking.solve(there, engine))
+            if solution is not None and admissions is None:
+                admissions = planned(standing, formulation, solution)
+            return solution, why, refused, admissions
         except Interrupted:
             raise
         except OptschedError as error:
             known = {job for jobs, _ in refused for job in jobs}
             new = tuple(sorted(set(error.jobs) - known))
             if not new:
-                return None, str(error), refused
+                return None, str(error), refused, admissions
             refused = (*refused, (new, str(error)))
             if not (_without(candidates, refused).absence == Absence.PRESENT).any():
-                return None, str(error), refused
+                return None, str(error), refused, admissions
         except Exception as error:  # a plan is owed even where the program or a solver's binding fails in a new way
             log.debug("%s failed", formulation.name, exc_info=True)
             return (
                 None,
                 f"{formulation.name} failed with {type(error).__name__}: {error}",
                 refused,
+                admissions,
             )
 
 

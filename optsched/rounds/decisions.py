@@ -17,6 +17,7 @@ import numpy as np
 from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from optsched.arrays.npz import text_array, text_in
 from optsched.instance.running import RunningJobs
+from optsched.rounds.admission import Admissions
 from optsched.rounds.allocation import Refused
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.order import Order
@@ -44,6 +45,8 @@ def decisions_of(plan: Plan, state: RoundState) -> dict[str, AnyArray]:
     if plan.isolated is not None:
         arrays["isolated"] = np.ones(1, bool)
         arrays |= differences("isolated", service.isolated, plan.isolated)
+    if plan.admissions is not None:
+        arrays |= _admission_arrays(service.standing, plan.admissions)
     return arrays
 
 
@@ -93,6 +96,7 @@ def plan_of(
         order=_order(texts["order"], arrays),
         isolated=isolated,
         refused=refused,
+        admissions=_admissions(state.service.standing, arrays),
         hysteresis=state.policy.hysteresis,
     )
 
@@ -240,6 +244,31 @@ def _warm(before: WarmStart | None, arrays: Packed) -> WarmStart | None:
 
 
 NOTHING = np.zeros(0, np.int64)
+
+
+# --- who is admitted -------------------------------------------------------------------------
+
+
+def _admission_arrays(before: IntArray, after: Admissions) -> dict[str, AnyArray]:
+    # Thousands are declined for one reason: each text is written once.
+    number: dict[str, int] = {}
+    text = [number.setdefault(why, len(number)) for why in after.declined.values()]
+    return {
+        "declined": text_array(json.dumps([list(number), after.notices])),
+        "declined.job": np.fromiter(after.declined, np.int64, len(text)),
+        "declined.text": np.array(text, np.int64),
+        **differences("standing", before, after.standing),
+    }
+
+
+def _admissions(before: IntArray, arrays: Packed) -> Admissions | None:
+    if "declined" not in arrays:
+        return None
+    texts, notices = json.loads(text_in(arrays["declined"]))
+    jobs = arrays["declined.job"].tolist()
+    why = [texts[at] for at in arrays["declined.text"].tolist()]
+    standing: IntArray = combined("standing", before, arrays)
+    return Admissions(standing, dict(zip(jobs, why, strict=True)), tuple(notices))
 
 
 # --- texts -----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
@@ -285,6 +286,15 @@ def _carried(ledger: Ledger, gone: BoolArray) -> FloatArray:
 # --- what jobs have had ----------------------------------------------------------------------
 
 
+class Standing(IntEnum):
+    """What a job was told of its requirements."""
+
+    # The numbers are in snapshots and journals: they never change.
+    NONE = 0
+    ADMITTED = 1
+    DECLINED = 2
+
+
 @dataclass(frozen=True, repr=False)
 class Service(Displayed):
     """Arrays of shape (jobs,).
@@ -314,6 +324,8 @@ class Service(Displayed):
         do not.
     counted : FloatArray
         Steps that have been counted so.
+    standing : IntArray
+        `Standing` of each job: whether it was admitted with the requirements that it has.
     """
 
     executed: FloatArray
@@ -327,6 +339,7 @@ class Service(Displayed):
     attained_before: FloatArray
     isolated: FloatArray
     counted: FloatArray
+    standing: IntArray
 
     @classmethod
     def new(cls, arrival: FloatArray, running: BoolArray, now: float | FloatArray) -> Service:
@@ -341,7 +354,8 @@ class Service(Displayed):
             since,
             first,
             running.astype(np.int64),
-            *(zero for _ in range(6)),
+            *(zero, zero, zero, zero, zero, zero),
+            np.full(count, Standing.NONE, np.int64),
         )
 
     def revised(self, rows: IntArray, added: Service) -> Service:

@@ -25,6 +25,7 @@ from optsched.display import (
 from optsched.instance import Instance
 from optsched.instance.cluster import NONE
 from optsched.instance.running import Place, RunningJobs
+from optsched.rounds.admission import Admissions
 from optsched.rounds.ledger import PLAIN, Ledger, Setup, setups_of
 from optsched.rounds.order import Order
 from optsched.rounds.plan_document import FORMAT
@@ -171,6 +172,8 @@ class Plan(DisplayedTable):
         (`Formulation.isolated_rates`).
     refused : tuple of (rows of jobs, words)
         Jobs that the formulation does not deal with.
+    admissions : Admissions, optional
+        Who is held to its requirements from this round on; None: as before.
     timings : mapping
         Seconds by stage.
     hysteresis : float
@@ -193,6 +196,7 @@ class Plan(DisplayedTable):
     order: Order | None = None
     isolated: FloatArray | None = None
     refused: tuple[tuple[tuple[int, ...], str], ...] = ()
+    admissions: Admissions | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
     hysteresis: float = 0.0
 
@@ -409,6 +413,13 @@ class Plan(DisplayedTable):
         """Jobs that go on waiting."""
         return self.of(Verdict.HOLD)
 
+    @cached_property
+    def declined(self) -> tuple[tuple[str, str], ...]:
+        """Jobs that are not held to what they ask for (deadlines, minimum service), and why."""
+        declined = {} if self.admissions is None else self.admissions.declined
+        names = self.instance.jobs_table.names
+        return tuple((names[job], why) for job, why in sorted(declined.items()))
+
     def diff(self, previous: Plan | None = None) -> tuple[Action, ...]:
         """The steps from what runs now, or from another plan, to this one:
         all stops, then all starts.
@@ -531,6 +542,7 @@ class Plan(DisplayedTable):
             "move": [self._running_document(item) for item in self.move],
             "preempt": [{"job": item.job, "reason": item.reason} for item in self.preempt],
             "hold": [{"job": item.job, "reason": item.reason} for item in self.hold],
+            **self._declined_document(),
             "actions": [step.to_document() for step in self.diff()],
             **self._solution_document(),
             "fallback": self.fallback,
@@ -540,6 +552,11 @@ class Plan(DisplayedTable):
             "started_from": self.started_from,
             "timings": dict(self.timings),
         }
+
+    def _declined_document(self) -> dict[str, Any]:
+        """Who is declined, where somebody is."""
+        declined = [{"job": job, "reason": why} for job, why in self.declined]
+        return {"declined": declined} if declined else {}
 
     def _running_document(self, item: Decision) -> dict[str, Any]:
         job = self._row[item.job]
@@ -590,6 +607,7 @@ class Plan(DisplayedTable):
         more: list[AnyArray] = [places.job, places.pool, places.length, gpu, places.since]
         more += [] if self.isolated is None else [self.isolated]
         more += [] if self.order is None else [self.order.renewed]
+        more += [] if self.admissions is None else [self.admissions.standing]
         return self._hashed({}, more)
 
     def digest_by_names(self) -> str:

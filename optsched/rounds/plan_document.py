@@ -46,6 +46,13 @@ class Waiting(Document):
     reason: str
 
 
+class Declined(Document):
+    """A job that is not held to what it asks for, such as a deadline, and why."""
+
+    job: str
+    reason: str
+
+
 class Step(Document):
     """One step of the way from what runs now to the plan, and of a start how the job is to run."""
 
@@ -107,6 +114,7 @@ class PlanDocument(Document):
     move: list[Seated]
     preempt: list[Waiting]
     hold: list[Waiting]
+    declined: list[Declined] = Field(default_factory=list)
     actions: list[Step]
     formulation: str | None
     status: str | None

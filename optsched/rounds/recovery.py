@@ -35,7 +35,7 @@ from optsched.rounds.journal import (
     read_latest,
     snapshots,
 )
-from optsched.rounds.ledger import Ledger, Service
+from optsched.rounds.ledger import Ledger, Service, Standing
 from optsched.rounds.live import LiveState
 from optsched.rounds.plan import Plan, Verdict, finite
 from optsched.rounds.policy import RoundPolicy, as_stored, policy_document
@@ -131,7 +131,8 @@ def recorded_of(record: Mapping[str, Any], plan: Plan | None) -> Recorded | None
     """What solving again need not give again, from the record of a plan and what it decided."""
     refused = refused_of(record)
     if record["fallback"] is not None:
-        return Recorded(record["fallback"], stands=record["stands"], refused=refused)
+        stands, admissions = record["stands"], None if plan is None else plan.admissions
+        return Recorded(record["fallback"], stands=stands, refused=refused, admissions=admissions)
     if "allocation" in record:  # of the clock, before records had decisions
         rows = record["allocation"]
         key = np.array(rows["key"], np.int64).reshape(len(rows["fraction"]), -1)
@@ -140,7 +141,10 @@ def recorded_of(record: Mapping[str, Any], plan: Plan | None) -> Recorded | None
     if plan is not None and not record["reproducible"]:
         claims = plan.ledger.fraction > 0
         return Recorded(
-            key=plan.ledger.key[claims], fraction=plan.ledger.fraction[claims], refused=refused
+            key=plan.ledger.key[claims],
+            fraction=plan.ledger.fraction[claims],
+            refused=refused,
+            admissions=plan.admissions,
         )
     return None
 
@@ -190,6 +194,9 @@ def read_state(document: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> R
             name.removeprefix(WARM): part for name, part in arrays.items() if name.startswith(WARM)
         }
         warm = basis_of(document["warm"], basis)
+    # Snapshots of before jobs were admitted lack this array.
+    nobody = np.full(len(arrays["service.starts"]), Standing.NONE, np.int64)
+    arrays = {"service.standing": nobody, **arrays}
     return RoundState(
         instance=from_npz(arrays["instance"].tobytes()),
         policy=RoundPolicy.model_validate(as_stored(document["policy"])),
@@ -324,8 +331,11 @@ def _planned_again(journal: str | Path, live: LiveState, entry: Entry) -> tuple[
     record = entry.record
     with _named(journal, entry.n):
         now = float(record["now"])
-        recorded = recorded_of(record, decided(record, live.at(now)))
-        state, plan = live.planned(now, recorded=recorded)
+        before = decided(record, live.at(now))
+        state, plan = live.planned(now, recorded=recorded_of(record, before))
+        if before is not None and before.admissions is None:
+            # It was written before plans said who is admitted, and so is its digest.
+            plan = replace(plan, admissions=None)
     _check_digest(journal, plan, record)
     return state, plan
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -242,6 +242,7 @@ def seated_plan(
         order=answer.order,
         isolated=answer.isolated,
         refused=answer.refused,
+        admissions=answer.admissions,
         hysteresis=state.policy.hysteresis,
     )
 
@@ -362,7 +363,7 @@ def _reasons(
     reasons |= changes(view.configured, followed, moved)
     reasons |= _moves_that_pay(view, answer, seated)
     reasons |= dict(answer.classes.candidates.unplaced())
-    reasons |= {job: why for job, why in _not_admitted(view, answer) if verdict[job] in WAITS}
+    reasons |= _not_admitted(answer, verdict)
     reasons |= _predecessors(view)
     for job in np.flatnonzero(view.evicted).tolist():
         if verdict[job] in (Verdict.PREEMPT, Verdict.MOVE):
@@ -386,14 +387,10 @@ def _moves_that_pay(view: View, answer: Answer, seated: JobRows) -> dict[int, st
     return reasons
 
 
-def _not_admitted(view: View, answer: Answer) -> Iterator[tuple[int, str]]:
-    """Jobs that the formulation does not admit."""
-    solution = answer.solution
-    if solution is None or not solution.declined:
-        return
-    row = {name: job for job, name in enumerate(view.instance.jobs_table.names.written())}
-    for name, words in solution.declined:
-        yield row[name], f"not admitted: {words}"
+def _not_admitted(answer: Answer, verdict: IntArray) -> dict[int, str]:
+    """Jobs that wait, and are not admitted with what they ask for."""
+    declined = {} if answer.admissions is None else answer.admissions.declined
+    return {job: f"not admitted: {why}" for job, why in declined.items() if verdict[job] in WAITS}
 
 
 def _predecessors(view: View) -> dict[int, str]:

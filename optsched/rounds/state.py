@@ -39,7 +39,7 @@ from optsched.instance.documents import (
 )
 from optsched.instance.files import read_file
 from optsched.instance.reading import show, validate
-from optsched.rounds.ledger import Ledger, Service
+from optsched.rounds.ledger import Ledger, Service, Standing
 from optsched.rounds.policy import (
     RoundPolicy,
     as_stored,
@@ -103,6 +103,7 @@ class JobService(Document):
     isolated: NonNegative = 0.0
     counted: NonNegative = 0.0
     owed: Finite = 0.0
+    standing: Literal["admitted", "declined"] | None = None
 
 
 class RoundDocument(Document):
@@ -486,12 +487,17 @@ def _service_rows(state: RoundState) -> list[dict[str, Any]]:
     """One object per job; times that do not exist (infinity) are null."""
     columns = {item.name: getattr(state.service, item.name) for item in fields(Service)}
     columns["owed"] = state.ledger.carried
+    standing = columns.pop("standing").tolist()
     values = [
         # JSON has no infinity.
         [value if np.isfinite(value) else None for value in column.tolist()]
         for column in columns.values()
     ]
-    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+    for row, own in zip(rows, standing, strict=True):
+        if own != Standing.NONE:
+            row["standing"] = Standing(own).name.lower()
+    return rows
 
 
 def _ledger_rows(state: RoundState) -> list[dict[str, Any]]:
@@ -587,6 +593,8 @@ def _read_service(
             continue
         for key in sorted(job.model_fields_set):
             value = getattr(job, key)
+            if key == "standing":
+                value = Standing.NONE if value is None else Standing[value.upper()]
             columns[key][row_of[name]] = np.inf if value is None else value
     # Who runs is said by the instance, and that wins over the document.
     columns["waiting_since"][runs] = np.inf

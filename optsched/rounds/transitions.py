@@ -30,6 +30,7 @@ from optsched.instance.revise import with_columns, with_nodes
 from optsched.performance import Configurations, JobBatch, Observations
 from optsched.placement.occupied import Running
 from optsched.rounds.changes import Changes, advanced
+from optsched.rounds.ledger import Standing
 from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.state import Reservation, RoundState
 
@@ -45,6 +46,8 @@ def followed(state: RoundState, plan: Plan) -> RoundState:
     # Steps count at the rates of this plan from now on, and those before it are counted.
     if plan.isolated is not None:
         service = replace(service, isolated=plan.isolated, counted=table.steps_done)
+    if plan.admissions is not None:
+        service = replace(service, standing=plan.admissions.standing)
     return replace(
         state,
         instance=replace(state.instance, jobs_table=table),
@@ -285,7 +288,14 @@ class Update(Event):
                 columns[name][row] = value
         if not columns:
             raise InvalidInput("", "nothing to change", f"one of {', '.join(self.fields)}")
-        return replace(state, instance=with_columns(state.instance, **columns)), ()
+        service = state.service
+        if {"deadline", "steps"} & columns.keys():
+            # What it was promised was something else.
+            standing = service.standing.copy()
+            standing[row] = Standing.NONE
+            service = replace(service, standing=standing)
+        instance = with_columns(state.instance, **columns)
+        return replace(state, instance=instance, service=service), ()
 
 
 KINDS: dict[str, type[Event]] = {

@@ -53,7 +53,6 @@ POLICIES: dict[str, dict[str, Any]] = {
 LEGITIMATE = {
     "allox": "allox counts GPUs alone, but .* may run out|has no configuration of exactly one GPU",
     "throughput-per-cost": "no pool .* has no bound where work is free",
-    "deadlines": "is infeasible: .*(deadline|needs)|can run nowhere",
     "quota": "is infeasible: .*cannot be preempted",
     "budget": "is infeasible: .*cannot be preempted",
     "names": "is left nowhere to run: .*none is usable",

@@ -1,0 +1,224 @@
+"""Which jobs a round holds to their own requirements: those that are admitted.
+
+Hard deadlines and guaranteed minimum service are promises of the scheduler. If not all of them can
+be kept, jobs are declined, and no round stands still for it: a declined job runs without its
+requirement, on its fair part of what is left. The rules:
+
+1. A job that was admitted in an earlier round goes before all others. It stays admitted while it
+   falls short by no more than two rounds (`admitting.ROUNDS_BEHIND`), as rounds give whole GPUs and
+   it may catch up. All together fall short by as little as possible, those with most time left
+   first.
+2. All others, new ones and those that were declined before, follow in the order of their arrival
+   (then by deadline). Each is admitted if its requirements can be met beside those before it.
+3. A declined job is tried again in every round that is planned anew.
+
+`lease` decides in its own program whom it admits, by value. What it decides is kept in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.candidates import Candidates, Classes
+from optsched.formulation import Formulation, Infeasible
+from optsched.instance import Instance
+from optsched.program import AllocationProgram
+from optsched.rounds.ledger import Standing
+from optsched.solution import Solution
+from optsched.solving.admitting import Admitting, Cut
+from optsched.solving.engine import Engine
+
+NAMED = 3
+"""Jobs that a reason names."""
+ALONE = "it could not keep the pace even if it ran all the time"
+UNDECIDED = "whether there is room for it is not known yet"
+
+
+@dataclass(frozen=True)
+class Admissions:
+    """Who is held to its requirements from this round on.
+
+    Attributes
+    ----------
+    standing : IntArray, shape (jobs,)
+        `Standing` of each job.
+    declined : mapping of the row of a job to text
+        Jobs that are not held to what they ask for, and why that cannot be kept.
+    notices : tuple of str
+        Of jobs that were not declined before.
+    """
+
+    standing: IntArray
+    declined: Mapping[int, str]
+    notices: tuple[str, ...] = ()
+
+
+def admitted(
+    before: IntArray, formulation: Formulation, candidates: Candidates, engine: Engine
+) -> tuple[Formulation, Admissions | None]:
+    """The formulation with the requirements of the jobs that are admitted, and who these are.
+
+    None where no job has requirements of its own, or where it is not known whether they can be met:
+    then solving the formulation says why.
+
+    Parameters
+    ----------
+    before : IntArray, shape (jobs,)
+        `Standing` of each job until now.
+    formulation : Formulation
+    candidates : Candidates
+    engine : Engine
+        Its limits and its deadline hold here too.
+    """
+    if not any(own.declinable for own in formulation.constraints):
+        return formulation, None
+    asked = np.ones(len(before))
+    try:
+        found = _decided(before, asked, formulation, candidates, engine)
+    except Infeasible:
+        found = None
+    if found is None:
+        # Nothing is known that speaks for those that were declined.
+        asked[before == Standing.DECLINED] = 0.0
+    return _asking(formulation, asked), found
+
+
+def _decided(
+    before: IntArray,
+    asked: FloatArray,
+    formulation: Formulation,
+    candidates: Candidates,
+    engine: Engine,
+) -> Admissions | None:
+    """Who is admitted; the part of its requirements that each job is held to goes to ``asked``."""
+    everybody = formulation.classes(candidates)
+    nowhere = {
+        job: conflict.words
+        for own in formulation.constraints
+        if own.declinable
+        for job, conflict in own.impossible(everybody)
+    }
+    asked[list(nowhere)] = 0.0
+    runs = Engine(engine.load, engine.solver, engine.limits, deadline=engine.deadline)
+    admitting = _admitting(formulation, asked, candidates, runs)
+    if admitting is None:
+        return None
+    all_of_them = admitting.all_can_be_met()
+    refusals: dict[int, str] = {}
+    if all_of_them is False:
+        # Equal jobs are told apart: some may be admitted, and others not.
+        admitting = _admitting(formulation, asked, candidates.per_job(), runs)
+        assert admitting is not None
+        refusals = _in_order(before, asked, admitting)
+    engine.spend("admit", sum(runs.timings.values()))
+    engine.by_clock |= runs.by_clock  # another run may decide otherwise
+    if all_of_them is None:
+        return None
+    C = admitting.program.classes
+    has = np.append(admitting.asked, False)[C.of_job]
+    has[list(nowhere)] = True
+    standing = np.where(has, np.where(asked > 0, Standing.ADMITTED, Standing.DECLINED), before)
+    declined = nowhere | refusals
+    if not has.any():
+        return None
+
+    def asks(job: int) -> str:
+        return f"{admitting.words(int(C.of_job[job]))}: " if C.of_job[job] >= 0 else ""
+
+    notices = tuple(_notices(before, declined, C.instance, asks))
+    return Admissions(standing.astype(np.int64), declined, notices)
+
+
+def planned(before: IntArray, formulation: Formulation, solution: Solution) -> Admissions | None:
+    """Who is admitted by a formulation that holds jobs to deadlines itself, as `lease` does."""
+    allocation = solution.allocation
+    if not formulation.hard_deadlines or allocation is None:
+        return None
+    C = allocation.classes
+    row = C.instance.jobs_table.names.index
+    declined = {row(name): words for name, words in solution.declined}
+    standing = np.where(C.of_job >= 0, Standing.ADMITTED, before)
+    standing[list(declined)] = Standing.DECLINED
+    notices = tuple(_notices(before, declined, C.instance, lambda job: ""))
+    return Admissions(standing.astype(np.int64), declined, notices)
+
+
+def _admitting(
+    formulation: Formulation, asked: FloatArray, candidates: Candidates, runs: Engine
+) -> Admitting | None:
+    """The requirements of the formulation's program; None of one that is no allocation program."""
+    asking = _asking(formulation, asked)
+    program = asking.program(asking.classes(candidates))
+    return Admitting(program, runs) if isinstance(program, AllocationProgram) else None
+
+
+def _asking(formulation: Formulation, asked: FloatArray) -> Formulation:
+    """The formulation that holds each job to this part of its requirements."""
+    if (asked == 1.0).all():
+        return formulation
+    return formulation.with_constraints(
+        [own.asking(asked) if own.declinable else own for own in formulation.constraints]
+    )
+
+
+def _in_order(before: IntArray, asked: FloatArray, admitting: Admitting) -> dict[int, str]:
+    """Let jobs be admitted in their order, and say why others are not."""
+    C = admitting.program.classes
+    table = C.instance.jobs_table
+    job = C.first
+    k = np.flatnonzero(admitting.asked)
+    order = k[np.lexsort((job[k], table.deadline[job[k]], table.arrival[job[k]]))]
+    found = admitting.admit(before[job] == Standing.ADMITTED, order)
+    asked[job[k]] = found.part[k]
+    # Thousands may be declined by one proof: its words are made once.
+    words = {cut: _beside(C, cut, found.part) for cut in dict.fromkeys(found.refused_by.values())}
+    refusals = {}
+    for declined in k[found.part[k] == 0].tolist():
+        cut = found.refused_by.get(declined)
+        if cut is None:
+            why = UNDECIDED
+        elif np.isinf(cut.cost[declined]):
+            why = ALONE
+        else:
+            why = words[cut]
+        refusals[int(job[declined])] = why
+    return refusals
+
+
+def _beside(C: Classes, cut: Cut, part: FloatArray) -> str:
+    """For what there is no room, and beside whom: the jobs that take most of it."""
+    cost = np.where(part > 0, cut.cost, 0.0)
+    most = np.argsort(-cost, kind="stable")
+    taking = most[cost[most] > 0]
+    names = C.instance.jobs_table.names
+    what = "the side constraints leave" if cut.scarce < 0 else f"{_resource(C, cut.scarce)} leaves"
+    text = f"{what} no room for it"
+    if not len(taking):
+        return text
+    told = ", ".join(names[int(C.first[one])] for one in taking[:NAMED].tolist())
+    more = len(taking) - NAMED
+    return f"{text} beside jobs that are admitted: {told}" + (
+        f" and {more:,} more" if more > 0 else ""
+    )
+
+
+def _resource(C: Classes, resource: int) -> str:
+    kind = "pool" if C.resources.pool[resource] >= 0 else "resource"
+    return f"{kind} {C.resources.names[resource]}"
+
+
+def _notices(
+    before: IntArray, declined: Mapping[int, str], instance: Instance, asks: Callable[[int], str]
+) -> Iterator[str]:
+    """Who is declined that was not before, with what the first of them ask for."""
+    names = instance.jobs_table.names
+    new = [job for job in declined if before[job] != Standing.DECLINED]
+    for job in new[:NAMED]:
+        any_more = " any more" if before[job] == Standing.ADMITTED else ""
+        yield f"job {names[job]} is not admitted{any_more}: {asks(job)}{declined[job]}"
+    if len(new) > NAMED:
+        yield f"{len(new) - NAMED:,} more jobs are not admitted"
