@@ -67,6 +67,11 @@ class Rule(Formulation):
         total = MaxThroughput()
         return total.build(total.classes(C.candidates))
 
+    @property
+    def no_constraints(self) -> str:
+        """A rule has no program that rows could be added to."""
+        return f"{self.name} is a rule and takes no side constraints; solve another formulation with them"
+
     def decision(
         self, C: Classes, x: FloatArray, bound: tuple[float, str] | None = None
     ) -> RuleDecision:
@@ -84,8 +89,7 @@ class Rule(Formulation):
         """
         of_placement = all(constraint.of_placement for constraint in self.constraints)
         if not of_placement or self.extend is not None:
-            told = f"{self.name} is a rule and takes no side constraints; solve another formulation with them"
-            raise UsageError(told)
+            raise UsageError(self.no_constraints)
         if len(C) == 0:
             return self.decision(C, np.zeros(C.columns))
         decision = yield from self.decide(C, seed)

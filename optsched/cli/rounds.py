@@ -291,9 +291,8 @@ def _at(state: RoundState, policy: RoundPolicy, now: str | None) -> RoundState:
     from optsched.instance.documents import LARGEST
     from optsched.rounds.changes import advanced
 
-    state = replace(state, policy=policy)
     if now is None:
-        return state
+        return state.under(policy)
     # +6m counts from the state's time; a bare number is on its clock
     if now.lstrip().startswith("+"):
         time = state.now + (values.duration(now.lstrip()[1:], "--now") or 0.0)
@@ -305,7 +304,7 @@ def _at(state: RoundState, policy: RoundPolicy, now: str | None) -> RoundState:
         )
     if time > LARGEST:
         raise InvalidArgument("--now", f"{time:g}", f"at most {LARGEST:g} s")
-    return advanced(state, time)
+    return advanced(state, time).under(policy)
 
 
 def _print_schema(shell: Shell, what: str) -> int:
@@ -353,7 +352,10 @@ def replay(
     files: ReplayFiles,
     round: Annotated[int | None, Option("Which round.  [default: the last one]")] = None,
     listing: Annotated[
-        bool, Option("Only list the rounds that were planned.", flag="--list")
+        bool,
+        Option(
+            "Only list the rounds that were planned, and what changed their rules.", flag="--list"
+        ),
     ] = False,
     as_json: Json = False,
 ) -> int:
@@ -420,9 +422,15 @@ def _list(shell: Shell, journal: str, as_json: bool) -> int:
     from optsched.cli.rounds_view import list_view
     from optsched.rounds.watching import planned
 
-    rounds = [{key: record[key] for key in LISTED} for record in planned(journal)]
-    document = {"journal": journal, "rounds": rounds}
-    shell.answer(as_json, lambda: document, list_view(journal, rounds))
+    rounds: list[dict[str, Any]] = []
+    changes: list[Mapping[str, Any]] = []
+    for record in planned(journal):
+        if record["event"] == "plan":
+            rounds.append({key: record[key] for key in LISTED})
+        else:
+            changes.append(record)
+    document = {"journal": journal, "rounds": rounds, "changes": changes}
+    shell.answer(as_json, lambda: document, list_view(journal, rounds, changes))
     return 0
 
 

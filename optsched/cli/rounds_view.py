@@ -26,6 +26,7 @@ from optsched.cli.tables import (
     number,
     percent,
     seconds,
+    section,
     share,
     table,
 )
@@ -155,7 +156,10 @@ def _reasons(title: str, items: tuple[Decision, ...]) -> Iterator[RenderableType
 ROUNDS = 30
 
 
-def list_view(journal: str, rounds: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+def list_view(
+    journal: str, rounds: Sequence[Mapping[str, Any]], changes: Sequence[Mapping[str, Any]]
+) -> Iterator[RenderableType]:
+    """The rounds, and below them the changes of policy, constraints, tenants and workloads."""
     fell = sum(record["fallback"] is not None for record in rounds)
     yield heading(f"{name(journal)}: {count(len(rounds), 'round')}")
     yield f"{count(fell, 'fallback')} among them" if fell else "no fallbacks"
@@ -183,6 +187,9 @@ def list_view(journal: str, rounds: Sequence[Mapping[str, Any]]) -> Iterator[Ren
     columns = ("round", "clock", "start", "keep", "move", "stop", "wait", "GPUs", "time", "status")
     if rows:
         yield table(*columns, rows=rows, left=0)
+    told = [f"{number(record['now'])} s: {printable(words(record))}" for record in changes]
+    title = "Changes" if len(told) <= ROUNDS else f"The last {ROUNDS} changes"
+    yield from section(title, told[-ROUNDS:], ROUNDS)
 
 
 # --- a running scheduler, on 24 lines of 80 columns -----------------------------------------------

@@ -287,6 +287,11 @@ class Formulation(ABC, Displayed):
             "constraint deadlines does)"
         )
 
+    @property
+    def no_constraints(self) -> str:
+        """Why it refuses side constraints, where it does."""
+        return f"{self.name} decides what runs when: it takes no side constraints"
+
     def program(self, C: Classes) -> AllocationProgram | Plan:
         """`build` with the side constraints.
 
@@ -309,9 +314,7 @@ class Formulation(ABC, Displayed):
         program = self.build(C)
         if not isinstance(program, AllocationProgram):
             if self.constraints:
-                raise UsageError(
-                    f"{self.name} decides what runs when: it takes no side constraints"
-                )
+                raise UsageError(self.no_constraints)
             if self.extend is not None:
                 raise UsageError(
                     f"{self.name} decides what runs when: it takes no rows of one's own (extend)"

@@ -554,6 +554,8 @@ def check_policy(
         return
     formulation = formulation_of(policy, instance, policy.constraints)
     formulation.check(instance)
+    if not formulation.takes_rows and any(not own.of_placement for own in constraints):
+        raise UsageError(formulation.no_constraints)
     candidates = compile_for(formulation, instance)
     try:
         C = formulation.classes(candidates)

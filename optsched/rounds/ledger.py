@@ -123,6 +123,12 @@ class Ledger(Displayed):
         )
         return longer.running(runs)
 
+    def settled(self) -> Ledger:
+        """Nobody is owed anything any more; what runs runs on, without a claim."""
+        runs = self.runs
+        zero = np.zeros(int(runs.sum()))
+        return Ledger(self.key[runs], zero, zero, zero, runs[runs], np.zeros(len(self.carried)))
+
     def stopped(self, jobs: BoolArray) -> Ledger:
         """After the jobs of a mask stopped running."""
         # The last entry is read for partner -1: a job alone.
@@ -413,6 +419,13 @@ class Service(Displayed):
             starts=self.starts + started,
             speed=np.where(running, speed, 0.0),
             resumes=np.where(again, now + cost, np.where(started, now, self.resumes)),
+        )
+
+    def begun_anew(self) -> Service:
+        """Under a formulation or ranking that is another one: what only the last one knew is gone."""
+        zero = np.zeros(len(self.executed))
+        return replace(
+            self, executed_before=zero, attained_before=zero, isolated=zero, counted=zero
         )
 
     def renewed(self, jobs: BoolArray) -> Service:

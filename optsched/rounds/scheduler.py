@@ -26,13 +26,17 @@ from optsched.rounds.journal import Journal
 from optsched.rounds.journal.disk import ClosedByWith
 from optsched.rounds.live import LiveState
 from optsched.rounds.plan import Plan
-from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.policy import RoundPolicy, policy_document, policy_of
 from optsched.rounds.recovery import packed_decisions, plan_record, recover, state_parts
 from optsched.rounds.state import RoundState, StateSource, state_of
 from optsched.rounds.telling import listening, log_record
 from optsched.rounds.transitions import (
     Event,
     Leave,
+    NewConstraints,
+    NewPolicy,
+    NewTenants,
+    NewWorkloads,
     Nodes,
     Observe,
     Release,
@@ -482,11 +486,113 @@ class Scheduler(ClosedByWith, Displayed):
             restart_cost=restart_cost,
         )
 
+    def set_policy(
+        self, policy: RoundPolicy | Mapping[str, Any], *, now: float | None = None
+    ) -> None:
+        """Decide rounds in another way, from the next one on.
+
+        Parameters
+        ----------
+        policy : RoundPolicy or mapping
+            All of it, as in a state; what it leaves out has its default. To change one field, give
+            ``scheduler.state.policy.model_copy(update={"max_moves": 2})``.
+        now : float, optional
+            Seconds, as in every event.
+
+        Raises
+        ------
+        UsageError, InvalidInput, SolverUnavailable
+            No round could be planned with it, as for a new `Scheduler`; nothing has changed.
+        """
+        before = self._live.state.policy.memory_limit
+        self._take(NewPolicy, now, policy=policy_document(policy_of(policy)))
+        memory = self._live.state.policy.memory_limit
+        # A process is started anew under another limit, so it is told only of one that differs.
+        if self._process is not None and memory != before:
+            self._process.limit_memory(memory or half_of_memory())
+
+    def set_constraints(
+        self, constraints: Sequence[Mapping[str, Any]], *, now: float | None = None
+    ) -> None:
+        """Let other side constraints of the instance hold, from the next round on.
+
+        Where no allocation keeps all of them, rounds fall back and say so.
+
+        Parameters
+        ----------
+        constraints : sequence of mappings
+            All of them, as in an instance document. Those of the policy stay beside them.
+        now : float, optional
+            Seconds.
+
+        Raises
+        ------
+        UsageError, InvalidInput
+            One of them makes no sense; nothing has changed.
+        """
+        self._take(NewConstraints, now, constraints=constraints)
+
+    def set_tenants(
+        self,
+        tenants: Sequence[Mapping[str, Any]] = (),
+        *,
+        remove: Sequence[str] = (),
+        now: float | None = None,
+    ) -> None:
+        """Change tenants, from the next round on.
+
+        Parameters
+        ----------
+        tenants : sequence of mappings
+            As in an instance document. They take the place of tenants of the same names, or come
+            in; tenants that are not named stay as they are.
+        remove : sequence of str
+            Names of tenants that go; they have no jobs any more.
+        now : float, optional
+            Seconds.
+
+        Raises
+        ------
+        UsageError, InvalidInput
+            A field is wrong, a tenant cannot go, or a side constraint names it; nothing has
+            changed.
+        """
+        self._take(NewTenants, now, tenants=tenants, remove=remove)
+
+    def set_workloads(
+        self,
+        workloads: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        remove: Sequence[str] = (),
+        now: float | None = None,
+    ) -> None:
+        """Change workloads, from the next round on: rates and needs of the jobs that name them.
+
+        Parameters
+        ----------
+        workloads : mapping of str to mapping, optional
+            As in an instance document. They take the place of workloads of the same names, or come
+            in; workloads that are not named stay as they are.
+        remove : sequence of str
+            Names of workloads that go; no job needs them any more.
+        now : float, optional
+            Seconds.
+
+        Raises
+        ------
+        UsageError, InvalidInput
+            A field is wrong, or a workload cannot go; nothing has changed.
+        """
+        known = {} if workloads is None else workloads
+        self._take(NewWorkloads, now, workloads=known, remove=remove)
+
     def _take(self, kind: type[Event], now: float | None, **fields: Any) -> None:
         """Check an event, write it down, and only then let it change the state."""
         event = validate(kind, {**fields, "now": self._time(now)})
         # Refuse first, then write, then act: what is in the journal can always happen again.
         outcome = self._live.after(event)
+        if outcome.decides is not None:
+            check_policy(outcome.decides.policy, outcome.decides.instance, self._load)
         recorded = self._journal is not None or listening()
         record = event.model_dump(mode="json", exclude_none=True) if recorded else {}
         if self._journal is not None:

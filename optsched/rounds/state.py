@@ -375,6 +375,28 @@ class RoundState(Displayed):
             service=self.service.stopped(jobs, self.now),
         )
 
+    def under(self, policy: RoundPolicy) -> RoundState:
+        """The state under another policy, which decides the coming round.
+
+        What runs, what each job has had and the reservations stay. If the formulation or ranking is
+        another one, the basis of the last program goes, and so does what only the last one
+        counted: isolated time, and what a ranking had renewed. From formulation to formulation
+        jobs are owed what they were.
+        """
+        before = self.policy
+        if (before.formulation, before.ranking) == (policy.formulation, policy.ranking):
+            return replace(self, policy=policy)
+        # A ranking owes nobody any time, yet what ran under it has received some: carried over to
+        # a formulation, that would starve whoever ran most often.
+        owes = before.ranking is None and policy.ranking is None
+        return replace(
+            self,
+            policy=policy,
+            ledger=self.ledger if owes else self.ledger.settled(),
+            service=self.service.begun_anew(),
+            warm=None,
+        )
+
     def lead(self) -> FloatArray:
         """How far each row of the ledger may be ahead of what it is owed.
 
@@ -437,7 +459,7 @@ def state_of(
             f"a {type(source).__name__}",
             "a RoundState, an Instance or a file of one",
         )
-    return source if policy is None else replace(source, policy=policy)
+    return source if policy is None else source.under(policy)
 
 
 def _state_or_instance(document: Any) -> RoundState | Instance:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from optsched.instance.reading import listed
+from optsched.rounds.policy import RoundPolicy
 
 log = logging.getLogger("optsched.rounds")
 """An entry at INFO for each event that is accepted and each plan that is followed;
@@ -84,9 +85,36 @@ def _update(record: Mapping[str, Any]) -> str:
     return f"update {record['job']}: {', '.join(changed)}"
 
 
+def _policy(record: Mapping[str, Any]) -> str:
+    policy = dict(record["policy"])
+    ranking, formulation = policy.pop("ranking", None), policy.pop("formulation", "")
+    options = policy.pop("options", {})
+    followed = ranking or formulation or RoundPolicy().formulation
+    stated = [f"{name} {value}" for name, value in (options | policy).items()]
+    return f"policy {', '.join([followed, *stated])}"
+
+
+def _constraints(record: Mapping[str, Any]) -> str:
+    kinds = [item["kind"] for item in record["constraints"]]
+    return f"constraints {listed(kinds) if kinds else 'none'}"
+
+
+def _named(record: Mapping[str, Any]) -> str:
+    """Tenants or workloads that are defined, and those that go."""
+    kind = record["event"]
+    names = [item["name"] for item in record[kind]] if kind == "tenants" else list(record[kind])
+    parts = [listed(names)] if names else []
+    parts += [f"without {listed(record['remove'])}"] if record.get("remove") else []
+    return f"{kind} {', '.join(parts)}"
+
+
 WORDS: dict[Any, Callable[[Mapping[str, Any]], str]] = {
     "nodes": _nodes,
     "reserve": _reserve,
+    "policy": _policy,
+    "constraints": _constraints,
+    "tenants": _named,
+    "workloads": _named,
     "resize": _resize,
     "update": _update,
     "release": lambda record: f"release {record['name']}",

@@ -5,7 +5,7 @@ An event (`Event`) is a document; `after_event` says what it does to the `Change
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
@@ -15,13 +15,16 @@ from pydantic import Field, model_validator
 
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
+from optsched.instance.define import with_tenants, with_workloads
 from optsched.instance.documents import (
     LARGEST,
+    ConstraintDocument,
     Document,
     Name,
     NodeState,
     NonNegative,
     Positive,
+    TenantDocument,
     Tuple,
 )
 from optsched.instance.reading import listed, named, show, validate
@@ -32,6 +35,7 @@ from optsched.placement.occupied import Running
 from optsched.rounds.changes import Changes, advanced
 from optsched.rounds.ledger import Standing
 from optsched.rounds.plan import Plan, Verdict
+from optsched.rounds.policy import policy_of
 from optsched.rounds.state import Reservation, RoundState
 
 # --- plans ---------------------------------------------------------------------------------
@@ -82,11 +86,14 @@ class Outcome:
         What the user should know.
     observations : Observations, optional
         What a performance model can learn of it.
+    decides : RoundState, optional
+        The state after it, where it changes what rounds are decided by (`Decides`).
     """
 
     happen: Callable[[], Changes]
     notices: tuple[str, ...] = ()
     observations: Observations | None = None
+    decides: RoundState | None = None
 
 
 class Event(Document):
@@ -298,6 +305,78 @@ class Update(Event):
         return replace(state, instance=instance, service=service), ()
 
 
+# --- events that change what rounds are decided by -------------------------------------------
+
+
+class Decides(Event):
+    """Another policy, or other side constraints, tenants or workloads, from the next round on.
+
+    Whoever takes it in first checks that rounds can be planned with the state after it
+    (`optsched.rounds.check_policy`). A journal has only what passed.
+    """
+
+    def outcome(self, changes: Changes, now: float) -> Outcome:
+        state = self.changed(advanced(changes.state, now))
+        return Outcome(partial(changes.then, state), decides=state)
+
+    def changed(self, state: RoundState) -> RoundState:
+        """The state after it; raises as `outcome`."""
+        raise NotImplementedError
+
+
+class NewPolicy(Decides):
+    """Another policy (`RoundState.under`)."""
+
+    event: Literal["policy"] = "policy"
+    policy: dict[str, Any]
+
+    def changed(self, state: RoundState) -> RoundState:
+        return state.under(policy_of(self.policy))
+
+
+class NewConstraints(Decides):
+    """Other side constraints of the instance; those of the policy stay beside them."""
+
+    event: Literal["constraints"] = "constraints"
+    constraints: Tuple[ConstraintDocument]
+
+    def changed(self, state: RoundState) -> RoundState:
+        constraints = tuple(dict(item) for item in self.constraints)
+        return replace(state, instance=replace(state.instance, constraints=constraints))
+
+
+class NewTenants(Decides):
+    """Tenants that come, change and go (`with_tenants`)."""
+
+    event: Literal["tenants"] = "tenants"
+    tenants: Tuple[TenantDocument] = ()
+    remove: Tuple[Name] = ()
+
+    def changed(self, state: RoundState) -> RoundState:
+        _refuse_nothing(self.tenants, self.remove)
+        instance = with_tenants(state.instance, self.tenants, self.remove)
+        return replace(state, instance=instance)
+
+
+class NewWorkloads(Decides):
+    """Workloads that come, change and go (`with_workloads`)."""
+
+    event: Literal["workloads"] = "workloads"
+    workloads: dict[Name, dict[str, Any]] = Field(default_factory=dict)
+    remove: Tuple[Name] = ()
+
+    def changed(self, state: RoundState) -> RoundState:
+        _refuse_nothing(self.workloads, self.remove)
+        instance = with_workloads(state.instance, self.workloads, self.remove)
+        return replace(state, instance=instance)
+
+
+DECIDING: dict[str, type[Event]] = {
+    "policy": NewPolicy,
+    "constraints": NewConstraints,
+    "tenants": NewTenants,
+    "workloads": NewWorkloads,
+}
 KINDS: dict[str, type[Event]] = {
     "submit": Submit,
     "complete": Leave,
@@ -309,6 +388,7 @@ KINDS: dict[str, type[Event]] = {
     "release": Release,
     "resize": Resize,
     "update": Update,
+    **DECIDING,
 }
 
 
@@ -344,6 +424,11 @@ def _row(instance: Instance, name: str, path: str) -> int:
         return instance.jobs_table.names.index(name)
     except KeyError:
         raise InvalidInput(path, show(name), "the id of a job that is there") from None
+
+
+def _refuse_nothing(new: Sized, remove: Sized) -> None:
+    if not new and not remove:
+        raise InvalidInput("", "nothing to change", "something new, or names to remove")
 
 
 def _refuse_twice(different: int, names: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from optsched.errors import JournalDamaged, JournalError, UsageError
 from optsched.rounds.journal import Follower, follow, records, snapshots
 from optsched.rounds.journal.disk import ClosedByWith
 from optsched.rounds.plan import Plan, finite
-from optsched.rounds.transitions import Event
+from optsched.rounds.transitions import DECIDING, Event
 
 # --- counters --------------------------------------------------------------------------------
 
@@ -260,6 +260,8 @@ class Watcher(ClosedByWith):
         for _, record in self._follower.poll() if self._follower is not None else ():
             self.metrics.record(record)
             record.pop("decisions", None)  # large, and nothing to look at
+            if record.get("event") == "policy":
+                self.policy = record["policy"]
             (self.plans if record.get("event") == "plan" else self.events).append(record)
         return self._follower is not None and self._follower.n > before
 
@@ -278,12 +280,16 @@ class Watcher(ClosedByWith):
             self._follower = None
 
 
+LISTED = frozenset({"plan", *DECIDING})
+
+
 def planned(journal: str | Path) -> Iterator[Mapping[str, Any]]:
-    """The records of all plans of a journal that are kept,
-    the oldest first; raises `JournalError`.
+    """Plans of a journal that are kept, and events that change what rounds are decided by.
+
+    Their records, the oldest first; raises `JournalError`.
     """
     for _, record in records(journal):
-        if record.get("event") == "plan":
+        if record.get("event") in LISTED:
             yield record
 
 

@@ -308,6 +308,25 @@ def test_the_list_of_rounds(run: Any, journal: Path) -> None:
     assert run("replay", journal, "--list", "-q").out == ""
 
 
+def test_the_list_names_what_changed_the_rules(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "changed.journal"
+    instance = optsched.Instance.from_document(DAY)
+    with optsched.Scheduler(instance, journal=path, isolate=False) as made:
+        made.submit(job("a"), now=0)
+        made.solve(now=0)
+        made.set_policy({"ranking": "srtf", "max_moves": 2}, now=500)
+        made.set_tenants([{"name": "red"}], now=510)
+        made.solve(now=600)
+    out = run("replay", path, "--list", columns=80).out
+    assert (
+        "\nChanges\n- 500 s: policy srtf, moves paying, max_moves 2\n- 510 s: tenants red\n" in out
+    )
+    found = run("replay", path, "--list", "--json").json
+    assert [record["event"] for record in found["changes"]] == ["policy", "tenants"]
+    assert found["changes"][0]["policy"]["max_moves"] == 2
+    assert "srtf" in run("top", path, "--once", columns=80).out.splitlines()[0]
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -85,9 +85,22 @@ def facts() -> Facts:
 
 
 class Storm:
-    """Random events against a scheduler; every plan is checked."""
+    """Random events against a scheduler; every plan is checked.
 
-    def __init__(self, seed: int, policy: dict[str, Any], crowd: int = 14, **given: Any) -> None:
+    With ``policies`` to choose from, events also change the policy, the side constraints, tenants
+    and workloads.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        policy: dict[str, Any],
+        crowd: int = 14,
+        policies: Sequence[dict[str, Any]] = (),
+        **given: Any,
+    ) -> None:
+        self.policies = policies
+        self.tenants = {"red", "blue"}
         self.random = random.Random(seed)
         self.policy, self.crowd = policy, crowd
         self.facts = facts()
@@ -164,6 +177,11 @@ class Storm:
             (self.nodes, 8), (self.reserve, 3), (self.release, 3), (self.resize, 2), (self.update, 5),
             (self.stopped, 2), (self.absurd, 10),
         ]  # fmt: skip
+        if self.policies:
+            kinds += [
+                (kind, 4)
+                for kind in (self.new_policy, self.constraints, self.new_tenants, self.workloads)
+            ]
         self.random.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]()
 
     def submit(self) -> None:
@@ -348,6 +366,67 @@ class Storm:
         self.facts.jobs[name] |= change
         self.facts.strained |= name in self.running and change.get("preemptible") is False
 
+    def new_policy(self) -> None:
+        policy = self.random.choice(self.policies)
+        if self._changed(lambda: self.scheduler.set_policy(policy)):
+            self.policy = policy
+
+    def constraints(self) -> None:
+        some: list[list[dict[str, Any]]] = [
+            [],
+            [{"kind": "quota", "tenant": "blue", "gpus": 2}],
+            [{"kind": "minimum-service", "fraction": 0.9}],
+            [{"kind": "deadlines", "give_way": "shortfall", "soft": True}],
+        ]
+        chosen = self.random.choice(some)
+        self._changed(lambda: self.scheduler.set_constraints(chosen))
+
+    def _changed(self, change: Callable[[], None]) -> bool:
+        """Whether a change of the rules is taken; rules and plans refuse side constraints."""
+        before = self.scheduler.state
+        try:
+            change()
+        except UsageError as error:
+            assert "takes no side constraints" in str(error)
+            assert self.scheduler.state is before
+            return False
+        return True
+
+    def new_tenants(self) -> None:
+        """Green comes and goes; its only job keeps it here."""
+        if "green" in self.tenants and self.random.random() < 0.5:
+            if any(job.get("tenant") == "green" for job in self.facts.jobs.values()):
+                with pytest.raises(InvalidInput):
+                    self.scheduler.set_tenants(remove=["green"])
+                return
+            self.scheduler.set_tenants(remove=["green"])
+            self.tenants.remove("green")
+            return
+        weight = self.random.choice((0.5, 1.0, 4.0))
+        policy = self.random.choice(("fifo", "fairness"))
+        names = ("red", "green") if len(self.facts.jobs) % 2 else ("green",)
+        self.scheduler.set_tenants(
+            [{"name": name, "weight": weight, "policy": policy} for name in names]
+        )
+        self.tenants.add("green")
+        job = {"id": f"green {self.made}", "workload": "small", "tenant": "green", "steps": 1e4}
+        if job["id"] not in self.facts.jobs:
+            self.scheduler.submit(job)
+            self.facts.jobs[job["id"]] = job
+
+    def workloads(self) -> None:
+        """Rates come and go, and needs grow beyond what runs."""
+        name = self.random.choice(("small", "light"))
+        rates = {"v100": self.random.choice((2.0, 6.0)), "k80": self.random.choice((1.0, 3.0))}
+        # Not where a co-location entry has rates: a pair runs there without any others.
+        if name == "small" and self.random.random() < 0.3:
+            del rates["k80"]
+        cpus = self.random.choice((1.0, 2.0, 5.0))
+        new = {name: {"throughput": rates, "demand": {"cpu": cpus}}}
+        self.scheduler.set_workloads(new)
+        self.facts.workloads = {**self.facts.workloads, **new}
+        self.facts.shrunk = self.facts.strained = True
+
     def stopped(self) -> None:
         if self.running:
             name = self.random.choice(sorted(self.running))
@@ -392,13 +471,23 @@ class Storm:
             lambda: s.submit({**first, "steps": math.nan}),
             lambda: s.submit({**first, "gpus": 0}),
             lambda: s.submit({**first, "after": ["nobody"]}),
-            lambda: s.submit({**first, "tenant": "green"}),
+            lambda: s.submit({**first, "tenant": "white"}),
             lambda: s.submit({"id": "x", "throughput": {"t4": 1.0}}),
             lambda: s.submit({"id": "x", "workload": "none"}),
             lambda: s.submit({**first, "deadline": self.facts.now - 1.0}),
             lambda: s.cancel(now=math.nan),
             lambda: s.observe(name, steps=1.0, now=math.inf),
         ]
+        if self.policies:
+            tries += [
+                lambda: s.set_policy({"formulation": "none"}),
+                lambda: s.set_policy({"max_moves": -1}),
+                lambda: s.set_constraints([{"kind": "quota", "tenant": "white", "gpus": 1}]),
+                lambda: s.set_tenants([{"name": "red", "weight": 0.0}]),
+                lambda: s.set_tenants(remove=["white"]),
+                lambda: s.set_workloads({"small": {"throughput": {"t4": 1.0}}}),
+                lambda: s.set_workloads(remove=["small"]),  # co-location entries name it
+            ]
         absurd = r.choice(tries)
         with pytest.raises((InvalidInput, UsageError)):
             absurd()

@@ -102,6 +102,12 @@ EVENTS = st.one_of(
             {"event": "nodes", "states": {"v-0": "down"}},
             {"event": "nodes", "states": {"v-0": "up"}},
             {"event": "update", "job": "q1", "weight": 3.0},
+            {"event": "policy", "policy": {"formulation": "max-throughput"}},
+            {"event": "constraints", "constraints": [{"kind": "deadlines"}]},
+            {"event": "tenants", "tenants": [{"name": "red", "weight": 3.0}, {"name": "white"}]},
+            {"event": "workloads", "workloads": {"S": {"throughput": {"k": 2.0}}}},
+            {"event": "workloads", "workloads": {"label 1": {"throughput": {"v": 2.0}}}},
+            {"event": "workloads", "remove": ["label 1"]},
         ]
     ),
 )

@@ -42,6 +42,10 @@ WRONG = [
           options={"agnostic": True, "reference_pool": "k80"}),
     wrong(UsageError, "unknown formulation 'maxmin'", 2, formulation="maxmin"),
     wrong(UsageError, "agnostc", 2, formulation="makespan", options={"agnostc": True}),
+    wrong(UsageError, "fifo is a rule and takes no side constraints", 2, formulation="fifo",
+          constraints=[{"kind": "deadlines", "give_way": "shortfall"}]),
+    wrong(UsageError, "makespan-unrelated decides what runs when", 2, formulation="makespan-unrelated",
+          constraints=[{"kind": "deadlines"}]),
 ]  # fmt: skip
 
 

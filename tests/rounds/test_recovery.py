@@ -72,7 +72,25 @@ def weathered(journal: Path, policy: str, rounds: int = 12, **given: Any) -> Sto
 def test_a_storm_is_recovered_to_the_last_bit_and_nothing_is_solved(
     policy: str, given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = weathered(tmp_path / "j", policy, **given).scheduler
+    recovered(weathered(tmp_path / "j", policy, **given), tmp_path, monkeypatch)
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("given", [{}, LEARNING], ids=["table", "online"])
+@pytest.mark.parametrize("policy", ["max-min", "ranked srtf", "finish-time-fairness"])
+def test_a_storm_in_which_the_rules_change_is_recovered(
+    policy: str, given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = [STORMS[name] for name in ("max-min", "makespan", "tiresias", "most", "cost")]
+    storm = weathered(tmp_path / "j", policy, 24, policies=some, **given)
+    kinds = {entry.record["event"] for entry in records(tmp_path / "j")}
+    assert kinds >= {"policy", "constraints", "tenants", "workloads"}
+    recovered(storm, tmp_path, monkeypatch)
+
+
+def recovered(storm: Storm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal of a storm leads to its last state and plan, and the next one is the same."""
+    made = storm.scheduler
     with monkeypatch.context() as patched:
         nothing_is_solved(patched)
         again = Scheduler.recover(tmp_path / "j", isolate=False, fsync=False)

@@ -26,6 +26,14 @@ from storm_world import document
 folder, until, where = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 options = {"snapshot_every": 3, "isolate": False, "clock": lambda: 0.0}
 
+RULES = {
+    19: lambda s, now: s.set_tenants([{"name": "red", "weight": 3.0}, {"name": "green"}], now=now),
+    22: lambda s, now: s.set_workloads({"small": {"throughput": {"v100": 7.0, "k80": 1.0}}}, now=now),
+    31: lambda s, now: s.set_policy({"formulation": "max-throughput", "max_moves": 2}, now=now),
+    46: lambda s, now: s.set_constraints([{"kind": "quota", "tenant": "red", "gpus": 2}], now=now),
+    55: lambda s, now: s.set_policy({"ranking": "srtf"}, now=now),
+}
+
 def deed(scheduler, n):
     '''The n-th thing that happens; plans are told with their digest.'''
     now, kind = 20.0 * n, n % 3
@@ -36,6 +44,8 @@ def deed(scheduler, n):
         workload = ("small", "light", "wide")[n % 7 % 3]
         more = {"preemptible": False} if n % 5 == 0 else {}
         scheduler.submit({"id": f"j{n}", "workload": workload, "steps": 1e4 + n, **more}, now=now)
+    elif n in RULES:
+        RULES[n](scheduler, now)
     elif n % 4 == 0 and len(names) > 6:
         scheduler.complete(names[n % len(names)], now=now)
     elif n % 4 == 1:

@@ -85,6 +85,30 @@ def test_no_rule_is_broken_in_a_storm(policy: str) -> None:
     weathered(policy, 1, 12)
 
 
+CHANGING = [policy for name, policy in POLICIES.items() if name != "names"]
+
+
+def changed_on_the_way(seed: int, rounds: int) -> None:
+    storm = Storm(seed, POLICIES["max-min"], policies=CHANGING)
+    try:
+        storm.rounds(rounds)
+    finally:
+        storm.scheduler.close()
+    legitimate = "|".join(("is infeasible", *LEGITIMATE.values()))
+    assert all(re.search(legitimate, words) for words in storm.fallbacks), storm.fallbacks
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_rule_is_broken_while_the_rules_change(seed: int) -> None:
+    changed_on_the_way(seed, 12)
+
+
+@pytest.mark.study
+@pytest.mark.parametrize("seed", range(3, 23))
+def test_no_rule_is_broken_while_the_rules_change_often(seed: int) -> None:
+    changed_on_the_way(seed, 50)
+
+
 @pytest.mark.study
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("policy", POLICIES)

@@ -33,6 +33,14 @@ TOLD = [
     ({"event": "release", "name": "disks"}, "release disks"),
     ({"event": "resize", "add": {"v100": 8.0, "budget": -2.5}}, "resize v100 +8, budget -2.5"),
     ({"event": "update", "now": 3.0, "job": "a", "weight": 2.0}, "update a: weight 2.0"),
+    ({"event": "policy", "policy": {}}, "policy max-min-fairness"),
+    ({"event": "policy", "policy": {"ranking": "srtf", "options": {"moves": "paying"}, "max_moves": 2}},
+     "policy srtf, moves paying, max_moves 2"),
+    ({"event": "constraints", "constraints": []}, "constraints none"),
+    ({"event": "constraints", "constraints": [{"kind": "quota", "gpus": 2}, {"kind": "budget"}]},
+     "constraints quota, budget"),
+    ({"event": "tenants", "tenants": [{"name": "red"}], "remove": ["blue"]}, "tenants red, without blue"),
+    ({"event": "workloads", "workloads": {}, "remove": ["a", "b"]}, "workloads without a, b"),
 ]  # fmt: skip
 
 

@@ -31,6 +31,10 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "reserve": lambda s: s.reserve("r", ["v100-0"], 1000.0, 2000.0),
     "resize": lambda s: s.resize({"v100": 4}),
     "update": lambda s: s.update("a", weight=2.0),
+    "set_policy": lambda s: s.set_policy({"ranking": "srtf"}),
+    "set_constraints": lambda s: s.set_constraints([]),
+    "set_tenants": lambda s: s.set_tenants([{"name": "red"}]),
+    "set_workloads": lambda s: s.set_workloads({"w": {"throughput": {"v100": {"1": 1.0}}}}),
     "solve": lambda s: s.solve(),
 }
 

@@ -1,0 +1,164 @@
+"""An instance whose workloads and tenants are defined anew; its jobs stay.
+
+What comes out is what reading the changed document would give, to the last bit: see
+`optsched.instance.revise`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import IntArray, looked_up
+from optsched.errors import InvalidInput
+from optsched.instance.build import build_tenant, build_workload
+from optsched.instance.compaction import compact_rates, equal_profiles, join_profiles
+from optsched.instance.documents import TenantDocument, WorkloadDocument
+from optsched.instance.instance import Instance
+from optsched.instance.interning import RateInterner
+from optsched.instance.joining import in_use
+from optsched.instance.reading import key, listed, show, validate
+from optsched.instance.references import refuse_repeated
+from optsched.instance.tables import Colocation, Workload
+
+
+def with_tenants(
+    instance: Instance, tenants: Sequence[TenantDocument], remove: Sequence[str] = ()
+) -> Instance:
+    """The instance with other tenants.
+
+    Parameters
+    ----------
+    instance : Instance
+    tenants : sequence of TenantDocument
+        Those that are there take the place of their namesakes, others come behind them.
+    remove : sequence of str
+        Names of tenants that go first; no job may be theirs.
+
+    Raises
+    ------
+    InvalidInput
+        A name that stands twice, or a tenant that cannot go.
+    """
+    refuse_repeated((tenant.name for tenant in tenants), "tenants[{}].name")
+    table = instance.jobs_table
+    row = {tenant.name: place for place, tenant in enumerate(instance.tenants)}
+    for at, name in _to_remove(remove, row, "tenant"):
+        _refuse_jobs(instance, table.tenant == row[name], f"remove[{at}]", f"tenant {show(name)}")
+    defined = {one.name: one for one in instance.tenants if one.name not in remove}
+    defined |= {one.name: build_tenant(one) for one in tenants}
+    number = _numbers(row, defined)
+    return replace(
+        instance,
+        tenants=tuple(defined.values()),
+        jobs_table=replace(table, tenant=looked_up(number, table.tenant)),
+    )
+
+
+def with_workloads(
+    instance: Instance, documents: Mapping[str, Mapping[str, Any]], remove: Sequence[str] = ()
+) -> Instance:
+    """The instance with other workloads.
+
+    Parameters
+    ----------
+    instance : Instance
+    documents : mapping of str to mapping
+        ``workloads`` of an instance document. Those that are there take the place of their
+        namesakes, others come behind them.
+    remove : sequence of str
+        Names of workloads that go first. A job may name one of them only if it brings its own
+        rates or options; the name is then a mere label (`Workload.label`).
+
+    Raises
+    ------
+    InvalidInput
+        A field is wrong, or a workload cannot go.
+    """
+    table, before = instance.jobs_table, instance.workloads
+    row = {one.name: place for place, one in enumerate(before) if not one.label}
+    own = (table.rates >= 0) | (table.options >= 0)
+    for at, name in _to_remove(remove, row, "workload"):
+        path, what = f"remove[{at}]", f"workload {show(name)}"
+        _refuse_jobs(instance, (table.workload == row[name]) & ~own, path, what)
+        _refuse_colocation(instance.colocation, row[name], path, what)
+
+    interner = RateInterner(instance.cluster)
+    new = {}
+    for name, document in documents.items():
+        checked = validate(WorkloadDocument, document, f"workloads.{key(name)}")
+        new[name] = build_workload(name, checked, interner, instance.cluster)
+    rates = join_profiles(instance.rates, interner.table())
+    start = len(instance.rates)
+    new = {
+        name: replace(one, rates=one.rates + start) if one.rates >= 0 else one
+        for name, one in new.items()
+    }
+    # Labels come last; `in_use` drops those that no job names.
+    defined = {one.name: one for one in before if not one.label and one.name not in remove} | new
+    labels = {one.name: Workload(one.name, label=True) for one in before}
+    workloads = {**defined, **{name: one for name, one in labels.items() if name not in defined}}
+    number = _numbers({one.name: place for place, one in enumerate(before)}, workloads)
+    of_job = looked_up(number, table.workload)
+    colocation = _renumbered(instance.colocation, number)
+    used, moved = in_use(tuple(workloads.values()), of_job, colocation)
+    if moved is not None:
+        of_job, colocation = looked_up(moved, of_job), _renumbered(colocation, moved)
+    rates, used, own_rates = compact_rates(rates, used, table.rates, equal_profiles(rates, start))
+    return replace(
+        instance,
+        workloads=used,
+        rates=rates,
+        colocation=colocation,
+        jobs_table=replace(table, workload=of_job, rates=own_rates),
+    )
+
+
+def _to_remove(
+    names: Sequence[str], known: Mapping[str, int], what: str
+) -> Iterable[tuple[int, str]]:
+    """Places and names of what is to go; raises `InvalidInput` for a name that there is not."""
+    refuse_repeated(names, "remove[{}]")
+    for at, name in enumerate(names):
+        if name not in known:
+            there = listed(known) or "(there is none)"
+            raise InvalidInput(f"remove[{at}]", show(name), f"one of the {what}s {there}")
+        yield at, name
+
+
+def _refuse_jobs(instance: Instance, needs: Any, path: str, what: str) -> None:
+    jobs = np.flatnonzero(needs)
+    if len(jobs):
+        name = show(instance.jobs_table.names[int(jobs[0])])
+        raise InvalidInput(path, f"{what}, which job {name} needs", "one that no job needs")
+
+
+def _refuse_colocation(entries: Sequence[Colocation], row: int, path: str, what: str) -> None:
+    for at, entry in enumerate(entries):
+        if row in (entry.workloads or ()):
+            raise InvalidInput(
+                path, f"{what}, which colocation[{at}] names", "one that no co-location entry names"
+            )
+
+
+def _numbers(before: Mapping[str, int], after: Iterable[str]) -> IntArray:
+    """Row afterwards of each name by its row before, and -1 at the end, for none."""
+    row = {name: place for place, name in enumerate(after)}
+    number = np.full(len(before) + 1, -1, np.int64)
+    for name, place in before.items():
+        number[place] = row.get(name, -1)
+    return number
+
+
+def _renumbered(entries: Sequence[Colocation], number: IntArray) -> tuple[Colocation, ...]:
+    return tuple(
+        entry
+        if entry.workloads is None
+        else entry._replace(
+            workloads=(int(number[entry.workloads[0]]), int(number[entry.workloads[1]]))
+        )
+        for entry in entries
+    )
