@@ -382,6 +382,14 @@ class RoundState(Displayed):
         another one, the basis of the last program goes, and so does what only the last one
         counted: isolated time, and what a ranking had renewed. From formulation to formulation
         jobs are owed what they were.
+
+        Parameters
+        ----------
+        policy : RoundPolicy
+
+        Returns
+        -------
+        RoundState
         """
         before = self.policy
         if (before.formulation, before.ranking) == (policy.formulation, policy.ranking):
