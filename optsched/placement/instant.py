@@ -73,6 +73,22 @@ class Uses:
         some = self.take(rows)
         return np.bincount(some.resource, some.share, minlength=self.resources).astype(np.float64)
 
+    def beyond(self, rows: IntArray, others: IntArray) -> Uses:
+        """What some rows hold beyond what others hold, row by row.
+
+        An other row of the number ``len(self)`` holds nothing.
+        """
+        nothing = len(self)
+        if (others == nothing).all():
+            return self.take(rows)
+        start = np.append(self.start, self.start[-1])
+        matrix = sp.csc_matrix(
+            (self.share, self.resource, start), shape=(self.resources, nothing + 1)
+        )
+        more = sp.csc_matrix(matrix[:, rows] - matrix[:, others])
+        more.data = np.maximum(more.data, 0.0)
+        return Uses.of(more)
+
     def with_more(self, other: Uses) -> Uses:
         """The same rows with their uses of further resources, which are numbered on."""
         row = np.concatenate([self.row, other.row])

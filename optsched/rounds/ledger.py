@@ -90,15 +90,27 @@ class Ledger(Displayed):
             Seconds that a row may have received beyond what it is owed: more was left over by the
             others, and is not held against it.
         """
-        # What a row was given beyond `most` was left over: to hold it against the row would starve
-        # it
-        # later for what cost nobody anything.
         owed = np.minimum(self.owed + seconds * self.fraction, LARGEST)
-        received = np.minimum(
-            np.minimum(self.received + seconds * self.runs, owed + most),
-            LARGEST,
-        )
+        given = self.received + seconds * self.runs
+        # What a row was given beyond `most` was left over: to hold it against the row would starve
+        # it later for what cost nobody anything.
+        received = np.minimum(np.minimum(given, owed + most), LARGEST)
+        spare = np.where(self.runs & (self.partner < 0), given - received, 0.0)
+        if (spare > 0).any():
+            received = received + self._counted_elsewhere(spare, owed - received)
         return replace(self, owed=owed, received=received)
+
+    def _counted_elsewhere(self, spare: FloatArray, deficit: FloatArray) -> FloatArray:
+        """Seconds that each row receives of what other rows of its job alone had to spare.
+
+        Else a job that runs on faster GPUs than those of its claim would be owed ever more.
+        """
+        jobs = len(self.carried)
+        behind = np.where(self.partner < 0, np.maximum(deficit, 0.0), 0.0)
+        total = np.bincount(self.job, behind, minlength=jobs)
+        paid = np.minimum(np.bincount(self.job, spare, minlength=jobs), total)
+        part = np.divide(paid, total, out=np.zeros(jobs), where=total > 0)
+        return behind * part[self.job]
 
     def followed(self, seated: IntArray, others: IntArray) -> Ledger:
         """The ledger with the rows that run marked, by their keys; those without a claim are added.

@@ -14,10 +14,10 @@ file; the modules are in `optsched.rounds`, but for `staying`, `occupied` and `b
    it is down.
 2. **Evict.** A job leaves nodes that are down, take no more work, or have less than what runs there
    needs (`evicted`).
-3. **Faster GPUs.** Under a ranking, a running job moves to idle GPUs on which it ends sooner
-   (`ranked.moves_to_idle`). With the sizes ``most`` and ``fastest`` it may also take GPUs from jobs
-   behind it (`ranked.rank`). With ``moves=published`` it moves whenever the published order has
-   another of its rows first (`ranked._published_order`).
+3. **Faster GPUs.** Under a ranking, a running job that comes before waiting ones takes idle GPUs
+   first on which it ends sooner (`ranked.moves_to_idle`). With the sizes ``most`` and ``fastest``
+   it may also take GPUs from jobs behind it (`ranked.rank`). With ``moves=published`` it moves
+   whenever the published order has another of its rows first (`ranked._published_order`).
 4. **Guests.** A job that cannot be preempted takes the first row in the order in which it keeps its
    GPUs, and whose guest is free and has room (`hosts.Hosts.chosen`). A guest that it had before
    leaves if that is another row; `hosts._Choice._preempted` counts who has to stop or move.
@@ -47,10 +47,12 @@ file; the modules are in `optsched.rounds`, but for `staying`, `occupied` and `b
     rows behind it (`victims`) move or stop (`beside.Clearing.needed`). This is done for the first
     `seating.ATTEMPTS` such rows, and for the job that has starved longest
     (`seating.Seating._seat_longest_starved`).
-13. **No plan.** If no round can be planned, jobs are only evicted, and jobs without steps left
+13. **Idle GPUs.** Where the round fills, a job that runs alone moves to idle GPUs on which it ends
+    sooner, its restart counted (`idle.IdleGpus`).
+14. **No plan.** If no round can be planned, jobs are only evicted, and jobs without steps left
     stop: all others run on (`runs_on`).
 
-Rules 11 and 12 stop or move no more jobs than are left of `max_moves` (`displaced_so_far`). In rule
+Rules 11 to 13 stop or move no more jobs than are left of `max_moves` (`displaced_so_far`). In rule
 12 a starved job ignores the limit.
 """
 

@@ -22,6 +22,7 @@ from optsched.placement.instant import first_fit
 from optsched.placement.shares import FULL
 from optsched.ranking import RankedJobs, Ranking, Sizes
 from optsched.rounds.allocation import Answer
+from optsched.rounds.idle import delays, seconds_saved
 from optsched.rounds.ledger import Service
 from optsched.rounds.order import Order
 from optsched.rounds.preemption import starved
@@ -30,41 +31,6 @@ from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
 
 # --- when a move pays, and which find idle GPUs ----------------------------------------------
-
-ROUNDING = 1e-9
-"""A move must save more than this part of the time left,
-so that rates which differ by rounding move nobody.
-"""
-
-
-def seconds_saved(
-    steps_left: FloatArray,
-    rate: FloatArray,
-    rate_there: FloatArray,
-    *,
-    restoring: FloatArray | float = 0.0,
-    restart_cost: FloatArray | float = 0.0,
-) -> FloatArray:
-    """Seconds by which running jobs end sooner if they move; at most 0 where moving does not pay.
-
-        (restoring + steps_left / rate)  -  (restart_cost + steps_left / rate_there)
-
-    Parameters
-    ----------
-    steps_left : FloatArray, shape (n,)
-    rate, rate_there : FloatArray, shape (n,)
-        steps/s where the jobs run now, and where they could run.
-    restoring : FloatArray or float
-        Seconds for which they still restore their state where they are now.
-    restart_cost : FloatArray or float
-        Seconds that a restart takes.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        here = restoring + steps_left / rate
-        there = restart_cost + steps_left / rate_there
-    # Rates that differ by rounding must move nobody.
-    saved = np.where((rate > 0) & (rate_there > rate), here - there, 0.0)
-    return np.where(saved > ROUNDING * here, saved, np.minimum(saved, 0.0))
 
 
 def saved_by_rows(
@@ -92,7 +58,6 @@ def saved_by_rows(
     FloatArray, shape (A,)
     """
     table = view.instance.jobs_table
-    now = view.instance.now
     rate = np.zeros(len(table))
     np.maximum.at(rate, rows.job[continues], rows.rate[continues])
     rate[view.must] = 0.0
@@ -101,8 +66,8 @@ def saved_by_rows(
         table.steps_left[job],
         rate[job],
         rows.rate,
-        restoring=np.maximum(service.resumes[job] - now, 0.0),
-        restart_cost=table.restart_cost[job],
+        delay=delays(view, service, job, np.ones(len(rows), bool)),
+        delay_there=delays(view, service, job, continues),
     )
     return np.where(continues, 0.0, saved)
 
@@ -213,7 +178,7 @@ def rank(
     """
     started = time.perf_counter()
     ranking = state.policy.made_ranking()
-    given = _unordered(view, model, ranking.sizes) if known is None else known
+    given = _unordered(view, model, ranking) if known is None else known
     C = given.classes
     rows = given.rows
     order = Order.of(ranking, ranked_jobs(state, view.instance, rows, C))
@@ -316,7 +281,9 @@ def _order_of_idle_gpus(
     return order[wants[order]]
 
 
-def _unordered(view: View, model: Callable[[Instance], PerformanceModel], sizes: Sizes) -> Answer:
+def _unordered(
+    view: View, model: Callable[[Instance], PerformanceModel], ranking: Ranking
+) -> Answer:
     """All rows that jobs may run in, whoever goes first."""
     started = time.perf_counter()
     instance = view.instance
@@ -335,12 +302,12 @@ def _unordered(view: View, model: Callable[[Instance], PerformanceModel], sizes:
     rows = take(rows, np.flatnonzero(~barred[rows.column]))
     options = C.candidates.columns.option[C.kind_column[rows.column]] >= 0
     least = C.gpus[rows.column] == C.gang[C.class_a[rows.column]]
-    rows = take(rows, np.flatnonzero(options | least | (sizes != "least")))
+    rows = take(rows, np.flatnonzero(options | least | (ranking.sizes != "least")))
     return Answer(
         C,
         rows,
         kept,
-        True,
+        leaves_idle=ranking.moves == "published",
         started_from="ranked",
         timings={"compile": compiled},
         notices=notices,

@@ -50,7 +50,6 @@ from optsched.rounds.rows import (
     uses_of,
     within_upper_sides,
 )
-from optsched.rounds.selection import backfill
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import InPlace, View
 from optsched.solving.warm_start import matched
@@ -109,6 +108,12 @@ class RoundRows:
 
     def side(self) -> list[SideRows]:
         return side_rows(self.answer.constraints, self.classes)
+
+    @property
+    def fills(self) -> bool:
+        """Whether jobs may have GPUs that rows with a claim leave over."""
+        fill = self.state.policy.fill
+        return not self.answer.leaves_idle if fill is None else fill
 
     # --- which rows there are -------------------------------------------------------------
 
@@ -303,24 +308,9 @@ class RoundRows:
             uses=uses,
             worth=self._worth(),
             host=np.where(must_run & ~self.continues, hosts.anchor, -1),
+            fills=self.fills and self.position is None,
         )
         never_stopped = either(rows, ~view.instance.jobs_table.preemptible)
         if (never_stopped & ~must_run).any():
             queue = within_upper_sides(queue, never_stopped, self.side())
         return queue, most
-
-    def backfill(self, left: RowQueue) -> RowQueue:
-        """Rows without a claim, of jobs that do not run yet, that fit on what is left over."""
-        C = self.classes
-        uses = left.uses
-        # By columns first: there are far fewer than rows, and most are too large for what is left.
-        fits = C.alone.copy()
-        fits[uses.row[uses.share > left.free[uses.resource]]] = False
-        hopeful = np.zeros(len(C) + 1, bool)
-        hopeful[C.class_a[fits]] = True  # the last entry is for jobs that are in no class
-        jobs = np.flatnonzero((C.of_job >= 0) & ~left.busy & hopeful[C.of_job])
-        others = rows_alone(C, jobs)
-        others = take(others, np.flatnonzero(fits[others.column]))
-        side = self.side() if len(others) else []
-        continues = self.in_place.rows_continue(others)
-        return backfill(left, others, continues, self.state.service.executed, side)

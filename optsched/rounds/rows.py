@@ -244,6 +244,8 @@ class RowQueue:
         set.
     host : IntArray, shape (A,), optional
         The job on whose GPUs a guest joins it, -1 for rows in which none does.
+    fills : bool
+        Whether jobs may have GPUs that rows with a claim leave over.
     """
 
     classes: Classes
@@ -259,6 +261,7 @@ class RowQueue:
     limits: Uses | None = None
     worth: FloatArray | None = None
     host: IntArray | None = None
+    fills: bool = False
 
     @cached_property
     def instant(self) -> Instant:

@@ -16,6 +16,8 @@ import numpy as np
 from optsched.arrays import BoolArray, IntArray, ranges
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
+from optsched.instance.cluster import Numbering
+from optsched.instance.running import RunningJobs
 from optsched.placement.beside import (
     GpusByRow,
     GpusOfRows,
@@ -78,6 +80,24 @@ class Seats:
         first = np.cumsum(self.count) - self.count
         return self.gpu[ranges(first[some], self.count[some])]
 
+    def on_same_gpus(
+        self, row: IntArray, before: RunningJobs, held: IntArray, numbering: Numbering
+    ) -> BoolArray:
+        """Whether seated rows have the very GPUs that running jobs (by their place in ``before``) hold."""
+        same: BoolArray = self.count[row] == before.length[held]
+        row = row[same]
+        count = self.count[row]
+        owner = np.repeat(np.arange(len(row)), count)
+        now = self.gpus(row)
+        then = before.numbers_of(held[same], numbering)
+        # GPUs of a row ascending, as two lists of the same GPUs may differ in their order.
+        differs = now[np.lexsort((now, owner))] != then[np.lexsort((then, owner))]
+        same[same] = np.bincount(owner[differs], minlength=len(row)) == 0
+        return same
+
+    def part(self, some: IntArray) -> Seats:
+        return Seats(take(self.rows, some), self.gpus(some), self.count[some], self.stays[some])
+
     def and_also(self, other: Seats) -> Seats:
         return Seats(
             concatenate(self.rows, other.rows),
@@ -114,6 +134,8 @@ class Seating:
         What has GPUs.
     refused : dict of the row of a job to text
         Jobs that found no room, and why.
+    saved : dict of (job, column) to float
+        Seconds by which jobs end sooner in seats on GPUs that were left over.
     """
 
     instance: Instance
@@ -127,6 +149,7 @@ class Seating:
     attempts: int = ATTEMPTS
     seats: Seats = field(default_factory=Seats.none)
     refused: dict[int, str] = field(default_factory=dict)
+    saved: dict[tuple[int, int], float] = field(default_factory=dict)
     # What has GPUs and is in no row of the queue that is being seated.
     _earlier: Occupied = field(init=False)
     # Of the queue that is being seated: GPUs of its rows, and a mask of those of these rows whose
@@ -162,6 +185,55 @@ class Seating:
         for job in np.unique(left.rows.job[left.order[left.over_limits[left.order]]]).tolist():
             self.refused.setdefault(job, BARRED)
         return left
+
+    def reseat(self, rows: JobRows, chosen: IntArray, continues: BoolArray) -> IntArray:
+        """Give free GPUs to jobs alone; who has GPUs in this round gives them up for others.
+
+        Parameters
+        ----------
+        rows : JobRows
+        chosen : IntArray
+            Rows of different jobs that have room by the sums, the first first.
+        continues : BoolArray
+            Rows in which a job goes on if it gets the GPUs that it holds.
+
+        Returns
+        -------
+        IntArray
+            The chosen rows that found room; jobs of the others stay as they are.
+        """
+        C = self.classes
+        seats = self.seats.rows
+        while len(chosen):
+            leaves = np.zeros(len(self.must) + 1, bool)  # the last entry is for jobs in no table
+            leaves[rows.job[chosen]] = True
+            stays = self._earlier.part(~leaves[self._earlier.job])
+            barred = self._barred_nodes(rows, chosen)
+            result = place_beside(C, rows, chosen, stays, self.constraints, barred=barred)
+            for item in result.refused:
+                self._refuse(rows, item.row, item.reason)
+            if not result.refused:
+                bare = chosen[C.gpus[rows.column[chosen]] == 0]
+                placed = np.concatenate([result.row, bare])
+                count = np.concatenate([result.count, np.zeros(len(bare), np.int64)])
+                more = Seats(take(rows, placed), result.gpu, count, np.zeros(len(placed), bool))
+                more.stays[:] = continues[placed] & self._on_held_gpus(more)
+                self.seats = self.seats.part(np.flatnonzero(~leaves[seats.job])).and_also(more)
+                on = Occupied.of_numbers(C, rows, result.row, result.gpu, result.count)
+                self._earlier = stays.and_also(on)
+                return placed
+            # Jobs of refused rows keep their GPUs: without these the others are placed anew.
+            chosen = chosen[~np.isin(chosen, [item.row for item in result.refused])]
+        return chosen
+
+    def _on_held_gpus(self, seats: Seats) -> BoolArray:
+        """Seats in which jobs have the GPUs that they hold now."""
+        places = self.instance.jobs_table.places
+        held = places.among(len(self.must))[seats.rows.job]
+        same = held >= 0
+        numbering = self.instance.cluster.numbering
+        same[same] = seats.on_same_gpus(np.flatnonzero(same), places, held[same], numbering)
+        return same
 
     def _begin(self, queue: RowQueue) -> None:
         """No row of the queue has GPUs."""
@@ -249,7 +321,7 @@ class Seating:
     def _displaced_so_far(self, queue: RowQueue, left: RowQueue) -> int:
         return displaced_so_far(queue, left, np.flatnonzero(self._staying), self.must)
 
-    def _spend(self, moved: int) -> None:
+    def spend(self, moved: int) -> None:
         """Running jobs were preempted or moved."""
         self.preemptions_left = max(self.preemptions_left - moved, 0)
 
@@ -295,7 +367,7 @@ class Seating:
         new = ranked[(~keeps & (gpus > 0))[ranked]]
         # These could go on, but rows before them have their GPUs: they have to move.
         elsewhere = new[queue.continues[new]]
-        self._spend(len(elsewhere) + int((queue.rows.partner[elsewhere] >= 0).sum()))
+        self.spend(len(elsewhere) + int((queue.rows.partner[elsewhere] >= 0).sum()))
         self._gpus.give(going, *self._held_now(queue, going))
         self._gpus.give(bare, bare[:0], np.zeros(len(bare), np.int64))
         moved = self._place(queue, going, new, occupied) if len(new) else []
@@ -375,7 +447,7 @@ class Seating:
             )
             placed, moved = self._shifted(rows, going, scattered, on, beside)
             found |= placed
-            self._spend(len(moved))
+            self.spend(len(moved))
         for item in result.refused:
             if item.row not in found:
                 self._refuse(rows, item.row, item.reason)
@@ -421,7 +493,7 @@ class Seating:
         if change is None:
             return False
         gone = [*change.gpus, *change.out]
-        self._spend(int(occupants.running[gone].sum()))
+        self.spend(int(occupants.running[gone].sum()))
         self._staying[gone] = False
         self._gpus.give_each(change.gpus)
         # They may be tried again in other rows.

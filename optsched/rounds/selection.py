@@ -22,19 +22,13 @@ Which rows come before all others, and who is preempted for whom, is in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.candidates import JobRows
-from optsched.placement.instant import SCRAMBLE, Uses, first_fit
-from optsched.placement.shares import FULL
-from optsched.program import SideRows
+from optsched.placement.instant import Instant, first_fit
 from optsched.rounds.exchange import exchanged
 from optsched.rounds.preemption import displaced, rows_that_stay
-from optsched.rounds.rows import RowQueue, upper_sides
+from optsched.rounds.rows import RowQueue
 
 
 def select(queue: RowQueue, most_displaced: int | None) -> IntArray:
@@ -50,6 +44,12 @@ def select(queue: RowQueue, most_displaced: int | None) -> IntArray:
     if queue.worth is not None:
         queue = best_set_first(queue, queue.worth)
     chosen = first_fit(queue.instant, queue.order, queue.free, queue.busy)
+    tried = np.zeros(len(queue.rows), bool)
+    while len(staying := rows_to_stay_in(queue, chosen, tried)):
+        # What they were to take is free for others, who may find that they can stay as well.
+        tried[staying] = True
+        queue = queue.first(queue.mask(staying)).first(queue.starved).first(queue.must_run)
+        chosen = first_fit(queue.instant, queue.order, queue.free, queue.busy)
     if most_displaced is None or displaced(queue, chosen).sum() <= most_displaced:
         return chosen
     # Later calls of `first` come before earlier ones: must run, then starved, then who stays.
@@ -57,6 +57,38 @@ def select(queue: RowQueue, most_displaced: int | None) -> IntArray:
     starved = queue.starved & queue.mask(chosen)
     front = queue.first(stay).first(starved).first(queue.must_run)
     return first_fit(front.instant, front.order, front.free, front.busy)
+
+
+def rows_to_stay_in(queue: RowQueue, chosen: IntArray, tried: BoolArray) -> IntArray:
+    """Rows in which jobs go on beside all others, no slower than in the chosen rows that they leave.
+
+    A claim moves nobody away from GPUs that no other row takes: what the job receives there counts
+    for its claim. Only where the round fills what is left over (``queue.fills``).
+
+    Parameters
+    ----------
+    queue : RowQueue
+    chosen : IntArray
+    tried : BoolArray, shape (A,)
+        Rows that were found before.
+    """
+    rows = queue.rows
+    if not queue.fills:
+        return np.zeros(0, np.int64)
+    taken = np.full(len(queue.busy), -1, np.int64)
+    alone = chosen[(rows.partner[chosen] < 0) & ~queue.must_run[chosen]]
+    taken[rows.job[alone]] = alone
+    stay = np.flatnonzero(queue.continues & ~tried & (rows.partner < 0) & (taken[rows.job] >= 0))
+    left = taken[rows.job[stay]]
+    better = (rows.rate[stay] >= rows.rate[left]) & ~queue.continues[left]
+    stay = stay[better]
+    left = left[better]
+    if not len(stay):
+        return stay
+    free = queue.free - queue.instant.uses.total(chosen)
+    need = queue.instant.uses.beyond(stay, left)
+    some = Instant(rows.job[stay], rows.partner[stay], rows.fraction[stay], need)
+    return stay[first_fit(some, np.arange(len(stay)), free)]
 
 
 def best_set_first(queue: RowQueue, worth: FloatArray) -> RowQueue:
@@ -93,59 +125,3 @@ def ahead_of_first_blocked(queue: RowQueue, chosen: IntArray) -> IntArray:
     if not len(waiting):
         return chosen
     return chosen[np.isin(chosen, queue.order[: waiting[0]])]
-
-
-def backfill(
-    queue: RowQueue,
-    others: JobRows,
-    continues: BoolArray,
-    executed: FloatArray,
-    side: Sequence[SideRows],
-) -> RowQueue:
-    """Rows without a claim that may run on what the rows with a claim leave over.
-
-    First those that run already, then those of jobs that have run least, each in its fastest
-    configuration first.
-
-    Parameters
-    ----------
-    queue : RowQueue
-        What is left after all that could be placed was (`RowQueue.beside`).
-    others : JobRows
-        Rows of jobs that do not run yet.
-    continues : BoolArray
-        Which of them can go on as they are.
-    executed : FloatArray, shape (jobs,)
-        Seconds that each job has run.
-    side : sequence of SideRows
-        Upper sides are kept by all that runs, where the rows with a claim leave room below them.
-    """
-    C = queue.classes
-    free = queue.free[: queue.uses.resources]
-    limits = None
-    if side:
-        running = np.flatnonzero(queue.busy[queue.rows.job])
-        matrix, upper = upper_sides(side, C)
-        used = np.asarray(matrix[:, queue.rows.column[running]].sum(axis=1)).ravel()
-        free = np.concatenate([free, upper * FULL - used])
-        limits = Uses.of(sp.csr_matrix(matrix[:, others.column]))
-    # A job without a claim spends nothing of a budget: that is for those with one.
-    consumable = np.flatnonzero(~C.resources.renewable)
-    consumes = np.asarray(C.usage[consumable].sum(axis=0)).ravel()
-    allowed = consumes[others.column] == 0
-    scrambled = np.arange(len(others)) * SCRAMBLE % 1.0
-    order = np.lexsort((scrambled, -others.rate, executed[others.job], ~continues))
-    none = np.zeros(len(others), bool)
-    return RowQueue(
-        classes=C,
-        rows=others,
-        order=order[allowed[order]].astype(np.int64),
-        continues=continues,
-        must_run=none,
-        starved=none,
-        busy=queue.busy,
-        partner_now=queue.partner_now,
-        free=free,
-        uses=queue.uses,
-        limits=limits,
-    )

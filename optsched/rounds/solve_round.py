@@ -28,7 +28,6 @@ from optsched.assembly import model_of
 from optsched.candidates import JobRows
 from optsched.errors import Interrupted, OptschedError, checks_keywords
 from optsched.instance import Instance
-from optsched.instance.cluster import Numbering
 from optsched.instance.running import RunningJobs
 from optsched.performance import PerformanceModel
 from optsched.registry import load_solver
@@ -40,6 +39,7 @@ from optsched.rounds.allocation import (
     check_names,
 )
 from optsched.rounds.checking import broken_rules
+from optsched.rounds.idle import IdleGpus
 from optsched.rounds.ledger import Ledger, changes
 from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.policy import RoundPolicy
@@ -153,7 +153,7 @@ def _planned(
     allocated = time.perf_counter()
     ledger = state.ledger.under(keys_of(answer.classes, answer.rows), answer.rows.fraction)
     seating = _seated(RoundRows(state, view, answer, ledger))
-    plan = seated_plan(state, view, answer, ledger, seating.seats, seating.refused)
+    plan = seated_plan(state, view, answer, ledger, seating)
     return replace(
         plan,
         timings={**answer.timings, "seat": time.perf_counter() - allocated},
@@ -161,10 +161,9 @@ def _planned(
 
 
 def _seated(rows: RoundRows) -> Seating:
-    """Who runs: rows with a claim as they are due, then others on what is left over (backfill)."""
+    """Who runs: rows with a claim as they are due, then whoever gains on idle GPUs."""
     view = rows.view
     answer = rows.answer
-    policy = rows.state.policy
     queue, most = rows.queue()
     fixed = view.occupied(np.flatnonzero(queue.busy & view.must))
     seating = Seating(
@@ -177,12 +176,9 @@ def _seated(rows: RoundRows) -> Seating:
         preemptions_left=np.inf if most is None else most,
     )
     left = seating.seat(queue, most, answer.strict)
-    fill = not answer.leaves_idle if policy.fill is None else policy.fill
-    if fill:
-        # Jobs without a claim come second, so that they never take what a row with one could use.
-        others = rows.backfill(left)
-        if len(others.order):
-            seating.seat(others)
+    if rows.fills:
+        # These come second, so that they never take what a row with a claim could use.
+        IdleGpus(rows, seating, left).give()
     return seating
 
 
@@ -198,8 +194,7 @@ def seated_plan(
     view: View,
     answer: Answer,
     ledger: Ledger,
-    seats: Seats,
-    refused: dict[int, str],
+    seating: Seating,
 ) -> Plan:
     """The plan in which seated rows run.
 
@@ -212,10 +207,9 @@ def seated_plan(
         The allocation or ranking that the round follows.
     ledger : Ledger
         The rows of that allocation; none of them runs yet.
-    seats : Seats
-    refused : mapping of the row of a job to its reason
-        Jobs for which no room was found.
+    seating : Seating
     """
+    seats = seating.seats
     before = state.ledger
     rows = seats.rows
     jobs = len(view.must)
@@ -232,7 +226,7 @@ def seated_plan(
         verdict=verdict,
         running=running,
         speed=_speed(state, view, rows),
-        reasons=_reasons(view, answer, verdict, refused, followed, rows),
+        reasons=_reasons(view, answer, verdict, seating, followed),
         ledger=followed,
         warm=answer.warm,
         solution=answer.solution,
@@ -296,7 +290,7 @@ def _holdings(
     alike &= setup.same_setup(rows.partner, rows.column) | (rows.partner < 0)
     # A job goes on where it is, though another one than before may be beside it.
     seated_again = np.flatnonzero((held >= 0) & alike[row] & ~stays[job])
-    same = _same_gpus(seats, row[seated_again], before, held[seated_again], numbering)
+    same = seats.on_same_gpus(row[seated_again], before, held[seated_again], numbering)
     stays[job[seated_again[same]]] = True
     goes_on = (held >= 0) & stays[job]
     since = before.since[held[goes_on]]
@@ -316,22 +310,6 @@ def _holdings(
     return going.and_also(starting).and_also(staying), stays
 
 
-def _same_gpus(
-    seats: Seats, row: IntArray, before: RunningJobs, held: IntArray, numbering: Numbering
-) -> BoolArray:
-    """Whether seated rows have the very GPUs that running jobs (by their place in ``before``) hold."""
-    same: BoolArray = seats.count[row] == before.length[held]
-    row = row[same]
-    count = seats.count[row]
-    owner = np.repeat(np.arange(len(row)), count)
-    now = seats.gpus(row)
-    then = before.numbers_of(held[same], numbering)
-    # GPUs of a row ascending, as two lists of the same GPUs may differ in their order.
-    differs = now[np.lexsort((now, owner))] != then[np.lexsort((then, owner))]
-    same[same] = np.bincount(owner[differs], minlength=len(row)) == 0
-    return same
-
-
 def _speed(state: RoundState, view: View, rows: JobRows) -> FloatArray:
     """steps/s of each running job; one that runs on in no row keeps its last speed."""
     # Jobs outside of all rows have no column with a rate: they keep the speed that they had.
@@ -349,9 +327,8 @@ def _reasons(
     view: View,
     answer: Answer,
     verdict: IntArray,
-    refused: dict[int, str],
+    seating: Seating,
     followed: Ledger,
-    seated: JobRows,
 ) -> dict[int, str]:
     """Reasons by job. Of a job with several reasons, the last one counts.
 
@@ -359,9 +336,9 @@ def _reasons(
     """
     # The order of the following lines is the order of importance, the last first.
     moved = np.flatnonzero(verdict == Verdict.MOVE)
-    reasons = {job: why for job, why in refused.items() if verdict[job] in WAITS}
+    reasons = {job: why for job, why in seating.refused.items() if verdict[job] in WAITS}
     reasons |= changes(view.configured, followed, moved)
-    reasons |= _moves_that_pay(view, answer, seated)
+    reasons |= _moves_that_pay(view, answer, seating)
     reasons |= dict(answer.classes.candidates.unplaced())
     reasons |= _not_admitted(answer, verdict)
     reasons |= _predecessors(view)
@@ -373,13 +350,15 @@ def _reasons(
     return reasons
 
 
-def _moves_that_pay(view: View, answer: Answer, seated: JobRows) -> dict[int, str]:
-    """Moves of a ranking to faster GPUs."""
+def _moves_that_pay(view: View, answer: Answer, seating: Seating) -> dict[int, str]:
+    """Moves to idle GPUs on which jobs end sooner."""
+    saved = {**answer.moves, **seating.saved}
     reasons: dict[int, str] = {}
-    if not answer.moves:
+    if not saved:
         return reasons
+    seated = seating.seats.rows
     for job, column in zip(seated.job.tolist(), seated.column.tolist(), strict=True):
-        seconds = answer.moves.get((job, column))
+        seconds = saved.get((job, column))
         if seconds is not None:
             pool = view.instance.cluster.pools[int(answer.classes.pool[column])].name
             where = f"on faster GPUs of {pool}"

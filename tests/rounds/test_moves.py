@@ -15,7 +15,7 @@ from optsched.registry import names
 from optsched.rounds import Plan, RoundPolicy, RoundState
 
 # Private names: single rules and files of a round, without a scheduler
-from optsched.rounds.ranked import seconds_saved
+from optsched.rounds.idle import seconds_saved
 
 Document = dict[str, Any]
 
@@ -25,13 +25,13 @@ def test_seconds_saved_by_hand() -> None:
     steps, one = np.full(6, 100.0), np.ones(6)
     there = np.array([4.0, 4.0, 1.0, 0.5, 4.0, 1.0 + 1e-12])
     cost = np.array([30.0, 80.0, 0.0, 0.0, 75.0, 0.0])
-    saved = seconds_saved(steps, one, there, restart_cost=cost)
+    saved = seconds_saved(steps, one, there, delay_there=cost)
     assert saved[0] == pytest.approx(45.0)
     assert saved[1] == pytest.approx(-5.0)
     assert (
         saved[2:] <= 0
     ).all()  # as fast, slower, not worth the restart, faster by rounding alone
-    assert seconds_saved(steps, one, there, restoring=10.0, restart_cost=cost)[0] == pytest.approx(
+    assert seconds_saved(steps, one, there, delay=10.0, delay_there=cost)[0] == pytest.approx(
         55.0
     )
     assert (seconds_saved(steps, 0 * one, there) == 0).all()  # it does not run

@@ -1,0 +1,397 @@
+"""No GPU idles while a job could use it: what becomes of GPUs that rows with a claim leave over.
+
+After these rows have GPUs, and where the policy fills what they leave (``fill``), two rules hold
+within `max_moves`, budgets and upper sides of side constraints:
+
+R1. No job waits that has a configuration for which there is room.
+R2. No job that runs alone and can be preempted stays where it is if it ended sooner on other GPUs
+    of its own and idle ones, of which it takes at least one:
+
+        delay' + S / R'  <  delay + S / R
+
+    S steps are left; R is its rate in steps/s where it is, and R' > R there. A delay is the time
+    until it makes progress: what is left of a restart where it goes on, a whole restart where it
+    starts again, 0 for a first start.
+
+Nobody stops for this. Rows with a claim choose first, as they are due, and then jobs that can go on
+where they ran (under a ranking, all jobs in its order). Of the others those choose first that gain
+most progress per GPU that they take, relative to their best rate:
+
+    (R' - R) / (R_best * GPUs taken),      R = 0 for a job that waits.
+
+Ties go to the first job. Who moves leaves GPUs to others, so this is repeated until nobody gains.
+It ends, as rates only rise and nobody stops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.candidates import Classes, JobRows
+from optsched.placement.instant import Instant, Uses, first_fit
+from optsched.placement.requests import ANTI_AFFINITY, needs_per_gpu, renewable_groups
+from optsched.placement.shares import FULL
+from optsched.rounds.ledger import Service
+from optsched.rounds.round_rows import RoundRows
+from optsched.rounds.rows import RowQueue, rows_alone, take, upper_sides
+from optsched.rounds.seating import Seating
+from optsched.rounds.view import View
+from optsched.solving.warm_start import matched
+
+# --- when a move pays -------------------------------------------------------------------------
+
+ROUNDING = 1e-9
+"""A move must save more than this part of the time left,
+so that rates which differ by rounding move nobody.
+"""
+
+
+def seconds_saved(
+    steps_left: FloatArray,
+    rate: FloatArray,
+    rate_there: FloatArray,
+    *,
+    delay: FloatArray | float = 0.0,
+    delay_there: FloatArray | float = 0.0,
+) -> FloatArray:
+    """Seconds by which jobs end sooner elsewhere; at most 0 where that does not pay.
+
+        (delay + steps_left / rate)  -  (delay_there + steps_left / rate_there)
+
+    Parameters
+    ----------
+    steps_left : FloatArray, shape (n,)
+    rate, rate_there : FloatArray, shape (n,)
+        steps/s where the jobs are, and where they could run.
+    delay, delay_there : FloatArray or float
+        Seconds until they make progress.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        here = delay + steps_left / rate
+        there = delay_there + steps_left / rate_there
+    # Rates that differ by rounding must move nobody.
+    saved = np.where((rate > 0) & (rate_there > rate), here - there, 0.0)
+    return np.where(saved > ROUNDING * here, saved, np.minimum(saved, 0.0))
+
+
+def delays(view: View, service: Service, job: IntArray, continues: BoolArray) -> FloatArray:
+    """Seconds until jobs make progress in rows: what is left of a restart where they go on."""
+    restoring = np.maximum(service.resumes[job] - view.instance.now, 0.0)
+    # A job that never ran has no state to restore.
+    restart = np.where(service.starts[job] > 0, view.instance.jobs_table.restart_cost[job], 0.0)
+    return np.where(continues, restoring, restart)
+
+
+# --- who takes idle GPUs ----------------------------------------------------------------------
+
+NOTHING = 2e-9
+"""Share of a resource that counts as none: `FULL` allows for as much rounding."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Rows of jobs alone that could use idle GPUs, A rows.
+
+    Attributes
+    ----------
+    rows : JobRows
+    seat : IntArray, shape (A,)
+        The row among the seats of the round that the job gives up, -1 for a job that waits.
+    moves : BoolArray, shape (A,)
+        Rows for which a job leaves GPUs on which it could go on.
+    continues : BoolArray, shape (A,)
+        Rows in which a job goes on where it ran.
+    saved : FloatArray, shape (A,)
+        Seconds by which the job ends sooner than in its seat; 0 if it has none.
+    """
+
+    rows: JobRows
+    seat: IntArray
+    moves: BoolArray
+    continues: BoolArray
+    saved: FloatArray
+
+    def part(self, some: IntArray) -> Wanted:
+        return Wanted(
+            take(self.rows, some),
+            self.seat[some],
+            self.moves[some],
+            self.continues[some],
+            self.saved[some],
+        )
+
+
+class IdleGpus:
+    """Gives idle GPUs to jobs by the rules R1 and R2.
+
+    Parameters
+    ----------
+    rows : RoundRows
+    seating : Seating
+        Of the round; all rows with a claim have been tried.
+    left : RowQueue
+        What is left of these rows.
+    """
+
+    def __init__(self, rows: RoundRows, seating: Seating, left: RowQueue) -> None:
+        self._rows = rows
+        self._seating = seating
+        self._left = left
+        self._hopeless = Hopeless(rows.classes)
+        # Resources that class columns use, upper sides of side constraints among them.
+        self._uses = left.uses
+        self._free = left.free[: left.uses.resources]
+        side = rows.side()
+        if side:
+            matrix, upper = upper_sides(side, rows.classes)
+            used = np.asarray(matrix[:, seating.seats.rows.column].sum(axis=1)).ravel()
+            self._uses = self._uses.with_more(Uses.of(matrix))
+            self._free = np.concatenate([self._free, upper * FULL - used])
+        self._allowed = self._allowed_columns()
+        # Jobs that reservations and anti-affinity bar from no node.
+        table = rows.view.instance.jobs_table
+        free_to_go = table.preemptible | (not seating.reservations)
+        apart = any(item.get("kind") == ANTI_AFFINITY for item in rows.constraints)
+        self._plain = free_to_go & (not apart)
+
+    def give(self) -> None:
+        """Let jobs start on idle GPUs, or move to them, until nobody gains."""
+        while True:
+            wanted = self._wanted()
+            chosen = self._chosen(wanted)
+            if not len(chosen):
+                return
+            self._reseat(wanted, chosen)
+
+    # --- which rows there are -------------------------------------------------------------
+
+    def _allowed_columns(self) -> BoolArray:
+        """Columns that jobs may take of what is left over; shape (N,)."""
+        rows = self._rows
+        C = rows.classes
+        allowed = C.alone & (C.rate_a > 0)
+        # A job spends nothing of a budget on what is left over: that is for rows with a claim.
+        consumable = np.flatnonzero(~C.resources.renewable)
+        if len(consumable):
+            allowed &= np.asarray(C.usage[consumable].sum(axis=0)).ravel() == 0
+        if rows.answer.order is not None:
+            # A ranking has rows for all that its jobs may have: it says with how many GPUs.
+            ranked = np.zeros(C.columns, bool)
+            ranked[rows.answer.rows.column] = True
+            allowed &= ranked
+        return allowed
+
+    def _columns_with_room(self) -> tuple[BoolArray, BoolArray]:
+        """Columns that fit on what is free, and columns of pools with an idle GPU; shape (N,).
+
+        By the sums over all nodes of a pool.
+        """
+        C = self._rows.classes
+        uses = self._uses
+        fits = self._allowed.copy()
+        fits[uses.row[uses.share > self._free[uses.resource]]] = False
+        pool = C.resources.pool[C.resources.renewable]
+        idle = np.zeros(len(C.instance.cluster.pools) + 1, bool)
+        idle[pool[self._free[: len(pool)] > NOTHING]] = True
+        idle[-1] = False  # resources that are no GPUs, and columns without GPUs
+        return fits, self._allowed & idle[C.pool]
+
+    def _best_rate(self, columns: BoolArray) -> FloatArray:
+        """The best rate of each job in some columns, 0 where it has none; shape (jobs,)."""
+        C = self._rows.classes
+        best = np.zeros(len(C) + 1)  # the last entry is for jobs that are in no class
+        some = np.flatnonzero(columns)
+        np.maximum.at(best, C.class_a[some], C.rate_a[some])
+        return best[C.of_job]
+
+    def _seats(self) -> tuple[IntArray, FloatArray]:
+        """The seat of each job, -1 if it waits, and its rate there; shape (jobs,).
+
+        The rate is inf for jobs that are to stay as they are: there is nothing better for them.
+        """
+        table = self._rows.view.instance.jobs_table
+        seats = self._seating.seats.rows
+        seat = np.full(len(table), -1, np.int64)
+        may_start = not self._rows.answer.strict
+        rate = np.where(self._left.busy | (not may_start), np.inf, 0.0)
+        alone = np.flatnonzero(seats.partner < 0)
+        job = seats.job[alone]
+        seat[job] = alone
+        may_move = table.preemptible[job] & ~self._rows.view.must[job]
+        rate[job] = np.where(may_move, seats.rate[alone], np.inf)
+        return seat, rate
+
+    def _wanted(self) -> Wanted:
+        """Rows in which jobs gain, for which there may be room."""
+        seating = self._seating
+        fits, idle = self._columns_with_room()
+        seat_of, rate_now = self._seats()
+        # First by jobs: most have nothing to gain where GPUs are idle.
+        best = np.where(seat_of < 0, self._best_rate(fits), self._best_rate(idle))
+        rows = rows_alone(self._rows.classes, np.flatnonzero((best > 0) & (best >= rate_now)))
+        seat = seat_of[rows.job]
+        waits = seat < 0
+        better = rows.rate >= rate_now[rows.job]
+        some = np.flatnonzero(better & np.where(waits, fits[rows.column], idle[rows.column]))
+        rows = take(rows, some)
+        seat = seat[some]
+        waits = waits[some]
+        continues = self._rows.in_place.rows_continue(rows)
+        stays = np.append(seating.seats.stays, False)[seat]
+        saved = self._seconds_saved(rows, seat, continues, stays)
+        # To go on at the same rate spares a job the restart where it was to go.
+        leaves = ~waits
+        left = take(seating.seats.rows, seat[leaves])
+        leaves[leaves] = ~self._rows.in_place.rows_continue(left)
+        gains = waits | (saved > 0) | (continues & leaves)
+        gains &= ~self._hopeless.among(rows, self._comes(rows, seat))
+        wanted = Wanted(rows, seat, stays & ~waits, continues, saved)
+        return wanted.part(np.flatnonzero(gains))
+
+    def _comes(self, rows: JobRows, seat: IntArray) -> BoolArray:
+        """Rows of jobs that give up no GPUs of their pool, and that nothing else bars from nodes."""
+        C = self._rows.classes
+        before = np.append(C.pool[self._seating.seats.rows.column], -1)[seat]
+        comes: BoolArray = (before != C.pool[rows.column]) & self._plain[rows.job]
+        # What it gives up elsewhere may be of a resource that several pools share.
+        return comes & (seat < 0) if renewable_groups(C.instance) else comes
+
+    def _seconds_saved(
+        self, rows: JobRows, seat: IntArray, continues: BoolArray, stays: BoolArray
+    ) -> FloatArray:
+        view = self._rows.view
+        service = self._rows.state.service
+        now = np.append(self._seating.seats.rows.rate, 0.0)[seat]
+        return seconds_saved(
+            view.instance.jobs_table.steps_left[rows.job],
+            now,
+            rows.rate,
+            delay=delays(view, service, rows.job, stays),
+            delay_there=delays(view, service, rows.job, continues),
+        )
+
+    # --- who goes first -------------------------------------------------------------------
+
+    def _chosen(self, wanted: Wanted) -> IntArray:
+        """Rows that have room side by side, the first ones in the order, within `max_moves`."""
+        if not len(wanted.seat):
+            return wanted.seat
+        rows = wanted.rows
+        most = self._seating.preemptions_left
+        order = self._order(wanted)
+        if most < 1:
+            order = order[~wanted.moves[order]]
+        fits = np.zeros(len(rows), bool)
+        instant = Instant(rows.job, rows.partner, rows.fraction, self._need(wanted))
+        fits[first_fit(instant, order, self._free)] = True
+        chosen = order[fits[order]]
+        return chosen[np.cumsum(wanted.moves[chosen]) <= most]
+
+    def _need(self, wanted: Wanted) -> Uses:
+        """Shares of resources that rows take beyond those that their jobs give up."""
+        # The last column is for jobs that wait: they give up nothing.
+        given_up = np.append(self._seating.seats.rows.column, len(self._uses))[wanted.seat]
+        return self._uses.beyond(wanted.rows.column, given_up)
+
+    def _order(self, wanted: Wanted) -> IntArray:
+        rows = wanted.rows
+        order = self._rows.answer.order
+        if order is not None:
+            return np.lexsort((-rows.rate, order.position[rows.job]))
+        return np.lexsort((-self._gain(wanted), ~wanted.continues, self._due(wanted)))
+
+    def _due(self, wanted: Wanted) -> FloatArray:
+        """When rows of waiting jobs with a claim are due, inf for all others."""
+        rows = wanted.rows
+        all_rows = self._rows.rows
+        waits = np.zeros(len(self._left.busy), bool)
+        waits[rows.job[wanted.seat < 0]] = True
+        claimed = np.flatnonzero((all_rows.fraction > 0) & waits[all_rows.job])
+        due = np.append(self._rows.due[claimed], np.inf)
+        known = np.stack(
+            [all_rows.job[claimed], all_rows.partner[claimed], all_rows.column[claimed]]
+        )
+        return due[matched(known, np.stack([rows.job, rows.partner, rows.column]))]
+
+    def _gain(self, wanted: Wanted) -> FloatArray:
+        """Progress per second that jobs gain per GPU taken, relative to their best rate."""
+        C = self._rows.classes
+        rows = wanted.rows
+        before = np.append(self._seating.seats.rows.column, 0)[wanted.seat]
+        now = np.append(self._seating.seats.rows.rate, 0.0)[wanted.seat]
+        same_pool = (wanted.seat >= 0) & (C.pool[before] == C.pool[rows.column])
+        gpus = C.gpus[rows.column] - np.where(same_pool, C.gpus[before], 0)
+        best = self._best_rate(self._allowed)[rows.job]
+        gain: FloatArray = (rows.rate - now) / (best * np.maximum(gpus, 1))
+        return gain
+
+    # --- seats ----------------------------------------------------------------------------
+
+    def _reseat(self, wanted: Wanted, chosen: IntArray) -> None:
+        """Seat rows as far as their nodes have room."""
+        seating = self._seating
+        seated = seating.seats.rows.column
+        placed = seating.reseat(wanted.rows, chosen, wanted.continues)
+        left = wanted.seat[placed]
+        left = left[left >= 0]
+        seating.spend(int(wanted.moves[placed].sum()))
+        self._free = self._free - self._uses.total(wanted.rows.column[placed])
+        self._free += self._uses.total(seated[left])
+        for row in placed[wanted.saved[placed] > 0].tolist():
+            where = (int(wanted.rows.job[row]), int(wanted.rows.column[row]))
+            seating.saved[where] = float(wanted.saved[row])
+        if len(left):
+            # There may be room where there was none.
+            self._hopeless.forget()
+        refused = chosen[~np.isin(chosen, placed)]
+        self._hopeless.add(wanted.rows, self._comes(wanted.rows, wanted.seat), refused)
+
+
+class Hopeless:
+    """Rows that found no room on nodes, though the sums allow it, and rows that need no less.
+
+    They need no further try until a job leaves GPUs.
+    """
+
+    def __init__(self, classes: Classes) -> None:
+        self._classes = classes
+        self._refused = np.zeros(0, np.int64)
+        self._sizes = np.zeros((0, 0))
+
+    def forget(self) -> None:
+        """Try all rows again."""
+        self._refused = np.zeros(0, np.int64)
+        self._sizes = np.zeros((0, 0))
+
+    def add(self, rows: JobRows, comes: BoolArray, refused: IntArray) -> None:
+        """Note refused rows; ``comes`` says which rows give up no GPUs of their pool."""
+        key = self._key(rows)
+        self._refused = np.concatenate([self._refused, key[refused]])
+        alike = np.unique(self._size(rows.column[refused[comes[refused]]]), axis=0)
+        self._sizes = np.concatenate([self._sizes.reshape(-1, alike.shape[1]), alike])
+
+    def among(self, rows: JobRows, comes: BoolArray) -> BoolArray:
+        """Which of some rows are hopeless."""
+        if not len(self._refused):
+            return np.zeros(len(rows), bool)
+        hopeless: BoolArray = np.isin(self._key(rows), self._refused)
+        size = self._size(rows.column)
+        for least in self._sizes:
+            hopeless |= comes & (size[:, 0] == least[0]) & (size >= least).all(axis=1)
+        return hopeless
+
+    def _key(self, rows: JobRows) -> IntArray:
+        return rows.job * self._classes.columns + rows.column
+
+    def _size(self, column: IntArray) -> FloatArray:
+        """Pool of columns, and what makes it harder to find room for them there."""
+        C = self._classes
+        configuration = C.configuration[column]
+        span = np.maximum(C.configurations.nodes[configuration], 1)
+        share = C.configurations.share[configuration]
+        return np.column_stack(
+            [C.pool[column], C.gpus[column], -span, share, *needs_per_gpu(C, column)]
+        )

@@ -1,0 +1,135 @@
+"""Whether GPUs idle that jobs could use, found by trying everything: nothing here comes from `optsched.rounds.idle`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from optsched.rounds import Plan
+
+SLACK = 1e-6
+
+
+class Way(NamedTuple):
+    """A configuration of a job: GPUs of a pool on at most so many nodes, at a rate in steps/s."""
+
+    pool: str
+    gpus: int
+    nodes: int
+    rate: float
+
+
+def ways(job: Mapping[str, Any], *, least: bool = False) -> list[Way]:
+    """All configurations that a job document states; with ``least`` those of its fewest GPUs."""
+    wanted = job.get("gpus", 1)
+    counts = [wanted] if isinstance(wanted, int) else list(wanted["levels"])
+    found = []
+    for pool, rates in job["throughput"].items():
+        for gpus in counts[:1] if least else counts:
+            rate = rates[str(gpus)] if isinstance(rates, Mapping) else rates
+            by_nodes = rate if isinstance(rate, Mapping) else {str(gpus): rate}
+            found += [Way(pool, gpus, int(nodes), value) for nodes, value in by_nodes.items()]
+    return found
+
+
+@dataclass
+class World:
+    """A small cluster, and what its jobs have been through.
+
+    Attributes
+    ----------
+    nodes : mapping of a node to (pool, GPUs, CPUs)
+    cpus : CPUs that a job needs per GPU
+    jobs : mapping of a job to its document
+    closed : set of nodes that take no work
+    starts : mapping of a job to how often it was started
+    resumes : mapping of a job to when it makes progress again, seconds
+    """
+
+    nodes: Mapping[str, tuple[str, int, float]]
+    cpus: Mapping[str, float]
+    jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    closed: set[str] = field(default_factory=set)
+    starts: dict[str, int] = field(default_factory=dict)
+    resumes: dict[str, float] = field(default_factory=dict)
+
+    def follow(self, plan: Plan) -> None:
+        """Remember who starts."""
+        for item in (*plan.start, *plan.move):
+            cost = self.jobs[item.job].get("restart_cost", 0.0) if self.starts.get(item.job) else 0.0
+            self.resumes[item.job] = plan.now + cost
+            self.starts[item.job] = self.starts.get(item.job, 0) + 1
+
+    def idle(self, plan: Plan) -> tuple[dict[str, int], dict[str, float]]:
+        """GPUs and CPUs of each node that nobody has."""
+        gpus = {name: 0 if name in self.closed else count for name, (_, count, _) in self.nodes.items()}
+        cpus = {name: cpu for name, (_, _, cpu) in self.nodes.items()}
+        for item in (*plan.start, *plan.keep, *plan.move):
+            for node, held in item.nodes.items():
+                gpus[node] -= len(held)
+                cpus[node] -= len(held) * self.cpus[item.job]
+        return gpus, cpus
+
+    def places(
+        self, job: str, way: Way, gpus: Mapping[str, int], cpus: Mapping[str, float]
+    ) -> Iterator[dict[str, int]]:
+        """All ways to spread a gang over nodes that have so much free."""
+        here = [name for name, (pool, _, _) in self.nodes.items() if pool == way.pool]
+        need = self.cpus[job]
+        for count in itertools.product(*(range(gpus[name] + 1) for name in here)):
+            taken = {name: n for name, n in zip(here, count, strict=True) if n}
+            if sum(count) != way.gpus or len(taken) > way.nodes:
+                continue
+            if all(n * need <= cpus[name] + SLACK for name, n in taken.items()):
+                yield taken
+
+
+def idle_gpus(
+    world: World, plan: Plan, left: Mapping[str, float], *, least: bool = False, moves: bool = True
+) -> list[str]:
+    """Who waits, or runs slower, though idle GPUs would serve it.
+
+    Parameters
+    ----------
+    world : World
+        As before the plan.
+    plan : Plan
+    left : mapping of a job to the steps that it has left
+    least : bool
+        Whether elastic jobs run on their fewest GPUs alone.
+    moves : bool
+        Whether jobs may still move.
+    """
+    gpus, cpus = world.idle(plan)
+    found = []
+    for item in (*plan.hold, *plan.preempt):
+        if left[item.job] <= 0 or "cannot run on the reference pool" in item.reason:
+            continue
+        for way in ways(world.jobs[item.job], least=least):
+            if any(world.places(item.job, way, gpus, cpus)):
+                found.append(f"{item.job} waits, though {way} is free")
+                break
+    kept = {item.job for item in plan.keep}
+    for item in (*plan.start, *plan.keep, *plan.move):
+        job = world.jobs[item.job]
+        if not job.get("preemptible", True) or not (moves or item.job not in kept):
+            continue
+        own = {node: len(held) for node, held in item.nodes.items()}
+        with_own = {node: gpus[node] + own.get(node, 0) for node in gpus}
+        with_own |= {node: own.get(node, 0) for node in world.closed}
+        with_cpus = {node: cpus[node] + own.get(node, 0) * world.cpus[item.job] for node in cpus}
+        rate = float(plan.speed[plan.instance.jobs_table.names.index(item.job)])
+        restart = job.get("restart_cost", 0.0) if world.starts.get(item.job) else 0.0
+        restoring = max(world.resumes.get(item.job, 0.0) - plan.now, 0.0)
+        ends = (restoring if item.job in kept else restart) + left[item.job] / rate
+        for way in ways(job, least=least):
+            sooner = restart + left[item.job] / way.rate
+            if way.rate <= rate * (1 + SLACK) or sooner >= ends * (1 - SLACK):
+                continue
+            for place in world.places(item.job, way, with_own, with_cpus):
+                if any(gpus[node] > 0 for node in place):
+                    found.append(f"{item.job} ends after {ends:g} s, though {way} would end after {sooner:g} s")
+                    break
+    return found
