@@ -160,7 +160,11 @@ class IdleGpus:
     def give(self) -> None:
         """Let jobs start on idle GPUs, or move to them, until nobody gains."""
         while True:
-            wanted = self._wanted()
+            fits, idle = self._columns_with_room()
+            # Nearly always nothing is idle where all GPUs have jobs.
+            if not (fits.any() or idle.any()):
+                return
+            wanted = self._wanted(fits, idle)
             chosen = self._chosen(wanted)
             if not len(chosen):
                 return
@@ -224,10 +228,9 @@ class IdleGpus:
         rate[job] = np.where(may_move, seats.rate[alone], np.inf)
         return seat, rate
 
-    def _wanted(self) -> Wanted:
-        """Rows in which jobs gain, for which there may be room."""
+    def _wanted(self, fits: BoolArray, idle: BoolArray) -> Wanted:
+        """Rows in which jobs gain, of columns with room for jobs that wait, and with idle GPUs."""
         seating = self._seating
-        fits, idle = self._columns_with_room()
         seat_of, rate_now = self._seats()
         # First by jobs: most have nothing to gain where GPUs are idle.
         best = np.where(seat_of < 0, self._best_rate(fits), self._best_rate(idle))

@@ -58,13 +58,17 @@ class World:
     def follow(self, plan: Plan) -> None:
         """Remember who starts."""
         for item in (*plan.start, *plan.move):
-            cost = self.jobs[item.job].get("restart_cost", 0.0) if self.starts.get(item.job) else 0.0
+            cost = (
+                self.jobs[item.job].get("restart_cost", 0.0) if self.starts.get(item.job) else 0.0
+            )
             self.resumes[item.job] = plan.now + cost
             self.starts[item.job] = self.starts.get(item.job, 0) + 1
 
     def idle(self, plan: Plan) -> tuple[dict[str, int], dict[str, float]]:
         """GPUs and CPUs of each node that nobody has."""
-        gpus = {name: 0 if name in self.closed else count for name, (_, count, _) in self.nodes.items()}
+        gpus = {
+            name: 0 if name in self.closed else count for name, (_, count, _) in self.nodes.items()
+        }
         cpus = {name: cpu for name, (_, _, cpu) in self.nodes.items()}
         for item in (*plan.start, *plan.keep, *plan.move):
             for node, held in item.nodes.items():
@@ -130,6 +134,8 @@ def idle_gpus(
                 continue
             for place in world.places(item.job, way, with_own, with_cpus):
                 if any(gpus[node] > 0 for node in place):
-                    found.append(f"{item.job} ends after {ends:g} s, though {way} would end after {sooner:g} s")
+                    found.append(
+                        f"{item.job} ends after {ends:g} s, though {way} would end after {sooner:g} s"
+                    )
                     break
     return found

@@ -9,7 +9,7 @@ import pytest
 from idle_rules import World, idle_gpus
 
 import optsched
-from optsched.rounds import Scheduler
+from optsched.rounds import RoundPolicy, RoundState, Scheduler
 
 pytestmark = pytest.mark.property
 
@@ -66,9 +66,13 @@ class Storm:
         self.workloads = {f"w{cpu}": {"demand": {"cpu": float(cpu)}} for cpu in (0, 1, 2)}
         instance = optsched.Instance.from_document(
             {
-                "format": "optsched-instance/1", "now": 0.0, "round": ROUND, "jobs": [],
-                "workloads": self.workloads, "cluster": {"pools": pools},
-            }  # fmt: skip
+                "format": "optsched-instance/1",
+                "now": 0.0,
+                "round": ROUND,
+                "jobs": [],
+                "workloads": self.workloads,
+                "cluster": {"pools": pools},
+            }
         )
         self.scheduler = Scheduler(instance, policy, isolate=False)
         self.now = 0.0
@@ -87,7 +91,11 @@ class Storm:
             if rates and r.random() < 0.15:
                 continue
             if elastic:
-                rates[pool] = {"1": one, "2": {"1": 1.7 * one}, "3": {"1": 2.1 * one, "2": 1.8 * one}}
+                rates[pool] = {
+                    "1": one,
+                    "2": {"1": 1.7 * one},
+                    "3": {"1": 2.1 * one, "2": 1.8 * one},
+                }
             elif size > 1:
                 slower = {"2": 0.7 * size * one} if r.random() < 0.5 else {}
                 rates[pool] = {str(size): {"1": size * one, **slower}}
@@ -97,11 +105,14 @@ class Storm:
         name = f"j{self.made}"
         self.world.cpus[name] = float(cpu)  # type: ignore[index]
         job: dict[str, Any] = {
-            "id": name, "steps": r.choice((300.0, 2000.0, 1e5)), "workload": f"w{cpu}",
+            "id": name,
+            "steps": r.choice((300.0, 2000.0, 1e5)),
+            "workload": f"w{cpu}",
             "gpus": {"min": 1, "max": 3, "levels": [1, 2, 3]} if elastic else size,
             "throughput": rates,
-            "weight": r.choice((1.0, 2.0)), "restart_cost": r.choice((0.0, 5.0, 40.0, 300.0)),
-        }  # fmt: skip
+            "weight": r.choice((1.0, 2.0)),
+            "restart_cost": r.choice((0.0, 5.0, 40.0, 300.0)),
+        }
         if r.random() < 0.1:
             job["preemptible"] = False
         return job
@@ -120,7 +131,9 @@ class Storm:
         for name in sorted(self.world.nodes):
             if r.random() < 0.06:
                 closed = name in self.world.closed
-                (self.scheduler.node_up if closed else self.scheduler.node_drain)(name, now=self.now)
+                (self.scheduler.node_up if closed else self.scheduler.node_drain)(
+                    name, now=self.now
+                )
                 self.world.closed ^= {name}
 
     def round(self) -> None:
@@ -159,3 +172,122 @@ def test_no_gpu_idles_in_storms(policy: str) -> None:
     for seed in range(15):
         storm = weathered(seed, POLICIES[policy])
         assert not storm.wrong, (seed, storm.wrong)
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ({"formulation": "max-min-fairness", "options": AGNOSTIC, "fill": False}, "waits"),
+        ({"formulation": "max-min-fairness", "options": AGNOSTIC, "fill": False}, "ends after"),
+        ({"ranking": "srtf", "options": {"moves": "published"}}, "ends after"),
+    ],
+)
+def test_the_checker_finds_idle_gpus_where_the_rule_is_off(
+    policy: dict[str, Any], words: str
+) -> None:
+    storms = (weathered(seed, policy) for seed in range(40))
+    assert any(words in found for storm in storms for found in storm.wrong)
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+def scheduler(policy: dict[str, Any], jobs: int, restart_cost: float) -> Scheduler:
+    """Jobs without end, four times as fast on two GPUs as on the other two."""
+    pools = [{"name": name, "nodes": 1, "gpus_per_node": 2} for name in ("slow", "fast")]
+    rates = {"fast": 4.0, "slow": 1.0}
+    documents = [
+        {"id": f"j{row}", "steps": 1e7, "throughput": rates, "restart_cost": restart_cost}
+        for row in range(jobs)
+    ]
+    instance = optsched.Instance.from_document(
+        {
+            "format": "optsched-instance/1",
+            "now": 0.0,
+            "round": ROUND,
+            "jobs": documents,
+            "cluster": {"pools": pools},
+        }
+    )
+    return Scheduler(instance, policy, isolate=False)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"formulation": "max-min-fairness", "options": AGNOSTIC, "hysteresis": 0.0},
+        {"formulation": "water-filling", "options": AGNOSTIC},
+        {"formulation": "isolated", "hysteresis": 0.0},
+        {"formulation": "makespan", "options": {"agnostic": True, "reference_pool": "slow"}},
+        {"ranking": "las"},
+    ],
+)
+def test_nobody_goes_to_and_fro_in_fifty_rounds(policy: dict[str, Any]) -> None:
+    """Two jobs and two fast GPUs: whatever the allocation says, both stay on these from the first round on."""
+    with scheduler(policy, 2, restart_cost=30.0) as cluster:
+        for number in range(50):
+            plan = cluster.solve(now=number * ROUND)
+            assert not plan.move and not plan.preempt
+            assert [item.pool for item in (*plan.start, *plan.keep)] == ["fast", "fast"]
+        owed = plan.ledger.deficit[plan.ledger.fraction > 0]
+        # Time on the fast GPUs counts for the slow ones: nobody is owed ever more.
+        assert (owed <= 4 * ROUND).all()
+
+
+def test_a_job_comes_back_only_when_another_one_claims_the_gpus() -> None:
+    """Of three jobs two have the fast GPUs at any time, and they take turns."""
+    policy = {"formulation": "max-min-fairness", "options": AGNOSTIC, "hysteresis": 0.0}
+    with scheduler(policy, 2, restart_cost=0.0) as cluster:
+        for number in range(5):
+            plan = cluster.solve(now=number * ROUND)
+        cluster.submit({"id": "new", "steps": 1e7, "throughput": {"fast": 4.0}}, now=5 * ROUND)
+        plan = cluster.solve(now=5 * ROUND)
+        assert {item.job: item.pool for item in plan.start} == {"new": "fast"}
+        assert [item.pool for item in plan.move] == ["slow"]
+        assert len(plan.keep) == 1
+
+
+def test_a_job_moves_to_gpus_that_become_idle_where_that_pays() -> None:
+    policy = {"formulation": "isolated", "hysteresis": 1e6}
+    for cost, moves in ((0.0, 1), (1e6, 1), (1e7, 0)):
+        with scheduler(policy, 3, cost) as cluster:
+            first = cluster.solve(now=0.0)
+            fast = [item.job for item in first.start if item.pool == "fast"]
+            assert len(first.start) == 3 and len(fast) == 2
+            cluster.complete(fast[0], now=ROUND)
+            plan = cluster.solve(now=ROUND)
+            assert len(plan.move) == moves
+
+
+def test_leftovers_go_to_whoever_gains_most() -> None:
+    """One fast GPU idles: the job that gains a factor of 4 there goes before those that gain little."""
+    pools = [
+        {"name": "fast", "nodes": 1, "gpus_per_node": 1},
+        {"name": "slow", "nodes": 1, "gpus_per_node": 3},
+    ]
+    rates = ({"fast": 1.2, "slow": 1.0}, {"fast": 4.0, "slow": 1.0}, {"fast": 2.0, "slow": 1.0})
+    jobs = [
+        {
+            "id": f"j{row}",
+            "steps": 1e7,
+            "throughput": rate,
+            "running": {"pool": "slow", "gpus": [f"slow-0/{row}"], "since": 0.0},
+        }
+        for row, rate in enumerate(rates)
+    ]
+    document = {
+        "format": "optsched-instance/1",
+        "now": 10.0,
+        "round": ROUND,
+        "jobs": jobs,
+        "cluster": {"pools": pools},
+    }
+    state = RoundState.first(optsched.Instance.from_document(document), RoundPolicy(ranking="fcfs"))
+    plan = optsched.solve_round(state)
+    assert [item.job for item in plan.move] == ["j0"], "a ranking goes by its order"
+    state = RoundState.first(
+        optsched.Instance.from_document(document),
+        RoundPolicy(formulation="isolated", hysteresis=100.0),
+    )
+    plan = optsched.solve_round(state)
+    assert [item.job for item in plan.move] == ["j1"]
