@@ -31,9 +31,7 @@ def test_seconds_saved_by_hand() -> None:
     assert (
         saved[2:] <= 0
     ).all()  # as fast, slower, not worth the restart, faster by rounding alone
-    assert seconds_saved(steps, one, there, delay=10.0, delay_there=cost)[0] == pytest.approx(
-        55.0
-    )
+    assert seconds_saved(steps, one, there, delay=10.0, delay_there=cost)[0] == pytest.approx(55.0)
     assert (seconds_saved(steps, 0 * one, there) == 0).all()  # it does not run
 
 
