@@ -110,6 +110,11 @@ class Formulation(ABC, Displayed):
         """
         return False
 
+    @property
+    def has_ties(self) -> bool:
+        """Whether pools count the same, so that many allocations are optimal (``agnostic``)."""
+        return bool(getattr(self.options, "agnostic", False))
+
     def _headline(self) -> str:
         constraints = [constraint.kind for constraint in self.constraints]
         return ", ".join([self.name, *changed_fields(self.options), *constraints])

@@ -262,7 +262,7 @@ def allocate(
     formulation = formulation_of(state.policy, view.instance, view.constraints, held)
     candidates = _candidates(view, formulation, model, memory)
     compiled = time.perf_counter() - started
-    engine = _engine(state, load)
+    engine = _engine(state, load, formulation)
     standing = state.service.standing
     if recorded is None:
         solution, why, refused, admissions = _solved(standing, formulation, candidates, engine)
@@ -343,7 +343,9 @@ def _candidates(
     return candidates
 
 
-def _engine(state: RoundState, load: Callable[[str], type[Solver]]) -> Engine:
+def _engine(
+    state: RoundState, load: Callable[[str], type[Solver]], formulation: Formulation
+) -> Engine:
     """An engine within the limits of the policy that starts from the basis of the last round."""
     policy = state.policy
     limits = Limits(
@@ -357,6 +359,9 @@ def _engine(state: RoundState, load: Callable[[str], type[Solver]]) -> Engine:
     engine = Engine(load, policy.solver, limits, known_points=False)
     engine.bases.warm = state.warm
     engine.bases.keep = True
+    # A vertex gives a job one of the pools that count the same, round after round, and keeps others
+    # from it; an optimum inside the face gives everybody a part of each.
+    engine.inside = formulation.has_ties
     return engine
 
 

@@ -40,13 +40,15 @@ def pick(
     start: bool,
     warm: bool = False,
     keep_basis: bool = False,
+    inside: bool = False,
 ) -> tuple[str, str]:
     """(solver, reason) for a linear, integer or conic program.
 
     Conic and large cold linear programs go to Clarabel (fastest when fed arrays), all others to
     HiGHS (a vertex, warm starts, integers). Where a basis is wanted for the next program, large
     ones go to the interior point of HiGHS, whose crossover ends in one at half the time of simplex
-    from scratch.
+    from scratch. An optimum ``inside`` the optimal face is what an interior point method without
+    crossover ends in; all others end in a vertex.
     """
     if conic:
         return "clarabel", "conic program"
@@ -54,6 +56,8 @@ def pick(
         return "highs", "integer program"
     if start:
         return "highs", "linear program with a point to start from"
+    if inside:
+        return "clarabel", "linear program whose optimum is to share ties out"
     if warm:
         return "highs", "linear program with a basis to start from"
     if rows > LARGE_LP and keep_basis:

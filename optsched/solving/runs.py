@@ -88,6 +88,8 @@ class SolverRuns:
     start: FloatArray | None = None
     """Point to start from: totals of the class columns, or all columns of a linear program."""
     start_used: bool = False
+    inside: bool = False
+    """Whether of many optima of a linear program one inside the optimal face is wanted."""
     bases: Bases = field(default_factory=Bases)
     """The basis that the first run starts from, and the one that it ends in."""
     deadline: Deadline = UNLIMITED
@@ -175,8 +177,9 @@ class SolverRuns:
         start = self.start is not None
         warm, basis = self.bases.warm is not None, self.bases.keep
         usual = pick(
-            rows=rows, integer=integer, conic=conic, start=start, warm=warm, keep_basis=basis
-        )
+            rows=rows, integer=integer, conic=conic, start=start, warm=warm, keep_basis=basis,
+            inside=self.inside,
+        )  # fmt: skip
         name, reason = self.asked_for or prefer or usual
         solver = self.load(name)
         require_all(solver, integer=integer, conic=conic, start=start)

@@ -10,6 +10,7 @@ from refusals import refuses
 
 from optsched.assembly import compile_for
 from optsched.errors import UsageError
+from optsched.rounds.solve_round import solve_round
 from optsched.simulation import Simulation, simulate
 from optsched.traces import Trace
 
@@ -66,6 +67,18 @@ def test_time_is_shared_as_the_allocation_says(make: Make) -> None:
     assert second == 4000.0
     assert first >= 3600.0
     assert result.jobs.held.tolist() == [2000.0, 2000.0]
+
+
+@pytest.mark.parametrize("formulation", ["max-min-fairness", "water-filling", "makespan"])
+def test_pools_that_count_the_same_share_a_job(make: Make, formulation: str) -> None:
+    """An agnostic policy has many optima; a vertex of them leaves the job on one pool for ever."""
+    jobs = [{"id": "a", "steps": 1000.0, "throughput": {"f": 1.0, "s": 0.1}}]
+    options = {"agnostic": True} | ({"reference_pool": "f"} if formulation == "makespan" else {})
+    plan = solve_round(
+        make(jobs, {"f": 1, "s": 1}).instance, {"formulation": formulation, "options": options}
+    )
+    assert plan.solution is not None and plan.solution.allocation is not None
+    assert plan.solution.allocation.rows.fraction == pytest.approx([0.5, 0.5], abs=1e-3)
 
 
 def test_a_restart_costs_time_without_progress(make: Make) -> None:
