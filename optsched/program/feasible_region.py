@@ -17,7 +17,7 @@ from optsched.errors import UsageError
 from optsched.program.arrays import Block, LinearArrays
 from optsched.program.greedy_fill import greedy_fill
 from optsched.program.linear import LinearProgram, Variables
-from optsched.program.side_rows import LimitRows, SideRows
+from optsched.program.side_rows import LevelFloors, LimitRows, SideRows
 
 if TYPE_CHECKING:  # a process that only solves needs no candidates
     from optsched.candidates import Classes
@@ -135,15 +135,43 @@ class FeasibleRegion:
         """Most that x can be by the time rows, and 0 in barred columns; shape (N,)."""
         return np.where(self.barred, 0.0, self.classes.limit) if self.side else self.classes.limit
 
-    @property
-    def only_limited(self) -> bool:
-        """Whether all its rows beside time only limit sums of nothing negative."""
-        return self.extend is None and all(rows.only_limit for rows in self.side)
-
     @cached_property
     def limit_rows(self) -> LimitRows:
         """The rows that only limit sums of nothing negative, capacities first."""
         return LimitRows(self.classes, tuple(rows for rows in self.side if rows.only_limit))
+
+    @cached_property
+    def level_floors(self) -> LevelFloors | None:
+        """The other side rows, where each asks for a level of one class, which is alone;
+        else None.
+        """
+        others = tuple(rows for rows in self.side if not rows.only_limit)
+        return LevelFloors.of(self.classes, self.levels, others)
+
+    def duals_in_order(self, of_limits: FloatArray, of_floors: FloatArray) -> FloatArray:
+        """Duals of capacities and side rows, in the order of the rows,
+        from those of `limit_rows` and of `level_floors`.
+        """
+        goods = len(self.classes.capacity)
+        parts, limits, floors = [of_limits[:goods]], of_limits[goods:], of_floors
+        for rows in self.side:
+            count = len(rows.upper)
+            if rows.only_limit:
+                mine, limits = limits[:count], limits[count:]
+            else:
+                mine, floors = floors[:count], floors[count:]
+            parts.append(mine)
+        return np.concatenate(parts)
+
+    def limit_duals(self, y: FloatArray) -> FloatArray:
+        """Duals of `limit_rows` among those of all rows: time, capacities, side rows, and others."""
+        at = len(self.classes) + len(self.classes.capacity)
+        parts = [y[len(self.classes) : at]]
+        for rows in self.side:
+            if rows.only_limit:
+                parts.append(y[at : at + len(rows.upper)])
+            at += len(rows.upper)
+        return np.concatenate(parts)
 
     @property
     def limited_sums(self) -> Iterator[tuple[sp.csr_matrix, FloatArray]]:

@@ -39,6 +39,10 @@ class Minimum(Utility):
         reached = self.reached(R.level(x))
         return float(reached.min()) if len(reached) else 0.0
 
+    def needed_slope(self, R: FeasibleRegion, value: float) -> FloatArray | float:
+        """The derivative of `needed` by the value."""
+        return 1.0
+
     def lowered(self, R: FeasibleRegion) -> LinearProgram:
         lp, variables = R.bare()
         t = variables["t"] = lp.variables(1, name="t", implied=(0.0, self.highest(R)))
@@ -100,6 +104,11 @@ class DelayedMinimum(Minimum):
         t = min(value, self.highest(R))
         return np.asarray(t / (1.0 - self.delay * t))
 
+    def needed_slope(self, R: FeasibleRegion, value: float) -> FloatArray | float:
+        """g'(t) = 1 / (1 - a t)^2."""
+        t = min(value, self.highest(R))
+        return np.asarray(1.0 / (1.0 - self.delay * t) ** 2)
+
     def lowered(self, R: FeasibleRegion) -> LinearProgram:
         """Raise `UsageError`: the levels are not linear in the value."""
         raise UsageError(
@@ -125,7 +134,7 @@ class DelayedMinimum(Minimum):
         v, n = min(value, self.highest(R)), R.classes.count
         lp, variables = R.bare()
         t = variables["t"] = lp.variables(1, name="t", implied=(0.0, self.highest(R)))
-        slope = 1.0 / (1.0 - self.delay * v) ** 2  # g'(v)
+        slope = np.asarray(self.needed_slope(R, v))
         free = n * (self.needed(R, v) - slope * v)
         lp.constrain(
             R.levels @ variables["x"] - (n * slope)[:, np.newaxis] @ t >= free, name="levels"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:  # a solver in another process loads no candidates
     from optsched.candidates import Classes
@@ -169,3 +169,80 @@ class LimitRows:
         for rows in self.side:
             names += [f"{rows.name}[{row}]" for row in range(len(rows.upper))]
         return names
+
+
+SAME = 1e-12
+"""Relative difference of ratios that are the same but for rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class LevelFloors:
+    """Rows that ask for a level of one class each: factor (levels @ x)_k >= lower.
+
+    Deadlines and a minimum of isolated throughput are such rows, where the levels are multiples of
+    the throughput. A job that is to run on some of its columns all the time, as one that cannot be
+    preempted, has a level too, if these columns give it the same; its other columns are closed.
+
+    Attributes
+    ----------
+    floor : FloatArray, shape (K,)
+        Least level of a job of each class; 0 without one.
+    row : IntArray, shape (K,)
+        The row that asks for it, counted over all ``side``; -1 without one.
+    factor : FloatArray, shape (K,)
+        Its factor.
+    closed : BoolArray, shape (N,)
+        Columns of jobs that are on others all the time.
+    side : tuple of SideRows
+    """
+
+    floor: FloatArray
+    row: IntArray
+    factor: FloatArray
+    closed: BoolArray
+    side: tuple[SideRows, ...]
+
+    @classmethod
+    def of(
+        cls, classes: Classes, levels: sp.csr_matrix, side: tuple[SideRows, ...]
+    ) -> LevelFloors | None:
+        """The floors that rows mean, of jobs alone; None where some mean something else."""
+        count = len(classes)
+        floor, factor = np.zeros(count), np.ones(count)
+        row, before = np.full(count, -1, np.int64), 0
+        closed = np.zeros(classes.columns, bool)
+        rate = np.zeros(classes.columns)
+        rate[levels.indices] = levels.data
+        ways = np.bincount(classes.class_a[rate > 0], minlength=count)
+        for rows in side:
+            matrix = sp.csr_matrix(rows.matrix)
+            matrix.eliminate_zeros()
+            length = np.diff(matrix.indptr)
+            only_lower = np.isposinf(rows.upper).all() and rows.relax == "none"
+            if not only_lower or not (length > 0).all() or not (rate[matrix.indices] > 0).all():
+                return None
+            first, owner = matrix.indptr[:-1], classes.class_a[matrix.indices]
+            k = owner[first]
+            ratio = matrix.data / rate[matrix.indices]
+            least, most = np.minimum.reduceat(ratio, first), np.maximum.reduceat(ratio, first)
+            proportional = (least > 0) & (most - least <= SAME * most)
+            of_one = np.minimum.reduceat(owner, first) == np.maximum.reduceat(owner, first)
+            # All the time on some columns, whose units are jobs: the time row closes the others.
+            of_time = np.minimum.reduceat(matrix.data, first) == 1.0
+            of_time &= np.maximum.reduceat(matrix.data, first) == 1.0
+            always = of_time & (rows.lower == classes.count[k])
+            if not (proportional & of_one & (always | (length == ways[k]))).all():
+                return None
+            mine = np.zeros(count, bool)
+            mine[k[always]] = True
+            elsewhere = mine[classes.class_a]
+            elsewhere[matrix.indices] = False
+            closed |= elsewhere
+            asked = rows.lower / (most * classes.count[k])
+            # Several rows may ask for levels of one class: the highest is the last of it.
+            order = np.argsort(asked, kind="stable")
+            order = order[asked[order] > floor[k[order]]]
+            floor[k[order]], factor[k[order]] = asked[order], most[order]
+            row[k[order]] = before + order
+            before += len(rows.lower)
+        return cls(floor, row, factor, closed, side)

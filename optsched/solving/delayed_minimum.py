@@ -1,4 +1,5 @@
-"""`DelayedMinimum` by Newton's method: a tangent, its optimum, the next tangent there.
+"""`DelayedMinimum` by Newton's method: a tangent, its optimum, the next tangent there;
+or by prices, where many jobs differ.
 
 Only this utility is solved by tangents. Those of a concave total prove a bound and are made
 elsewhere: see `optsched.program.total.Total.tangent`.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -30,10 +32,15 @@ STALLED = 1e-15
 
 def solve_delayed(engine: Engine, program: AllocationProgram) -> Outcome:
     """Solve a program whose utility is a minimum with delays; see `DelayedMinimum.tangent_at`."""
-    engine.require_rows("finish-time fairness (a minimum with delays)")
-    first = engine.build(partial(_tangent, program, program.value(program.even())))
     certify = partial(certified_allocation, engine, program)
-    ways = ways_of(engine, partial(_solve, engine, program, first))
+    direct = engine.solver_as_it_is(program)
+    by_prices = [] if direct is None else [partial(engine.solve_as_it_is, program, *direct, None)]
+
+    def by_tangents(solver: str | None) -> Outcome:
+        first = engine.build(partial(_tangent, program, program.value(program.even())))
+        return _solve(engine, program, first, solver)
+
+    ways = chain(by_prices, ways_of(engine, by_tangents))
 
     def known(found: Outcome | None) -> Outcome | None:
         return known_allocation(engine, program, found, certify)

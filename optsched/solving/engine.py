@@ -18,7 +18,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
-from optsched.program import AllocationProgram, LinearArrays, LinearProgram
+from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Method
 from optsched.solution.solution import Attempt, Status
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers import Capability
@@ -124,10 +124,10 @@ class Engine(SolverRuns):
         easier_first = program.integral and program.classes.columns > LARGE
         if easier_first:  # a bound, and a point to start from
             yield from self._easier(program)
-        direct = self._solver_as_it_is(program)
+        direct = self.solver_as_it_is(program)
         lowered = partial(self._solve_lowered, program)
         if direct is not None:
-            yield partial(self._solve_as_it_is, program, *direct, prices)
+            yield partial(self.solve_as_it_is, program, *direct, prices)
         else:
             yield partial(lowered, None)
         first = self.name
@@ -141,7 +141,7 @@ class Engine(SolverRuns):
         values = Values(Termination.OPTIMAL, PointStatus.FEASIBLE, x=point, y=y)
         return certified_allocation(self, program, values, y)
 
-    def _solver_as_it_is(self, program: AllocationProgram) -> tuple[str, str] | None:
+    def solver_as_it_is(self, program: AllocationProgram) -> tuple[str, str] | None:
         """(solver, reason) of one that takes the program without lowering; None: lower it."""
         asked = self.asked_for
         if asked is not None:
@@ -153,15 +153,20 @@ class Engine(SolverRuns):
             return None
         return picked
 
-    def _solve_as_it_is(
+    def solve_as_it_is(
         self, program: AllocationProgram, name: str, reason: str, prices: FloatArray | None
     ) -> Outcome:
         solver = self.use(self.load(name), reason)
         require_all(solver, integer=False, conic=False, start=self.start is not None)
         start = self.bases.first_prices(program.limit_rows) if prices is None else prices
         values = self.record(solver().solve_allocation(program, self.limits_left(), start))
-        self.bases.last_prices(program.limit_rows, values)
-        return certified_allocation(self, program, values, values.y, matrix=bool(program.side))
+        self.bases.last_prices(program, values)
+        if values.termination in NO_OPTIMUM:
+            return without_point(self, program.requirements, values, program)
+        if values.x is None:
+            return nothing_found(self, values)
+        needs_matrix = bool(program.side) or program.utility.method is not Method.DIRECT
+        return certified_allocation(self, program, values, values.y, matrix=needs_matrix)
 
     def _solve_lowered(self, program: AllocationProgram, solver: str | None) -> Outcome:
         """Solved as rows and columns, or as cones."""

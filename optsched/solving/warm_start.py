@@ -17,7 +17,7 @@ from optsched.arrays import AnyArray, FloatArray, IntArray, gathered, group_rows
 from optsched.candidates import Classes
 from optsched.candidates.classes import LABELS
 from optsched.display import Displayed
-from optsched.program import LimitRows, LinearArrays
+from optsched.program import AllocationProgram, LimitRows, LinearArrays
 from optsched.solution.values import BASIC, LOWER, Basis, Termination, Values
 from optsched.solvers import Capability, Session, Solver
 
@@ -176,7 +176,7 @@ class Bases:
         )
         return np.array(known)
 
-    def last_prices(self, limits: LimitRows, values: Values) -> None:
+    def last_prices(self, program: AllocationProgram, values: Values) -> None:
         """Keep the prices in which the first run ended;
         ``values`` are of the lowered program's rows.
         """
@@ -186,8 +186,7 @@ class Bases:
             and values.y is not None
             and values.termination is Termination.OPTIMAL
         ):
-            behind_time = values.y[len(limits.classes) :]
-            self.ended = WarmStart.at(limits, behind_time[: len(limits.most)])
+            self.ended = WarmStart.at(program.limit_rows, program.limit_duals(values.y))
 
     def end(self, session: Session, values: Values) -> None:
         """Keep the basis in which the first run of a session ended."""

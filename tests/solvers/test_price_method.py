@@ -283,7 +283,6 @@ def test_what_it_does_not_take_is_told() -> None:
 @pytest.mark.parametrize(
     ("formulation", "task"),
     [
-        ("finish-time-fairness", r"finish-time fairness \(a minimum with delays\)"),
         ("water-filling", r"water filling \(the lexicographic minimum\)"),
         ("drf", r"water filling \(the lexicographic minimum\)"),
         ("lease", "plans of what runs when"),

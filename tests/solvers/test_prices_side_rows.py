@@ -1,4 +1,7 @@
-"""Rows that only limit sums are resources of the price method: a budget, a quota, barred columns."""
+"""Side rows in the price method: those that only limit sums are resources, as a budget, a quota,
+barred columns; those that ask for a level of one job are targets, as deadlines are, and so are
+delays.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,13 @@ from programs import allocation
 
 import optsched
 from optsched.errors import SolverUnavailable
-from optsched.program import AllocationProgram, Minimum, SideRows, Total
+from optsched.program import AllocationProgram, DelayedMinimum, Minimum, SideRows, Total
 from optsched.program.utility import Utility
 from optsched.registry import load_solver
 from optsched.solution import Status
 from optsched.solvers import Limits
 from optsched.solving import Engine, Outcome
+from optsched.solving.delayed_minimum import solve_delayed
 
 pytestmark = pytest.mark.property
 
@@ -82,6 +86,68 @@ def test_random_programs_agree_with_general_solvers(start: int) -> None:
         assert ours.value == pytest.approx(theirs.value, rel=1e-7, abs=1e-9), seed
 
 
+def asking(seed: int) -> AllocationProgram:
+    """The same with floors under levels, jobs that stay where they are, and delays."""
+    random = np.random.default_rng(seed)
+    program = replace(limited(seed), utility=Minimum())
+    C, side = program.classes, list(program.side)
+    if random.random() < 0.4:
+        program = replace(program, utility=DelayedMinimum(random.uniform(0.0, 2.0, len(C))))
+    k = np.flatnonzero((random.random(len(C)) < 0.3) & (program.highest_level > 0))
+    if len(k):
+        floor = program.highest_level[k] * random.uniform(0.0, 0.6, len(k))
+        matrix, lower = sp.csr_matrix(3.0 * program.levels[k]), 3.0 * floor * C.count[k]
+        side.append(SideRows("deadlines", matrix, lower, np.full(len(k), np.inf), str))
+    usable = (program.gain > 0) & ~program.barred
+    stays = [
+        random.choice(mine)
+        for mine in (np.flatnonzero(usable & (C.class_a == k)) for k in range(len(C)))
+        if len(mine) and random.random() < 0.15
+    ]
+    if stays:
+        shape = len(stays), C.columns
+        matrix = sp.csr_matrix((np.ones(len(stays)), (np.arange(len(stays)), stays)), shape)
+        lower = C.count[C.class_a[stays]]
+        side.append(SideRows("uninterrupted", matrix, lower, np.full(len(stays), np.inf), str))
+    return replace(program, side=tuple(side[:: random.choice([-1, 1])]))
+
+
+def by(program: AllocationProgram, solver: str) -> Outcome:
+    engine = Engine(load_solver, solver, Limits(tolerance=1e-10))
+    if isinstance(program.utility, DelayedMinimum):
+        return solve_delayed(engine, program)
+    return engine.solve_directly(program)
+
+
+@pytest.mark.parametrize("start", range(0, 240, 40))
+def test_floors_and_delays_agree_with_simplex(start: int) -> None:
+    found = set()
+    for seed in range(start, start + 40):
+        program = asking(seed)
+        if load_solver("prices").refuses(program) is not None:
+            continue  # a job that can run nowhere
+        ours, theirs = by(program, "prices"), by(program, "highs")
+        assert ours.status is theirs.status, seed
+        assert ours.certificate.ok, (seed, ours.certificate.problems)
+        found.add(ours.status)
+        if theirs.value is not None:
+            assert ours.value == pytest.approx(theirs.value, rel=1e-7, abs=1e-10), seed
+    assert found == {Status.OPTIMAL, Status.INFEASIBLE}
+
+
+def test_a_floor_takes_from_the_level_of_the_others() -> None:
+    """Two jobs on one GPU: the floor of 0.7 leaves 0.3 to the other, and costs as much."""
+    program = allocation(np.array([[1.0], [2.0]]), np.array([1, 1]), np.array([1]))
+    first = int(np.flatnonzero(program.highest_level == 1.0)[0])
+    floor = SideRows(
+        "deadlines", sp.csr_matrix(program.levels[[first]]), np.array([0.7]), np.array([np.inf]), str
+    )
+    outcome = by(replace(program, side=(floor,)), "prices")
+    assert outcome.value == pytest.approx(0.6) and outcome.duals is not None
+    assert outcome.duals["deadlines"] == pytest.approx([-2.0])
+    assert outcome.duals["capacity"] == pytest.approx([2.0])
+
+
 def test_a_budget_has_a_price() -> None:
     """One job, 10 steps/s for 2 USD/h; of a budget of 1 USD/h each dollar is worth 5 steps/s."""
     program = allocation(np.array([[10.0]]), np.array([1]), np.array([1]))
@@ -119,7 +185,8 @@ def test_many_jobs_with_a_budget_and_a_quota_are_solved_by_prices() -> None:
     assert solution.gap is not None and solution.gap <= 1e-9
 
 
-def test_rows_that_ask_for_something_are_refused() -> None:
+def test_rows_that_ask_for_time_are_refused() -> None:
+    """A tenth of the time is no level: on another pool it is worth something else."""
     service = [{"kind": "minimum-service", "fraction": 0.1}]
     with pytest.raises(SolverUnavailable, match="'minimum-service' do not only limit sums"):
         optsched.solve("@quickstart", solver="prices", constraints=service)

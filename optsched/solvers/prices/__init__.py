@@ -2,14 +2,16 @@
 
 An allocation program couples its classes by the capacities alone. With prices p on these rows it
 falls apart into one small problem per class, whose solution is the best response of the class;
-p . W and the worth of all responses are a bound (the Lagrangian dual). Four searches for the best
-prices end in an optimum and its proof:
+p . W and the worth of all responses are a bound (the Lagrangian dual). Five searches for the
+best prices end in an optimum and its proof:
 
 - `max_min`: the smallest level. In-out cutting planes (`cutting_planes`): the `oracle` solves the
   problems of the classes, whose demand is a subgradient of the dual; the `master` program mixes
   the responses (Dantzig-Wolfe). Then `polish`: nearly all classes are pinned to their responses,
   and a linear program decides about the others. `sampling` finds the first prices where classes
   are many.
+- `targets`: the same where the level that a class needs for a value is no multiple of it, because
+  of deadlines, jobs that stay where they are, or delays: a sequence of such searches.
 - `linear_total`: a total of levels, in the same way.
 - `interior`: a total of concave utilities, by a primal-dual interior-point method whose Newton
   systems are reduced to the prices. `steps` are its sweeps over the classes.

@@ -274,9 +274,12 @@ def market_of(program: AllocationProgram) -> Market:
     row = np.flatnonzero(~endless & ~(closed & (np.arange(len(closed)) >= goods)))
     capacity = np.where(closed[row], 1.0, limits.most[row])
     level = _levels(program)
-    if closed.any():
+    floors = program.level_floors
+    if closed.any() or (floors is not None and floors.closed.any()):
         level = level.copy()
         level[limits.closed_columns] = 0.0
+        if floors is not None:
+            level[floors.closed] = 0.0
     # Where each column holds one resource, costs are R numbers instead of one for each column.
     one_good: IntArray | None = None
     amount: FloatArray | None = None

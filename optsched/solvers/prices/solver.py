@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
 from optsched.errors import SolverUnavailable, UsageError
-from optsched.program import AllocationProgram, LinearArrays, Method
+from optsched.program import AllocationProgram, LevelFloors, LinearArrays, Method
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Capability, Limits, Session, Solver
 from optsched.solvers.interrupt import interrupt_flag
@@ -31,12 +31,16 @@ from optsched.solvers.prices.market import WIDEST, Market, market_of
 from optsched.solvers.prices.max_min import MaxMinSearch
 from optsched.solvers.prices.merging import merged
 from optsched.solvers.prices.pinned_total import PinnedTotal
+from optsched.solvers.prices.targets import TargetSearch
 from optsched.solvers.prices.watch import Watch
 
 MANY, MANY_KNOWN = 8000, 2000
 """Classes from which most are pinned, without and with prices to start from."""
 MOST_GOODS = 1000
 """Resources that can run out, beyond which the system in their prices is no small one."""
+
+
+NOTHING_LEFT = "a job needs what there is none of"
 
 
 class Prices(Solver):
@@ -69,22 +73,29 @@ class Prices(Solver):
     def refuses(cls, program: AllocationProgram) -> str | None:
         """Why an allocation program is none for prices; None if it is one."""
         C = program.classes
-        if program.utility.method is not Method.DIRECT or program.utility.homogenised:
+        utility = program.utility
+        direct = utility.method is Method.DIRECT and not utility.homogenised
+        if not (direct or utility.method is Method.TANGENTS):
             return "its utility is neither the smallest level nor a total"
         if program.integral:
             return "jobs are whole"
         if program.extend is not None:
             return "it has rows of its own"
-        asks = next((rows for rows in program.side if not rows.only_limit), None)
-        if asks is not None:
-            return f"its rows {asks.name!r} do not only limit sums"
         if not C.all_alone:
             return "jobs share GPUs"
         if len(C) == 0 or C.columns == 0:
             return "it has no jobs that can run"
         if int(np.bincount(C.class_a).max()) > WIDEST:
             return f"a job has more than {WIDEST} configurations"
-        return None if program.utility.smallest_level else refuses_total(program)
+        floors = program.level_floors
+        if floors is None or (floors.side and not utility.smallest_level):
+            asks = next(rows for rows in program.side if not rows.only_limit)
+            return f"its rows {asks.name!r} do not only limit sums"
+        if not utility.smallest_level:
+            return refuses_total(program)
+        by_targets = bool(floors.side) or utility.method is Method.TANGENTS
+        # Targets are steps down from a value above 0.
+        return NOTHING_LEFT if by_targets and (_open_level(program) == 0).any() else None
 
     def solve_allocation(
         self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None
@@ -141,6 +152,10 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
         Prices to start from.
     """
     market = market_of(program)
+    floors = program.level_floors
+    assert floors is not None
+    if floors.side or program.utility.method is Method.TANGENTS:
+        return _by_targets(program, market, floors, limits, start)
     if market.highest <= 0:
         return _level_of_zero(program, market)
     with interrupt_flag() as interrupted:
@@ -175,6 +190,48 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
     )
 
 
+def _by_targets(
+    program: AllocationProgram,
+    market: Market,
+    floors: LevelFloors,
+    limits: Limits,
+    start: FloatArray | None,
+) -> Values:
+    """Values where the levels that a value needs are no multiples of it: floors, and delays."""
+    with interrupt_flag() as interrupted:
+        watch = Watch(limits, interrupted)
+        search = TargetSearch(program, market, floors.floor, watch)
+        found = search.run(None if start is None else start[market.row])
+    words = f"{found.passes} passes, {found.steps} steps"
+    if found.x is None or found.duals is None:
+        return Values(found.termination, iterations=found.passes, words=words)
+    duals = found.duals
+    of_levels = np.where(duals.on_floor, 0.0, duals.slope)
+    prices = capacity_duals(program, market, duals.prices, duals.rent, duals.slope)
+    of_floors = np.zeros(sum(len(rows.lower) for rows in floors.side))
+    k = np.flatnonzero(duals.on_floor)
+    of_floors[floors.row[k]] = -duals.slope[k] / floors.factor[k]
+    rent = duals.rent
+    if floors.closed.any():
+        # What a closed column would be worth is paid for by the time, and asked back by the row
+        # that closes it: both count the time of the same jobs.
+        gain = program.levels.T @ of_levels - program.limit_rows.matrix.T @ prices
+        rent = duals.rent.copy()
+        closed = np.flatnonzero(floors.closed)
+        np.maximum.at(rent, program.classes.class_a[closed], gain[closed])
+        k = np.flatnonzero(rent > duals.rent)
+        of_floors[floors.row[k]] -= rent[k] - duals.rent[k]
+    return _values(
+        found.termination,
+        found.x,
+        (rent, program.duals_in_order(prices, of_floors), -of_levels),
+        found.value,
+        found.bound,
+        found.passes,
+        words,
+    )
+
+
 def _level_of_zero(program: AllocationProgram, market: Market) -> Values:
     """Where a class can have nothing, which holds the level:
     no place, or places for which there is none of a good.
@@ -201,6 +258,15 @@ def _level_of_zero(program: AllocationProgram, market: Market) -> Values:
 # --- totals of utilities --------------------------------------------------------------------------
 
 
+def _open_level(program: AllocationProgram) -> FloatArray:
+    """A level of each class that is 0 only if all its columns are closed or bring nothing."""
+    is_open = np.ones(program.classes.columns)
+    is_open[program.limit_rows.closed_columns] = 0.0
+    if program.level_floors is not None:
+        is_open[program.level_floors.closed] = 0.0
+    return np.asarray(program.levels @ is_open)
+
+
 def refuses_total(program: AllocationProgram) -> str | None:
     """Why a total of utilities is none for prices; None if it is one."""
     utility = program.total
@@ -211,13 +277,9 @@ def refuses_total(program: AllocationProgram) -> str | None:
     if utility.worthless_at_zero and not (program.highest_level > 0).all():
         return "a job can have nothing, which is worth minus infinity"
     limits = program.limit_rows
-    if program.conic and len(limits.closed_columns):
-        # The slope of a level that is 0 is infinite: no price is high enough.
-        is_open = np.ones(program.classes.columns, bool)
-        is_open[limits.closed_columns] = False
-        reached = np.asarray(program.levels @ is_open) > 0
-        if not reached[program.highest_level > 0].all():
-            return "a job needs what there is none of"
+    # The slope of a level that is 0 is infinite: no price is high enough.
+    if program.conic and (_open_level(program)[program.highest_level > 0] == 0).any():
+        return NOTHING_LEFT
     most = limits.most
     if int((np.isfinite(most) & (most > 0)).sum()) > MOST_GOODS:
         return f"it has more than {MOST_GOODS} resources that can run out"

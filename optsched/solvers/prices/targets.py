@@ -1,0 +1,181 @@
+"""The largest value at which every class reaches its target, by a sequence of max-min searches.
+
+A floor under the level of a class (a deadline, a minimum service) and a delay make the level that
+the class needs for the value t a convex function of t:
+
+    g_k(t) = max(needed_k(t), floor_k),    needed_k(t) = t,  or t / (1 - a_k t) with a delay
+
+t can be had if the levels divided by g(t) can all be 1. That is max-min fairness once more:
+
+    s(t) = max s   s.t.   level_k(x) >= s g_k(t)  for every class k,   x within time and resources
+
+Prices p, rents u and slopes y at its optimum, with sum_k n_k y_k = 1, say what any t' costs beyond
+what the resources are worth:
+
+    h(t') = sum_k n_k (y_k g_k(t') / g_k(t) - u_k) - p . W  <=  0    for every t' that can be had
+
+h(t) is 1 - s(t), and h is convex. So its tangent at t cuts off all values above
+
+    t - (1 - s(t)) / d,    d = sum_k n_k y_k g_k'(t) / g_k(t)
+
+and the largest that is left is the next t: Newton's method from above. It ends as soon as no class
+changes its segment any more, nor its side of its floor. Where d is 0 and s(t) below 1, or the next
+t below 0, the floors alone cannot be met, which p, u and y prove (Farkas).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, highest_in_rows
+from optsched.program import AllocationProgram
+from optsched.program.minimum import Minimum
+from optsched.solution.values import Termination
+from optsched.solvers.prices.cutting_planes import EXACT
+from optsched.solvers.prices.market import Market
+from optsched.solvers.prices.max_min import Equilibrium, MaxMinSearch
+from optsched.solvers.prices.watch import InnerWatch, Watch
+
+log = logging.getLogger("optsched")
+
+STEPS = 60
+"""Newton steps at most; five are usual."""
+
+
+@dataclass(frozen=True)
+class TargetDuals:
+    """Duals of the tangent at a value, of which a unit is worth 1.
+
+    Attributes
+    ----------
+    prices : FloatArray, shape (R,)
+    rent : FloatArray, shape (K,)
+        Of the time of each class.
+    slope : FloatArray, shape (K,)
+        Of each unit of ``levels @ x``.
+    on_floor : BoolArray, shape (K,)
+        Classes whose floor was the target: the slope is what the floor costs.
+    """
+
+    prices: FloatArray
+    rent: FloatArray
+    slope: FloatArray
+    on_floor: BoolArray
+
+
+@dataclass(frozen=True)
+class TargetAnswer:
+    """What a search has come to.
+
+    Attributes
+    ----------
+    termination : Termination
+    value, bound : float
+    x : FloatArray or None, shape (N + 1,)
+        Totals of the program's columns, and the value.
+    duals : TargetDuals or None
+        They prove the bound.
+    passes, steps : int
+    """
+
+    termination: Termination
+    value: float
+    bound: float
+    x: FloatArray | None
+    duals: TargetDuals | None
+    passes: int
+    steps: int
+
+
+class TargetSearch:
+    """One search for the largest value.
+
+    Parameters
+    ----------
+    program : AllocationProgram
+        Its utility is a `Minimum`, with or without delays.
+    market : Market
+    floor : FloatArray, shape (K,)
+        Least level of a job of each class.
+    watch : Watch
+    """
+
+    def __init__(
+        self, program: AllocationProgram, market: Market, floor: FloatArray, watch: Watch
+    ) -> None:
+        assert isinstance(program.utility, Minimum)
+        self.program, self.utility, self.market = program, program.utility, market
+        self.floor, self.watch = floor, watch
+        self.members = program.classes.count
+        self.highest_level = highest_in_rows(market.level) * market.unit
+        self.passes = self.steps = 0
+
+    def run(self, prices: FloatArray | None) -> TargetAnswer:
+        """Step down from a value that no allocation exceeds; ``prices`` are where to start."""
+        t = highest = float(self.utility.reached(self.highest_level).min())
+        duals: TargetDuals | None = None
+        while self.steps < STEPS and t > 0:
+            self.steps += 1
+            needed = np.asarray(self.utility.needed(self.program, t)) + np.zeros(len(self.floor))
+            target = np.maximum(needed, self.floor)
+            within_reach = self.highest_level >= target * (1.0 - EXACT)
+            if not within_reach.all():
+                return self._without_point(Termination.INFEASIBLE)
+            found = self._reached(target, prices)
+            log.debug("prices: value %.9g reached by a factor of %.12g", t, found.level)
+            reached = found.level >= 1.0 - EXACT
+            if not reached and not found.finished:
+                return self._without_point(self.watch.reason or Termination.IMPRECISE)
+            if found.bound >= 1.0:  # of these prices nothing follows: those before prove the bound
+                return self._answer(t, found, duals or self._slowest(t))
+            on_floor = self.floor > needed
+            slope = found.slope / target
+            rising = np.where(on_floor, 0.0, self.utility.needed_slope(self.program, t))
+            d = float((self.members * slope) @ rising)
+            if not d > 0:
+                return self._without_point(Termination.INFEASIBLE)
+            duals = TargetDuals(found.prices / d, found.rent / d, slope / d, on_floor)
+            lower = t - (1.0 - found.bound) / d
+            if reached:
+                return self._answer(t, found, duals, lower)
+            t, prices = lower, found.prices
+        # No value above t can be had, and even the least, 0, is far above it.
+        impossible = t < -EXACT * highest
+        return self._without_point(Termination.INFEASIBLE if impossible else Termination.IMPRECISE)
+
+    def _reached(self, target: FloatArray, prices: FloatArray | None) -> Equilibrium:
+        """What part of its target every class can reach, at most 1."""
+        market = self.market
+        level = market.level * (market.unit / target)[:, np.newaxis]
+        scaled = replace(market, level=level, unit=1.0, highest=1.0)
+        watch = InnerWatch(self.watch, 0.0, np.inf)
+        search = MaxMinSearch(scaled, prices, watch, None if prices is None else 1.0)
+        search.run()
+        found = search.equilibrium()
+        self.passes += found.passes
+        return found
+
+    def _answer(
+        self, t: float, found: Equilibrium, duals: TargetDuals, bound: float | None = None
+    ) -> TargetAnswer:
+        value = t * min(1.0, found.level)
+        x = found.x.copy()
+        x[-1] = value
+        bound = t if bound is None else max(bound, value)
+        return TargetAnswer(Termination.OPTIMAL, value, bound, x, duals, self.passes, self.steps)
+
+    def _slowest(self, t: float) -> TargetDuals:
+        """What proves that no value is higher: the slowest class alone has no more."""
+        held = int(self.utility.reached(self.highest_level).argmin())
+        slope, rent = np.zeros((2, len(self.floor)))
+        rising = np.broadcast_to(self.utility.needed_slope(self.program, t), slope.shape)
+        slope[held] = 1.0 / (self.members[held] * rising[held])
+        rent[held] = slope[held] * self.highest_level[held]
+        prices = np.zeros(len(self.market.capacity))
+        return TargetDuals(prices, rent, slope, np.zeros(len(slope), bool))
+
+    def _without_point(self, end: Termination) -> TargetAnswer:
+        return TargetAnswer(end, 0.0, np.inf, None, None, self.passes, self.steps)
