@@ -21,7 +21,7 @@ from optsched.solving.certify import (
     known_allocation,
     without_point,
 )
-from optsched.solving.engine import Engine, attempt, ways_of
+from optsched.solving.engine import Engine, Way, attempt, ways_of
 from optsched.solving.outcome import NO_OPTIMUM, Outcome
 
 CLOSE = 1e-10
@@ -34,7 +34,9 @@ def solve_delayed(engine: Engine, program: AllocationProgram) -> Outcome:
     """Solve a program whose utility is a minimum with delays; see `DelayedMinimum.tangent_at`."""
     certify = partial(certified_allocation, engine, program)
     direct = engine.solver_as_it_is(program)
-    by_prices = [] if direct is None else [partial(engine.solve_as_it_is, program, *direct, None)]
+    by_prices: list[Way] = []
+    if direct is not None:
+        by_prices.append(partial(engine.solve_as_it_is, program, *direct, None))
 
     def by_tangents(solver: str | None) -> Outcome:
         first = engine.build(partial(_tangent, program, program.value(program.even())))

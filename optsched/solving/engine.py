@@ -131,7 +131,7 @@ class Engine(SolverRuns):
         else:
             yield partial(lowered, None)
         first = self.name
-        if not easier_first:
+        if not easier_first and first != "prices":
             yield from self._easier(program)
         yield from other_ways(self, lowered, first, integer=program.integral, conic=program.conic)
 
@@ -202,15 +202,18 @@ class Engine(SolverRuns):
 
     def _easier(self, program: AllocationProgram) -> Iterator[Way]:
         """The program without whole jobs, and with those side rows alone that prices take,
-        where `auto` chooses.
+        where `auto` chooses; as it is, where prices take all of it.
         """
-        easier = replace(program, side=program.limit_rows.side, integral=False)
-        if self.asked_for is not None or (
-            program.integral == easier.integral and len(program.side) == len(easier.side)
-        ):
+        if self.asked_for is not None or not (program.side or program.integral):
             return
+        easier = replace(program, side=program.limit_rows.side, integral=False)
         solver = self.load("prices")
-        if solver.name == "prices" and solver.refuses(easier) is None:
+        if solver.name != "prices":
+            return
+        if solver.refuses(program) is None:
+            reason = "by prices of the resources"
+            yield partial(self.solve_as_it_is, program, solver.name, reason, None)
+        elif solver.refuses(easier) is None:
             yield partial(self._solve_easier, program, easier)
 
     def _solve_easier(self, program: AllocationProgram, easier: AllocationProgram) -> Outcome:

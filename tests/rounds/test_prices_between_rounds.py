@@ -142,12 +142,12 @@ def test_a_policy_of_what_prices_cannot_is_refused_before_the_first_round() -> N
     told = "solver prices cannot take this program: its utility is neither .*; auto takes a solver that can"
     with pytest.raises(SolverUnavailable, match=told):
         Scheduler(instance(), {"solver": "prices", "formulation": "water-filling"}, isolate=False)
-    shared = {"solver": "prices", "constraints": [{"kind": "budget", "limit": 5.0}]}
+    served = {"solver": "prices", "constraints": [{"kind": "minimum-service", "fraction": 0.1}]}
     with pytest.raises(
         SolverUnavailable,
-        match="it has rows beside time and capacity; auto takes a solver that can",
+        match="'minimum-service' do not only limit sums; auto takes a solver that can",
     ):
-        Scheduler("@quickstart", shared, isolate=False)
+        Scheduler("@quickstart", served, isolate=False)
     with pytest.raises(SolverUnavailable, match="solver prices lacks 'integer'"):
         Scheduler("@quickstart", {"solver": "prices", "formulation": "lease"}, isolate=False)
 

@@ -140,7 +140,11 @@ def test_a_floor_takes_from_the_level_of_the_others() -> None:
     program = allocation(np.array([[1.0], [2.0]]), np.array([1, 1]), np.array([1]))
     first = int(np.flatnonzero(program.highest_level == 1.0)[0])
     floor = SideRows(
-        "deadlines", sp.csr_matrix(program.levels[[first]]), np.array([0.7]), np.array([np.inf]), str
+        "deadlines",
+        sp.csr_matrix(program.levels[[first]]),
+        np.array([0.7]),
+        np.array([np.inf]),
+        str,
     )
     outcome = by(replace(program, side=(floor,)), "prices")
     assert outcome.value == pytest.approx(0.6) and outcome.duals is not None
