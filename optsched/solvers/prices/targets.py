@@ -32,7 +32,6 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, highest_in_rows
 from optsched.program import AllocationProgram
-from optsched.program.minimum import Minimum
 from optsched.solution.values import Termination
 from optsched.solvers.prices.cutting_planes import EXACT
 from optsched.solvers.prices.market import Market
@@ -96,7 +95,7 @@ class TargetSearch:
     Parameters
     ----------
     program : AllocationProgram
-        Its utility is a `Minimum`, with or without delays.
+        Its utility is a smallest level, with or without delays.
     market : Market
     floor : FloatArray, shape (K,)
         Least level of a job of each class.
@@ -106,8 +105,7 @@ class TargetSearch:
     def __init__(
         self, program: AllocationProgram, market: Market, floor: FloatArray, watch: Watch
     ) -> None:
-        assert isinstance(program.utility, Minimum)
-        self.program, self.utility, self.market = program, program.utility, market
+        self.program, self.utility, self.market = program, program.minimum, market
         self.floor, self.watch = floor, watch
         self.members = program.classes.count
         self.highest_level = highest_in_rows(market.level) * market.unit
