@@ -87,6 +87,8 @@ def plan_facts(plan: Plan) -> Iterator[tuple[str, str | Text]]:
             certificate_words(solution.certificate, solution.status, True, "allocation"),
         )
     yield "GPUs", gpus_in_use(figures["gpus_in_use"], figures["gpus"], figures["utilisation"])
+    if plan.throughput is not None:
+        yield "throughput", str(plan.throughput)
     if plan.solution is not None:
         yield "warm start", plan.started_from
     if plan.declined:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, gathered
+from optsched.candidates import Classes
 from optsched.display import (
     Displayed,
     DisplayedTable,
@@ -30,6 +31,7 @@ from optsched.rounds.ledger import PLAIN, Ledger, Setup, setups_of
 from optsched.rounds.order import Order
 from optsched.rounds.plan_document import FORMAT
 from optsched.rounds.preemption import due_times
+from optsched.rounds.throughput import Throughput, throughput_of
 from optsched.solution import Certificate, Solution
 from optsched.solving.warm_start import WarmStart
 
@@ -174,6 +176,9 @@ class Plan(DisplayedTable):
         Jobs that the formulation does not deal with.
     admissions : Admissions, optional
         Who is held to its requirements from this round on; None: as before.
+    classes : Classes, optional
+        Of the jobs that were planned for; none where no round could be planned, and in a plan that
+        was read from a journal.
     timings : mapping
         Seconds by stage.
     hysteresis : float
@@ -197,6 +202,7 @@ class Plan(DisplayedTable):
     isolated: FloatArray | None = None
     refused: tuple[tuple[tuple[int, ...], str], ...] = ()
     admissions: Admissions | None = None
+    classes: Classes | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
     hysteresis: float = 0.0
 
@@ -214,6 +220,11 @@ class Plan(DisplayedTable):
     def certificate(self) -> Certificate | None:
         """The certificate of the allocation, where there is a new one."""
         return None if self.solution is None else self.solution.certificate
+
+    @cached_property
+    def throughput(self) -> Throughput | None:
+        """The throughput that the round reaches and a bound on it; a linear program is solved."""
+        return None if self.classes is None else throughput_of(self.classes, self.speed)
 
     def decision(self, job: int) -> Decision:
         """What happens to a job.
@@ -548,6 +559,7 @@ class Plan(DisplayedTable):
             "fallback": self.fallback,
             "notices": list(self.notices),
             "metrics": self.figures(),
+            "throughput": None if self.throughput is None else self.throughput._asdict(),
             "reproducible": True if self.solution is None else self.solution.reproducible,
             "started_from": self.started_from,
             "timings": dict(self.timings),
@@ -659,6 +671,7 @@ class Plan(DisplayedTable):
         return {
             "clock": f"{number(self.now)} s to {number(self.until)} s",
             "GPUs": f"{figures['gpus_in_use']:,} of {figures['gpus']:,} in use: {first_of(by_pool)}",
+            "throughput": "" if self.throughput is None else str(self.throughput),
             "start": named[Verdict.START],
             "move": named[Verdict.MOVE],
             "preempt": named[Verdict.PREEMPT],

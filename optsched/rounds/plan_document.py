@@ -100,6 +100,15 @@ class PlanMetrics(Document):
     utilisation: dict[str, float | None]
 
 
+class PlanThroughput(Document):
+    """Sum over jobs of their rates, each as a part of its best one: what the round reaches,
+    and a bound on what any round could.
+    """
+
+    reached: float
+    bound: float | None
+
+
 class PlanDocument(Document):
     """What happens in a round; numbers that do not exist are null."""
 
@@ -127,6 +136,7 @@ class PlanDocument(Document):
     fallback: str | None
     notices: list[str]
     metrics: PlanMetrics
+    throughput: PlanThroughput | None = None
     reproducible: bool
     started_from: str
     timings: dict[str, float]

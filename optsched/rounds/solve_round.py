@@ -237,6 +237,7 @@ def seated_plan(
         isolated=answer.isolated,
         refused=answer.refused,
         admissions=answer.admissions,
+        classes=answer.classes,
         hysteresis=state.policy.hysteresis,
     )
 

@@ -167,6 +167,8 @@ class Scheduled:
             return False
         if plan.order is not None:
             return plan.order.at_rest and bool((plan.verdict == Verdict.KEEP).all())
+        if self.state.policy.max_moves is not None and not (plan.verdict == Verdict.KEEP).all():
+            return False  # the limit may have kept others from moving to idle GPUs
         return bool((plan.ledger.runs == (plan.ledger.fraction > 0)).all())
 
     @property

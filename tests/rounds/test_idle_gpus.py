@@ -149,6 +149,9 @@ class Storm:
         )
         # A round that falls back knows nothing of jobs that the formulation refused.
         self.wrong += [f"round {plan.number}: {words}" for words in found if not plan.fallback]
+        bounded = plan.throughput
+        if bounded is not None and bounded.bound is not None:
+            assert bounded.reached <= bounded.bound * (1 + 1e-9)
         self.moves += len(plan.move)
         self.world.follow(plan)
         self.now += ROUND
@@ -290,3 +293,31 @@ def test_leftovers_go_to_whoever_gains_most() -> None:
     )
     plan = optsched.solve_round(state)
     assert [item.job for item in plan.move] == ["j1"]
+
+
+# --- the throughput of a round ---------------------------------------------------------------
+
+
+def test_the_throughput_of_a_round_and_its_bound_by_hand() -> None:
+    """Two of three jobs at their best rates and one at a quarter of it: no three jobs can do better."""
+    with scheduler({"formulation": "max-min-fairness"}, 3, restart_cost=0.0) as cluster:
+        throughput = cluster.solve(now=0.0).throughput
+    assert throughput is not None
+    assert throughput.reached == pytest.approx(2.25)
+    assert throughput.bound == pytest.approx(2.25)
+
+
+def test_the_bound_does_not_see_nodes() -> None:
+    """Three gangs of two GPUs have room on six GPUs, but not on two nodes of three."""
+    jobs = [
+        {"id": name, "steps": 1e6, "gpus": 2, "throughput": {"p": {"2": {"1": 4.0}}}}
+        for name in "abc"
+    ]
+    document = {
+        "format": "optsched-instance/1",
+        "round": ROUND,
+        "jobs": jobs,
+        "cluster": {"pools": [{"name": "p", "nodes": 2, "gpus_per_node": 3}]},
+    }
+    plan = optsched.solve_round(RoundState.first(optsched.Instance.from_document(document)))
+    assert plan.to_document()["throughput"] == pytest.approx({"reached": 2.0, "bound": 3.0})
