@@ -35,10 +35,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from optsched.arrays import FloatArray
 from optsched.solvers.prices import compiling, steps
@@ -423,13 +423,13 @@ class Interior:
         """
         matrix[np.diag_indices_from(matrix)] += self.c / self.p
         scale = 1.0 / np.sqrt(np.maximum(np.diag(matrix), 1e-300))
-        factor = _factor(matrix * scale[:, np.newaxis] * scale)
-        if factor is None:
+        solve = _solver_of(matrix * scale[:, np.newaxis] * scale)
+        if solve is None:
             return None
         unheld = self.capacity - self.used - self.c
 
         def prices(held: FloatArray, more: FloatArray) -> FloatArray:
-            return np.asarray(scale * cho_solve(factor, scale * (held + more - unheld)))
+            return np.asarray(scale * solve(scale * (held + more - unheld)))
 
         return prices
 
@@ -444,16 +444,19 @@ class Interior:
         return length
 
 
-def _factor(matrix: FloatArray) -> Any:
-    """Cholesky's, of a matrix with the diagonal 1; None where it has none.
+def _solver_of(matrix: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
+    """Solves systems of a matrix with the diagonal 1, by Cholesky's factors; None where it has none.
 
     Goods that run out together, and with the time, leave it singular but for rounding, and then a
     little is added.
     """
+    # It takes longer to load than a program of 2,000 jobs to solve, and only concave totals use it.
+    from scipy.linalg import cho_factor, cho_solve
+
     for little in SHIFTS:
         try:
-            return cho_factor(matrix + little * np.eye(len(matrix)))
-        except (LinAlgError, ValueError):
+            return partial(cho_solve, cho_factor(matrix + little * np.eye(len(matrix))))
+        except (np.linalg.LinAlgError, ValueError):
             continue
     return None
 
