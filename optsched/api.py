@@ -48,6 +48,7 @@ from optsched.performance.files import model_bytes
 from optsched.registry import load_formulation, load_solver
 from optsched.solution import Solution, Status
 from optsched.solvers import Progress
+from optsched.solvers.interrupt import interrupt_flag
 from optsched.solving.engine import Engine
 from optsched.solving.limits import deadline_of, make_limits
 from optsched.solving.procedures import cut_off
@@ -193,10 +194,12 @@ def solve(
         log.warning(
             "the start was of no use: %s was solved without a run that takes one", formulation
         )
-    side_by_side = _side_by_side(solution)
-    timings["total"] = clock() - started
-    notes = (*solution.notes, *notes_on(chosen, solution.candidates, extended=extend is not None))
-    return replace(solution, timings=timings, packed=side_by_side, notes=notes)
+    with interrupt_flag():  # what is found is not lost any more
+        notes = notes_on(chosen, solution.candidates, extended=extend is not None)
+        solution = replace(
+            solution, packed=_side_by_side(solution), notes=(*solution.notes, *notes)
+        )
+    return replace(solution, timings=timings | {"total": clock() - started})
 
 
 def _check_options(
@@ -268,7 +271,8 @@ def _candidates_for(
 
 def _lacks_columns(solution: Solution) -> bool:
     """Whether an instance is infeasible by a rule over the columns alone: other ones may do."""
-    return solution.status is Status.INFEASIBLE and solution.certificate.proof == "rule"
+    without_solver = solution.certificate.proof in ("rule", "counted")
+    return solution.status is Status.INFEASIBLE and without_solver
 
 
 def _side_by_side(solution: Solution) -> Packed | None:

@@ -286,6 +286,10 @@ class SolverCrashed(OptschedError):
     exit_code = 7
 
 
+NOTHING_YET = "interrupted before any feasible point was found"
+"""What is said where the user stops a run that has nothing to return."""
+
+
 class Interrupted(OptschedError):
     """Stopped by the user before any feasible point was found."""
 

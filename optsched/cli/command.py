@@ -18,7 +18,7 @@ from typer.main import get_command, get_group
 from optsched.cli.derived import Described, Fields
 from optsched.cli.shell import WIDTH, Shell, logging_to
 from optsched.cli.values import KINDS, TYPES, Kind
-from optsched.errors import UsageError
+from optsched.errors import Interrupted, UsageError
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": WIDTH}
 # Help and errors are the library's own, in plain text.
@@ -227,6 +227,13 @@ class Made(Mapping[str, Any]):
 
 class Commands(TyperGroup):
     """A list of commands, each with its first sentence in full, as plain text."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; typer would end without a word where Ctrl-C comes before it began."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted") from None
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of declaration; click would sort them."""

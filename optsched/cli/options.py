@@ -17,6 +17,7 @@ from optsched.cli.command import Argument, Option
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.cli.values import Constraints, Seconds, Settings
+from optsched.errors import NOTHING_YET, Interrupted
 
 if TYPE_CHECKING:
     from optsched.instance.durations import Deadline
@@ -227,14 +228,17 @@ def solved(
             for callback in callbacks:
                 callback(event)
 
-        return api.solve(
-            problem.instance,
-            problem.formulation,
-            on_progress=on_progress if callbacks else None,
-            **problem.given,
-            **search.limits | {"time_limit": deadline},
-            **more,
-        )
+        try:
+            return api.solve(
+                problem.instance,
+                problem.formulation,
+                on_progress=on_progress if callbacks else None,
+                **problem.given,
+                **search.limits | {"time_limit": deadline},
+                **more,
+            )
+        except KeyboardInterrupt:  # while an instance is read or compiled no point is known
+            raise Interrupted(NOTHING_YET) from None
 
 
 # --- exit codes -----------------------------------------------------------------------------------

@@ -145,6 +145,7 @@ def solve(
     slices.check()
     from optsched.cli.solution_view import program_view, solution_view
     from optsched.formats.mps import is_program
+    from optsched.solvers.interrupt import interrupt_flag
 
     program = is_program(problem.instance)
     solution: Any
@@ -166,17 +167,18 @@ def solve(
         return code
     if place and solution.allocation is not None:
         solution = _placed(solution, search)
-    written = output is not None and output != "-" and _write(shell, solution, output, duals)
     as_json = as_json or output == "-"
-    # Before the tables, which may fill more than a screen
-    if not (as_json or program):
-        shell.note(solution.notes)
-    shell.answer(
-        as_json,
-        solution.to_document if program else partial(solution.to_document, duals),
-        program_view(solution) if program else solution_view(solution),
-        written=written_to(solution=output if written else None),
-    )
+    with interrupt_flag():  # a first Ctrl-C does not cost what is found
+        written = output is not None and output != "-" and _write(shell, solution, output, duals)
+        # Before the tables, which may fill more than a screen
+        if not (as_json or program):
+            shell.note(solution.notes)
+        shell.answer(
+            as_json,
+            solution.to_document if program else partial(solution.to_document, duals),
+            program_view(solution) if program else solution_view(solution),
+            written=written_to(solution=output if written else None),
+        )
     return code
 
 

@@ -21,8 +21,8 @@ def interrupt_flag() -> Iterator[threading.Event]:
     """While inside, SIGINT sets the event that is yielded;
     a second SIGINT raises KeyboardInterrupt as usual.
 
-    One inside of another sets both, so that a run that ends before it sees the flag does not hide
-    it from those after.
+    One inside of another sets both, and begins as the other one is: a run that ends before it sees
+    the flag does not hide it from those after, and what was asked for before a run ends it at once.
 
     Outside of the main thread signals do not arrive, and the event is never set.
     """
@@ -39,6 +39,8 @@ def interrupt_flag() -> Iterator[threading.Event]:
         for each in _active:
             each.set()
 
+    if any(outer.is_set() for outer in _active):
+        flag.set()
     before = signal.signal(signal.SIGINT, on_signal)
     _active.append(flag)
     try:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from optsched.arrays import FloatArray, blocks
-from optsched.errors import Interrupted, SolverCrashed
+from optsched.errors import NOTHING_YET, Interrupted, SolverCrashed
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.solution.allocation import Allocation
 from optsched.solution.certificate import (
@@ -391,13 +391,18 @@ def known_allocation(
 
 def nothing_found(runs: SolverRuns, values: Values, integer: bool = False) -> Outcome:
     """Stopped before any feasible point; a solver's bound counts for integer programs alone."""
-    if values.termination is Termination.INTERRUPTED:
-        raise Interrupted("interrupted before any feasible point was found")
     if values.termination in CLAIMS:
         values = replace(values, termination=Termination.IMPRECISE)
     known = integer and values.bound is not None and np.isfinite(values.bound)
     bound = values.bound if known else None
     return _pointless(runs, values, Status.LIMIT, Certificate(True, "none", {}), bound)
+
+
+def unless_interrupted(outcome: Outcome) -> Outcome:
+    """An outcome; raises `Interrupted` where the user stopped it before there was a point."""
+    if outcome.x is None and outcome.values.termination is Termination.INTERRUPTED:
+        raise Interrupted(NOTHING_YET)
+    return outcome
 
 
 def without_point(

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from threading import Event
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from optsched.solution.solution import Attempt, Status
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers import Capability
 from optsched.solvers.closed_form import ClosedForm
+from optsched.solvers.interrupt import interrupt_flag
 from optsched.solving.certify import (
     Certify,
     certified_allocation,
@@ -30,6 +32,7 @@ from optsched.solving.certify import (
     certified_linear,
     known_allocation,
     nothing_found,
+    unless_interrupted,
     without_point,
 )
 from optsched.solving.choice import pick_for_allocation, require_all
@@ -404,10 +407,27 @@ def attempt(
     -------
     The best outcome that is known then.
     """
+    # Ctrl-C between two runs, while a program is written down or a point is certified, must not
+    # cost the point: the next run ends at once, and what is known by then is the answer.
+    with interrupt_flag() as interrupt:
+        return unless_interrupted(_attempted(runs, ways, certify, known, maximise, interrupt))
+
+
+def _attempted(
+    runs: SolverRuns,
+    ways: Iterable[Way],
+    certify: Certify | None,
+    known: Known | None,
+    maximise: bool,
+    interrupt: Event,
+) -> Outcome:
     attempts, limits, asked = Attempts(maximise), runs.limits, runs.asked_for is not None
     try:
         for number, way in enumerate(ways):
             first = number == 0
+            if not first and interrupt.is_set():
+                attempts.stopped = True
+                break
             if not first and not runs.has_time_left(WORTHWHILE):
                 attempts.out_of_time = True
                 break

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optsched.candidates import Candidates, Classes
-from optsched.errors import SolverCrashed
+from optsched.errors import NOTHING_YET, Interrupted, SolverCrashed
 from optsched.formulation import Formulation, Infeasible, declined_jobs, nothing_to_decide
 from optsched.formulation.procedure import (
     Auxiliary,
@@ -42,6 +42,7 @@ from optsched.solution import (
 from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.figures import by_job
 from optsched.solution.stage import Stage
+from optsched.solvers.interrupt import interrupt_flag
 from optsched.solving.certify import without_time
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import BY_CLOCK, Outcome, SolvedProgram, is_reproducible
@@ -87,7 +88,8 @@ def solve_formulation(formulation: Formulation, candidates: Candidates, engine: 
     if isinstance(result, RuleDecision):
         return _decided(formulation, C, engine, result)
     assert run.own is not None
-    return _answer(formulation, engine, run.own, result)
+    with interrupt_flag():  # what is found is not lost any more
+        return _answer(formulation, engine, run.own, result)
 
 
 class _NothingToDecide(Exception):
@@ -387,6 +389,8 @@ def _decided(
 def _stopped(formulation: Formulation, C: Classes, engine: Engine, outcome: Outcome) -> Solution:
     """No answer: a limit was reached before a program that it needs was solved."""
     termination = outcome.values.termination
+    if termination is Termination.INTERRUPTED:
+        raise Interrupted(NOTHING_YET)
     return _solution(
         formulation,
         C.candidates,

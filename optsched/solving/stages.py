@@ -14,7 +14,7 @@ from optsched.program import AllocationProgram, Method
 from optsched.program.relaxing import Relaxation
 from optsched.solution import Status
 from optsched.solution.stage import Stage
-from optsched.solving.certify import nothing_found, without_point
+from optsched.solving.certify import nothing_found, unless_interrupted, without_point
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import SolvedProgram
 
@@ -73,7 +73,7 @@ def _relaxed(engine: Engine, relaxation: Relaxation) -> SolvedProgram:
             strict = relaxation.strict
             outcome = without_point(engine, strict.feasible_set().arrays, values, strict)
         elif outcome.x is not None:
-            outcome = nothing_found(engine, outcome.values)
+            outcome = unless_interrupted(nothing_found(engine, outcome.values))
         return SolvedProgram(relaxation.strict, outcome)
     short = relaxation.short(outcome.x)
     words = relaxation.words(short)

@@ -18,6 +18,7 @@ import pytest
 
 # Private names: parts of a command are checked without a command line
 from optsched.cli.main import terminated_like_interrupted
+from optsched.errors import NOTHING_YET
 from optsched.solvers.interrupt import interrupt_flag
 
 pytestmark = pytest.mark.process
@@ -162,7 +163,7 @@ def test_interrupted_before_anything_was_found(tmp_path: Path) -> None:
     assert process.poll() is None and log.exists()
     process.send_signal(signal.SIGINT)
     code, out, err = finish(process)
-    assert (code, out, err) == (130, "", "optsched: interrupted\n")
+    assert (code, out, err) == (130, "", f"optsched: {NOTHING_YET}\n")
     assert list(tmp_path.iterdir()) == [log]
 
 

@@ -41,7 +41,11 @@ from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.plan import Plan
 from optsched.solution.solution import PAIRS, ColumnsMade
 from optsched.solution.values import PointStatus, Termination, Values
-from optsched.solving.certify import certified_allocation, without_point
+from optsched.solving.certify import (
+    certified_allocation,
+    unless_interrupted,
+    without_point,
+)
 from optsched.solving.column_generation.pair_parts import MANY, InParts, solve_in_parts
 from optsched.solving.column_generation.pair_pricing import ClassPairs, PairPricing
 from optsched.solving.column_generation.pair_sample import start_of
@@ -96,7 +100,7 @@ def generate_pairs(
         made = ColumnsMade(PAIRS, len(master.made), pricing.count)
         return SolvedProgram(
             program,
-            without_point(engine, program.to_linear().arrays, values, program),
+            unless_interrupted(without_point(engine, program.to_linear().arrays, values, program)),
             columns_made=made,
         )
     x = np.zeros(master.first + len(master.made))

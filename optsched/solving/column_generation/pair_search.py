@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray, group_rows
 from optsched.candidates import Classes
 from optsched.candidates.classes import JobGroups, alone_columns, assemble
-from optsched.errors import Interrupted
+from optsched.errors import NOTHING_YET, Interrupted
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Session
 from optsched.solving.column_generation.pair_pricing import ClassPairs, PairPricing
@@ -203,7 +203,7 @@ class PairSearch:
         """
         self.run()
         if self.values is not None and self.values.termination is Termination.INTERRUPTED:
-            raise Interrupted("interrupted before any feasible point was found")
+            raise Interrupted(NOTHING_YET)
         return self.optimal
 
     def run(self) -> None:
