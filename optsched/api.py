@@ -48,7 +48,7 @@ from optsched.performance.files import model_bytes
 from optsched.registry import load_formulation, load_solver
 from optsched.solution import Solution, Status
 from optsched.solvers import Progress
-from optsched.solvers.interrupt import interrupt_flag
+from optsched.solvers.interrupt import delayed_interrupt
 from optsched.solving.engine import Engine
 from optsched.solving.limits import deadline_of, make_limits
 from optsched.solving.procedures import cut_off
@@ -194,7 +194,7 @@ def solve(
         log.warning(
             "the start was of no use: %s was solved without a run that takes one", formulation
         )
-    with interrupt_flag():  # what is found is not lost any more
+    with delayed_interrupt():  # what is found is not lost any more
         notes = notes_on(chosen, solution.candidates, extended=extend is not None)
         solution = replace(
             solution, packed=_side_by_side(solution), notes=(*solution.notes, *notes)

@@ -218,6 +218,7 @@ def solved(
     """
     deadline = search.deadline
     from optsched import api
+    from optsched.solvers.interrupt import keeping_answers
 
     # Names are checked before anything is read
     api.make_formulation(problem.formulation, problem.options, problem.constraints)
@@ -229,14 +230,15 @@ def solved(
                 callback(event)
 
         try:
-            return api.solve(
-                problem.instance,
-                problem.formulation,
-                on_progress=on_progress if callbacks else None,
-                **problem.given,
-                **search.limits | {"time_limit": deadline},
-                **more,
-            )
+            with keeping_answers():
+                return api.solve(
+                    problem.instance,
+                    problem.formulation,
+                    on_progress=on_progress if callbacks else None,
+                    **problem.given,
+                    **search.limits | {"time_limit": deadline},
+                    **more,
+                )
         except KeyboardInterrupt:  # while an instance is read or compiled no point is known
             raise Interrupted(NOTHING_YET) from None
 

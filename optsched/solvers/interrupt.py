@@ -15,6 +15,8 @@ _active: list[threading.Event] = []
 a search of many runs has one, and each run its own.
 """
 
+_keeps_answers = False
+
 
 @contextmanager
 def interrupt_flag() -> Iterator[threading.Event]:
@@ -48,3 +50,29 @@ def interrupt_flag() -> Iterator[threading.Event]:
     finally:
         _active.remove(flag)
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def keeping_answers() -> Iterator[None]:
+    """While inside, an answer is returned though Ctrl-C came when it was nearly made.
+
+    Commands write it. A script that solves one instance after the other must end instead: there
+    Ctrl-C is raised as soon as no answer tells of it.
+    """
+    global _keeps_answers
+    before, _keeps_answers = _keeps_answers, True
+    try:
+        yield
+    finally:
+        _keeps_answers = before
+
+
+@contextmanager
+def delayed_interrupt() -> Iterator[threading.Event]:
+    """`interrupt_flag` around the steps to an answer; what is set at the end is raised,
+    unless answers are kept.
+    """
+    with interrupt_flag() as flag:
+        yield flag
+    if flag.is_set() and not _keeps_answers:
+        raise KeyboardInterrupt

@@ -24,7 +24,7 @@ from optsched.solution.solution import Attempt, Status
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers import Capability
 from optsched.solvers.closed_form import ClosedForm
-from optsched.solvers.interrupt import interrupt_flag
+from optsched.solvers.interrupt import delayed_interrupt
 from optsched.solving.certify import (
     Certify,
     certified_allocation,
@@ -409,8 +409,11 @@ def attempt(
     """
     # Ctrl-C between two runs, while a program is written down or a point is certified, must not
     # cost the point: the next run ends at once, and what is known by then is the answer.
-    with interrupt_flag() as interrupt:
-        return unless_interrupted(_attempted(runs, ways, certify, known, maximise, interrupt))
+    with delayed_interrupt() as interrupt:
+        outcome = unless_interrupted(_attempted(runs, ways, certify, known, maximise, interrupt))
+        if outcome.values.termination is Termination.INTERRUPTED:
+            interrupt.clear()  # the answer tells of it
+        return outcome
 
 
 def _attempted(

@@ -42,7 +42,7 @@ from optsched.solution import (
 from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.figures import by_job
 from optsched.solution.stage import Stage
-from optsched.solvers.interrupt import interrupt_flag
+from optsched.solvers.interrupt import delayed_interrupt
 from optsched.solving.certify import without_time
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import BY_CLOCK, Outcome, SolvedProgram, is_reproducible
@@ -88,7 +88,7 @@ def solve_formulation(formulation: Formulation, candidates: Candidates, engine: 
     if isinstance(result, RuleDecision):
         return _decided(formulation, C, engine, result)
     assert run.own is not None
-    with interrupt_flag():  # what is found is not lost any more
+    with delayed_interrupt():  # what is found is not lost any more
         return _answer(formulation, engine, run.own, result)
 
 

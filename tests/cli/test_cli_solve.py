@@ -344,7 +344,7 @@ def test_a_lying_solver_is_caught(run: Any, monkeypatch: pytest.MonkeyPatch) -> 
             130,
             "optsched: interrupted before any ",
         ),
-        (KeyboardInterrupt(), 130, "optsched: interrupted\n"),
+        (KeyboardInterrupt(), 130, "optsched: interrupted before any feasible point was found\n"),
         (MemoryError(), 1, "optsched: internal error: MemoryError"),
     ],
 )

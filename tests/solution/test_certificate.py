@@ -554,7 +554,8 @@ def test_stopped_without_a_point_is_told_as_such(monkeypatch: pytest.MonkeyPatch
     assert solution.bound is None
     assert optsched.verify(solution.instance, solution.to_document()).ok
     with pytest.raises(Interrupted):
-        solve(monkeypatch, lambda values: Values(Termination.INTERRUPTED))
+        interrupted = Values(Termination.INTERRUPTED)
+        solve(monkeypatch, lambda values: interrupted, constraints=["deadlines"])
 
 
 def test_lies_about_a_plain_linear_program(monkeypatch: pytest.MonkeyPatch) -> None:

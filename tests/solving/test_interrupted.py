@@ -17,7 +17,7 @@ from optsched.errors import NOTHING_YET, Interrupted
 from optsched.program import AllocationProgram
 from optsched.solution import Termination, Values
 from optsched.solvers.highs import HighsSession
-from optsched.solvers.interrupt import interrupt_flag
+from optsched.solvers.interrupt import interrupt_flag, keeping_answers
 
 ENDS = [("feasible", "interrupted"), ("optimal", "optimal")]
 BUDGET = {"kind": "budget", "limit": 20.0}
@@ -57,7 +57,8 @@ def test_while_a_program_is_written_down_the_known_point_is_the_answer(
         monkeypatch.setattr(
             AllocationProgram, lower, after_ctrl_c(getattr(AllocationProgram, lower))
         )
-    solution = optsched.solve("@quickstart", formulation, constraints=[BUDGET])
+    with keeping_answers():
+        solution = optsched.solve("@quickstart", formulation, constraints=[BUDGET])
     # a small program may be solved before a solver looks at the flag
     assert (solution.status, solution.termination) in ENDS
     assert optsched.verify(solution.instance, solution.to_document()).ok
@@ -106,6 +107,14 @@ def test_ctrl_c_while_the_answer_is_written_does_not_cost_it(
     monkeypatch.setattr("optsched.api.write_solution", after_ctrl_c(optsched.write_solution))
     assert main(["solve", "@quickstart", "-q", "-o", str(tmp_path / "o.json")]) == 0
     assert json.loads((tmp_path / "o.json").read_text())["status"] == "optimal"
+
+
+def test_in_a_script_ctrl_c_that_no_answer_tells_of_is_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("optsched.api.notes_on", after_ctrl_c(lambda *given, **named: ()))
+    with pytest.raises(KeyboardInterrupt):
+        optsched.solve("@quickstart")
 
 
 @pytest.mark.parametrize("where", ["optsched.api.load", "optsched.api.compile_for"])

@@ -16,7 +16,6 @@ import scipy.sparse as sp
 
 import optsched
 from optsched.arrays import FloatArray
-from optsched.errors import Interrupted
 from optsched.program import LinearArrays, LinearProgram
 from optsched.registry import load_solver, names
 from optsched.solution import Solution, Termination
@@ -73,8 +72,8 @@ def test_ctrl_c_kills_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return ask(process, *given)
 
     monkeypatch.setattr(SolverProcess, "ask", interrupted)
-    with pytest.raises(Interrupted):
-        optsched.solve("@quickstart", time_limit=300.0)
+    solution = optsched.solve("@quickstart", time_limit=300.0)
+    assert (solution.status, solution.termination) == ("feasible", Termination.INTERRUPTED)
     assert len(asked) == 1 and asked[0].pid is None
 
 
