@@ -59,6 +59,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("optsched")
 
+MOST_PLACED = 5_000_000
+"""GPUs of a cluster on which rows are placed: there is a number for each of them, used or not, and
+together they take about 60 bytes."""
+
 
 @checks_arguments
 def solve(
@@ -379,12 +383,17 @@ def place(
     Raises
     ------
     UsageError
-        There is no allocation, it has no such row, or its rows take turns and are not realised in
-        rounds.
+        There is no allocation, it has no such row, its rows take turns and are not realised in
+        rounds, or the cluster has more than 5 million GPUs.
     """
     from optsched.placement import WORK, place_rows, runs_first
 
     started = time.perf_counter()
+    gpus = sum(int(pool.node_gpus.sum()) for pool in solution.instance.cluster.pools)
+    if gpus > MOST_PLACED:
+        raise InvalidArgument(
+            "place", f"a cluster of {gpus:,} GPUs", f"at most {MOST_PLACED:,} GPUs of nodes"
+        )
     deadline = deadline_of(time_limit)
     limits = make_limits(deadline)
     if rows is None:
