@@ -34,6 +34,7 @@ from optsched.placement.best_fit import (
 from optsched.placement.occupied import Occupied, refuse_placed_twice
 from optsched.placement.problem import Problem
 from optsched.placement.requests import Requests, members, needs_per_gpu
+from optsched.placement.shares import ROUNDING
 
 GpusByRow = dict[int, IntArray]
 """GPUs of some rows, by their numbers in the cluster (`Cluster.numbering`)."""
@@ -524,7 +525,7 @@ class Occupants:
             gone = clearing.needed(order)
             if gone is None:
                 break
-            change = without(gone)
+            change = without(gone) if clearing.may_all_move(gone) else None
             if change is not None and not change.out:
                 return change
             order = order[~np.isin(order, gone)]
@@ -690,6 +691,37 @@ class Clearing:
             most -= 1
             gone[order[most]] = True
         return np.flatnonzero(gone)
+
+    def may_all_move(self, gone: IntArray) -> bool:
+        """False where one of some holders surely finds no room, once the gang has its own.
+
+        Only holders of whole GPUs of one node are looked at, which all leave for a gang on it. Each
+        goes to another node, or takes what the gang leaves: looked at one by one, so that True
+        promises nothing.
+        """
+        mine = np.isin(self._owner, gone)
+        nodes = np.unique(self._node[mine])
+        loose = self._loose
+        whole = (loose.share[gone] == 1.0).all() and not self._group_use[gone].any()
+        if self._span > 1 or len(nodes) != 1 or not whole:
+            return True
+        problem, node = self._problem, int(nodes[0])
+        here = problem.of_pool(0)
+        self._without(np.zeros(len(loose), bool))
+        free, own = self._state.free[here], self._state.own[here]
+        size = np.bincount(self._owner[mine], minlength=len(loose))[gone]
+        need = loose.need[gone] * size[:, None]
+        # What the gang leaves on its node.
+        R = problem.requests
+        left = free[node - here.start] + size.sum() - self._gpus
+        own_left = own[node - here.start] + need.sum(axis=0) - R.need[0] * self._gpus
+        # Needs that rounding alone keeps from fitting are to fit.
+        need = need * (1.0 - ROUNDING) - ROUNDING
+        for gpus, amount in zip(size.tolist(), need, strict=True):
+            elsewhere = (free >= gpus) & (own >= amount).all(axis=1)
+            if not elsewhere.any() and not (left >= gpus and (own_left >= amount).all()):
+                return False
+        return True
 
     def _freed_gpus(self, order: IntArray) -> tuple[IntArray, IntArray]:
         """The GPUs of holders that may go: the node of each, and its holder's position in the order.

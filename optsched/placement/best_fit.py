@@ -136,6 +136,9 @@ class FreeRoom:
         self._indexed = len(problem) > SCANNED
         self._by_free: dict[int, NodesByFreeGpus] = {}
         self._untouched: dict[int, BoolArray] = {}
+        # Nodes with too few CPUs or too little memory for requests of a kind (`Problem.alike`):
+        # until a request gives some back, no other one of the kind need look at them again.
+        self._lacking: defaultdict[int, set[int]] = defaultdict(set)
 
     @classmethod
     def after(cls, problem: Problem, assignment: Assignment) -> FreeRoom:
@@ -171,6 +174,7 @@ class FreeRoom:
         self.room = room
         self.free = np.asarray((room >= 1.0).sum(axis=1), np.int64)
         self._by_free.clear()
+        self._lacking.clear()
 
     # --- what a request could have --------------------------------------------------------
 
@@ -193,12 +197,18 @@ class FreeRoom:
         """Whether a node has the CPUs and memory for so many GPUs of a request (`gpus_allowed`)."""
         if not self.problem.needy[request]:
             return True
+        lacking = self._lacking[int(self.problem.alike.inverse[request])]
+        if node in lacking:
+            return False
         needs = self.problem.requests.need[request].tolist()
         # As numbers, not arrays: a round asks this of thousands of nodes, one after the other.
-        return all(
+        enough = all(
             need <= 0 or gpus_allowed_by(has, need) >= gpus
             for has, need in zip(self.own[node].tolist(), needs, strict=True)
         )
+        if not enough:
+            lacking.add(node)
+        return enough
 
     def gpus_with_room(self, request: int) -> IntArray:
         """GPUs of each node of its pool with room for a request,
@@ -302,6 +312,8 @@ class FreeRoom:
             self._of_set[number][[node for node, _ in pieces]] += sign
         if not problem.needy[request]:
             return
+        if sign < 0:
+            self._lacking.clear()
         for node, gpus in pieces:
             amount = sign * gpus
             self.own[node] -= amount * R.need[request]

@@ -124,6 +124,29 @@ class StayRule:
                 self._nodes[number].update(nodes)
         return kept
 
+    def blocked(self, rows: JobRows, going: IntArray, gpu: IntArray, count: IntArray) -> BoolArray:
+        """Mask of those of the rows that could not even stay alone, shape (K,); else as `keep`.
+
+        Their GPUs are taken, or their nodes have no CPUs or memory left for them. Resources of
+        several nodes and anti-affinity are not looked at.
+        """
+        configuration = self._classes.configuration[rows.column[going]]
+        share = self._classes.configurations.share[configuration]
+        owner = np.repeat(np.arange(len(going)), count)
+        over = self._load[gpu] + share[owner] > FULL
+        # GPUs of a row on one node need that much of it together.
+        nodes = self._numbering.nodes
+        place, at, here = np.unique(
+            owner * nodes + self._numbering.node_of(gpu), return_index=True, return_counts=True
+        )
+        need, _ = needs_per_gpu(self._classes, rows.column[going])
+        own = need[owner[at]] * here[:, None]
+        short = ((own > 0) & (own > self._own[place % nodes])).any(axis=1)
+        mask = np.zeros(len(going), bool)
+        mask[owner[over]] = True
+        mask[owner[at[short]]] = True
+        return mask
+
     def _have(self, nodes: list[int], own: FloatArray, groups: FloatArray) -> bool:
         """Whether nodes have so much of their own resources, and of those of some nodes."""
         missing = ((own > 0) & (own > self._own[nodes])).any()

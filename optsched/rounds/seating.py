@@ -27,7 +27,7 @@ from optsched.placement.beside import (
     place_beside,
 )
 from optsched.placement.occupied import Occupied
-from optsched.placement.requests import ANTI_AFFINITY
+from optsched.placement.requests import ANTI_AFFINITY, needs_per_gpu
 from optsched.placement.staying import StayRule
 from optsched.rounds.preemption import displaced, displaced_so_far, victims
 from optsched.rounds.rows import (
@@ -331,7 +331,7 @@ class Seating:
         """A queue without rows that need no less than one that was refused.
 
         Such a row is in the same pool, on as many nodes, of the same workload, and has no fewer
-        GPUs. Rows that go on, and pairs, may find room all the same.
+        GPUs. Rows that can stay where they are, and pairs, may find room all the same.
         """
         C = self.classes
         column = queue.rows.column
@@ -348,8 +348,22 @@ class Seating:
         for (one_pool, count, one), least in fewest.items():
             alike = (pool == one_pool) & (nodes == count) & (workload == one)
             hopeless |= alike & (gpus >= least)
-        hopeless &= ~queue.continues & (queue.rows.partner < 0)
+        hopeless &= queue.rows.partner < 0
+        hopeless &= ~queue.continues | self._blocked(queue, hopeless & queue.continues)
         return replace(queue, order=queue.order[~hopeless[queue.order]])
+
+    def _blocked(self, queue: RowQueue, some: BoolArray) -> BoolArray:
+        """Mask of those of some rows that go on whose GPUs, CPUs or memory others have, shape (A,).
+
+        While room may still be made, one of them may yet find some: then none.
+        """
+        mask = np.zeros(len(some), bool)
+        if self.attempts:
+            return mask
+        going = queue.order[some[queue.order]]
+        rule = StayRule(self.classes, self._occupied(queue.rows), self.constraints)
+        mask[going] = rule.blocked(queue.rows, going, *self._held_now(queue, going))
+        return mask
 
     # --- rows that are seated together ----------------------------------------------------
 
@@ -374,11 +388,18 @@ class Seating:
         keeps[moved] = False
         keeps[bare] = True
         self._staying |= keeps & queue.continues
+        hopeless: set[tuple[Any, ...]] = set()
         for row in new[~self._gpus.runs[new]].tolist():
             # Each try places many rows anew, and where many rows are refused most tries fail.
             if self.attempts and not self._gpus.runs[row]:
                 self.attempts -= 1
-                self._make_room(queue, row)
+                # A row alike failed before it in the order: fewer rows may stop for this one.
+                if (alike := self._alike(queue, row)) in hopeless:
+                    continue
+                if self._make_room(queue, row):
+                    hopeless.clear()
+                else:
+                    hopeless.add(alike)
 
     def _can_stay(self, queue: RowQueue, ranked: IntArray, occupied: Occupied) -> IntArray:
         """Rows that can go on where they are, beside those before them in the order."""
@@ -535,7 +556,7 @@ class Seating:
         waits = queue.order[queue.starved[queue.order]]
         on = jobs_of(rows, self._gpus.rows, len(queue.busy))
         seated = np.append(queue.busy | on, False)
-        hopeless: set[tuple[int, ...]] = set()
+        hopeless: set[tuple[Any, ...]] = set()
         for job in dict.fromkeys(rows.job[waits].tolist()):
             if seated[job]:
                 break
@@ -543,16 +564,24 @@ class Seating:
                 needs_gpus = queue.classes.gpus[rows.column[row]] > 0
                 if seated[rows.partner[row]] or not needs_gpus or left.over_limits[row]:
                     continue
-                # Rows alike have room or not alike; reservations bar nodes to single jobs.
-                alone = -1 if self.instance.jobs_table.preemptible[job] else job
-                key = (int(rows.column[row]), alone, *self._apart(rows, row))
-                if key in hopeless:
+                if (alike := self._alike(queue, row)) in hopeless:
                     continue
                 if self._make_room(queue, row):
                     tried[row] = True
                     return self._beside(queue, left.order, tried)
-                hopeless.add(key)
+                hopeless.add(alike)
         return left
+
+    def _alike(self, queue: RowQueue, row: int) -> tuple[Any, ...]:
+        """What room for a row depends on, beside its position: equal for rows that need the same."""
+        rows = queue.rows
+        configuration = int(self.classes.configuration[rows.column[row]])
+        needs = needs_per_gpu(self.classes, rows.column[[row]])
+        # Reservations bar nodes to single jobs that cannot be preempted.
+        firm = either(rows, ~self.instance.jobs_table.preemptible, np.array([row]))
+        job = int(rows.job[row]) if firm.any() else -1
+        amounts = tuple(part.tobytes() for part in needs)
+        return configuration, amounts, bool(queue.starved[row]), job, self._apart(rows, row)
 
     # --- what has GPUs, and what may not have them ----------------------------------------
 
