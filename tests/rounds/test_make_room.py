@@ -170,3 +170,35 @@ def test_a_job_whose_claim_is_on_gpus_that_stay_taken_runs_elsewhere_in_the_end(
     assert at(plan, "g") == Verdict.HOLD
     ran, _ = runs(document, {"formulation": "fifo", "patience": 2})
     assert ran >= 3
+
+
+def test_no_set_of_holders_is_dropped_that_finds_other_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where one holder surely finds no room, placing them all finds that out as well."""
+    from optsched.placement import beside
+
+    judged: list[bool] = []
+    asked = beside.Clearing.may_all_move
+    tried = beside.Occupants._without
+
+    def remember(self: beside.Clearing, gone: np.ndarray) -> bool:
+        judged.append(asked(self, gone))
+        return True
+
+    def placed(self: beside.Occupants, *given: Any) -> beside.Change | None:
+        change = tried(self, *given)
+        if judged and not judged.pop():
+            found.append(change is not None and not change.out)
+        return change
+
+    found: list[bool] = []
+    monkeypatch.setattr(beside.Clearing, "may_all_move", remember)
+    monkeypatch.setattr(beside.Occupants, "_without", placed)
+    for seed in range(25):
+        instance = optsched.Instance.from_document(random_state(seed))
+        state = RoundState.first(instance, RoundPolicy(patience=1, hysteresis=0.0))
+        for _ in range(4):
+            plan = solve_round(state)
+            state = advanced(followed(state, plan), state.until)
+    assert found and not any(found)
