@@ -26,5 +26,7 @@ def test_a_huge_cluster_is_refused_by_its_number_of_gpus() -> None:
 def test_the_largest_one_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("optsched.api.MOST_PLACED", 16)
     assert len(optsched.place(solved(16)).placement.to_records()) == 3
-    with refuses("place: found a cluster of 17 GPUs, ...", UsageError):
+    with refuses(
+        "place: found a cluster of 17 GPUs, expected at most 16 GPUs of nodes", UsageError
+    ):
         optsched.place(solved(17))
