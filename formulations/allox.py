@@ -235,8 +235,8 @@ class _Places:
             if planned[job] and other >= 0
         }
         for job, other in waits.items():
-            told = f"job {table.names[job]} waits for {table.names[other]} (after)"
-            raise UsageError(f"allox plans jobs that wait for nobody: {told}").of_jobs(waits)
+            why = f"job {table.names[job]} waits for {table.names[other]} (after)"
+            raise UsageError(f"allox plans jobs that wait for nobody: {why}").of_jobs(waits)
         self._refuse_scarce()
 
     def _refuse_scarce(self) -> None:
@@ -327,7 +327,7 @@ class _Places:
             np.abs(schedule.end)
         )
         length = schedule.end - schedule.start
-        for wrong, told in (
+        for wrong, problem in (
             (
                 schedule.column != expected,
                 "does not run in its fastest configuration of one GPU, or not where it runs",
@@ -342,7 +342,7 @@ class _Places:
             ),
         ):
             if wrong.any():
-                raise ValueError(f"job {names[int(schedule.job[np.argmax(wrong)])]} {told}")
+                raise ValueError(f"job {names[int(schedule.job[np.argmax(wrong)])]} {problem}")
         rows = np.flatnonzero(self.kept[k] < 0)
         g, i = self._chains(schedule, rows, slack)
         variable = slots.find(k[rows], g, i)

@@ -80,7 +80,7 @@ class Fifo(Rule):
         return True
 
     def classes(self, candidates: Candidates) -> Classes:
-        """Kinds: those that arrive at different times are told apart by what is decided on them."""
+        """Kinds: those that arrive at different times are distinguished by what is decided on them."""
         return candidates.classes(frozenset())
 
     def decide(self, C: Classes, seed: int) -> Deciding:

@@ -35,7 +35,7 @@ class _Packing(Rule):
         pack: Literal["when-needed", "always"] = "when-needed"
 
     def classes(self, candidates: Candidates) -> Classes:
-        """Kinds: jobs that are paired are told apart by that."""
+        """Kinds: jobs that are paired are distinguished by that."""
         return candidates.classes(frozenset())
 
     @abstractmethod

@@ -53,7 +53,7 @@ class JobLimits:
 
     @classmethod
     def of(cls, candidates: Candidates) -> JobLimits:
-        """The limits; what is wrong with them is told by `check`,
+        """The limits; `check` reports what is wrong with them,
         of the kinds that are in the program.
         """
         instance, kinds = candidates.instance, candidates.kinds

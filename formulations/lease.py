@@ -120,7 +120,7 @@ class Lease(Formulation):
         )
         columns = candidates.columns
         row = candidates.configurations.attributes[candidates.configuration]
-        # The last entry stands for jobs without a kind, whose number is -1.
+        # The last entry is for jobs without a kind, whose number is -1.
         asked = np.zeros(len(candidates.kinds) + 1, bool)
         asked[columns.kind[~np.isnan(stated[row])]] = True
         free = np.isinf(candidates.instance.jobs_table.deadline) & ~asked[candidates.kinds.of_job]
@@ -704,7 +704,7 @@ class LeaseProgram:
         return np.asarray(self.C.instance.now + t * self.L, np.float64)
 
     def complete(self, schedule: Schedule) -> FloatArray:
-        """The point (S, X) of a schedule; raises ValueError in words where it stands for none."""
+        """The point (S, X) of a schedule; raises ValueError where there is none."""
         now, names = self.C.instance.now, self.C.instance.jobs_table.names
         place = np.searchsorted(self.o, schedule.column)
         if len(schedule) and (self.o[np.minimum(place, len(self.o) - 1)] != schedule.column).any():
@@ -712,13 +712,13 @@ class LeaseProgram:
         begin, end = (schedule.start - now) / self.L, (schedule.end - now) / self.L
         t0, t1 = np.round(begin).astype(np.int64), np.round(end).astype(np.int64)
         off = np.maximum(np.abs(begin - t0), np.abs(end - t1)) > OFF
-        for wrong, told in (
+        for wrong, problem in (
             (off, "does not run in whole leases"),
             ((t0 < 0) | (t1 <= t0), "runs before now, or for no time"),
             (t1 > self.size[place], "runs after its deadline"),
         ):
             if wrong.any():
-                raise ValueError(f"job {names[int(schedule.job[np.argmax(wrong)])]} {told}")
+                raise ValueError(f"job {names[int(schedule.job[np.argmax(wrong)])]} {problem}")
         start = np.concatenate(([0], np.cumsum(self.size)))
         length = t1 - t0
         x = np.zeros(len(self.o) + len(self.of))

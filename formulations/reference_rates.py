@@ -121,7 +121,7 @@ def reference_pool(instance: Instance, name: str | None, formulation: str) -> in
 
 def on_reference_pool(C: Classes, name: str | None, formulation: str) -> FloatArray:
     """Rate of each class on one pool,
-    which stands for all pools where they do not count; shape (K,).
+    which is that of all pools where they do not count; shape (K,).
 
     Raises `UsageError` if there is no such pool, or a job cannot run there.
     """

@@ -26,7 +26,7 @@ class Rule(Formulation):
     """A rule: its allocation is computed, its feasibility is certified, and nothing is optimised.
 
     Options
-        bound    also solve the program that the rule stands in for: the solution then carries its bound, and the gap is
+        bound    also solve the program that the rule replaces: the solution then carries its bound, and the gap is
                  what the rule leaves. Here that is total throughput with jobs that share time and
                  GPUs (`formulations.max_throughput`), unless the rule says otherwise.
     """
@@ -61,7 +61,7 @@ class Rule(Formulation):
         return self.build(C).value(x)
 
     def ideal(self, C: Classes) -> AllocationProgram | LinearProgram | None:
-        """The program that the rule stands in for:
+        """The program that the rule replaces:
         it bounds every allocation. None: 0 is a bound.
         """
         total = MaxThroughput()
@@ -79,7 +79,7 @@ class Rule(Formulation):
         return RuleDecision(self.build(C), x, self.value(C, x), bound)
 
     def procedure(self, C: Classes, seed: int) -> Procedure:
-        """Evaluate the rule, and solve the program that it stands in for
+        """Evaluate the rule, and solve the program that it replaces
         where its bound is asked for.
 
         Raises

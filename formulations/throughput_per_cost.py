@@ -124,10 +124,10 @@ class ThroughputPerCost(Formulation):
             job = int(C.first[C.class_a[column]])
             name = C.instance.jobs_table.names[job]
             bare = np.isin(np.arange(len(C)), C.class_a[free & (C.pool < 0)])
-            told = InvalidInput(
+            unbounded = InvalidInput(
                 f"jobs[{job}].options", f"no pool (job {name!r})", f"a pool with a price, {why}"
             )
-            raise told.of_jobs(C.jobs_among(bare))
+            raise unbounded.of_jobs(C.jobs_among(bare))
         raise InvalidInput(_path(pool), "0", f"a price above 0, {why}")
 
 

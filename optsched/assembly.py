@@ -77,7 +77,7 @@ def _instance_of(source: InstanceSource) -> Instance:
 
 def _check_file(instance: Instance, file: str | Path) -> None:
     """Make the model that came from a file,
-    so that what is wrong with it is told with the file and its paths.
+    so that errors name the file and the paths in it.
     """
     try:
         model_of(instance)
@@ -137,8 +137,8 @@ def _parts(owner: type[ComposedModel], options: dict[str, Any]) -> list[tuple[st
     wanted, other = (MODELS, OF) if owner.made_of == MODELS else (OF, MODELS)
     expected = "a list of performance objects" if wanted == MODELS else "a performance object"
     if other in options:
-        told = f'no such key: the {owner.name} model takes "{wanted}", {expected}'
-        raise InvalidInput(f"{PERFORMANCE}.{other}", show(options[other]), told)
+        misplaced = f'no such key: the {owner.name} model takes "{wanted}", {expected}'
+        raise InvalidInput(f"{PERFORMANCE}.{other}", show(options[other]), misplaced)
     if wanted not in options:
         raise InvalidInput(f"{PERFORMANCE}.{wanted}", "nothing", expected)
     path, given = f"{PERFORMANCE}.{wanted}", options.pop(wanted)
@@ -233,9 +233,9 @@ def own_constraints(instance: Instance) -> list[SideConstraint]:
             constraint.check(instance)
             made.append(constraint)
         except UsageError as error:
-            if isinstance(told := error.__cause__, InvalidInput):  # a value of one of its options
-                where = f"constraints[{index}]" + (f".{told.path}" if told.path else "")
-                raise InvalidInput(where, told.found, told.expected) from None
+            if isinstance(cause := error.__cause__, InvalidInput):  # a value of one of its options
+                where = f"constraints[{index}]" + (f".{cause.path}" if cause.path else "")
+                raise InvalidInput(where, cause.found, cause.expected) from None
             raise InvalidInput(
                 f"constraints[{index}]", show(item), f"a side constraint that can be ({error})"
             ) from None

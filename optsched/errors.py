@@ -50,7 +50,7 @@ maximum may mean max, but notes does not mean steps.
 def did_you_mean(name: object, known: Iterable[str], *, aside: bool = False) -> str:
     """A hint for a message, or nothing where no known name is close.
 
-    ``"; did you mean time_limit?"`` ends a message; ``" (did you mean time_limit?)"`` stands
+    ``"; did you mean time_limit?"`` ends a message; ``" (did you mean time_limit?)"`` is
     ``aside`` inside one.
     """
     from difflib import SequenceMatcher, get_close_matches
@@ -118,11 +118,11 @@ class WrongValue(OptschedError):
         Where, e.g. ``--seed`` or ``jobs[3].steps``; empty for the argument or the document as a
         whole.
     found : str
-        What stands there, in the user's words.
+        What is there, in the user's words.
     expected : str
         What should stand there.
     file : str
-        The file that it stands in; empty if it is in none.
+        The file that it is in; empty if it is in none.
     sentence : str
         The message, where another one reads better than ``path: found X, expected Y``.
     """
@@ -229,7 +229,7 @@ class JournalDamaged(JournalError):
     line : int | None
         The line, counted from 1; None where it is the file as a whole.
     found, expected : str
-        What stands there, and what should.
+        What is there, and what should be.
     """
 
     exit_code = 3

@@ -83,7 +83,7 @@ CONVENIENCES: Mapping[str, tuple[str, str]] = {
 def convenience(method: str) -> Callable[..., Any]:
     """The function that does the work of a method in `CONVENIENCES`.
 
-    A plain value such as `Instance` stands below the modules that read, write and draw it. A method
+    A plain value such as `Instance` is below the modules that read, write and draw it. A method
     that users expect on the value itself finds its function here, and nowhere else: so the imports
     have no circles, and this table lists every exception.
     """

@@ -81,7 +81,7 @@ class RankedJobs:
 
     @property
     def now(self) -> float:
-        """Seconds."""
+        """The time of the clock, in seconds."""
         return self.instance.now
 
     def renewed(self, mask: BoolArray) -> RankedJobs:

@@ -22,7 +22,7 @@ from optsched.errors import (
 )
 from optsched.solvers import FAMILIES, Solver
 
-if TYPE_CHECKING:  # whoever loads a part by name need not load the other kinds of parts
+if TYPE_CHECKING:  # code that loads a part by name need not load the other kinds of parts
     from optsched.formulation import Formulation, SideConstraint
     from optsched.performance import ModelFactory
     from optsched.ranking import Ranking
@@ -158,15 +158,15 @@ def load_formulation(name: str) -> type[Formulation]:
 
 MEANT_UNIT = 10
 """Characters of a unit at most:
-what stands behind the last comma of a formulation's words for its objective.
+it follows the last comma of a formulation's words for its objective.
 """
 
 
 def objective_words(formulation: str) -> tuple[str, str]:
     """What the objective of a formulation is, and its unit (may be empty)."""
     words = load_formulation(formulation).objective_words
-    told, comma, unit = words.rpartition(", ")
-    return (told, unit) if comma and len(unit) <= MEANT_UNIT else (words, "")
+    objective, comma, unit = words.rpartition(", ")
+    return (objective, unit) if comma and len(unit) <= MEANT_UNIT else (words, "")
 
 
 def load_constraint(kind: str) -> type[SideConstraint]:

@@ -140,9 +140,9 @@ def _words(C: Classes, k: int, steps: float, deadline: float) -> str:
         name = pools[C.pool[column]].name
         best[name] = min(best.get(name, np.inf), need)
     cheapest = sorted(best.items(), key=lambda item: item[1])[:3]
-    told = " or ".join(f"{need:.3g} GPU h of {name}" for name, need in cheapest)
+    needs = " or ".join(f"{need:.3g} GPU h of {name}" for name, need in cheapest)
     each = " each" if C.count[k] > 1 else ""
     hours_left = (deadline - now) / 3600
     quantile = C.candidates.quantile
     each += "" if quantile is None else f" (to be {100 * quantile:g} % sure)"
-    return f"{C.job_name(k)} needs {told or f'{steps:g} steps'}{each} by {deadline:g} s (in {hours_left:.3g} h)"
+    return f"{C.job_name(k)} needs {needs or f'{steps:g} steps'}{each} by {deadline:g} s (in {hours_left:.3g} h)"

@@ -34,6 +34,6 @@ def usable_gpus(C: Classes, pools: IntArray) -> FloatArray:
     return of_pool[pools]
 
 
-def told(names: Sequence[str]) -> str:
-    """Names in a sentence: the first few."""
+def first_names(names: Sequence[str]) -> str:
+    """``a, b, c, d, e and 3 more``."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import BeforeValidator, Field, model_validator
 
-from formulations.constraints.holdings import told
+from formulations.constraints.holdings import first_names
 from formulations.constraints.names import Names, pool_rows, refused
 from formulations.constraints.selection import JobSelection, selected
 from optsched.arrays import BoolArray, IntArray
@@ -83,11 +83,11 @@ class _OfWays(SideConstraint):
         return named
 
     def _ways(self) -> str:
-        pools = "" if self.options.pools is None else f" in {told(self.options.pools)}"
+        pools = "" if self.options.pools is None else f" in {first_names(self.options.pools)}"
         counts = self.options.gpus
         if counts is None:
             return pools
-        return f"{pools} on {told([str(count) for count in counts])} GPU" + (
+        return f"{pools} on {first_names([str(count) for count in counts])} GPU" + (
             "s" if counts != [1] else ""
         )
 

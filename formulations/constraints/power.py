@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from formulations.constraints.holdings import gpus_held, told, usable_gpus
+from formulations.constraints.holdings import first_names, gpus_held, usable_gpus
 from formulations.constraints.names import Amount, Names, pool_rows
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
@@ -75,7 +75,7 @@ class Power(SideConstraint):
         names = (
             "all pools"
             if self.options.pools is None
-            else told([C.instance.cluster.pools[i].name for i in j])
+            else first_names([C.instance.cluster.pools[i].name for i in j])
         )
         of_that = f", of which they draw {at_rest:g} W idle" if idle else " while in use"
         words = f"the GPUs of {names} draw at most {P:g} W{of_that} (power)"

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import model_validator
 
-from formulations.constraints.holdings import gpus_held, part_of, told, usable_gpus
+from formulations.constraints.holdings import first_names, gpus_held, part_of, usable_gpus
 from formulations.constraints.names import Amount, Names, Share, pool_rows, refused, tenant_row
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes
@@ -66,7 +66,7 @@ class _OfTenant(SideConstraint):
         return self.options.share * float(usable_gpus(C, pools).sum())
 
     def _words(self, C: Classes, bound: str, amount: float) -> str:
-        pools = "" if self.options.pools is None else f" of {told(self.options.pools)}"
+        pools = "" if self.options.pools is None else f" of {first_names(self.options.pools)}"
         what = f"{amount:g} GPU" + ("s" if amount != 1 else "")
         share = (
             ""

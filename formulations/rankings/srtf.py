@@ -14,7 +14,7 @@ class ShortestRemainingTime(Ranking):
         g_j r_j     GPU seconds, with ``service`` (shortest remaining service first, SRSF: J. Gu et al., "Tiresias: A
                     GPU cluster manager for distributed deep learning", NSDI 2019);
         ... / w_j   with ``weighted`` (W. Smith, "Various optimizers for single-stage production", Naval Research
-                    Logistics Quarterly 3, 1956, reckoned anew in every round)
+                    Logistics Quarterly 3, 1956, computed again in every round)
 
     On one GPU without restart costs the plain rule minimises the mean completion time, whenever
     jobs arrive (L. Schrage, "A proof of the optimality of the shortest remaining processing time

@@ -107,7 +107,7 @@ def looked_up(values: NDArray[Scalar], index: IntArray) -> NDArray[Scalar]:
 
 
 def in_order(columns: Sequence[AnyArray]) -> bool:
-    """Whether no row of a table stands before a smaller one; the first column counts most."""
+    """Whether no row of a table comes before a smaller one; the first column counts most."""
     columns = [column for column in columns if not is_constant(column)]
     for part in blocks(len(columns[0]) - 1) if columns else ():
         tied = np.ones(part.stop - part.start, bool)
@@ -247,7 +247,7 @@ def _differ(column: AnyArray, span: Span | None) -> bool:
 def _all_apart(length: int) -> Groups:
     """Every row is a group of its own."""
     rows = np.arange(length, dtype=np.int64)
-    rows.flags.writeable = False  # it stands for two arrays
+    rows.flags.writeable = False  # two arrays share it
     return Groups(rows, rows, constant(1, length, np.int64))
 
 

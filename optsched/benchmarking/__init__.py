@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from optsched.benchmarking.best_known import with_best_known
     from optsched.benchmarking.results import Results
     from optsched.benchmarking.results_file import ResultsFile, Row
-    from optsched.benchmarking.run import Progress, Sweep, run_tasks
+    from optsched.benchmarking.run import Sweep, SweepProgress, run_tasks
     from optsched.benchmarking.sources import from_names
     from optsched.benchmarking.sweep import Benchmark
     from optsched.benchmarking.task import Task
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Loaded when used, so that `optsched.processes.few_threads` can be called before numpy is loaded.
 _HOME = {
     "Benchmark": ".sweep",
-    "Progress": ".run",
+    "SweepProgress": ".run",
     "Results": ".results",
     "ResultsFile": ".results_file",
     "Row": ".results_file",
@@ -33,11 +33,11 @@ _HOME = {
 
 __all__ = [
     "Benchmark",
-    "Progress",
     "Results",
     "ResultsFile",
     "Row",
     "Sweep",
+    "SweepProgress",
     "Task",
     "from_names",
     "run_tasks",

@@ -27,5 +27,5 @@ def cell_of(value: Any) -> Any:
 
 
 def text_of(cell: str) -> str:
-    """The text that a cell of `cell_of` stands for."""
+    """The text of a cell of `cell_of`."""
     return cell[1:] if cell.startswith("'") and FORMULA.match(cell) else cell

@@ -194,8 +194,8 @@ class Slot:
         if now.false_starts < STARTS:
             self._give(now)
             return None
-        told = f"its worker {ended} before it could begin, {STARTS} times in a row"
-        return self._failed(now, "error", f"{told}: {words}" if words else told)
+        problem = f"its worker {ended} before it could begin, {STARTS} times in a row"
+        return self._failed(now, "error", f"{problem}: {words}" if words else problem)
 
     def stop(self) -> None:
         """Kill its worker, with what that has started."""
@@ -213,8 +213,8 @@ class Slot:
             found = json.loads(end.text)
             answer, now.seconds = found["row"], float(found["seconds"])
             # Libraries that get no memory say so in errors of their own.
-            told = NO_MEMORY.search(str(answer.get("error") or ""))
-            if limited and answer.get("status") == "error" and told:
+            no_memory = NO_MEMORY.search(str(answer.get("error") or ""))
+            if limited and answer.get("status") == "error" and no_memory:
                 return self._row(now, {**answer, "status": "memory"})
             return self._row(now, answer)
         last = worker.last_words()
@@ -277,7 +277,7 @@ def address_of(function: Any) -> str:
 
 
 @dataclass
-class Progress:
+class SweepProgress:
     """How far a sweep is, kept up to date while it runs; to be looked at from any thread.
 
     Attributes
@@ -304,15 +304,15 @@ class Progress:
     started: float = field(default_factory=time.monotonic)
 
 
-class Running(TypedDict, total=False):
+class SweepOptions(TypedDict, total=False):
     """How a sweep is run, of `run_tasks`."""
 
     processes: int
     results_file: str | Path | None
     append: bool
     retry: bool
-    on_row: Callable[[Row, Progress], None] | None
-    on_start: Callable[[Progress, Sequence[str]], None] | None
+    on_row: Callable[[Row, SweepProgress], None] | None
+    on_start: Callable[[SweepProgress, Sequence[str]], None] | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -381,8 +381,8 @@ def run_tasks(
     kind: str = "tasks",
     append: bool = False,
     retry: bool = False,
-    on_row: Callable[[Row, Progress], None] | None = None,
-    on_start: Callable[[Progress, Sequence[str]], None] | None = None,
+    on_row: Callable[[Row, SweepProgress], None] | None = None,
+    on_start: Callable[[SweepProgress, Sequence[str]], None] | None = None,
 ) -> Sweep:
     """Do tasks, each in a process of its own, and collect a row of each.
 
@@ -480,20 +480,20 @@ class SweepRows:
     ----------
     left : deque of Task
         Those that nobody has begun.
-    progress : Progress
+    progress : SweepProgress
     """
 
     def __init__(
         self,
         tasks: Sequence[Task],
         file: ResultsFile | None,
-        on_row: Callable[[Row, Progress], None] | None,
+        on_row: Callable[[Row, SweepProgress], None] | None,
     ) -> None:
         self._tasks, self._file, self._on_row = tasks, file, on_row
         self._done = {} if file is None else dict(file.done)
         self.left = deque(task for task in tasks if task.key not in self._done)
         count = len(self._done)
-        self.progress = Progress(len(tasks), count, count)
+        self.progress = SweepProgress(len(tasks), count, count)
 
     def add(self, row: Row) -> None:
         """Keep a row, on the disk too."""

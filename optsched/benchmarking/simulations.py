@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from optsched.api import write_atomically
 from optsched.assembly import load
-from optsched.benchmarking.run import Running, Sweep, run_tasks
+from optsched.benchmarking.run import Sweep, SweepOptions, run_tasks
 from optsched.benchmarking.task import Task, canonical
 from optsched.errors import UsageError
 from optsched.instance.durations import Duration, seconds_or_none
@@ -112,7 +112,7 @@ class Simulations:
         self,
         *,
         threads: int = 1,
-        **running: Unpack[Running],
+        **running: Unpack[SweepOptions],
     ) -> Sweep:
         """Do the tasks; see `run_tasks` for what is given."""
         return run_tasks(

@@ -53,7 +53,7 @@ def from_names(names: Iterable[str], folder: Path | None = None) -> list[Problem
     Parameters
     ----------
     names : iterable of str
-        A file; a folder, which stands for the instances and programs in it; a pattern (``*``,
+        A file; a folder, for the instances and programs in it; a pattern (``*``,
         ``?``, ``[...]``, ``**`` for all folders below); ``@name`` of an instance that ships.
     folder : Path, optional
         What relative paths are relative to (default: the current folder).
@@ -118,7 +118,7 @@ def generated(kind: str, options: Mapping[str, Any], seeds: Any = None) -> list[
     kind : str
         Name of the generator.
     options : mapping
-        Of the generator; its ``seed`` stands alone where no ``seeds`` are given.
+        Of the generator; its ``seed`` is used where no ``seeds`` are given.
     seeds : int, str or sequence, optional
         So many, from 1 on; ``"3..7"``; or a list.
 
@@ -170,5 +170,5 @@ def seeds_of(given: Any, first: int, where: str) -> list[int]:
             where, repr(given), "a number of seeds above 0, a span such as 3..7, or a list"
         )
     if len(set(seeds)) < len(seeds):
-        raise UsageError(f"{where}: found {given!r}, in which a seed stands twice")
+        raise UsageError(f"{where}: found {given!r}, in which a seed comes twice")
     return seeds

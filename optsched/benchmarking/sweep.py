@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, Unpack
 
 from optsched.api import make_constraint, make_formulation, make_limits
-from optsched.benchmarking.run import Running, Sweep, run_tasks
+from optsched.benchmarking.run import Sweep, SweepOptions, run_tasks
 from optsched.benchmarking.solve_task import prepare_solve, solve_task
 from optsched.benchmarking.sources import ProblemSource
 from optsched.benchmarking.task import Task, canonical
@@ -106,7 +106,7 @@ class Benchmark(Displayed):
                     ]
         return found
 
-    def run(self, **running: Unpack[Running]) -> Sweep:
+    def run(self, **running: Unpack[SweepOptions]) -> Sweep:
         """Do the tasks; see `run_tasks` for what is given."""
         # The task keeps its limit by itself; it is killed only where that fails.
         seconds = seconds_or_none(self.time_limit, "time_limit")

@@ -640,7 +640,7 @@ class Classes(DisplayedTable):
 
     @property
     def arrival(self) -> FloatArray:
-        """Absolute seconds."""
+        """Arrival times, in seconds of the clock."""
         values: FloatArray = self._read("arrival")
         return values
 

@@ -257,7 +257,7 @@ def gathered(
         different ways, of which the first are taken to be those of the most columns.
     most : int
         Columns that have these ways, at most. Memory is asked for once, for so many, and what is
-        not used of it is never touched.
+        not used of it is never read.
     """
     kept, others, dropped = Gathered(most), [], [KindColumns.none()]
     for stay, gone in parts:

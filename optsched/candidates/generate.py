@@ -327,7 +327,7 @@ def pair_columns(
     An entry that states its nodes wins over one that leaves them to be the fewest.
 
     Both jobs hold the same GPUs, so both must be able to run on that count. Two jobs of one
-    workload (or kind) cannot be told apart, so each gets the mean of the entry's two rates. A kind
+    workload (or kind) cannot be distinguished, so each gets the mean of the entry's two rates. A kind
     of one job is not paired with itself.
 
     Entries by workload pair only the kinds ``among`` these, if given, which are sorted.

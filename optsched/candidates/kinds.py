@@ -167,7 +167,7 @@ class Kinds(Displayed):
 
     def allows(self, kind: IntArray, gpus: IntArray) -> BoolArray:
         """Whether each kind may run on so many GPUs;
-        one with workers and servers is not told how many.
+        one with workers and servers does not learn how many.
         """
         inside = (
             (self.gpus_min[kind] <= gpus) & (gpus <= self.gpus_max[kind]) & (self.law[kind] < 0)

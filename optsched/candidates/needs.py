@@ -38,7 +38,7 @@ def column_needs(
 
 def server_needs(kinds: Kinds, columns: KindColumns) -> dict[str, tuple[IntArray, FloatArray]]:
     """Columns that hold each resource for workers and servers, and how much: O w + G p;
-    GPUs are not told again.
+    GPUs are not repeated.
     """
     laws = kinds.laws
     if not len(laws):

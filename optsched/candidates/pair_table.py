@@ -362,7 +362,7 @@ def _refuse_bare(instance: Instance, kinds: Kinds, columns: KindColumns, paired:
 
 
 def _refuse_lopsided(first: FloatArray, second: FloatArray, alike: BoolArray) -> None:
-    """Two jobs of one sort cannot be told apart, so neither may be slowed more than the other."""
+    """Two jobs of one sort cannot be distinguished, so neither may be slowed more than the other."""
     wrong = np.flatnonzero(alike & (first != second))
     if len(wrong):
         raise InvalidInput(

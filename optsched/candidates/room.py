@@ -8,7 +8,7 @@ c_r of its CPUs and memory (r) hosts
 
 GPUs of a job that needs d_r with each, and a column on k nodes can run only if the k nodes that
 host most of its GPUs host all of them: its rate is one on at most k nodes. Placement keeps the same
-rule (`gpus_allowed`), so that it never refuses a column that stands alone on an empty cluster. A
+rule (`gpus_allowed`), so that it never refuses a column that is alone on an empty cluster. A
 renewable resource of the cluster or of a pool must hold a column as a whole: no fraction of time
 makes up for what is missing at every instant.
 

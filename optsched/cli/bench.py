@@ -1,4 +1,4 @@
-"""``optsched bench``."""
+"""``optsched bench``: a sweep, and its table."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def benchmark_of(swept: Swept, contest: Mapping[str, Any]) -> Benchmark:
     if files:
         if len(swept.set) > 1:
             raise UsageError(
-                f"{files[0]} is a sweep file, which stands alone: put other instances into it"
+                f"{files[0]} is a sweep file, which takes no other instances beside it: put them into it"
             )
         document = read_sweep(files[0])
         sources = _sources(document.instances, Path(files[0]).parent)

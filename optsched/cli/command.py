@@ -28,7 +28,7 @@ PLAIN: dict[str, Any] = {
     "pretty_exceptions_enable": False,
 }
 COMMON = "Messages"
-# The order of the sections of every help; "" stands for all other sections.
+# The order of the sections of every help; "" means all other sections.
 SECTIONS = ("Arguments", "Problem", "Files", "", "Output", COMMON)
 
 
@@ -53,7 +53,7 @@ class Argument:
     ----------
     metavar, help : str
     source : bool
-        Whether ``-`` stands for standard input, which only one value of a command can be read from.
+        Whether ``-`` means standard input, which only one value of a command can be read from.
     """
 
     metavar: str
@@ -153,7 +153,7 @@ class Command(TyperCommand):
                     formatter.write_dl(records)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the epilog as it stands: it holds examples."""
+        """Write the epilog unchanged: it holds examples."""
         # Click would fold the lines of the examples into a paragraph
         if self.epilog:
             formatter.write_paragraph()
@@ -247,7 +247,7 @@ class Commands(TyperGroup):
 
 
 def _place(section: str) -> int:
-    """Where a section stands in a help; those with the same place in the order of declaration."""
+    """The place of a section in a help; those with the same place in the order of declaration."""
     return SECTIONS.index(section) if section in SECTIONS else SECTIONS.index("")
 
 
@@ -271,7 +271,7 @@ class _Parameter:
 
     @property
     def is_source(self) -> bool:
-        """Whether - stands for standard input."""
+        """Whether - means standard input."""
         return self._declared is not None and self._declared.source
 
     @property
@@ -303,7 +303,7 @@ class _Parameter:
         elif self._kind is not None:
             shown = str if required else str | None
             if not required:
-                # '' would be a text that was typed, and refused: it stands for an option left out.
+                # '' would be a text that was typed, and refused: it means an option left out.
                 default = option.default or str(default) if default not in (None, "") else None
         declared = typer.Option(
             self._flag(option),
@@ -341,7 +341,7 @@ def derived_option(
     item: Described, kind: Kind | None, section: str, flag: str | None = None
 ) -> inspect.Parameter:
     """An option that says what a parameter of the library says;
-    None stands for one that is not given.
+    None means one that is not given.
 
     Parameters
     ----------
@@ -391,14 +391,14 @@ def _declaration(annotation: Any) -> tuple[Argument | Option | None, Kind | None
 
 
 def _fields(parameter: inspect.Parameter) -> Fields | None:
-    """The fields of a model that a parameter of a command's function stands for."""
+    """The fields of a model that belong to a parameter of a command's function."""
     extras = getattr(parameter.annotation, "__metadata__", ())
     return next((extra for extra in extras if isinstance(extra, Fields)), None)
 
 
 def _parameters(parameter: inspect.Parameter) -> list[_Parameter]:
     """A parameter of a command's function,
-    or the fields of one that is a dataclass or stands for a model.
+    or the fields of one that is a dataclass or belongs to a model.
     """
     owner = parameter.annotation
     if (model := _fields(parameter)) is not None:

@@ -1,4 +1,4 @@
-"""``optsched compare``."""
+"""``optsched compare``: one instance with many formulations."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Options that are read off the library: parameters of its functions and fields of its models.
 
-What a parameter is stands once, where it is declared: its name, type and default in the code, and
+What a parameter is comes once, where it is declared: its name, type and default in the code, and
 its help in the first sentence of its entry in the docstring. The name of the type says the unit:
 options of `Seconds` take 90, 5m and 2h.
 """

@@ -68,7 +68,7 @@ def _view(versions: dict[str, str | None], checks: list[Check]) -> Iterator[Rend
 
 # --- the checks -----------------------------------------------------------------------------------
 
-TOLD_TOO = ("matplotlib", "numba", "rich", "typer")
+ALSO_SHOWN = ("matplotlib", "numba", "rich", "typer")
 # Seconds for the import of two packages.
 PATIENCE = 60.0
 
@@ -139,7 +139,7 @@ def versions_here() -> dict[str, str | None]:
         "python": f"{platform.python_version()} ({system})",
         "optsched": __version__,
     }
-    for name in sorted({*requirements(), *TOLD_TOO}):
+    for name in sorted({*requirements(), *ALSO_SHOWN}):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""``optsched explain``."""
+"""``optsched explain``: why an answer is what it is."""
 
 from __future__ import annotations
 

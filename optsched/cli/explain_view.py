@@ -331,9 +331,7 @@ def _best(way: Way | None) -> Iterator[RenderableType]:
 
 def _dropped(found: JobExplanation) -> Iterator[RenderableType]:
     """Configurations that cannot run."""
-    if (
-        not found.dropped or found.unplaced is not None
-    ):  # the reason of a job without any stands above
+    if not found.dropped or found.unplaced is not None:  # the reason of a job without any is above
         return
     places = Counter(
         f"{'without a pool' if item['pool'] is None else name(item['pool'])}: {item['reason']}"

@@ -1,4 +1,4 @@
-"""``optsched instances``."""
+"""``optsched instances``: the shipped instances."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ ModelNames = Annotated[
 
 @dataclass(frozen=True)
 class Models:
-    """What is fitted."""
+    """The models that are fitted."""
 
     section: ClassVar = MODELS
 
@@ -154,13 +154,13 @@ def with_options(
 
 @contextmanager
 def naming_parts(example: str) -> Iterator[None]:
-    """Where a fit lacks the model that it stands on, say how the command line gives it."""
+    """Where a fit lacks its base model, say how the command line gives it."""
     try:
         yield
     except InvalidInput as error:
         if error.path != "performance.of" or error.found != "nothing":
             raise
-        expected = f"""the model that it stands on, such as -O of='{{"model": "{example}"}}'"""
+        expected = f"""its base model, such as -O of='{{"model": "{example}"}}'"""
         raise InvalidInput(error.path, error.found, expected) from None
 
 
@@ -303,7 +303,7 @@ def _model_view(document: dict[str, Any]) -> Iterator[RenderableType]:
     if "``of``" in document["text"] and made_of in (FITTED, PAIRED):
         inner = "row-column" if made_of == PAIRED else "pollux"
         yield ""
-        yield f"""The model that it stands on is given as -O of='{{"model": "{inner}"}}'."""
+        yield f"""Its base model is given as -O of='{{"model": "{inner}"}}'."""
     if "``models``" in document["text"] and made_of == FITTED:
         yield ""
         yield """The models that it is made of are given as -O models='[{"model": "pollux"}, {"model": "usl"}]'."""

@@ -53,7 +53,7 @@ Json = Annotated[bool, Option("Print JSON and nothing else.", flag="--json", sec
 
 
 def formulation_option(help: str) -> Option:
-    """-f NAME."""
+    """The option -f, --formulation NAME."""
     return Option(help, "NAME", short="-f", section=PROBLEM, read=values.name)
 
 
@@ -73,7 +73,7 @@ def constraints_option(help: str) -> Option:
 
 
 def output_option(help: str) -> Option:
-    """-o FILE."""
+    """The option -o, --output FILE."""
     return Option(help, "FILE", short="-o", section=OUTPUT)
 
 
@@ -247,7 +247,7 @@ def solved(
 
 
 def exit_code(solution: Solution | ProgramSolution, require_optimal: bool = False) -> int:
-    """The exit code that a solution stands for."""
+    """The exit code of a solution."""
     from optsched.solution import Status
 
     # A status is worth nothing where its certificate does not hold

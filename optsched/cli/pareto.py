@@ -1,4 +1,4 @@
-"""``optsched pareto``."""
+"""``optsched pareto``: the front of two objectives."""
 
 from __future__ import annotations
 

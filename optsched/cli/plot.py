@@ -1,4 +1,4 @@
-"""``optsched plot``."""
+"""``optsched plot``: pictures of solutions and clusters."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def plot(
         from optsched.report import SolutionFile
         from optsched.report.plots import solution_picture
 
-        # A file is drawn as it stands: nothing is solved again
+        # A file is drawn as it is: nothing is solved again
         answer = SolutionFile.read(api.load(problem.instance, problem.model), solution)
         return _save(shell, solution_picture(answer, kind), output)
     if kind == "topology" and not problem.asks_to_solve:

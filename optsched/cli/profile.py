@@ -1,4 +1,4 @@
-"""``optsched profile``."""
+"""``optsched profile``: the results of a sweep, summarised."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from optsched.cli.tables import name, number, seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from optsched.benchmarking import Progress as SweepProgress
+    from optsched.benchmarking import SweepProgress
     from optsched.solvers import Progress
 
 # Seconds before a line is shown: most runs end before anybody would read it.

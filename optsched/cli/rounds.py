@@ -44,7 +44,7 @@ Journal = Annotated[str, Argument("JOURNAL", "Folder of a scheduler's journal.")
 
 
 @dataclass(frozen=True)
-class PolicyChoice:
+class RoundsPolicy:
     """What the rounds follow: the policy of the file or the state, with other parts."""
 
     section: ClassVar = PROBLEM
@@ -180,7 +180,7 @@ class PlanOutput:
 
 def plan_round(
     shell: Shell,
-    policy: PolicyChoice,
+    policy: RoundsPolicy,
     rules: Rules,
     output: PlanOutput,
     state: Annotated[

@@ -1,4 +1,4 @@
-"""``optsched simulate``."""
+"""``optsched simulate``: a trace under policies."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ Policies = Annotated[list[dict[str, Any]], Kind(_policies, values.NAMED, many=Tr
 
 
 @dataclass(frozen=True)
-class PolicyChoice:
+class SimulatedPolicies:
     """The policies, and how often they are simulated."""
 
     section: ClassVar = PROBLEM
@@ -187,7 +187,7 @@ def simulate(
     trace: Annotated[
         str, Argument("TRACE", "Trace or instance: file (json, yaml, npz), or @name.")
     ],
-    policy: PolicyChoice,
+    policy: SimulatedPolicies,
     *,
     options: Simulated,
     truth: Annotated[

@@ -437,7 +437,7 @@ def mode_words(C: Classes, job: int, record: Mapping[str, Any], numbered: str | 
     """What a record says beside its pool, GPUs and nodes: share, attributes, workers and servers.
 
     First comes the number of the option in the job's own list, from 0 as in solution files, where
-    that list has several; ``numbered`` is what stands before the number, and None leaves it out.
+    that list has several; ``numbered`` precedes the number, and None leaves it out.
     """
     words = []
     if numbered is not None and "option" in record:

@@ -1,4 +1,4 @@
-"""``optsched solve``."""
+"""``optsched solve``: an instance or a program, certified."""
 
 from __future__ import annotations
 

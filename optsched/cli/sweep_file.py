@@ -17,11 +17,11 @@ FORMAT = "optsched-sweep/1"
 SUFFIXES = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 
 
-class _Model(BaseModel):
+class _SweepModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
-class GeneratedDocument(_Model):
+class GeneratedDocument(_SweepModel):
     """Instances of a generator."""
 
     generate: str
@@ -29,14 +29,14 @@ class GeneratedDocument(_Model):
     seeds: int | str | list[int] | None = None
 
 
-class FormulationDocument(_Model):
+class FormulationDocument(_SweepModel):
     """A formulation with options."""
 
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
 
 
-class SweepDocument(_Model):
+class SweepDocument(_SweepModel):
     """A sweep; what is left out is as on the command line."""
 
     format: Literal["optsched-sweep/1"] = "optsched-sweep/1"

@@ -60,7 +60,7 @@ def run_sweep(
     shell: Shell, sweep: Benchmark | Simulations, running: Tasks, output: str | None
 ) -> Sweep:
     """Run all tasks, with a line of progress; rows go to a file of lines as they come."""
-    # Wrong values are refused before a file is touched
+    # Wrong values are refused before a file is written
     sweep.tasks()
     lines = lines_file(output)
     if lines is not None and not running.resume and lines.exists():

@@ -1,4 +1,4 @@
-"""``optsched validate``."""
+"""``optsched validate``: an instance, checked and summarised."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def real(text: str | None, option: str) -> float | None:
 
 
 def value(text: str) -> Any:
-    """The value that a text of the command line stands for.
+    """The value of a text of the command line.
 
     JSON (``true``, ``null``, ``3``, ``{"a": 1}``) is parsed. ``[a, b]`` is a list of texts, because
     shells remove the quotes of ``["a", "b"]``. Any other text is returned unchanged.

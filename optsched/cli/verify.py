@@ -1,4 +1,4 @@
-"""``optsched verify``."""
+"""``optsched verify``: a solution file, recomputed number by number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``optsched whatif``."""
+"""``optsched whatif``: the same instance with other capacities."""
 
 from __future__ import annotations
 

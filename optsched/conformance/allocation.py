@@ -459,9 +459,9 @@ def stopped(subject: Subject) -> None:
         )
 
 
-@case("allocations: progress is told", ALONE, Capability.PROGRESS)
+@case("allocations: progress is reported", ALONE, Capability.PROGRESS)
 def progress(subject: Subject) -> None:
-    """In the units of the objective, where it takes so long that anything is told."""
+    """In the units of the objective, where it takes so long that there is progress."""
     events: list[Progress] = []
     # Large enough that there is something to report before the end.
     outcome = subject.engine(on_progress=events.append).solve_directly(scattered(20_000, 8))
@@ -510,7 +510,7 @@ def alpha_totals(subject: Subject) -> None:
     _check(subject, alpha_fair(), 1e-8)
 
 
-@case("a sum of logarithms of nothing is refused, or told as what it is", ALONE)
+@case("a sum of logarithms of nothing is refused, or reported as what it is", ALONE)
 def worthless(subject: Subject) -> None:
     """A job that can have nothing is worth minus infinity: no answer is an optimum of that."""
     program = without_level(table(LOG, [1.0, 2.0]), 0)

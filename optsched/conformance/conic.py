@@ -192,7 +192,7 @@ def unbounded() -> ConicProgram:
 
 @dataclass(frozen=True)
 class ConicAnswer:
-    """A conic program and its optimum, or the status that stands for none."""
+    """A conic program and its optimum, or the status where there is none."""
 
     name: str
     build: Callable[[], ConicProgram]

@@ -130,7 +130,7 @@ def market_split(items: int = 40) -> tuple[LinearProgram, FloatArray]:
 
 
 @case("a point to start from is taken", Capability.INTEGER, Capability.START)
-def start_is_taken(subject: Subject) -> None:
+def start_is_used(subject: Subject) -> None:
     """Within one node nothing is found without the start;
     with it, the answer is at least as good.
     """
@@ -214,7 +214,7 @@ CASES = (
     KnownAnswer("mixed unbounded", mixed_unbounded, status=Status.UNBOUNDED, may_stop=True).case(
         *BOTH
     ),
-    start_is_taken,
+    start_is_used,
     start_changes_nothing,
     start_of_wrong_size,
     integers_refused,

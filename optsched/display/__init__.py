@@ -23,7 +23,7 @@ from optsched.errors import SolverUnavailable
 if TYPE_CHECKING:
     import pandas
 
-    from optsched.display.columns import Kind
+    from optsched.display.columns import ColumnFormat
 
 LINE = 120
 """Characters of a ``repr``."""
@@ -133,7 +133,7 @@ class DisplayedTable(Displayed):
             ) from None
         return pandas.DataFrame({name: list(column) for name, column in self.to_columns().items()})
 
-    def _kinds(self) -> Mapping[str, Kind]:
+    def _kinds(self) -> Mapping[str, ColumnFormat]:
         """How columns are written whose names mean something else in other tables."""
         return {}
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from optsched.display.text import amount, number, percent, rounded, seconds, share
 
 
-class Kind(NamedTuple):
+class ColumnFormat(NamedTuple):
     """How the numbers of a column are written,
     and the unit that their heading states for all of them.
     """
@@ -21,14 +21,14 @@ class Kind(NamedTuple):
 
 
 # What cells say with their unit.
-SHARE, GAP, DURATION = Kind(percent), Kind(share), Kind(seconds)
+SHARE, GAP, DURATION = ColumnFormat(percent), ColumnFormat(share), ColumnFormat(seconds)
 # A time on the clock keeps its digits: two starts must not look alike in hours.
-CLOCK = Kind(number, "s")
-RATE = Kind(rounded, "steps/s")
-OBJECTIVE = Kind(number)
-PLAIN = Kind(amount)
+CLOCK = ColumnFormat(number, "s")
+RATE = ColumnFormat(rounded, "steps/s")
+OBJECTIVE = ColumnFormat(number)
+PLAIN = ColumnFormat(amount)
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, ColumnFormat] = {
     **dict.fromkeys(("arrival", "start", "end", "first_start", "finish", "deadline"), CLOCK),
     **dict.fromkeys(("seconds", "completion_time", "makespan", "last_end"), DURATION),
     **dict.fromkeys(("mean_jct", "p50_jct", "p99_jct"), DURATION),
@@ -40,10 +40,10 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("gap", "gap_to_best"), GAP),
     **dict.fromkeys(("rate", "partner_rate", "throughput"), RATE),
     **dict.fromkeys(("objective", "bound", "best_known", "capacity"), OBJECTIVE),
-    "fairness": Kind("{:.3f}".format),
-    "cost": Kind("{:,.2f}".format, "USD"),
-    "cost_per_hour": Kind("{:,.2f}".format, "USD/h"),
-    "energy": Kind(amount, "kWh"),
+    "fairness": ColumnFormat("{:.3f}".format),
+    "cost": ColumnFormat("{:,.2f}".format, "USD"),
+    "cost_per_hour": ColumnFormat("{:,.2f}".format, "USD/h"),
+    "energy": ColumnFormat(amount, "kWh"),
 }
 """Columns that are more than plain numbers."""
 
@@ -80,13 +80,13 @@ def title(name: str) -> str:
     return f"{words}, {unit}" if unit else words
 
 
-def heading(name: str, kind: Kind | None = None) -> str:
+def heading(name: str, kind: ColumnFormat | None = None) -> str:
     """The name of a column with its unit, where the cells do not say it."""
     unit = (kind or KINDS.get(name, PLAIN)).unit
     return f"{name}, {unit}" if unit else name
 
 
-def written(name: str, value: Any, kind: Kind | None = None) -> str:
+def written(name: str, value: Any, kind: ColumnFormat | None = None) -> str:
     """A value of a column as text; nothing where there is none."""
     if value is None:
         return ""

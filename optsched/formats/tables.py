@@ -362,7 +362,7 @@ def known_columns(
 ) -> list[str]:
     """The columns that the cells of a header mean; cells that mean none stay as they are.
 
-    A name as it stands comes first. Where it is none, its case does not count, if one column alone
+    A name that fits exactly comes first. Where it is none, its case does not count, if one column alone
     is meant so.
     """
     exact = {column: column for column in columns} | dict(synonyms or {})

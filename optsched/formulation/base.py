@@ -88,7 +88,7 @@ class Formulation(ABC, Displayed):
     """What the objective is, with its unit."""
 
     class Options(FormulationOptions):
-        """No options."""
+        """No options beside those that all formulations take."""
 
     def __init__(
         self,
@@ -276,7 +276,7 @@ class Formulation(ABC, Displayed):
         return self.reads | self.also_reads | ({"colocation"} if self.reads_pairs else frozenset())
 
     def _quantile(self) -> float | None:
-        """The quantile of throughputs that hard deadlines reckon with;
+        """The quantile of throughputs that hard deadlines count on;
         refused where there are none.
         """
         quantile: float | None = self.options.quantile
@@ -418,7 +418,7 @@ class Formulation(ABC, Displayed):
 
 def _check_reads(reader: str, reads: frozenset[str]) -> None:
     """Refuse what is declared in ``reads`` without being a job array:
-    classes cannot be told apart by it.
+    classes cannot be reasons apart by it.
     """
     known = {*READABLE, "gang"}
     for name in sorted(reads - known):
@@ -449,8 +449,8 @@ def _refuse_stranded(program: AllocationProgram, all_must_run: bool) -> None:
             for row in np.flatnonzero(np.diff(sp.csr_matrix(closed[:, columns]).indptr)).tolist()
         ]
         dropped = C.candidates.why_dropped(int(C.candidates.kinds.of_job[C.first[k]]))
-        told = "; ".join([*words, dropped] if dropped else words)
-        conflicts.append(Conflict("side", -1, f"{C.job_name(k)} is left nowhere to run: {told}"))
+        reasons = "; ".join([*words, dropped] if dropped else words)
+        conflicts.append(Conflict("side", -1, f"{C.job_name(k)} is left nowhere to run: {reasons}"))
     if conflicts:
         raise Infeasible(conflicts)
 

@@ -2,7 +2,7 @@
 what was stated and has no effect on it, and who is not in it yet.
 
 An instance may state more than a formulation asks for: max-min fairness has no use for deadlines.
-That is no error, but whoever wrote the deadlines must not think that they were kept.
+That is no error, but their author must not think that the deadlines were kept.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class FormulationOptions(ConstraintOptions):
     """Base of the options of formulations: what every formulation takes.
 
     Options
-        quantile  hard deadlines reckon with the throughput that a column reaches with this probability, instead of its
+        quantile  hard deadlines count on the throughput that a column reaches with this probability, instead of its
                   median; in [0.5, 1).
     """
 
@@ -51,12 +51,12 @@ class FormulationOptions(ConstraintOptions):
 
     @model_serializer(mode="wrap")
     def _leave_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A quantile that was not asked for is not told, so that files say what matters."""
-        told: dict[str, Any] = handler(self)
+        """Files leave out a quantile that was not given."""
+        document: dict[str, Any] = handler(self)
         return (
-            told
+            document
             if self.quantile is not None
-            else {k: v for k, v in told.items() if k != "quantile"}
+            else {k: v for k, v in document.items() if k != "quantile"}
         )
 
 
@@ -81,22 +81,22 @@ def options_from(owner: type[Any], given: Mapping[str, Any]) -> Any:
     try:
         return owner.Options.model_validate(dict(given))
     except ValidationError as error:
-        told = _of_union(error, owner.Options) or translate(error, "", owner.Options)
-        path = f": {told.path}" if told.path else ""
-        if told.found == "nothing" and told.path in owner.Options.model_fields:
-            example = f"{told.path}={_metavar(owner.Options.model_fields[told.path].annotation)}"
+        wrong = _of_union(error, owner.Options) or translate(error, "", owner.Options)
+        path = f": {wrong.path}" if wrong.path else ""
+        if wrong.found == "nothing" and wrong.path in owner.Options.model_fields:
+            example = f"{wrong.path}={_metavar(owner.Options.model_fields[wrong.path].annotation)}"
             raise InvalidArgument(
                 f"option of {label}{path}",
-                told.found,
+                wrong.found,
                 example,
-                sentence=f"{label} needs the option {told.path}: write {label}:{example} "
+                sentence=f"{label} needs the option {wrong.path}: write {label}:{example} "
                 f"(in Python {example})",
-            ) from told
-        raise InvalidArgument(f"option of {label}{path}", told.found, told.expected) from told
+            ) from wrong
+        raise InvalidArgument(f"option of {label}{path}", wrong.found, wrong.expected) from wrong
 
 
 def _metavar(annotation: Any) -> str:
-    """What stands for the values of an option: NUMBER, NAME, or a list of these."""
+    """The placeholder for the values of an option: NUMBER, NAME, or a list of these."""
     if get_origin(annotation) is list:
         inner = _metavar(get_args(annotation)[0])
         return f"[{inner},{inner}]"

@@ -81,7 +81,7 @@ class SideConstraint(ABC, Displayed):
     """
 
     class Options(ConstraintOptions):
-        """No options."""
+        """No options, unless a constraint states its own."""
 
     def __init__(self, options: ConstraintOptions) -> None:
         self.options = options
@@ -146,7 +146,7 @@ class SideConstraint(ABC, Displayed):
         return []
 
     def note(self, instance: Instance) -> str:
-        """What whoever asked for the constraint must know about its meaning here.
+        """What a user of the constraint must know about its meaning here.
 
         Parameters
         ----------
@@ -181,5 +181,5 @@ class SideConstraint(ABC, Displayed):
         """
 
     def document(self) -> dict[str, Any]:
-        """The constraint as it stands in an instance or solution file."""
+        """The constraint as in an instance or solution file."""
         return {"kind": self.kind, **self.options.model_dump()}

@@ -1,5 +1,5 @@
 """Gangs with deadlines on one pool, in rounds that are leases:
-whoever has one keeps it to its end.
+its job keeps it to its end.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def draw_rows(
 
 
 @dataclass(frozen=True)
-class Pairs:
+class SharingPairs:
     """Pairs of rows that may share one GPU, arrays of shape (pairs,)."""
 
     first: IntArray
@@ -190,7 +190,9 @@ def slowdowns(workloads: Sequence[TrainedModel], sites: Sequence[Site]) -> Float
     return table
 
 
-def draw_pairs(rows: RateRows, share: float, repeated: bool, random: np.random.Generator) -> Pairs:
+def draw_pairs(
+    rows: RateRows, share: float, repeated: bool, random: np.random.Generator
+) -> SharingPairs:
     """A share of the pairs of rows with one GPU each.
 
     Of kinds: of all pairs, a kind with itself too. Of single jobs: the jobs are put in couples
@@ -211,11 +213,11 @@ def draw_pairs(rows: RateRows, share: float, repeated: bool, random: np.random.G
         first, second = (index[order] for index in np.triu_indices(len(single)))
     else:
         first, second = random.permutation(single)[: 2 * wanted].reshape(2, -1)
-    return Pairs(single[first], single[second]) if repeated else Pairs(first, second)
+    return SharingPairs(single[first], single[second]) if repeated else SharingPairs(first, second)
 
 
 def pair_entries(
-    pairs: Pairs,
+    pairs: SharingPairs,
     rows: RateRows,
     factors: FloatArray,
     sites: Sequence[Site],

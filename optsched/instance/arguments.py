@@ -139,7 +139,7 @@ def kinds_of(parameter: Parameter) -> list[Kind]:
 
 
 def alternatives(annotation: str) -> list[str]:
-    """Names of the types in ``A | B[C | D]``, without what stands in brackets."""
+    """Names of the types in ``A | B[C | D]``, without what is in brackets."""
     while "[" in annotation:  # the innermost brackets first
         annotation = re.sub(r"\[[^\[\]]*\]", "", annotation)
     return [name.strip() for name in annotation.split("|")]

@@ -225,7 +225,7 @@ def build_colocation(
     table: JobTable,
 ) -> tuple[Colocation, ...]:
     """Resolve co-location entries to rows;
-    a pair of jobs or workloads stands once per pool, GPUs and nodes.
+    a pair of jobs or workloads comes once per pool, GPUs and nodes.
     """
     workload_rows = {workload.name: row for row, workload in enumerate(workloads)}
     result: list[Colocation] = []
@@ -302,7 +302,7 @@ def check_jobs(table: JobTable, rates: RateTable, path: str = "jobs") -> None:
         path,
     )
     check_deadlines(table, path)
-    plain = np.zeros(len(rates) + 1, bool)  # the last one stands for "no rates of its own", row -1
+    plain = np.zeros(len(rates) + 1, bool)  # the last one means "no rates of its own", row -1
     elastic = table.gpus_min < table.gpus_max
     if elastic.any():
         plain[rates.profile[rates.gpus == OWN_GANG]] = True

@@ -137,7 +137,7 @@ def _refuse_generated_names(pools: tuple[Pool, ...]) -> None:
     generated = {f"{pool.name}.{resource}": pool.name for pool in pools for resource in RESERVED}
     for row, pool in enumerate(pools):
         if pool.name in generated:
-            found = f"{show(pool.name)}, which stands for a resource of pool {show(generated[pool.name])}"
+            found = f"{show(pool.name)}, which is a resource of pool {show(generated[pool.name])}"
             raise InvalidInput(f"cluster.pools[{row}].name", found, "another name")
 
 

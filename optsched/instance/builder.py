@@ -80,7 +80,7 @@ class InstanceBuilder(Displayed):
     Every ``add_`` method checks what it is given by the rules of the instance format, and adds it
     or raises. Pools come first: jobs, workloads and resources name them. Names in the options of a
     constraint are looked up when the instance is solved, as those of a document are. Each method
-    returns the name as a handle, which stands wherever a name does.
+    returns the name as a handle, which can be used wherever a name can.
 
     Numbers of seconds mean what they mean in the format: ``now``, ``arrival`` and ``deadline`` are
     on one clock. A text such as ``"2h"`` is a duration; as arrival or deadline it counts from

@@ -78,7 +78,7 @@ def compact_rates(
     of_job : IntArray, shape (jobs,)
         Profile of each job, -1 for none.
     same : IntArray, shape (P,), optional
-        Which profile stands for each of several that are equal (`equal_profiles`); without it they
+        Which profile represents each of several that are equal (`equal_profiles`); without it they
         stay apart.
     """
     of_workload = np.array([workload.rates for workload in workloads], np.int64)

@@ -27,7 +27,7 @@ def seconds_of(value: Duration, name: str) -> float:
     raises `UsageError` naming the parameter.
     """
     seconds = _seconds(value)
-    # A number is checked by whoever takes it. Text such as 400 digits becomes infinity and is
+    # A number is checked by the caller. Text such as 400 digits becomes infinity and is
     # refused here.
     sensible = isinstance(value, Real) if seconds is value else math.isfinite(seconds)
     if sensible and not isinstance(value, bool):

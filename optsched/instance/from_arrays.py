@@ -330,7 +330,7 @@ def _check_rate_table(table: RateTable, header: Header) -> None:
             "rates", "an entry out of range", "finite rates, at least 0, of counts that can be"
         )
     if table.one_by_one:
-        return  # nothing stands twice
+        return  # nothing comes twice
     place = group_rows([table.profile, table.place], entries)
     count = group_rows([table.profile, table.place, table.gpus], entries)
     spread = group_rows([table.profile, table.place, table.gpus, table.nodes], entries)

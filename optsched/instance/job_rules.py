@@ -37,7 +37,7 @@ def as_array(name: str, value: Any) -> AnyArray:
 
 def as_column(name: str, array: AnyArray, kind: str, count: int | None) -> AnyArray:
     """A new array of the kind's type and of shape (count,), or any length for None;
-    one number stands for all rows.
+    one number is that of all rows.
 
     That of one number is `constant`, and cannot be written to.
     """

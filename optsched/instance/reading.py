@@ -1,4 +1,4 @@
-"""Text to checked documents, with every error told as one sentence:
+"""Text to checked documents, with every error as one sentence:
 where, what was found, what was expected.
 """
 
@@ -123,7 +123,7 @@ _LONE_SURROGATE = re.compile("unexpected end of hex escape|lone leading surrogat
 def parse_json(text: bytes | str, what: str) -> Any:
     """Parse JSON.
 
-    A key that stands twice in one object is refused: parsers keep one of its values and drop the
+    A key that comes twice in one object is refused: parsers keep one of its values and drop the
     others. NaN and Infinity pass here and are refused later, with the path of their field. A byte
     order mark does not count.
     """
@@ -149,16 +149,16 @@ def parse_json(text: bytes | str, what: str) -> Any:
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The ``object_pairs_hook`` of `json.loads` that refuses a key
-    that stands twice; raises ValueError.
+    that comes twice; raises ValueError.
     """
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError(f"the key {show(first_repeated(name for name, _ in pairs))} stands twice")
+        raise ValueError(f"the key {show(first_repeated(name for name, _ in pairs))} comes twice")
     return found
 
 
 def first_repeated(names: Iterable[Any]) -> Any:
-    """The first name that has stood before; None if all differ."""
+    """The first name that comes a second time; None if all differ."""
     seen: set[Any] = set()
     for name in names:
         if name in seen:
@@ -168,7 +168,7 @@ def first_repeated(names: Iterable[Any]) -> Any:
 
 
 def repeated_key(path: Sequence[int | str]) -> InvalidInput:
-    """The error for a key that stands twice in one object."""
+    """The error for a key that comes twice in one object."""
     return InvalidInput(join("", path), "this key a second time", "each key of an object once")
 
 
@@ -193,7 +193,7 @@ def _refuse_repeated_keys(text: bytes, document: Any) -> None:
 
 
 class _Object(dict[str, Any]):
-    """An object of a JSON text that remembers a key that stands twice in it."""
+    """An object of a JSON text that remembers a key that comes twice in it."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -203,7 +203,7 @@ class _Object(dict[str, Any]):
 
 
 def _path_of_repeated(document: Any) -> list[int | str] | None:
-    """Where the first key stands that is there twice;
+    """The path of the first key that comes twice;
     the outermost of such objects is always in the document.
     """
     places: list[tuple[tuple[int | str, ...], Any]] = [((), document)]
@@ -405,7 +405,7 @@ def join(path: str, parts: Sequence[int | str]) -> str:
 
 
 def key(name: object) -> str:
-    """A key of the document as it stands in a path: on one line and cut to a readable length."""
+    """A key of the document as a part of a path: on one line and cut to a readable length."""
     return _shorten(_printable(str(name)), 40) or '""'
 
 

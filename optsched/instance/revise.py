@@ -130,7 +130,7 @@ def with_jobs(instance: Instance, rows: IntArray, added: Instance | None = None)
     Raises
     ------
     InvalidInput
-        A row that there is not or that stands twice; a job that is added with an id that is taken.
+        A row that does not exist or comes twice; an added job whose id is in use.
     UsageError
         Jobs of an instance with other pools or tenants, or that says something else of a workload.
     """
@@ -265,7 +265,7 @@ def with_columns(
 def _checked_running(
     instance: Instance, running: Running
 ) -> dict[int, tuple[int, tuple[str, ...], float | None]]:
-    """Where jobs run, by row; what stood there before was checked then."""
+    """Where jobs run, by row; earlier entries were checked before."""
     table, cluster = instance.jobs_table, instance.cluster
     for row, place in running.items():
         if not 0 <= row < len(table):

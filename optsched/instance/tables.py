@@ -99,7 +99,7 @@ class RateTable(Displayed):
         return bool(rises.all())
 
     def document(self, profile: int) -> dict[str, Any]:
-        """The profile as it stands in an instance file."""
+        """The profile as in an instance file."""
         result: dict[str, Any] = {}
         for entry in range(self.indptr[profile], self.indptr[profile + 1]):
             place, rate = self.places[self.place[entry]], float(self.rate[entry])
@@ -283,7 +283,7 @@ class JobTable(Displayed):
     after : mapping from job row to rows of its predecessors
     awaits : mapping from job row to names of all its predecessors
         Of jobs that are to join another instance (`optsched.instance.revise`) and have a
-        predecessor there; empty in an instance that stands for itself.
+        predecessor there; empty in a complete instance.
     """
 
     names: JobNames

@@ -228,7 +228,7 @@ def _without_empty(document: dict[str, Any]) -> dict[str, Any]:
 
 def content_hash(instance: Instance) -> str:
     """SHA-256 over the header document and the job arrays,
-    with interned rows told by content, not by number.
+    with interned rows compared by content, not by number.
 
     Workloads, profiles and option lists are numbered in order of first appearance, so that reading
     the same jobs from JSON, YAML, npz or arrays gives the same hash.

@@ -38,7 +38,7 @@ class _Loader(_Base):  # type: ignore[misc]
 
 
 def parse_yaml(text: bytes | str, what: str) -> Any:
-    """Parse YAML 1.1; a key that stands twice in one object is refused, as in JSON."""
+    """Parse YAML 1.1; a key that comes twice in one object is refused, as in JSON."""
     document = None
     try:
         loader = _Loader(text)
@@ -63,8 +63,8 @@ def parse_yaml(text: bytes | str, what: str) -> Any:
 
 
 def _refuse_repeated_keys(root: yaml.Node) -> None:
-    """Raise `InvalidInput` for the first key that stands twice;
-    what an alias stands for is looked at once.
+    """Raise `InvalidInput` for the first key that comes twice;
+    the value of an alias is checked once.
     """
     places: list[tuple[tuple[int | str, ...], yaml.Node]] = [((), root)]
     known: set[int] = set()
@@ -100,7 +100,7 @@ class _Measure:
         if id(node) in self._known:
             known = self._known[id(node)]
             if known is None:
-                raise yaml.YAMLError("an alias inside the value that it stands for")
+                raise yaml.YAMLError("an alias inside its own value")
             return known
         self._known[id(node)] = None
         values, depth = 1, 0

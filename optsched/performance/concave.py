@@ -13,7 +13,7 @@ def concave_envelope(k: ArrayLike, rates: ArrayLike, *, from_zero: bool = False)
     the upper hull of the points (k, rate).
 
     Measured curves are often neither concave nor monotone (of ElasticFlow's 23, 12 are not
-    concave); whoever takes marginal gains for granted replaces them by this and reports
+    concave); code that needs falling marginal gains replaces them by this and reports
     `envelope_gap`.
 
     Parameters

@@ -146,7 +146,7 @@ workloads that were measured in steps without samples, for which no batch counts
 
 
 class WholeStepsDocument(Document):
-    """The option that stands beside those of the model itself."""
+    """The option that all models have beside their own."""
 
     whole_steps: Tuple[Name] = ()
 

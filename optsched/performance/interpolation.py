@@ -80,7 +80,7 @@ class InterpolationDocument(Document):
                     found = f"{nodes} nodes for {gpus} GPUs"
                     raise refused(found, "at most one node for each GPU", path)
                 if tuple(way) in seen:
-                    raise refused("a point that stands above it", "each point once", path)
+                    raise refused("a point that is in the list already", "each point once", path)
                 seen.add(tuple(way))
         return self
 

@@ -101,7 +101,7 @@ class PlacedRows:
         return tuple(tuple(islice(names, gpus)) for gpus in self.count.tolist())
 
     def by_row(self) -> GpusByRow:
-        """GPUs by row."""
+        """The GPUs of each row, by its number."""
         last = np.cumsum(self.count)
         bounds = zip((last - self.count).tolist(), last.tolist(), strict=True)
         gpus = [self.gpu[begin:end] for begin, end in bounds]

@@ -63,7 +63,7 @@ class NodesByFreeGpus:
     Parameters
     ----------
     free : IntArray, shape (N,)
-        Free GPUs of all nodes; it may change, and `changed` must be told of it.
+        Free GPUs of all nodes; it may change, and then `changed` must be called.
     here : slice
         Nodes of the pool.
     most : int

@@ -301,7 +301,7 @@ class PlacementProgram:
     # --- from a point to an assignment --------------------------------------------------------
 
     def read(self, x: FloatArray) -> Assignment:
-        """The assignment that a point of the program stands for."""
+        """The assignment of a point of the program."""
         gang = self.problem.requests.gpus[self.j[self.alone]]
         amount = np.zeros(len(self.j), np.int64)
         amount[self.alone] = gang * _whole(x, self.used)[self.alone]

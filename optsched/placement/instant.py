@@ -336,7 +336,7 @@ def first_fit(
         return _first_fit_of_shares(instant, order, free, busy)
     uses = instant.uses.take(order)
     free = np.full(uses.resources, FULL) if free is None else free.copy()
-    # The last entry stands for no partner, and is never busy.
+    # The last entry means no partner, and is never busy.
     occupied = np.zeros(instant.jobs + 1, bool)
     if busy is not None:
         occupied[:-1] = busy[: instant.jobs]

@@ -194,7 +194,7 @@ def pinned_rows(
     occupied: Occupied | None = None,
 ) -> PinnedRows:
     """Rows wanted whose jobs cannot be preempted;
-    jobs that are in ``occupied`` are left to whoever made it.
+    jobs that are in ``occupied`` are left to the caller.
     """
     instance = classes.instance
     fixed = Occupied.none(instance) if occupied is None else occupied

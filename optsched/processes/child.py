@@ -50,7 +50,7 @@ class TimedOut(Exception):
 class Timeout:
     """How long a process is waited for.
 
-    Ctrl-C shortens it: the process is told once (``on_interrupt``), and has ``grace`` seconds from
+    Ctrl-C shortens it: ``on_interrupt`` is called once, and has ``grace`` seconds from
     then.
     """
 

@@ -170,7 +170,7 @@ class AllocationProgram(FeasibleRegion, Displayed):
         return self.utility.without_matrix(self, x, duals)
 
     def complete(self, x: FloatArray) -> FloatArray:
-        """The point of the linear program (or tangent) that an allocation stands for:
+        """The point of the linear program (or tangent) of an allocation:
         auxiliary columns from x.
         """
         return self.utility.complete(self, x)
@@ -181,7 +181,7 @@ class AllocationProgram(FeasibleRegion, Displayed):
         return point, float(point[-1]) if self.utility.smallest_level else self.value(x)
 
     def allocation_of(self, point: FloatArray) -> FloatArray:
-        """The allocation that a point of the linear program stands for;
+        """The allocation of a point of the linear program;
         the way back from `complete`.
         """
         return self.utility.allocation_of(self, point)

@@ -82,7 +82,7 @@ class LinearArrays(Displayed):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
+        """Numbers of rows and columns."""
         return self.A.shape
 
     def with_row(

@@ -79,7 +79,7 @@ class ConicProgram(Displayed):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
+        """Numbers of rows and columns."""
         return self.A.shape
 
     def objective(self, x: FloatArray) -> float:

@@ -129,7 +129,7 @@ class LinearForm(ColumnBounds, Protocol):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
+        """Numbers of rows and columns."""
 
     @property
     def row_lower(self) -> FloatArray:
@@ -141,7 +141,7 @@ class LinearForm(ColumnBounds, Protocol):
 
     @property
     def integer(self) -> BoolArray:
-        """Shape (N,)."""
+        """Whether each column is integer, shape (N,)."""
 
     @property
     def is_integer(self) -> bool:
@@ -157,11 +157,11 @@ class LinearForm(ColumnBounds, Protocol):
 
     @property
     def maximise(self) -> bool:
-        """The sense."""
+        """Whether the objective is maximised."""
 
     @property
     def offset(self) -> float:
-        """Of the objective."""
+        """The constant term of the objective."""
 
     @property
     def rows(self) -> tuple[Block, ...]:
@@ -235,7 +235,7 @@ class SmallestLevelForm:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
+        """Numbers of rows and columns."""
         return self.rows[-1].stop, self.region.classes.columns + 1
 
     @cached_property
@@ -452,7 +452,7 @@ class TangentForm(SmallestLevelForm):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
+        """Numbers of rows and columns."""
         return self.rows[-1].stop, self.region.classes.columns + len(self.region.classes)
 
     @cached_property
@@ -502,7 +502,7 @@ class LinearTotalForm(SmallestLevelForm):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
+        """Numbers of rows and columns."""
         return self.rows[-1].stop, self.region.classes.columns
 
     @cached_property

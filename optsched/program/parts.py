@@ -52,11 +52,11 @@ class ColumnBounds(Protocol):
 
     @property
     def lower(self) -> FloatArray:
-        """-inf where absent."""
+        """Lower bounds, -inf where there are none."""
 
     @property
     def upper(self) -> FloatArray:
-        """inf where absent."""
+        """Upper bounds, inf where there are none."""
 
     @property
     def implied_lower(self) -> FloatArray:

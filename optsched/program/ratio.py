@@ -238,7 +238,7 @@ class Ratio(Utility):
         y / tau, all of it raised by one factor as far as the rows allow.
 
         The ratio does not change with the factor, the throughput does. Rows with a side of 0 allow
-        any factor. A point with a NaN or of the wrong size stands for NaN.
+        any factor. A point with a NaN or of the wrong size counts as NaN.
         """
         if point.shape != (len(self.denominator) + 1,) or not np.isfinite(point).all():
             return np.full(len(self.denominator), np.nan)

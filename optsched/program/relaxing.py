@@ -110,15 +110,15 @@ class Relaxation:
 
     def words(self, short: FloatArray) -> tuple[str, ...]:
         """What gives way, in the user's words."""
-        told, start = [word for rows in self.rows for word in rows.broken], 0
+        broken_words, start = [word for rows in self.rows for word in rows.broken], 0
         for rows in self.rows:
             mine = short[start : start + len(rows.lower)]
             start += len(rows.lower)
-            told += [
+            broken_words += [
                 _falls_short(rows.describe, row, float(mine[row]))
                 for row in np.flatnonzero(mine > 0).tolist()
             ]
-        return tuple(told)
+        return tuple(broken_words)
 
 
 def _falls_short(describe: Callable[[int], str], row: int, part: float) -> str:

@@ -62,7 +62,7 @@ class TimeIndexed:
         return self.start[first], self.mode[first]
 
     def complete(self, start: IntArray, mode: IntArray) -> FloatArray:
-        """The point that a schedule stands for;
+        """The point of a schedule;
         of one that breaks a rule, a point that breaks rows.
         """
         arrays = self.program.arrays

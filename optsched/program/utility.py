@@ -77,12 +77,12 @@ class Utility(ABC):
 
     @abstractmethod
     def complete(self, R: FeasibleRegion, x: FloatArray) -> FloatArray:
-        """The point of the linear program (or tangent) that an allocation stands for:
+        """The point of the linear program (or tangent) of an allocation:
         auxiliary columns from x.
         """
 
     def allocation_of(self, R: FeasibleRegion, point: FloatArray) -> FloatArray:
-        """The allocation that a point of the linear program stands for;
+        """The allocation of a point of the linear program;
         the way back from `complete`.
         """
         return point[: R.classes.columns]

@@ -91,7 +91,7 @@ class SolutionFile:
 
     @property
     def formulation(self) -> str:
-        """Registry name."""
+        """The registered name of the formulation."""
         return self.document.formulation
 
     @property
@@ -178,7 +178,7 @@ class Runs:
 
 
 @dataclass(frozen=True)
-class Shares:
+class AllocatedRows:
     """Rows of an allocation:
     who has which pool (-1: none) for what fraction of the time; arrays of equal length.
 
@@ -221,7 +221,7 @@ class Slices:
 
 
 @dataclass(frozen=True)
-class Held:
+class GpusInUse:
     """GPUs, each written ``node/index``, and the jobs (rows of the job table) that hold them."""
 
     jobs: tuple[int, ...]
@@ -231,7 +231,7 @@ class Held:
 # --- from a solution, or from a file --------------------------------------------------------------
 
 
-def shares_of(source: Allocation | Rounds | SolutionFile) -> Shares:
+def shares_of(source: Allocation | Rounds | SolutionFile) -> AllocatedRows:
     """The rows of an allocation, or of the one that was cut into rounds."""
     if isinstance(source, SolutionFile):
         return _allocation_in(source)
@@ -239,7 +239,7 @@ def shares_of(source: Allocation | Rounds | SolutionFile) -> Shares:
     table = source.classes.configurations
     configuration = source.classes.configuration[rows.column]
     gpus = table.gpus[configuration] * table.share[configuration]
-    return Shares(rows.job, rows.partner, table.pool[configuration], gpus, rows.fraction)
+    return AllocatedRows(rows.job, rows.partner, table.pool[configuration], gpus, rows.fraction)
 
 
 def schedule_of(answer: Answer | Schedule) -> Runs:
@@ -270,7 +270,7 @@ def slices_of(answer: Answer | Rounds) -> Slices:
     return _slices(shares_of(rounds), duration, runs, rounds.window, rounds.scale)
 
 
-def placement_of(answer: Answer) -> tuple[Held, ...]:
+def placement_of(answer: Answer) -> tuple[GpusInUse, ...]:
     """The placement; raises `UsageError` where there is none."""
     if isinstance(answer, SolutionFile):
         return _placement_in(answer)
@@ -280,7 +280,7 @@ def placement_of(answer: Answer) -> tuple[Held, ...]:
     job = placement.rows.job[placement.row].tolist()
     partner = placement.rows.partner[placement.row].tolist()
     return tuple(
-        Held((a,) if b < 0 else (a, b), gpus)
+        GpusInUse((a,) if b < 0 else (a, b), gpus)
         for a, b, gpus in zip(job, partner, placement.gpus, strict=True)
     )
 
@@ -297,7 +297,7 @@ def _lacks(answer: Answer, name: str) -> UsageError:
 
 
 def _slices(
-    rows: Shares, duration: FloatArray, runs: np.ndarray, window: float, scale: float
+    rows: AllocatedRows, duration: FloatArray, runs: np.ndarray, window: float, scale: float
 ) -> Slices:
     """Slices of a window; ``runs``, shape (slices, rows), says which rows run in each."""
     row, start, end, cuts = _joined(duration, runs)
@@ -363,7 +363,7 @@ def _slices_in(file: SolutionFile) -> Slices:
     return _slices(_allocation_in(file), duration, runs, rounds.window, rounds.scale)
 
 
-def _allocation_in(file: SolutionFile) -> Shares:
+def _allocation_in(file: SolutionFile) -> AllocatedRows:
     """The rows of the allocation of a solution file."""
     instance = file.instance
     rows = file.document.allocation
@@ -378,12 +378,12 @@ def _allocation_in(file: SolutionFile) -> Shares:
         pool.append(_pool(instance, row.pool, f"{path}.pool"))
     gpus = [row.gpus * row.share for row in rows]
     fraction = [row.fraction for row in rows]
-    return Shares(
+    return AllocatedRows(
         _rows(job), _rows(partner), _rows(pool), np.array(gpus, float), np.array(fraction, float)
     )
 
 
-def _placement_in(file: SolutionFile) -> tuple[Held, ...]:
+def _placement_in(file: SolutionFile) -> tuple[GpusInUse, ...]:
     if file.document.placement is None:
         raise _lacks(file, "placement")
     held = []
@@ -394,7 +394,9 @@ def _placement_in(file: SolutionFile) -> tuple[Held, ...]:
                 path, "both job and jobs" if row.job else "neither job nor jobs", "one of them"
             )
         names = [row.job] if row.jobs is None else row.jobs
-        held.append(Held(tuple(_job(file.instance, name, path) for name in names), tuple(row.gpus)))
+        held.append(
+            GpusInUse(tuple(_job(file.instance, name, path) for name in names), tuple(row.gpus))
+        )
     return tuple(held)
 
 

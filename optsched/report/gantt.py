@@ -190,7 +190,7 @@ class GanttRows:
         deadline = np.where(last, instance.jobs_table.deadline[runs.job], np.inf)
         missed = int((runs.end > deadline + 1e-6).sum())
         due = int(np.isfinite(deadline).sum())
-        told = [_amounts(runs), f"{missed} of {count(due, 'deadline')} missed" if due else ""]
+        deadlines = [_amounts(runs), f"{missed} of {count(due, 'deadline')} missed" if due else ""]
         return cls(
             instance,
             _moved(runs, instance.now, scale),
@@ -199,7 +199,7 @@ class GanttRows:
             0.0,
             np.zeros(0),
             f"{instance.name}: what runs when",
-            headline(answer, *told),
+            headline(answer, *deadlines),
             f"time from now, {unit}",
         )
 
@@ -327,7 +327,7 @@ MAX_LABELS = 250
 MAX_CUTS = 80
 # Deadlines that are marked; of more, only those that are missed.
 MAX_DEADLINES = 60
-# Blocks up to which those that touch get different colours; more are too small to be told apart
+# Blocks up to which those that touch get different colours; more are too small to be distinguished
 # anyway.
 MAX_TOUCHING = 20_000
 # Inches of the lowest block that has room for a name.

@@ -12,8 +12,8 @@ from optsched.candidates import Classes
 from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.report.answers import (
+    AllocatedRows,
     Answer,
-    Shares,
     SolutionFile,
     headline,
     instance_of,
@@ -109,7 +109,7 @@ def heatmap_rows(source: Allocation | SolutionFile) -> HeatmapRows:
     )
 
 
-def _by_job(C: Classes, shares: Shares) -> tuple[FloatArray, BoolArray, tuple[str, ...]]:
+def _by_job(C: Classes, shares: AllocatedRows) -> tuple[FloatArray, BoolArray, tuple[str, ...]]:
     """Fractions of every job in every place, where it can run, and the names of the places."""
     jobs = len(C.instance.jobs_table)
     pools = C.instance.cluster.pools

@@ -110,7 +110,7 @@ class Section:
     title : str
         Plain text.
     html : str
-        What stands below it, as HTML that is escaped already.
+        What follows it, as HTML that is escaped already.
     """
 
     title: str

@@ -54,7 +54,7 @@ def job_colours(
 
     Job r would like colour r (modulo their number) and takes the next free one if another has it;
     so up to twelve jobs always differ. Of more jobs each gets its own choice, and colours repeat; a
-    job that stands ``beside`` others of the same colour takes the next one that none of them has.
+    job that is ``beside`` others of the same colour takes the next one that none of them has.
     """
     rows = sorted(set(jobs))
     count = len(JOBS)

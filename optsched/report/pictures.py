@@ -127,7 +127,7 @@ def save_picture(ax: Axes, path: str | Path) -> None:
 def quiet_glyphs() -> Iterator[None]:
     """Let matplotlib draw a box for a character that its font lacks, without a warning.
 
-    Names of jobs may hold any character, such as an emoji; whoever draws them cannot act on the
+    Names of jobs may hold any character, such as an emoji; a user cannot act on the
     warning.
     """
     with warnings.catch_warnings():
@@ -256,7 +256,7 @@ def legend_below(ax: Axes, handles: Sequence[Artist], gap: float, columns: int =
 
 
 def size_of(ax: Axes) -> tuple[float, float]:
-    """Width and height of the axes in inches, once all that stands around them is there."""
+    """Width and height of the axes in inches, once everything around them is drawn."""
     figure = figure_of(ax)
     plain_text(figure)
     engine = figure.get_layout_engine()

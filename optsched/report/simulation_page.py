@@ -321,10 +321,10 @@ def _summary_words(shown: Simulated) -> str:
         notes.append(
             "Means over the seeds ± half of their 95 % interval (Student's t), "
             "without it where all seeds are alike. "
-            "A dash stands where a run has no value."
+            "A dash means that a run has no value."
         )
     else:
-        notes.append("A dash stands where there is no value.")
+        notes.append("A dash means that there is no value.")
     if any(metrics["completed"] != metrics["jobs"] for metrics in shown.metrics):
         notes.append(
             "Some jobs did not end: their completion times are in no mean, "

@@ -17,7 +17,7 @@ from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
 from optsched.instance.documents import parse_index
 from optsched.instance.reading import show
-from optsched.report.answers import Answer, Held, headline, placement_of
+from optsched.report.answers import Answer, GpusInUse, headline, placement_of
 from optsched.report.fabric import STATES, Fabric, HostGroup, Vertex, fabric_of
 from optsched.report.palette import (
     IDLE,
@@ -80,7 +80,7 @@ class TopologyCells:
     def of_instance(cls, instance: Instance) -> TopologyCells:
         """The cluster as it is now, with the GPUs that running jobs hold."""
         running = instance.jobs_table.running
-        held = [Held((job,), gpus) for job, (_, gpus, _) in sorted(running.items())]
+        held = [GpusInUse((job,), gpus) for job, (_, gpus, _) in sorted(running.items())]
         made = _cells(instance, held)
         return cls(instance, *made, f"{instance.name}: cluster and what runs now", _amounts(*made))
 
@@ -104,7 +104,7 @@ class TopologyCells:
 
 
 def _cells(
-    instance: Instance, held: Iterable[Held]
+    instance: Instance, held: Iterable[GpusInUse]
 ) -> tuple[Fabric, IntArray, IntArray, IntArray, IntArray]:
     fabric = fabric_of(instance)
     host = {name: row for row, name in enumerate(fabric.names)}
@@ -207,7 +207,7 @@ class HostPanel:
 
 @dataclass(frozen=True)
 class Bar:
-    """A switch: its name, and the rectangle that stands for it."""
+    """A switch: its name, and its rectangle."""
 
     name: str
     left: float

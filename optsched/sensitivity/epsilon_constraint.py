@@ -167,7 +167,7 @@ def pareto(
         return Front(given, axes, (f.solve(candidates, engine),))
     if len(first.classes) == 0:
         return Front(given, axes, (f.solve(candidates, engine), g.solve(candidates, engine)))
-    return _Search(f, g, first, second, engine, on_point).front(axes, points)
+    return _FrontSearch(f, g, first, second, engine, on_point).front(axes, points)
 
 
 def _programs(
@@ -226,7 +226,7 @@ def _with_rows(
     return replace(program, side=(*program.side, other.utility.at_least(other, -np.inf, name)))
 
 
-class _Search:
+class _FrontSearch:
     """The runs of one front."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The front between two objectives: `Front`, its points, and what is told of them."""
+"""The front between two objectives: `Front`, its points, and its table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count, number
-from optsched.display.columns import DURATION, Kind
+from optsched.display.columns import DURATION, ColumnFormat
 from optsched.formulation import Formulation
 from optsched.instance import Instance
 from optsched.lazy import convenience
@@ -238,10 +238,10 @@ class Front(DisplayedTable):
         # One formulation with two sets of options
         return (f"{one} (first)", f"{other} (second)") if one == other else (one, other)
 
-    def _kinds(self) -> Mapping[str, Kind]:
+    def _kinds(self) -> Mapping[str, ColumnFormat]:
         # The cost of an allocation is per hour; that of a simulation, which has the same name, is not
         return {
-            name: DURATION if axis.unit == "s" else Kind(number, axis.unit)
+            name: DURATION if axis.unit == "s" else ColumnFormat(number, axis.unit)
             for name, axis in zip(self._objective_columns(), self.axes, strict=True)
         }
 

@@ -1,6 +1,6 @@
 """What the optimum becomes with other capacities, beside what the prices had said.
 
-Two readings of "8 more GPUs" are sensible, and both are told:
+Two readings of "8 more GPUs" are sensible, and both are reported:
 
 - **recompiled** (``solution``): a larger cluster, everything made again. Jobs may run in ways that
   did not fit before, new nodes bring CPUs and memory, and normalisers that depend on the cluster (a
@@ -143,13 +143,13 @@ class WhatIf(DisplayedTable):
             "constraints": [dict(item) for item in base.constraints],
             "sense": base.sense,
             "objective_words": load_formulation(base.formulation).objective_words,
-            "now": _told(base),
+            "now": _record(base),
             "changes": [
                 {
                     "add": dict(change.add),
-                    "then": _told(change.solution),
+                    "then": _record(change.solution),
                     "difference": self.difference(change.solution),
-                    "held": None if change.held is None else _told(change.held),
+                    "held": None if change.held is None else _record(change.held),
                     "held_difference": self.difference(change.held),
                     "predicted": _finite(change.predicted),
                     "limit": _finite(change.limit),
@@ -329,7 +329,7 @@ def _by_prices(
     return sign * float(price @ amounts) + 0.0, held.program.units.objective(value)
 
 
-def _told(solution: Solution) -> dict[str, Any]:
+def _record(solution: Solution) -> dict[str, Any]:
     return {
         "status": str(solution.status),
         "objective": _finite(solution.objective),

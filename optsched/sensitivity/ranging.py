@@ -295,11 +295,17 @@ def _range(solution: Solution, held: HeldProgram, row: int) -> CapacityRange:
     down, below, down_finished = value.end_of_line(here, 0.0)
     name = solution.allocation.classes.resources.names[row]
     prices = (below, above)
-    told = [None if line is None else _price(held.program, line) for line in prices]
+    shown = [None if line is None else _price(held.program, line) for line in prices]
     return CapacityRange(
-        name, capacity, solution.prices[name], down, np.inf if above is None and up_finished else up, told[0], told[1],
+        name,
+        capacity,
+        solution.prices[name],
+        down,
+        np.inf if above is None and up_finished else up,
+        shown[0],
+        shown[1],
         up_finished and down_finished,
-    )  # fmt: skip
+    )
 
 
 def _price(program: AllocationProgram, line: Tangent) -> float:

@@ -4,7 +4,7 @@ D. Narayanan et al., OSDI 2020, section 5, and the repository's ``scheduler.py``
 whose rules are kept where they differ from our own rounds: a new job has no share until the next
 reset, at least ``reset_interval`` seconds after the last (one at the very beginning does not
 count); a job without a share takes a place in the selection but runs only if it has one in the
-allocation; a round ends when the last job of it ends, and whoever ends before keeps its GPUs idle
+allocation; a round ends when the last job of it ends, and a job that ends before keeps its GPUs idle
 until then; steps of a round are whole; nothing is lost by stopping a job. As in Shockwave's variant
 of the simulator, jobs may have regimes, and with ``restart_cost`` a job that did not run in the
 round before makes no progress for so long.

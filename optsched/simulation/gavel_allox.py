@@ -25,7 +25,7 @@ class AlloxAllocator(Allocator):
 
     With w free GPUs and m jobs that have none, of which the oldest max(floor(alpha m), w) count:
     assign each to (GPU, k = 1, 2, ..., the k-th from the end of its queue) at the cost k N_i / T_ig
-    + age_i; whoever is first on a GPU has all of its time from now on, and keeps it. There are many
+    + age_i; the first job on a GPU has all of its time from now on, and keeps it. There are many
     optimal assignments. It is scipy's that counts here, on the GPUs in the order of the names of
     their pools; `formulations.allox` has the same optimum, and hands equal GPUs out otherwise. A
     gang counts as one GPU, as in Shockwave's variant; Gavel's own takes none.

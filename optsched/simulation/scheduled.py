@@ -39,7 +39,7 @@ class Running:
     share : FloatArray, shape (k,)
         Part of each GPU that the job may use, alone or with its partner.
     speed : FloatArray, shape (k,)
-        steps/s that the scheduler reckons with.
+        steps/s that the scheduler counts on.
     fresh : BoolArray, shape (k,)
         Put on these GPUs in this round.
     owner, gpu : IntArray

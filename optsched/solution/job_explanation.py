@@ -1,6 +1,6 @@
 """One job of a solution: what it gets, what holds it, what it pays, and what else it could run in.
 
-Everything is told in units of the objective: an improvement is positive, whether the objective is
+Everything is in units of the objective: an improvement is positive, whether the objective is
 maximised or not.
 """
 
@@ -296,7 +296,7 @@ def binding_rows(
     costs: ReducedCosts | None,
     worth: float,
 ) -> tuple[Binding, ...]:
-    """Rows without slack that any column of the job's class stands in,
+    """Rows without slack that any column of the job's class is part of,
     and the level if the objective hangs on it.
     """
     C = program.classes

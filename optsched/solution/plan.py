@@ -42,7 +42,7 @@ class Later:
         The linear or mixed-integer program, minimised; its columns begin with those of the program
         before it.
     complete : callable
-        `Schedule` -> the point of this program that it stands for.
+        `Schedule` -> the point of this program.
     read : callable
         Point -> `Schedule`.
     """
@@ -80,7 +80,7 @@ class LinearPlan:
     read : callable
         Point -> `Schedule`.
     complete : callable
-        `Schedule` -> the point that it stands for; raises ValueError in words where it stands for
+        `Schedule` -> the point of it; raises ValueError where there is
         none.
     describe : callable
         (block, position) -> the requirement in the user's words.

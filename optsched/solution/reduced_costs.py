@@ -12,7 +12,7 @@ lambda, q, y   duals of the rows ``time``, ``capacity`` and of the side rows M
 
 At an optimum d_c = 0 for every column in use and d_c <= 0 for all others (x >= 0 is their only
 bound). The derivation holds with normalisers fixed, as that of the prices does. Of a ratio all of
-this is told per unit of y = x tau, and what a column spends is part of what it pays
+this is stated per unit of y = x tau, and what a column spends is part of what it pays
 (`optsched.program.ratio`).
 """
 
@@ -46,7 +46,7 @@ class ReducedCosts(Displayed):
         e_kc, and what side rows pay for steps, such as deadlines: all that grows in proportion to
         the rate.
     per_step : bool
-        Whether e_kc is in proportion to the rate, so that a rate can be told at which the column
+        Whether e_kc is in proportion to the rate, so that there is a rate at which the column
         would be taken.
     time : FloatArray, shape (K,)
         lambda_k.

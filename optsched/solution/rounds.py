@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
-from optsched.display import DisplayedTable, TableColumns, amount, count
+from optsched.display import DisplayedTable, TableColumns, count, seconds
 from optsched.lazy import convenience
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ class Rounds(DisplayedTable):
             "bound": self.bound,
             "finished": self.finished,
             "slices": [
-                {"duration": seconds, "run": self.running(number).tolist()}
-                for number, seconds in enumerate(duration)
+                {"duration": length, "run": self.running(number).tolist()}
+                for number, length in enumerate(duration)
             ],
         }
 
@@ -149,18 +149,18 @@ class Rounds(DisplayedTable):
         return f"of {self.classes.instance.name}: {slices} of {rows} by {self.method}{share}"
 
     def _facts(self) -> Mapping[str, str]:
-        return {"window": f"{amount(self.window)} s", "starts of rows": f"{self.switches:,}"}
+        return {"window": seconds(self.window), "starts of rows": f"{self.switches:,}"}
 
     def to_columns(self, first: int | None = None) -> TableColumns:
         """The slices: when each starts (seconds from the beginning of the window),
         its length, and who runs.
         """
         end = np.cumsum(self.length)[:first] * self.window
-        seconds = self.length[:first] * self.window
+        lengths = self.length[:first] * self.window
         return {
-            "start": np.maximum(end - seconds, 0.0).tolist(),
-            "seconds": seconds.tolist(),
-            "jobs": [self._jobs(number) for number in range(len(seconds))],
+            "start": np.maximum(end - lengths, 0.0).tolist(),
+            "seconds": lengths.tolist(),
+            "jobs": [self._jobs(number) for number in range(len(lengths))],
         }
 
     def _jobs(self, number: int) -> list[str]:

@@ -43,7 +43,7 @@ class Stage(Displayed):
     assumptions: tuple[Assumption, ...] = ()
 
     def to_record(self, with_duals: bool = True) -> dict[str, Any]:
-        """The stage as it stands in a solution file."""
+        """The stage as in a solution file."""
         duals = self.duals if with_duals else None
         return {
             "name": self.name,

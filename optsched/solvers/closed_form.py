@@ -1,4 +1,4 @@
-"""What stands in the place of a back-end where an optimum
+"""What replaces a back-end where an optimum
 and its proof are written down without one.
 """
 

@@ -65,8 +65,8 @@ def _solve(
                 return without_point(engine, program.feasible_set().arrays, values, program)
             best = replace(best, termination=values.termination)
             break  # stopped: the best point so far, with the bound of the tangent before
-        told = arrays.objective(values.x)
-        stalled, bound = told >= bound * (1.0 - STALLED), min(told, bound)
+        reached = arrays.objective(values.x)
+        stalled, bound = reached >= bound * (1.0 - STALLED), min(reached, bound)
         x = cleaned(program, values, engine.name)
         better = program.value(x) > value
         best = values if best is None or better else replace(values, x=best.x)

@@ -203,9 +203,9 @@ def _as_optimum(outcome: Outcome) -> Optimum:
 
 def _require_optimum(outcome: Outcome) -> None:
     if not outcome.certificate.ok:
-        told = "; ".join(outcome.certificate.problems)
+        problems = "; ".join(outcome.certificate.problems)
         raise SolverCrashed(
-            f"solver {outcome.solver.name} left a certificate that does not hold: {told}"
+            f"solver {outcome.solver.name} left a certificate that does not hold: {problems}"
         )
     if outcome.status is not Status.OPTIMAL or outcome.bound is None:
         raise _Unfinished(outcome)
@@ -367,8 +367,8 @@ def _decided(
     if bound is not None and (gap is None or gap > OPTIMALITY):
         status = Status.FEASIBLE
         if value > bound:
-            told = f"the bound {bound:.9g} is worse than the objective of the rule, {value:.9g}"
-            problems = (*certificate.problems, told)
+            worse = f"the bound {bound:.9g} is worse than the objective of the rule, {value:.9g}"
+            problems = (*certificate.problems, worse)
             certificate = replace(certificate, ok=False, problems=problems)
     return _solution(
         formulation,

@@ -51,12 +51,12 @@ KEPT = 1e-9
 
 Held = tuple[FloatArray, Callable[[Schedule], FloatArray]]
 """An objective that keeps its value:
-costs, and the point of its program that a schedule stands for.
+costs, and the point of its program of a schedule.
 """
 
 
 def solve_plan(engine: Engine, plan: Plan) -> SolvedProgram:
-    """Solve, read the schedule, certify what the schedule stands for."""
+    """Solve, read the schedule, certify its point."""
     if isinstance(plan, TimelinePlan):
         engine.require_rows(PLANS)
         return _solve_timeline(engine, plan)
@@ -104,12 +104,12 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
 
     outcome = engine.solve_linear(plan.program, meant, engine.build(plan.known))
     if outcome.x is None:
-        told = {
+        by_words = {
             words.words: words
             for words in (_in_words(plan, conflict) for conflict in outcome.conflicts)
         }
         # Two rows may say the same.
-        return SolvedProgram(plan, replace(outcome, conflicts=tuple(told.values())))
+        return SolvedProgram(plan, replace(outcome, conflicts=tuple(by_words.values())))
     arrays = plan.program.arrays
 
     def adopt(x: FloatArray) -> Outcome:

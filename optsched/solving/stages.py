@@ -77,8 +77,8 @@ def _relaxed(engine: Engine, relaxation: Relaxation) -> SolvedProgram:
         return SolvedProgram(relaxation.strict, outcome)
     short = relaxation.short(outcome.x)
     words = relaxation.words(short)
-    for told in words:
-        log.info("gives way: %s", told)
+    for requirement in words:
+        log.info("gives way: %s", requirement)
     stage = Stage(
         RELAXING,
         relaxation.value(short),

@@ -38,7 +38,7 @@ class WarmStart(Displayed):
     of_job : IntArray, shape (jobs,)
         Class that each job was in; -1 for jobs that were in none.
     column : IntArray, shape (columns, fields)
-        What each class column stands for: its classes and its configuration
+        What each class column is: its classes and its configuration
         (`Classes.configuration_labels`).
     columns, rows : mapping of the name of a block to IntArray
         Status codes of its columns or rows.

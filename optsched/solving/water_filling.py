@@ -217,9 +217,9 @@ def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:
         In words, if the stage does not belong to this state of the filling.
     """
     path = filling.path()
-    told, filling.loose = float(stage.kept["segment"][0]), float(stage.kept["slack"][0])
-    number = int(told)
-    known = number == told and 0 <= number < len(path.breaks)
+    stated, filling.loose = float(stage.kept["segment"][0]), float(stage.kept["slack"][0])
+    number = int(stated)
+    known = number == stated and 0 <= number < len(path.breaks)
     if not LOOSE <= filling.loose <= LOOSEST or filling.done or not known:
         raise ValueError("nobody rises there")
     arrays = filling.segment(path, number)

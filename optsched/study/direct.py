@@ -308,18 +308,18 @@ def _found_again(
     status = document["status"]
     stated = document["objective"]
     bound = document["bound"]
-    told = f"solving again gives {again.objective!r} ({again.status})"
+    reason = f"solving again gives {again.objective!r} ({again.status})"
     beyond = 0.0
     if again.objective is not None and bound is not None:
         beyond = again.objective - bound if program.arrays.maximise else bound - again.objective
     if status not in (again.status, Status.FEASIBLE, Status.LIMIT):
-        wrong = Finding("status", f'found "{status}": {told}')
+        wrong = Finding("status", f'found "{status}": {reason}')
     elif status == Status.OPTIMAL and (gap_of(again.objective, stated) or 0.0) > max(
         OPTIMALITY, document["solver"]["gap"] or 0.0
     ):
-        wrong = Finding("objective", f"found {stated!r}: {told}")
+        wrong = Finding("objective", f"found {stated!r}: {reason}")
     elif beyond > OPTIMALITY * max(1.0, abs(again.objective or 0.0)):
-        wrong = Finding("bound", f"found {bound!r}: {told}")
+        wrong = Finding("bound", f"found {bound!r}: {reason}")
     else:
         return found
     return Verification((wrong,), "not verifiable")
@@ -342,7 +342,7 @@ def point_of(
     """A point in the order of the columns from what a user gives as one;
     raises `InvalidInput` or `UsageError`.
 
-    With the program's objective a ``.sol`` file that may be of another program is told in the log.
+    With the program's objective a ``.sol`` file that may be of another program is reason in the log.
     """
     if isinstance(source, np.ndarray):
         if source.shape != (len(names),):

@@ -243,7 +243,7 @@ def _row_of(solution: Solution, job: str) -> int:
 def _why_nothing(
     solution: Solution, job: str, gets: Sequence[Mapping[str, Any]], ways: Sequence[Way]
 ) -> str | None:
-    """Of infeasible instances, plans and whole jobs; what fractions cost is told by prices."""
+    """Of infeasible instances, plans and whole jobs; prices say what fractions cost."""
     if gets:
         return None
     if solution.status is Status.INFEASIBLE:

@@ -230,7 +230,7 @@ def evaluate_models(
 
 def fits(models: Sequence[Wanted], chain: bool = False) -> dict[str, Fit]:
     """How models are fitted,
-    by the names under which `optsched.performance.evaluation.evaluate` tells them.
+    by the names under which `optsched.performance.evaluation.evaluate` reports them.
 
     With ``chain`` also the chain of all, of which no model is fitted twice to the same `Profiles`
     in a row.
@@ -243,7 +243,7 @@ def fits(models: Sequence[Wanted], chain: bool = False) -> dict[str, Fit]:
         if not last or last[0] is not profiles:
             last[:] = [profiles]
             documents.clear()
-        name = _told(item)
+        name = _label(item)
         if name not in documents:
             documents[name] = fit_model(profiles, item)
         return documents[name]
@@ -256,10 +256,10 @@ def fits(models: Sequence[Wanted], chain: bool = False) -> dict[str, Fit]:
 
         return fit_all
 
-    return {_told(item): fit(item) for item in models} | ({CHAIN: fit(*models)} if chain else {})
+    return {_label(item): fit(item) for item in models} | ({CHAIN: fit(*models)} if chain else {})
 
 
-def _told(item: Wanted) -> str:
+def _label(item: Wanted) -> str:
     ((name, options),) = _listed(item)
     return name + "".join(f":{key}={show(value)}" for key, value in options.items())
 
@@ -313,9 +313,9 @@ def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
     source = np.zeros(len(ways), np.uint8)
     for number in range(int(turn.max(initial=-1)) + 1):
         asked = np.flatnonzero(turn[kind] == number)
-        told = np.minimum(first[:-1] + number, first[1:] - 1)[first[:-1] < first[1:]]
-        said = _ask(document, ways.take(asked), kinds[told])
-        seconds[asked], log_sd[asked], source[asked] = said.seconds, said.log_sd, said.source
+        chosen = np.minimum(first[:-1] + number, first[1:] - 1)[first[:-1] < first[1:]]
+        times = _ask(document, ways.take(asked), kinds[chosen])
+        seconds[asked], log_sd[asked], source[asked] = times.seconds, times.log_sd, times.source
     return Times(seconds, log_sd, source)
 
 
@@ -331,19 +331,19 @@ def _ask(document: Mapping[str, Any], ways: Ways, kinds: FloatArray) -> Times:
     configurations = Configurations(
         ways.gpu, ways.gpus, ways.nodes, np.ones(len(ways)), np.zeros(len(ways), np.int64)
     )
-    told = make_model(_instance(ways, kinds, document), document).predict(
+    prediction = make_model(_instance(ways, kinds, document), document).predict(
         jobs, configurations, edges=(rows, rows)
     )
-    ok = told.feasible == Feasibility.OK
+    ok = prediction.feasible == Feasibility.OK
     seconds = np.full(len(ways), np.nan)
     # A step of the instance is what one GPU does in a step, but for whole steps
     whole = np.isin(ways.workloads, list(whole_steps_of(document)))[ways.workload]
-    seconds[ok] = np.where(whole, 1, ways.gpus)[ok] / told.rate[ok]
-    return Times(seconds, told.log_sd, told.source)
+    seconds[ok] = np.where(whole, 1, ways.gpus)[ok] / prediction.rate[ok]
+    return Times(seconds, prediction.log_sd, prediction.source)
 
 
 def _instance(ways: Ways, kinds: FloatArray, document: Mapping[str, Any]) -> Instance:
-    """An instance without jobs in which every way can be told,
+    """An instance without jobs in which every way can be asked about,
     by the names of its workloads and its GPU types.
     """
     most_gpus, most_nodes = (int(column.max(initial=1)) for column in (ways.gpus, ways.nodes))

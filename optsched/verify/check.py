@@ -84,7 +84,7 @@ def verify(
     model : PerformanceModel, optional
         What the throughputs came from (default: the instance's model).
     performance : mapping or path, optional
-        The performance object, or the file of a model, that stood in the place of the instance's
+        The performance object, or the file of a model, that replaced the instance's
         own.
 
     Returns
@@ -247,7 +247,7 @@ def _check_outcome(subject: RebuiltSolution, findings: Findings) -> Bound:
 
 
 def _check_figures(subject: RebuiltSolution, rows: AllocationRows, findings: Findings) -> None:
-    """Figures of the jobs; some can be told from the allocation, others only by solving again.
+    """Figures of the jobs; some follow from the allocation, others only by solving again.
 
     A run that was stopped may have none of the latter: its allocation is checked without them.
     """
@@ -309,8 +309,8 @@ def _check_closed_form(subject: RebuiltSolution, findings: Findings) -> Bound:
         )
     if subject.document.assumptions is not None:
         findings.same("assumptions", subject.document.assumptions, expected.get("assumptions"))
-    told = f"what solving again for the bound of {closed.formulation} gives"
-    findings.close("bound", subject.document.bound, closed.bound, told, relative=OPTIMALITY)
+    source = f"what solving again for the bound of {closed.formulation} gives"
+    findings.close("bound", subject.document.bound, closed.bound, source, relative=OPTIMALITY)
     if allocation is not None:
         _check_rule(subject, allocation, findings)
     return "verified" if len(findings) == before else "not verifiable"
@@ -335,20 +335,20 @@ def _check_again(subject: RebuiltSolution, findings: Findings) -> None:
         if rule
         else subject.formulation.solve(subject.candidates, Engine(load_solver))
     )
-    told = f"solving again gives {again.objective!r} ({again.status})"
+    again_gives = f"solving again gives {again.objective!r} ({again.status})"
     # Two optima within the gap that was asked for may differ by as much.
     allowed = max(OPTIMALITY, document.solver.gap or 0.0)
     noise = _meaningless(subject)
     if (again.status in (Status.INFEASIBLE, Status.UNBOUNDED) or subject.expects_nothing) and (
         document.status not in (again.status, Status.LIMIT)
     ):
-        findings.add("status", f'found "{document.status}": {told}')
+        findings.add("status", f'found "{document.status}": {again_gives}')
     elif document.status == Status.OPTIMAL:
         findings.close(
             "objective",
             document.objective,
             again.objective,
-            told,
+            again_gives,
             relative=allowed,
             absolute=noise,
         )
@@ -359,7 +359,7 @@ def _check_again(subject: RebuiltSolution, findings: Findings) -> None:
             else document.bound - again.objective
         )
         if excess > max(OPTIMALITY * max(1.0, abs(again.objective)), noise):
-            findings.add("bound", f"found {document.bound!r}, but {told}")
+            findings.add("bound", f"found {document.bound!r}, but {again_gives}")
 
 
 def _meaningless(subject: RebuiltSolution) -> float:

@@ -94,7 +94,7 @@ class Findings:
         return len(self.items)
 
     def add(self, path: str, message: str) -> None:
-        """Add one, unless it stands there already."""
+        """Add one, unless it is there already."""
         finding = Finding(path, message)
         # Checks of one field may find the same thing. Looking through all findings would take the
         # square of their number.
@@ -150,7 +150,7 @@ class Findings:
         each difference at its own path.
         """
         if isinstance(found, Mapping) and isinstance(expected, Mapping):
-            # What is missing is told first, then what is too much, then what differs.
+            # What is missing comes first, then what is too much, then what differs.
             for key in [key for key in expected if key not in found]:
                 self.add(join(path, [key]), f"found nothing, expected {show(expected[key])}")
             for key in [key for key in found if key not in expected]:

@@ -141,9 +141,9 @@ def read_duals(
     before = len(findings)
     rows = arrays.rows
     for name in [name for name in blocks if name not in {block.name for block in rows}]:
-        told = listed(block.name for block in rows)
+        reason = listed(block.name for block in rows)
         findings.add(
-            join("duals", [name]), f"expected no such entry: the blocks of rows are {told}"
+            join("duals", [name]), f"expected no such entry: the blocks of rows are {reason}"
         )
     for block in rows:
         found = blocks.get(block.name)
@@ -315,7 +315,7 @@ def check_status(point: CheckedPoint) -> None:
     value = point.reported(point.value)
     bound = document.bound
     noise = point.reported_noise
-    told = "there is no gap" if gap is None else f"the gap is {gap:.3g}, {allowed:.3g} is allowed"
+    reason = "there is no gap" if gap is None else f"the gap is {gap:.3g}, {allowed:.3g} is allowed"
     if point.bound is not None:
         closed = value is not None and alike(
             point.value,
@@ -325,7 +325,7 @@ def check_status(point: CheckedPoint) -> None:
         )
     elif document.bound_source == "solver" and not point.arrays.is_integer:
         closed = False
-        told = CLAIM
+        reason = CLAIM
     else:
         closed = (
             value is not None
@@ -335,9 +335,9 @@ def check_status(point: CheckedPoint) -> None:
     stopped = document.termination in (*STOPPED, Termination.IMPRECISE)
     # What is claimed may be less than what is proved.
     if not (closed and stopped and document.status == "feasible"):
-        findings.same("status", str(document.status), "optimal" if closed else "feasible", told)
+        findings.same("status", str(document.status), "optimal" if closed else "feasible", reason)
     if not closed and document.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT):
-        findings.add("termination", f'found "{document.termination}", but {told}')
+        findings.add("termination", f'found "{document.termination}", but {reason}')
 
 
 def check_certificate(point: CheckedPoint) -> None:

@@ -31,7 +31,7 @@ def check_packed(subject: RebuiltSolution, findings: Findings) -> None:
     if subject.expects_nothing:
         findings.same("packed", document.packed, None, "there is no allocation")
         return
-    wrong = Findings()  # what is wrong with the rows is told elsewhere
+    wrong = Findings()  # what is wrong with the rows is reported elsewhere
     schedule = schedule_of(subject.classes, document.schedule, wrong) if document.schedule else None
     rows = resolve_rows(subject, wrong)
     if len(wrong) or rows is None:
@@ -39,9 +39,9 @@ def check_packed(subject: RebuiltSolution, findings: Findings) -> None:
     made = packed(Allocation(rows.classes, rows.x, subject.formulation.integral), schedule)
     if made is not None and document.packed is None:
         can = "fit" if made.held == made.most else "are shown to fit"
-        told = f"of {made.rows} rows that run side by side {made.held} {can} into whole GPUs"
+        fit = f"of {made.rows} rows that run side by side {made.held} {can} into whole GPUs"
         findings.add(
-            "packed", f"found nothing, which says that all rows fit side by side, but {told}"
+            "packed", f"found nothing, which says that all rows fit side by side, but {fit}"
         )
         return
     stated = None if document.packed is None else document.packed.model_dump(exclude_none=True)
@@ -52,7 +52,7 @@ def check_packed(subject: RebuiltSolution, findings: Findings) -> None:
 def check_placed(subject: RebuiltSolution, findings: Findings) -> None:
     """Check placement and figures, where the file has them.
 
-    Which rows run at the same time is up to whoever placed them; what is there must hold. The two
+    Which rows run at the same time is up to the method that placed them; what is there must hold. The two
     bounds are claims, refused where the placement contradicts them.
     """
     document = subject.document
@@ -62,7 +62,7 @@ def check_placed(subject: RebuiltSolution, findings: Findings) -> None:
     if document.placement is None:
         return
     before = len(findings)
-    # What is wrong with the allocation itself is told elsewhere.
+    # What is wrong with the allocation itself is reported elsewhere.
     rows = resolve_rows(subject, Findings())
     if rows is None:
         findings.add(
@@ -152,8 +152,8 @@ def _row(
     """The row of the allocation that an entry is about."""
     path = f"placement[{number}]"
     if entry.row >= len(document.allocation):
-        told = f"the number of a row of the allocation, which has {len(document.allocation)}"
-        findings.add(f"{path}.row", f"found {entry.row}, expected {told}")
+        expected = f"the number of a row of the allocation, which has {len(document.allocation)}"
+        findings.add(f"{path}.row", f"found {entry.row}, expected {expected}")
         return None
     of = document.allocation[entry.row]
     findings.same(f"{path}.job", entry.job, of.job, f"row {entry.row} of the allocation")
@@ -175,8 +175,8 @@ def _check_once(placement: list[PlacementRow], findings: Findings) -> None:
     for number, entry in enumerate(placement):
         for job in (entry.job, *(entry.jobs or ())):
             if job is not None and seen.setdefault(job, number) != number:
-                told = f"job {show(job)} a second time (placement[{seen[job]}] is the first)"
-                findings.add(f"placement[{number}].row", f"found {told}, expected each job once")
+                found = f"job {show(job)} a second time (placement[{seen[job]}] is the first)"
+                findings.add(f"placement[{number}].row", f"found {found}, expected each job once")
 
 
 def _check_figures(
@@ -220,16 +220,16 @@ def _check_figures(
     least = figures["rows_placed"]
     most = figures["rows_wanted"]
     if not least <= figures["rows_bound"] <= most:
-        told = f"from {least:g}, which are placed, to {most:g}, which are wanted"
+        allowed = f"from {least:g}, which are placed, to {most:g}, which are wanted"
         findings.add(
             "placement_figures.rows_bound",
-            f"found {figures['rows_bound']:g}, expected a number {told}",
+            f"found {figures['rows_bound']:g}, expected a number {allowed}",
         )
     if not worth.rows <= figures["nodes_bound"] <= worth.nodes:
-        told = f"from {worth.rows}, one per row, to {worth.nodes}, which are spanned"
+        allowed = f"from {worth.rows}, one per row, to {worth.nodes}, which are spanned"
         findings.add(
             "placement_figures.nodes_bound",
-            f"found {figures['nodes_bound']:g}, expected a number {told}",
+            f"found {figures['nodes_bound']:g}, expected a number {allowed}",
         )
     # Exact says that nothing better can be: that takes bounds that are met.
     closed = figures["rows_bound"] == worth.rows and figures["nodes_bound"] == worth.nodes

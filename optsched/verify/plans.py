@@ -68,7 +68,7 @@ def schedule_of(
     classes: Classes, rows: Sequence[ScheduleRow], findings: Findings
 ) -> Schedule | None:
     """A schedule from its rows in a file;
-    None with findings where one of them stands for nothing.
+    None with findings where one of them matches no column.
     """
     resolver = Resolver(classes)
     found = []
@@ -78,8 +78,8 @@ def schedule_of(
         if not row.start < row.end:
             findings.add(f"{path}.end", f"found {row.end!r}, expected a time after {row.start!r}")
         # While a stretch lasts, its job runs all the time: the fraction is 1.
-        told = row.model_dump(exclude={"start", "end"})
-        resolved = resolver.resolve(AllocationRow(**told, fraction=1.0), path, findings)
+        reason = row.model_dump(exclude={"start", "end"})
+        resolved = resolver.resolve(AllocationRow(**reason, fraction=1.0), path, findings)
         if resolved is not None:
             found.append((resolved[0], resolved[2]))
     if len(findings) > before or not _one_at_a_time(rows, findings):
@@ -142,8 +142,11 @@ def _one_at_a_time(rows: Sequence[ScheduleRow], findings: Findings) -> bool:
             1 - np.sign(rows[before].end) * RELATIVE
         ):
             holds = False
-            told = f"expected {rows[before].end!r} or later: job {rows[index].job} runs until then (schedule[{before}])"
-            findings.add(f"schedule[{index}].start", f"found {rows[index].start!r}, {told}")
+            findings.add(
+                f"schedule[{index}].start",
+                f"found {rows[index].start!r}, expected {rows[before].end!r} or later: "
+                f"job {rows[index].job} runs until then (schedule[{before}])",
+            )
         # A stretch inside of an earlier one must not hide the rest of that one.
         if before is None or rows[index].end > rows[before].end:
             last[rows[index].job] = index
@@ -168,7 +171,7 @@ def _check_numbers(
     schedule: Schedule,
     findings: Findings,
 ) -> Bound:
-    """Objective, bound, certificate and status from the point that the schedule stands for."""
+    """Objective, bound, certificate and status from the point of the schedule."""
     document = subject.document
     stated = subject.document.certificate
     try:
@@ -196,15 +199,15 @@ def _check_numbers(
         and document.objective is not None
         and alike(document.objective, bound, allowed, plan.noise(schedule))
     )
-    told = (
+    reason = (
         "there is no gap"
         if document.gap is None
         else f"the gap is {document.gap:.3g}, {allowed:.3g} is allowed"
     )
     if proves and document.bound_source == "solver":
         closed = False
-        told = CLAIM
-    findings.same("status", str(document.status), "optimal" if closed else "feasible", told)
+        reason = CLAIM
+    findings.same("status", str(document.status), "optimal" if closed else "feasible", reason)
     return method
 
 

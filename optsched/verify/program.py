@@ -146,19 +146,19 @@ class _Check:
         problems = [(problem, "") for problem in certificate.problems]
         check_residuals(stated, residuals, problems, "values", findings)
         if stated.proof not in PROOFS.get(document.bound_source, ()):
-            told = f'found "{stated.proof}" of a bound from "{document.bound_source}", which none gives'
-            findings.add("certificate.proof", told)
+            reason = f'found "{stated.proof}" of a bound from "{document.bound_source}", which none gives'
+            findings.add("certificate.proof", reason)
         # Only a search over whole numbers may stop at a gap.
         accepted = max(OPTIMALITY, (document.solver.gap or 0.0) if arrays.is_integer else 0.0) * (
             1 + 1e-6
         )
         closed = bound is not None and alike(value, bound, accepted, noise)
-        told = (
+        reason = (
             "there is no bound"
             if bound is None
             else f"the bound is {bound!r}, {accepted:.3g} is allowed"
         )
-        findings.same("status", str(document.status), "optimal" if closed else "feasible", told)
+        findings.same("status", str(document.status), "optimal" if closed else "feasible", reason)
         excess = 0.0 if bound is None else value - bound if arrays.maximise else bound - value
         if bound is not None and excess > 0 and not alike(value, bound, OPTIMALITY, noise):
             findings.add(

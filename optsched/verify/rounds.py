@@ -32,7 +32,7 @@ def check_document_rounds(subject: RebuiltSolution, resolve: bool, findings: Fin
     if subject.document.schedule is not None:
         findings.add("rounds", "found slices, expected null: the schedule says what runs when")
         return
-    rows = resolve_rows(subject, Findings())  # what is wrong with the rows is told elsewhere
+    rows = resolve_rows(subject, Findings())  # what is wrong with the rows is reported elsewhere
     if rows is None:
         return
     rounds = _as_rounds(document, rows, subject.instance.round, findings)

@@ -87,7 +87,7 @@ class AllocationRows:
 
 
 class Resolver:
-    """Finds the column that a row of the file stands for."""
+    """Finds the column of a row of the file."""
 
     def __init__(self, classes: Classes) -> None:
         self.classes = classes
@@ -198,8 +198,8 @@ class Resolver:
             keep = [value == found for value in there]
             if not any(keep):
                 known = list(dict.fromkeys(map(show, there)))
-                told = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
-                expected = told if len(known) == 1 else f"one of {told}"
+                choices = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
+                expected = choices if len(known) == 1 else f"one of {choices}"
                 findings.add(
                     f"{path}.{name}",
                     f"found {show(found)}, expected {expected}, as the job can run",

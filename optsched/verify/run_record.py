@@ -69,7 +69,7 @@ def check_own_certificate(document: Document, findings: Findings) -> bool:
     """The certificate of the file says that it holds."""
     certificate = document.certificate
     if not certificate.ok:
-        words = "; ".join(certificate.problems) or "no problem is told"
+        words = "; ".join(certificate.problems) or "no problem is stated"
         findings.add(
             "certificate.ok", f"found false: the solution's own certificate does not hold ({words})"
         )

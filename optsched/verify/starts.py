@@ -38,7 +38,7 @@ StartSource = Solution | Mapping[str, Any] | str | Path | FloatArray
 def start_point(
     source: StartSource, formulation: Formulation, candidates: Candidates
 ) -> FloatArray:
-    """The point of a formulation's class columns that a start stands for.
+    """The point of a formulation's class columns of a start.
 
     Rows of a solution are found among the columns by job, pool, GPUs, nodes and option; jobs that
     have left, pools that are gone and ways to run that no longer exist are left out, and counted in
@@ -124,7 +124,7 @@ def _schedule(source: Solution | Mapping[str, Any] | str | Path, C: Classes) -> 
 
 
 def planned_point(plan: Plan, schedule: Schedule) -> tuple[LinearArrays, FloatArray]:
-    """The linear program of a plan, and the point in it that a schedule stands for."""
+    """The linear program of a plan, and the point in it of a schedule."""
     if isinstance(plan, LinearPlan):
         return plan.program.arrays, plan.complete(schedule)
     lowered = time_indexed(plan.timeline)
@@ -141,8 +141,8 @@ def _document(source: Solution | Mapping[str, Any] | str | Path) -> SolutionDocu
     document = read_solution(source, findings)
     if document is None:
         file = str(source) if isinstance(source, str | Path) else ""
-        told = f"no solution ({findings.items[0]})"
-        raise InvalidInput("start", told, "a solution file of optsched, or a .sol file", file)
+        problem = f"no solution ({findings.items[0]})"
+        raise InvalidInput("start", problem, "a solution file of optsched, or a .sol file", file)
     return document
 
 
@@ -189,8 +189,8 @@ def sol_of(solution: Solution) -> bytes:
     program = formulation.program(solution.allocation.classes)
     if isinstance(program, AllocationProgram):
         if program.concave:
-            told = f"{formulation.name} is not linear, and {SUFFIX} files are points of linear programs"
-            raise UsageError(f"{told}: write the solution as .json")
+            problem = f"{formulation.name} is not linear, and {SUFFIX} files are points of linear programs"
+            raise UsageError(f"{problem}: write the solution as .json")
         arrays = program.to_linear().arrays
         x = program.complete(solution.allocation.x)
     else:

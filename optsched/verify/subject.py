@@ -242,9 +242,9 @@ def _options(
     try:
         options = owner.Options.model_validate(dict(given))
     except ValidationError as error:
-        told = translate(error, path, owner.Options)
+        wrong = translate(error, path, owner.Options)
         where = join(path, error.errors()[0]["loc"][:1])  # further parts may be branches of a union
-        findings.add(where, f"found {told.found}, expected {told.expected}")
+        findings.add(where, f"found {wrong.found}, expected {wrong.expected}")
         return None
     # Through JSON, as the file went: tuples become lists.
     used = _as_written(options.model_dump())
@@ -296,7 +296,7 @@ def _check_own_constraints(
         own = _as_written(constraint.document())
         found = document.constraints[index] if index < len(document.constraints) else None
         if constraint.single and constraint.kind in kinds and found != own:
-            continue  # the caller's stands in its place
+            continue  # the caller's replaces it
         findings.same(f"constraints[{index}]", found, own, "the instance asks for this constraint")
         index += 1
 

@@ -314,7 +314,7 @@ WRONG = [
         2,
         "seeds: found -1, expected a number of seeds above 0...",
     ),
-    (["@quickstart", "--seeds", "[1,1]"], 2, "seeds: found [1, 1], in which a seed stands twice"),
+    (["@quickstart", "--seeds", "[1,1]"], 2, "seeds: found [1, 1], in which a seed comes twice"),
     (["@quickstart", "--jobs", "0"], 2, "processes: found 0, expected a number from 1 to 1024"),
     (["@quickstart", "--repeat", "0"], 2, "repeat: found 0, expected 1 or more"),
     (
@@ -345,7 +345,7 @@ WRONG = [
         2,
         "-f: the set has programs alone, which no formulation makes",
     ),
-    (["wrong.toml", "@quickstart"], 2, "wrong.toml is a sweep file, which stands alone"),
+    (["wrong.toml", "@quickstart"], 2, "wrong.toml is a sweep file, which takes no other instances"),
 ]
 
 

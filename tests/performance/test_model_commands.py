@@ -209,7 +209,7 @@ def test_wrong_words_of_fit(
     [
         (
             ["-m", "conformal"],
-            "performance.of: found nothing, expected the model that it stands on, such as -O...",
+            "performance.of: found nothing, expected its base model, such as -O...",
         ),
         (["-m", NAME, "-O", "roof=1"], "performance.roof: found an unknown option"),
     ],
@@ -592,7 +592,7 @@ def test_the_model_is_taken_from_python_too(instance: Path, fitted: Path) -> Non
     assert not optsched.verify(instance, by_file.to_document()).ok
     compared = optsched.compare(instance, ["makespan"], performance=fitted)
     assert compared.rows[0].solution is not None and compared.rows[0].solution.unplaced == ()
-    with pytest.raises(UsageError, match="performance stands in the place of the instance's own"):
+    with pytest.raises(UsageError, match="performance replaces the instance's own"):
         optsched.solve(optsched.compile(optsched.load(instance)), performance=fitted)
 
 

@@ -213,7 +213,7 @@ def test_wrong_words(run: Run, files: Files, given: list[str], words: str) -> No
         ),
         (
             ["-m", "conformal-pairs"],
-            """performance.of: found nothing, expected the model that it stands on, such as -O of='{"mo...""",
+            """performance.of: found nothing, expected its base model, such as -O of='{"mo...""",
         ),
         (["--base", "none.json"], "found no readable file at none.json..."),
         (

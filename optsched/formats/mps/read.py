@@ -200,7 +200,7 @@ def _by_highs(data: bytes, kind: str, file: str, free: bool) -> tuple[Any, str]:
         raise InvalidInput(
             file,
             f"what HiGHS leaves out ({harmful[0]})",
-            "a program that can be taken as it stands",
+            "a program that can be used unchanged",
         )
     for line in lines:
         log.info("%s: %s", file, line)

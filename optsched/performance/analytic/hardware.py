@@ -296,7 +296,7 @@ def find(name: str, memory: float | None = None, path: str = "gpu") -> Board:
         for board in rows()
         if wanted and all(fits(word, words(board.name)) for word in wanted)
     ]
-    # Form factors and memory sizes of one family are told apart by what the pool states.
+    # Form factors and memory sizes of one family are distinguished by what the pool states.
     families = {family(board) for board in found}
     if len(families) == 1:
         near = [
@@ -320,7 +320,7 @@ def words(name: str) -> frozenset[str]:
 
 
 def fits(word: str, names: frozenset[str]) -> bool:
-    """Whether a word stands in a board's name; a form factor also does without its generation."""
+    """Whether a word is part of a board's name; a form factor also does without its generation."""
     return word in names or any(
         word == other.rstrip("0123456789") != other for other in names if other[:3] == "sxm"
     )

@@ -381,7 +381,7 @@ def _of_pool(
     stated: Mapping[str, Stated],
 ) -> Found:
     """The slowest island, node, leaf and whole of a pool."""
-    # A document may name hosts without their GPUs: then the host stands for them.
+    # A document may name hosts without their GPUs: then the host represents them.
     chips = {
         node: [part for part in sorted(parts, key=str) if part != node]
         for node, parts in inside.items()

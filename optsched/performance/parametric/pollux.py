@@ -177,7 +177,7 @@ def sync_seconds(
     least: float = 0.0,
 ) -> FloatArray:
     """T_sync of k GPUs on n nodes; see `Pollux`.
-    ``least`` stands for the zeros; AdaptDL has 1e-8 there.
+    ``least`` replaces the zeros; AdaptDL has 1e-8 there.
     """
     more = np.maximum(gpus - 2.0, least)
     inside = law[A_R] + law[B_R] * more
@@ -270,7 +270,7 @@ class _Data:
         self.free = np.flatnonzero(~self.pinned)
 
     def _pinned(self) -> tuple[BoolArray, FloatArray]:
-        """AdaptDL's rules; `LEAST` stands for 0.
+        """AdaptDL's rules; `LEAST` replaces 0.
 
         - One batch size: half of T_grad is constant (a_c).
         - No steps over several nodes: a_n = b_n = 0.

@@ -588,7 +588,7 @@ class SharedLink(StoredModel):
     ``inside``, ``across`` -> ``bandwidth`` in bytes/s and ``latency`` in s, known), ``prior`` (a
     document of this model: its links, gradients and overlap are what the measurements, perhaps few,
     start from), ``anchored`` (T_1 goes through what was measured, in logs straight between two m,
-    instead of a line alone: exact where m was measured on one GPU, and told in about four times the
+    instead of a line alone: exact where m was measured on one GPU, and determined in about four times the
     time), ``own`` (whether pairs have an f and a c; without, all is as the links say), ``gate`` (h;
     0 by default, as g > 1 does its work on the measured clusters).
 

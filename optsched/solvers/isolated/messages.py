@@ -135,12 +135,12 @@ class Failure:
 
     def error(self, solver: str, limit: str) -> OptschedError:
         """The error to raise; ``limit`` is that of the memory in words, empty if there is none."""
-        told = f"{self.kind}: {self.words}" if self.words else self.kind
+        described = f"{self.kind}: {self.words}" if self.words else self.kind
         if self.memory:
             bounded = f" (limit {limit})" if limit else ""
-            return SolverCrashed(f"solver {solver} ran out of memory{bounded}: {told}")
+            return SolverCrashed(f"solver {solver} ran out of memory{bounded}: {described}")
         if self.kind in PASSED_ON:
             return PASSED_ON[self.kind](self.words)
-        error = SolverCrashed(f"solver {solver} raised {told}")
+        error = SolverCrashed(f"solver {solver} raised {described}")
         error.add_note(f"In the process of the solver:\n{self.trace}")
         return error

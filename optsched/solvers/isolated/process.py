@@ -88,11 +88,11 @@ class SolverChild(Child):
         self.versions: dict[Address, str | Failure] = {}
         self.sessions: set[int] = set()
         """Keys of the sessions that it holds."""
-        with suppress(Closed):  # it died already, which whoever waits for it will see
+        with suppress(Closed):  # it died already, which the code that waits for it will see
             self.send(Prepare(0, solvers, memory), Timeout(STARTING))
 
     def await_prepared(self, number: int, timeout: Timeout) -> None:
-        """Wait until it has imported what it was told to."""
+        """Wait until it has imported its modules."""
         reply = self.receive(timeout, number)
         if reply.kind != "ready" or not isinstance(reply.content, dict):
             raise Garbled(f"{reply.kind!r}, expected 'ready'")
@@ -373,7 +373,7 @@ class SolverProcess:
                 )
 
     def _ready(self, timeout: Timeout, address: Address) -> SolverChild:
-        """A process that has told that it is there; starts one where none runs."""
+        """A process that has reported that it is ready; starts one where none runs."""
         child = self._child
         if child is None or not child.usable:
             child = self._start(address)
@@ -551,7 +551,7 @@ class IsolatedSession(Session):
 
     def become(self, arrays: LinearArrays) -> None:
         """Change the program into another one; what differs is found there."""
-        # The setters that the base class calls note changes of their own, which one `become` stands
+        # The setters that the base class calls note changes of their own, which one `become` replaces
         # for.
         before = len(self._changes)
         super().become(arrays)

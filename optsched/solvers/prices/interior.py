@@ -20,7 +20,7 @@ G_k' + diag(c / p) and four sweeps over the classes, and kinks, which stall meth
 prices alone, are not special. (What Mehrotra's term asks of the prices is known, up to mu, in the
 sweep that makes it.)
 
-The gap is told relative to what all levels together are worth, in which a class of a millionth of
+The gap is relative to what all levels together are worth, in which a class of a millionth of
 the usual weight is nothing. So the steps go on until x_k . z_k + s_k u_k is little of y_k tau_k
 too, for every class: where weights are of many orders, some ten steps more.
 

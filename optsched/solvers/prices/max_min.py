@@ -283,7 +283,7 @@ class MaxMinSearch(CuttingPlanes):
         )
 
     def _mixture(self) -> FloatArray:
-        """The allocation that the master's mixture stands for."""
+        """The allocation of the master's mixture."""
         market = self.market
         x = np.zeros(market.columns + 1)
         # Proposals since the last mixture have no part in it.

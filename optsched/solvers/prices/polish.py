@@ -161,7 +161,7 @@ def polish(
     """Solve for the free classes, so many places of each,
     beside the pinned ones, within so many seconds.
 
-    The level is reckoned in units of what it is ``about``, so that HiGHS's tolerances are relative
+    The level is in units of what it is ``about``, so that HiGHS's tolerances are relative
     to it. The last response must be the whole one to these prices. None if the program has no
     optimum, as too many are pinned, or takes longer.
     """

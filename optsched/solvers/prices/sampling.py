@@ -1,4 +1,4 @@
-"""Prices to start from where classes are many: those of a sample that stands for all of them.
+"""Prices to start from where classes are many: those of a sample that represents all of them.
 
 Every 1/f-th class is taken f times over. At the prices of that small market the whole one is asked
 once; what it holds beyond the sample, as a function of the level, goes into the sample as taken, so

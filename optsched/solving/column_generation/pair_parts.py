@@ -160,7 +160,7 @@ def solve_in_parts(
         ):
             search.move(mine)
             search.run()
-            if not search.optimal:  # a limit, or the user: what was reached before stands
+            if not search.optimal:  # a limit, or the user: what was reached before is kept
                 assert search.values is not None
                 return replace(reached, bound=bound, duals=proof, end=search.values.termination)
     assert reached is not None and proof is not None

@@ -149,10 +149,10 @@ class ColumnPricing(ABC):
         bound = outcome.bound + self.left_out(Duals.of(outcome.duals, program))
         gap = gap_of(outcome.value, bound)
         if outcome.status is Status.OPTIMAL and gap is not None and gap > OPTIMALITY:
-            told = (
+            problem = (
                 f"with all {self.of_what} that could be columns the duals leave a gap of {gap:.2g}"
             )
-            problems = (*outcome.certificate.problems, told)
+            problems = (*outcome.certificate.problems, problem)
             certificate = replace(outcome.certificate, ok=False, problems=problems)
             outcome = replace(outcome, certificate=certificate, status=Status.FEASIBLE)
         return replace(outcome, bound=bound)
