@@ -232,8 +232,7 @@ def _loaded(
     """The instance of a source; candidates are returned as they are."""
     if performance is not None and (model is not None or isinstance(source, Candidates)):
         raise UsageError(
-            "performance replaces the instance's own: "
-            "give no model or candidates beside it"
+            "performance replaces the instance's own: give no model or candidates beside it"
         )
     return source if isinstance(source, Candidates) else load(source, performance)
 

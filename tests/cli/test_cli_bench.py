@@ -345,7 +345,11 @@ WRONG = [
         2,
         "-f: the set has programs alone, which no formulation makes",
     ),
-    (["wrong.toml", "@quickstart"], 2, "wrong.toml is a sweep file, which takes no other instances"),
+    (
+        ["wrong.toml", "@quickstart"],
+        2,
+        "wrong.toml is a sweep file, which takes no other instances",
+    ),
 ]
 
 
