@@ -61,7 +61,8 @@ def inline_svg(ax: Axes, label: str) -> str:
     buffer = io.StringIO()
     plain_text(figure)
     with rc_context({"svg.hashsalt": "optsched", "svg.fonttype": "none"}), quiet_glyphs():
-        figure.savefig(buffer, format="svg", metadata=UNDATED["svg"], transparent=True)
+        # Its own ground: in a dark notebook, dark text on a transparent one could not be read
+        figure.savefig(buffer, format="svg", metadata=UNDATED["svg"], facecolor=PAPER)
     text = drawable(buffer.getvalue())
     text = text[text.index("<svg") :].rstrip()
     prefix = f"p{hashlib.sha256(text.encode()).hexdigest()[:8]}-"
@@ -95,7 +96,7 @@ dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; 
 dt {{ color: {MUTED}; }}
 dd {{ margin: 0; overflow-wrap: anywhere; }}
 figure {{ margin: 1rem 0; }}
-figure svg {{ max-width: 100%; height: auto; background: {PAPER}; }}
+figure svg {{ max-width: 100%; height: auto; }}
 details summary {{ cursor: pointer; color: {MAIN}; }}
 @media print {{ nav, details:not([open]) {{ display: none; }} }}
 """
