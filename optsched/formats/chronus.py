@@ -132,7 +132,7 @@ def import_chronus(
     documents = pool_documents(pools)
     factors = speeds_of((pool["name"] for pool in documents), speeds)
     spread = {} if locality is None else _read_locality(locality)
-    jobs = read_table(contents(trace), called(trace, "trace"), COLUMNS, REQUIRED)
+    jobs = read_table(trace, "trace", COLUMNS, REQUIRED)
     worth = _worths(jobs, unit)
     gangs = jobs.whole("num_gpu", 0, "a whole number of GPUs")
     jobs.refuse("duration", ~(jobs.numbers["duration"] > 0), "a time above 0")

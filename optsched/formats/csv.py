@@ -14,8 +14,6 @@ from optsched.formats.inputs import (
     Pools,
     Seconds,
     Source,
-    called,
-    contents,
     importer,
     one_cluster,
 )
@@ -75,12 +73,11 @@ _POOL_FIELD = re.compile(r"cluster\.pools\[(\d+)\](?:\.(\w+))?")
 
 def _read_rates(rates: Source) -> Table:
     """The table of rates; raises `InvalidInput` with ``file:line:column``."""
-    name = called(rates, "rates")
-    table = read_table(contents(rates), name, RATES, ["workload", "throughput"], least="rate")
+    table = read_table(rates, "rates", RATES, ["workload", "throughput"], least="rate")
     places = [column for column in ("pool", "gpu") if column in table]
     if len(places) != 1:
         found = "both columns pool and gpu" if places else "neither column pool nor gpu"
-        raise InvalidInput(f"{name}:1", found, "one of them")
+        raise InvalidInput(f"{table.name}:1", found, "one of them")
     wrong = WrongCells()
     for row in range(len(table)):
         line = int(table.line[row])
@@ -100,10 +97,7 @@ def _read_rates(rates: Source) -> Table:
 
 def _read_pools(pools: Source) -> Table:
     """The table of pools; raises `InvalidInput` with ``file:line:column``."""
-    name = called(pools, "pools")
-    return read_table(
-        contents(pools), name, POOLS, ["name", "nodes"], least="pool", distinct=["name"]
-    )
+    return read_table(pools, "pools", POOLS, ["name", "nodes"], least="pool", distinct=["name"])
 
 
 def _rate(rates: Table, row: int) -> float:
@@ -162,9 +156,7 @@ def import_csv(
     wrong = WrongCells()
     # Rows of jobs with a wrong cell are reported and left out, so that the others are checked too
     with wrong.gathered():
-        job_rows = read_table(
-            contents(jobs), called(jobs, "jobs"), JOBS, ["workload"], distinct=["id"], wrong=wrong
-        )
+        job_rows = read_table(jobs, "jobs", JOBS, ["workload"], distinct=["id"], wrong=wrong)
     with wrong.gathered(LAST):
         rate_rows = _read_rates(rates)
     with wrong.gathered(LAST):

@@ -22,8 +22,6 @@ from optsched.formats.inputs import (
     Pools,
     Seconds,
     Source,
-    called,
-    contents,
     importer,
     pool_documents,
 )
@@ -103,7 +101,7 @@ def import_elasticflow(
         found = f"pools {listed(node_sizes)} and tables of {listed(tables)}"
         raise InvalidArgument("", found, "a table for each pool")
     rates = _rates(tables, node_sizes)
-    jobs = read_table(contents(trace), called(trace, "trace"), COLUMNS, REQUIRED, SYNONYMS)
+    jobs = read_table(trace, "trace", COLUMNS, REQUIRED, SYNONYMS)
     workloads = _workloads(jobs, rates)
     rows, now = arrived(jobs.numbers["submit_time"], at)
     return {

@@ -17,7 +17,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
-from optsched.formats.inputs import Seconds, Source, called, contents, importer
+from optsched.formats.inputs import Seconds, Source, importer
 from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.documents import FORMAT
 from optsched.instance.reading import listed, show
@@ -125,8 +125,7 @@ def import_openb(
 
 def _read(source: Source, what: str, columns: dict[str, Kind], required: Sequence[str]) -> Table:
     """A list; published ones have more columns than are read."""
-    name = called(source, what)
-    return read_table(contents(source), name, columns, required, least=None, others=True)
+    return read_table(source, what, columns, required, least=None, others=True)
 
 
 def _pools(nodes: Source) -> dict[str, list[dict[str, Any]]]:

@@ -123,9 +123,8 @@ def read_machines(machines: Source) -> list[dict[str, Any]]:
         With line and column.
     """
     name, gpus, memory = MACHINES
-    file = called(machines, "machines")
     columns: dict[str, Kind] = {name: "text", gpus: "whole", memory: "text"}
-    table = read_table(contents(machines), file, columns, MACHINES)
+    table = read_table(machines, "machines", columns, MACHINES)
     counts = table.whole(gpus, 0, "a whole number of GPUs")
     sizes = [*map(MEMORY.fullmatch, table.cells[memory])]
     table.refuse(memory, np.array([match is None for match in sizes]), "a memory such as 24GB")
@@ -134,7 +133,7 @@ def read_machines(machines: Source) -> list[dict[str, Any]]:
         if match and count:
             pools.setdefault(float(match[1]), []).append({"name": machine, "gpus": count})
     if not pools:
-        raise InvalidInput(file, "no machine with a GPU", "at least one")
+        raise InvalidInput(table.name, "no machine with a GPU", "at least one")
     return [
         {"name": f"gpu-{size:g}GB", "gpu_memory": size, "nodes": nodes}
         for size, nodes in sorted(pools.items())

@@ -21,8 +21,6 @@ from optsched.formats.inputs import (
     Folder,
     Pools,
     Source,
-    called,
-    contents,
     importer,
     pool_documents,
 )
@@ -151,7 +149,7 @@ def import_sia(
         )
     documents = pool_documents(pools)
     sizes = {pool["name"]: (pool["nodes"], pool["gpus_per_node"]) for pool in documents}
-    table = read_table(contents(workload), called(workload, "workload"), COLUMNS, tuple(COLUMNS))
+    table = read_table(workload, "workload", COLUMNS, tuple(COLUMNS))
     names = table.names("name")
     arrival = table.numbers["time"]
     table.refuse("time", np.diff(arrival, prepend=arrival[:1]) < 0, "arrivals in ascending order")

@@ -24,7 +24,7 @@ from scipy.spatial import QhullError
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.formats.tables import Kind, Table, read_table
-from optsched.instance.reading import listed, read_bytes, show
+from optsched.instance.reading import listed, show
 from optsched.performance.batches import GradientNoise
 
 VALIDATION = re.compile(r"validation-([1-9]\d{0,8})\.csv", re.ASCII)
@@ -223,8 +223,8 @@ def read_training(folder: Path) -> Training:
     tables = []
     for batch in sorted(files):
         table = read_table(
-            read_bytes(files[batch]),
-            str(files[batch]),
+            files[batch],
+            "",
             EPOCH,
             ("progress", "grad_sqr", "grad_var"),
         )
@@ -264,7 +264,7 @@ def read_step_times(folder: Path, machine: str) -> StepTimes:
         raise InvalidInput(
             "", f"no file {path}", f"one of a pool's own kind of machine: {listed(known)}"
         )
-    table = read_table(read_bytes(path), str(path), PLACED, tuple(PLACED))
+    table = read_table(path, "", PLACED, tuple(PLACED))
     cells = table.cells["placement"]
     table.refuse(
         "placement",
@@ -285,7 +285,7 @@ def read_step_times(folder: Path, machine: str) -> StepTimes:
     path = folder / f"scalability-{machine}.csv"
     spread = np.zeros((0, 5))
     if path.is_file():
-        table = read_table(read_bytes(path), str(path), SPREAD, tuple(SPREAD))
+        table = read_table(path, "", SPREAD, tuple(SPREAD))
         counts = [
             table.whole(name, 1, "a whole number of at least 1")
             for name in ("num_nodes", "num_replicas")

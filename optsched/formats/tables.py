@@ -16,6 +16,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import MOST_SHOWN, InvalidInput, all_wrong, did_you_mean
+from optsched.formats.inputs import Source, called, contents
 from optsched.instance.durations import PATTERN, UNITS
 from optsched.instance.reading import listed, show
 
@@ -265,8 +266,8 @@ def read_header(data: bytes, name: str) -> tuple[str, ...]:
 
 
 def read_table(
-    data: bytes,
-    name: str,
+    source: Source,
+    otherwise: str,
     columns: Mapping[str, Kind],
     required: Sequence[str],
     synonyms: Mapping[str, str] | None = None,
@@ -284,8 +285,9 @@ def read_table(
 
     Parameters
     ----------
-    name : str
-        Of the file, for messages.
+    source : path or bytes
+    otherwise : str
+        What messages call the table where only its contents are known.
     columns : mapping
         Columns that there may be, and what their cells hold.
     required : sequence of str
@@ -306,7 +308,8 @@ def read_table(
     InvalidInput
         With ``file:line:column``, what was found and what was expected, of each wrong cell.
     """
-    lines = _lines(_decoded(data, name), name)
+    name = called(source, otherwise)
+    lines = _lines(_decoded(contents(source), name), name)
     first = next(lines, None)
     if first is None:
         expected = f"a first line with the columns, such as {','.join(required)}"

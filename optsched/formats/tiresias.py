@@ -18,8 +18,6 @@ from optsched.formats.inputs import (
     Seconds,
     Source,
     Speeds,
-    called,
-    contents,
     importer,
     one_cluster,
     speeds_of,
@@ -98,7 +96,7 @@ def import_tiresias(
     """
     documents = one_cluster(pools, cluster, "cluster", _cluster)
     factors = speeds_of((document["name"] for document in documents), speeds)
-    jobs = read_table(contents(trace), called(trace, "trace"), COLUMNS, REQUIRED)
+    jobs = read_table(trace, "trace", COLUMNS, REQUIRED)
     ids = jobs.names("job_id")
     models = jobs.cells["model_name"]
     arrival = jobs.numbers["submit_time"]
@@ -128,7 +126,7 @@ def import_tiresias(
 
 def _cluster(file: Source) -> list[dict[str, Any]]:
     """The pool of a cluster file."""
-    table = read_table(contents(file), called(file, "cluster"), CLUSTER, tuple(CLUSTER))
+    table = read_table(file, "cluster", CLUSTER, tuple(CLUSTER))
     if len(table) > 1:
         raise InvalidInput(
             f"{table.name}:{table.line[1]}", "a second line", "one line below the first"

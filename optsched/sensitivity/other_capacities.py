@@ -278,7 +278,7 @@ def whatif(
         if on_change is not None:
             on_change(change)
         then = solve(there, formulation, **how)
-        changes.append(_change(own, base, change, then, held))
+        changes.append(_change(base, change, then, held))
     runs, rebuilt = (0, ()) if held is None else (held.runs, held.rebuilt)
     return WhatIf(base, tuple(changes), not_held, runs, rebuilt)
 
@@ -297,7 +297,6 @@ def _held(
 
 
 def _change(
-    formulation: Formulation,
     base: Solution,
     add: Mapping[str, float],
     then: Solution,
