@@ -12,7 +12,7 @@ NOTEBOOK_STYLE = """<style>
 .optsched dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1em; margin: 0 0 .6em; }
 .optsched dt { font-weight: normal; opacity: .7; }
 .optsched dd { margin: 0; }
-.optsched th, .optsched td { text-align: right; }
+.optsched th, .optsched td { text-align: right; padding: .1em .5em; }
 .optsched th.text, .optsched td.text { text-align: left; }
 .optsched .wide { overflow-x: auto; }
 </style>"""
