@@ -343,13 +343,13 @@ def _reckoned(
     since: FloatArray,
     until: float | FloatArray,
 ) -> FloatArray:
-    """Steps that some jobs are reckoned to have done by a time, given those at an earlier one."""
+    """Steps that some jobs are assumed to have done by a time, given those at an earlier one."""
     if not state.policy.progress:
         return done
     steps = state.instance.jobs_table.steps[jobs]
     speed, resumes = state.service.speed[jobs], state.service.resumes[jobs]
     left = np.maximum(steps - done, 0.0)
-    # A job is never reckoned to be done: only the caller knows. It keeps a round of work.
+    # A job is never assumed to be done: only the caller knows. It keeps a round of work.
     least = np.minimum(left, speed * state.instance.round)
     seconds = until - since
     made = speed * np.clip(since + seconds - np.maximum(resumes, since), 0.0, seconds)

@@ -42,7 +42,7 @@ def _wrong_gpus(view: View, places: RunningJobs) -> Iterator[str]:
     if not len(gpu):
         return
     owner = places.owner
-    # A name that is no GPU has the number NONE; 0 stands in for it, so that it has some node.
+    # A name that is no GPU has the number NONE; 0 replaces it, so that it has some node.
     node = numbering.node_of(np.maximum(gpu, 0))
     usable = np.concatenate([part.usable(view.instance.now) for part in cluster.pools])
     unknown = (gpu == NONE) | (numbering.pool[node] != places.pool[owner])

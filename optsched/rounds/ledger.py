@@ -330,7 +330,7 @@ class Service(Displayed):
     starts : IntArray
         How often it was put on GPUs.
     speed : FloatArray
-        steps/s that it is reckoned to make while it runs as it does now; 0 while it waits.
+        steps/s that it is expected to make while it runs as it does now; 0 while it waits.
     resumes : FloatArray
         Seconds from which on it makes progress: a job that is started again restores its state
         first.

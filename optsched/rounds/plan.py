@@ -148,7 +148,7 @@ class Plan(DisplayedTable):
     running : mapping of the row of a job to (pool, GPUs, since)
         What runs in the round.
     speed : FloatArray, shape (jobs,)
-        steps/s that the jobs that run are reckoned to make.
+        steps/s that the jobs that run are expected to make.
     reasons : mapping of the row of a job to words
         Why jobs are stopped, moved, or do not run.
     ledger : Ledger

@@ -20,7 +20,7 @@ class Instance(Document):
 
 class Seated(Document):
     """A job that runs: its GPUs, as ``node/index`` and by node, since when,
-    and steps/s that it is reckoned to make.
+    and steps/s that it is expected to make.
 
     Where its configuration is more than GPUs: its share of each, the place in its own list of
     options, its workers and servers.

@@ -77,8 +77,8 @@ class RoundPolicy(Document):
         stopped, even if the allocation gives it nothing: with k jobs that have waited longer, it
         runs at the latest k rounds after that.
     progress : bool
-        Whether jobs that run are reckoned to make the steps that their throughput says, until they
-        are observed. A job is never reckoned to be done: until it is said to be complete, it has a
+        Whether jobs that run are assumed to make the steps that their throughput says, until they
+        are observed. A job is never assumed to be done: until it is said to be complete, it has a
         round of work left.
     fill : bool, optional
         Whether jobs without a claim run on GPUs that are left over. By default they do, unless the
@@ -155,7 +155,7 @@ def policy_of(policy: RoundPolicy | Mapping[str, Any]) -> RoundPolicy:
 def policy_document(policy: RoundPolicy) -> dict[str, Any]:
     """A policy as states and journals keep it.
 
-    ``moves`` of a ranking always stands among its options, as states of before that option was
+    ``moves`` of a ranking is always among its options, as states of before that option was
     there lack it.
     """
     document = policy.model_dump(mode="json", exclude_unset=True)
@@ -171,7 +171,7 @@ def as_stored(document: Any) -> Any:
     """The document of a policy that a state or a journal has kept.
 
     Where it lacks ``moves``, it was kept before rankings had that option, and plans were those of
-    ``published``. What is no policy is given back as it is, for whoever reads it to refuse.
+    ``published``. What is no policy is given back as it is, for its reader to refuse.
     """
     if (
         not isinstance(document, Mapping)

@@ -22,7 +22,7 @@ def listening() -> bool:
 
 
 def log_record(record: Mapping[str, Any]) -> None:
-    """Log an event or a plan, as it stands in a journal."""
+    """Log an event or a plan, as a journal has it."""
     if listening():
         log.info("%s", words(record), extra={"record": record})
 

@@ -97,7 +97,7 @@ class Metrics(Displayed):
         self._planned({**figures, **plan.figures()}, plan.fallback is not None, seconds)
 
     def record(self, record: Mapping[str, Any]) -> None:
-        """Count an event or a plan as it stands in a journal."""
+        """Count an event or a plan as a journal has it."""
         if record.get("event") != "plan":
             self._count(str(record.get("event")), len(record.get("jobs", ())))
             return

@@ -58,7 +58,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def truncate(file: FileIO, size: int) -> None:
-    """Take away what stands after the first ``size`` bytes."""
+    """Take away what follows the first ``size`` bytes."""
     file.truncate(size)
 
 

@@ -233,7 +233,7 @@ class SegmentReader:
         return True
 
     def _compare_with_what_was_read(self) -> None:
-        """The last line read still stands there; its checksum vouches for all before it."""
+        """The last line read is still there; its checksum vouches for all before it."""
         end = END % self.check + b"\n"
         if self.position and self._read(len(end), self.position - TAIL - 1) != end:
             raise JournalError(

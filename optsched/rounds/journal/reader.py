@@ -141,7 +141,7 @@ class Follower(ClosedByWith):
         ------
         JournalError
             If the next one has been deleted before it was read, or the last ones were taken back by
-            the writer, as its disk was full: whoever follows begins again from a snapshot.
+            the writer, as its disk was full: a follower begins again from a snapshot.
         JournalDamaged
             If something else stands where it should.
         """
