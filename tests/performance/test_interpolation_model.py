@@ -172,7 +172,7 @@ def test_errors_are_told() -> None:
         Interpolation.fit(Profiles.of(workload=[], gpu=[], gpus=[], samples=[], seconds=[]), {})
     with refuses("performance.points.w.g[0]: found 2 nodes for 1 GPUs"):
         Interpolation.from_document({"points": {"w": {"g": [[1, 2, 8, 1, 0.5]]}}})
-    with refuses("performance.points.w.g[1]: found a point that stands above it"):
+    with refuses("performance.points.w.g[1]: found a point that is in the list already"):
         Interpolation.from_document(
             {"points": {"w": {"g": [[1, 1, 8, 1, 0.5], [1, 1, 8.0, 1, 0.6]]}}}
         )
