@@ -189,9 +189,9 @@ def list_view(
     columns = ("round", "clock", "start", "keep", "move", "stop", "wait", "GPUs", "time", "status")
     if rows:
         yield table(*columns, rows=rows, left=0)
-    told = [f"{number(record['now'])} s: {printable(words(record))}" for record in changes]
-    title = "Changes" if len(told) <= ROUNDS else f"The last {ROUNDS} changes"
-    yield from section(title, told[-ROUNDS:], ROUNDS)
+    lines = [f"{number(record['now'])} s: {printable(words(record))}" for record in changes]
+    title = "Changes" if len(lines) <= ROUNDS else f"The last {ROUNDS} changes"
+    yield from section(title, lines[-ROUNDS:], ROUNDS)
 
 
 # --- a running scheduler, on 24 lines of 80 columns -----------------------------------------------
