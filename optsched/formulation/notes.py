@@ -85,6 +85,12 @@ FIELDS: Mapping[str, Field] = {
     "restart_cost": Field(
         "restart costs", lambda instance: bool(instance.jobs_table.restart_cost.any())
     ),
+    "exempt_time": Field(
+        "exempt times", lambda instance: bool(instance.jobs_table.exempt_time.any())
+    ),
+    "checkpoint_interval": Field(
+        "checkpoint intervals", lambda instance: bool(instance.jobs_table.checkpoint_interval.any())
+    ),
     "isolated_time": Field(
         "isolated times", lambda instance: bool(instance.jobs_table.isolated_time.any())
     ),
@@ -107,7 +113,17 @@ What every program reads is not here, nor what describes machines and workloads 
 """
 OF_PLACEMENT = frozenset({"preemptible", "running"})
 """Fields that a placement reads."""
-OF_SIMULATIONS = frozenset({"arrival", "preemptible", "running", "after", "restart_cost"})
+OF_SIMULATIONS = frozenset(
+    {
+        "arrival",
+        "preemptible",
+        "running",
+        "after",
+        "restart_cost",
+        "exempt_time",
+        "checkpoint_interval",
+    }
+)
 """Fields that a simulation reads, or refuses, whatever its policy."""
 
 

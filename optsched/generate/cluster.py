@@ -385,6 +385,8 @@ def _instance(
         "preemptible": np.ones(n, bool),
         "restart_cost": np.zeros(n),
         "isolated_time": np.zeros(n),
+        "exempt_time": np.zeros(n),
+        "checkpoint_interval": np.zeros(n),
     }
     header = build_header(
         {

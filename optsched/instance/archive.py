@@ -35,6 +35,8 @@ from optsched.instance.write import header_document, job_documents
 
 ARCHIVE = "optsched-instance-npz/1"
 JOB_FIELDS = {field: kind for field, kind in ARRAY_FIELDS.items() if field != "options"}
+LATER_FIELDS = frozenset({"exempt_time", "checkpoint_interval"})
+"""Columns that older files lack, and that are written where one is not 0."""
 RARE_FIELDS = tuple(RareDocument.model_fields)
 ENTRIES = frozenset(
     {
@@ -76,7 +78,9 @@ def to_npz(instance: Instance) -> bytes:
         "count": len(table),
     }
     arrays: dict[str, AnyArray] = {
-        f"jobs_{name}": numbered.get(name, getattr(table, name)) for name in JOB_FIELDS
+        f"jobs_{name}": numbered.get(name, getattr(table, name))
+        for name in JOB_FIELDS
+        if name not in LATER_FIELDS or getattr(table, name).any()
     }
     arrays |= {
         f"rates_{name}": getattr(take_profiles(rates, profiles), name) for name in RATE_FIELDS
@@ -106,6 +110,8 @@ def from_npz(data: bytes) -> Instance:
         found = f"an npz file that can't be read ({show(str(error))})"
         raise InvalidInput("", found, "an npz file written by optsched") from None
     header = validate(ArchiveHeader, _json(arrays, "header"), "header")
+    for field in LATER_FIELDS:
+        arrays.setdefault(f"jobs_{field}", np.zeros(()))
     job_arrays = {
         field: as_column(f"jobs_{field}", _get(arrays, f"jobs_{field}"), kind, header.count)
         for field, kind in JOB_FIELDS.items()

@@ -325,6 +325,8 @@ class InstanceBuilder(Displayed):
         tenant: str | None = None,
         preemptible: bool = True,
         restart_cost: Duration = 0.0,
+        exempt_time: Duration = 0.0,
+        checkpoint_interval: Duration = 0.0,
         after: Sequence[str] = (),
         steps_done: float = 0.0,
         running: Mapping[str, Any] | None = None,
@@ -351,7 +353,7 @@ class InstanceBuilder(Displayed):
         deadline_kind : str
             ``hard`` or ``soft``.
         preemptible : bool
-        restart_cost, isolated_time : float or str
+        restart_cost, exempt_time, checkpoint_interval, isolated_time : float or str
             Seconds, or a duration.
         after : list of str
             Jobs that must end first; they must have been added.
@@ -373,7 +375,10 @@ class InstanceBuilder(Displayed):
             id=id, steps=steps, gpus=gpus, throughput=throughput, workload=workload, options=options, weight=weight,
             arrival=self._time(arrival, "arrival"), deadline=self._time(deadline, "deadline"),
             deadline_kind=deadline_kind, tenant=tenant, preemptible=preemptible,
-            restart_cost=seconds_of(restart_cost, "restart_cost"), steps_done=steps_done, running=running,
+            restart_cost=seconds_of(restart_cost, "restart_cost"),
+            exempt_time=seconds_of(exempt_time, "exempt_time"),
+            checkpoint_interval=seconds_of(checkpoint_interval, "checkpoint_interval"),
+            steps_done=steps_done, running=running,
             after=before or None, history={"isolated_time": isolated} if isolated else None,
         )  # fmt: skip
         if not isinstance(id, str):

@@ -156,6 +156,8 @@ class JobColumns:
             ],
             "preemptible": [job.preemptible for job in jobs],
             "restart_cost": [job.restart_cost for job in jobs],
+            "exempt_time": [job.exempt_time for job in jobs],
+            "checkpoint_interval": [job.checkpoint_interval for job in jobs],
             "isolated_time": [
                 0.0 if job.history is None else job.history.isolated_time for job in jobs
             ],

@@ -390,6 +390,8 @@ class JobDocument(Document):
     tenant: Name | None = None
     preemptible: bool = True
     restart_cost: NonNegative = 0.0
+    exempt_time: Delay = 0.0
+    checkpoint_interval: Delay = 0.0
     running: RunningDocument | None = None
     after: Tuple[Name] = ()
     throughput: Rates | None = None

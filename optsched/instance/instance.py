@@ -169,6 +169,8 @@ class Instance(DisplayedTable):
         preemptible: ArrayLike = True,
         restart_cost: ArrayLike = 0.0,
         isolated_time: ArrayLike = 0.0,
+        exempt_time: ArrayLike = 0.0,
+        checkpoint_interval: ArrayLike = 0.0,
         ids: Sequence[str] | None = None,
         colocation: Sequence[Mapping[str, Any]] = (),
         resources: Sequence[Mapping[str, Any]] = (),
@@ -195,7 +197,8 @@ class Instance(DisplayedTable):
             Gang sizes. (Levels and explicit options need a document.)
         gpus_max : int or array, optional
             Most GPUs of elastic jobs, which can run on any count from ``gpus`` to this one.
-        steps, steps_done, weight, arrival, deadline, soft_deadline, preemptible, restart_cost, isolated_time
+        steps, steps_done, weight, arrival, deadline, soft_deadline, preemptible, restart_cost, isolated_time,
+        exempt_time, checkpoint_interval
             As in an instance document; ``deadline`` is inf where absent.
         tenant : int array, optional
             Row in ``tenants``, -1 for none.
@@ -242,6 +245,8 @@ class Instance(DisplayedTable):
             "preemptible": preemptible,
             "restart_cost": restart_cost,
             "isolated_time": isolated_time,
+            "exempt_time": exempt_time,
+            "checkpoint_interval": checkpoint_interval,
             "gpus_max": gpus_max,
         }
         build = convenience("Instance.from_arrays")

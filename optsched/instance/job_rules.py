@@ -15,7 +15,14 @@ from optsched.instance.documents import LARGEST, SMALLEST, is_unicode
 from optsched.instance.reading import show
 from optsched.instance.tables import DTYPES, JobNames
 
-AT_LEAST_0 = ("steps", "steps_done", "restart_cost", "isolated_time")
+AT_LEAST_0 = (
+    "steps",
+    "steps_done",
+    "restart_cost",
+    "isolated_time",
+    "exempt_time",
+    "checkpoint_interval",
+)
 ABOVE_0 = ("weight",)
 AT_LEAST_1 = ("gpus_min", "gpus_max")
 FINITE = (*AT_LEAST_0, *ABOVE_0, "arrival")

@@ -277,6 +277,10 @@ class JobTable(Displayed):
     soft_deadline, preemptible : BoolArray
     isolated_time : FloatArray
         Seconds (``history.isolated_time``).
+    exempt_time : FloatArray
+        Seconds after each start in which it is not preempted.
+    checkpoint_interval : FloatArray
+        Seconds between two checkpoints, the work since which is lost by a stop; 0: nothing is lost.
     level_lists : tuple of tuples
         Interned ``gpus.levels``.
     running : mapping from job row to (pool row, GPU names, since)
@@ -303,6 +307,8 @@ class JobTable(Displayed):
     preemptible: BoolArray
     restart_cost: FloatArray
     isolated_time: FloatArray
+    exempt_time: FloatArray
+    checkpoint_interval: FloatArray
     level_lists: tuple[tuple[int, ...], ...] = ()
     running: Mapping[int, tuple[int, tuple[str, ...], float | None]] = field(default_factory=dict)
     after: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -329,6 +335,7 @@ ARRAY_FIELDS: Mapping[str, str] = {
     "workload": "i", "rates": "i", "options": "i", "levels": "i", "gpus_min": "i", "gpus_max": "i", "steps": "f",
     "steps_done": "f", "weight": "f", "arrival": "f", "deadline": "f", "soft_deadline": "b", "tenant": "i",
     "preemptible": "b", "restart_cost": "f", "isolated_time": "f",
+    "exempt_time": "f", "checkpoint_interval": "f",
 }  # fmt: skip
 """Array fields of `JobTable` and the kind of their entries (integer, float, boolean)."""
 DTYPES = {"i": np.int64, "f": np.float64, "b": np.bool_}

@@ -150,6 +150,7 @@ def job_documents(instance: Instance, rows: Sequence[int] | None = None) -> list
     plain = {
         "steps": table.steps, "steps_done": table.steps_done, "weight": table.weight,
         "preemptible": table.preemptible, "restart_cost": table.restart_cost,
+        "exempt_time": table.exempt_time, "checkpoint_interval": table.checkpoint_interval,
     }  # fmt: skip
     columns = {name: (array, fields[name].default) for name, array in plain.items()}
     documents = []
@@ -242,6 +243,12 @@ def content_hash(instance: Instance) -> str:
         "restart_cost", "isolated_time", "tenant",
     ):  # fmt: skip
         digest.update(np.ascontiguousarray(getattr(table, name)).data)
+    # Instances without these fields keep the hash that they had before there were any.
+    for name in ("exempt_time", "checkpoint_interval"):
+        column = getattr(table, name)
+        if column.any():
+            digest.update(_text(name))
+            digest.update(np.ascontiguousarray(column).data)
     plain = plain_profiles(rates)
     for index, content in (
         (table.workload, lambda row: _text(instance.workloads[row].name)),

@@ -22,6 +22,7 @@ from optsched.rounds.allocation import Refused
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.order import Order
 from optsched.rounds.plan import Plan, Verdict
+from optsched.rounds.preemption import stop_cost
 from optsched.rounds.state import RoundState, basis_of, basis_parts
 from optsched.solving.warm_start import WarmStart, matched
 
@@ -98,6 +99,8 @@ def plan_of(
         refused=refused,
         admissions=_admissions(state.service.standing, arrays),
         hysteresis=state.policy.hysteresis,
+        stop_cost=stop_cost(state.instance, state.service.resumes),
+        exempt_time=state.policy.exempt_time,
     )
 
 

@@ -35,6 +35,7 @@ from optsched.placement.instant import Instant, Uses, first_fit
 from optsched.placement.requests import ANTI_AFFINITY, needs_per_gpu, renewable_groups
 from optsched.placement.shares import FULL
 from optsched.rounds.ledger import Service
+from optsched.rounds.preemption import stop_cost
 from optsched.rounds.round_rows import RoundRows
 from optsched.rounds.rows import RowQueue, rows_alone, take, upper_sides
 from optsched.rounds.seating import Seating
@@ -81,7 +82,8 @@ def delays(view: View, service: Service, job: IntArray, continues: BoolArray) ->
     """Seconds until jobs make progress in rows: what is left of a restart where they go on."""
     restoring = np.maximum(service.resumes[job] - view.instance.now, 0.0)
     # A job that never ran has no state to restore.
-    restart = np.where(service.starts[job] > 0, view.instance.jobs_table.restart_cost[job], 0.0)
+    cost = stop_cost(view.instance, service.resumes)[job]
+    restart = np.where(service.starts[job] > 0, cost, 0.0)
     return np.where(continues, restoring, restart)
 
 

@@ -30,7 +30,7 @@ from optsched.rounds.admission import Admissions
 from optsched.rounds.ledger import PLAIN, Ledger, Setup, setups_of
 from optsched.rounds.order import Order
 from optsched.rounds.plan_document import FORMAT
-from optsched.rounds.preemption import due_times
+from optsched.rounds.preemption import due_times, preemptible_now
 from optsched.rounds.throughput import Throughput, throughput_of
 from optsched.solution import Certificate, Solution
 from optsched.solving.warm_start import WarmStart
@@ -183,6 +183,10 @@ class Plan(DisplayedTable):
         Seconds by stage.
     hysteresis : float
         Of the policy, in rounds: reasons name it where it keeps a job waiting.
+    stop_cost : FloatArray, shape (jobs,), optional
+        Seconds that it costs to stop each job now (`optsched.rounds.preemption.stop_cost`).
+    exempt_time : float
+        Of the policy, in seconds.
     """
 
     number: int
@@ -205,6 +209,8 @@ class Plan(DisplayedTable):
     classes: Classes | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
     hysteresis: float = 0.0
+    stop_cost: FloatArray | None = None
+    exempt_time: float = 0.0
 
     @property
     def now(self) -> float:
@@ -271,6 +277,11 @@ class Plan(DisplayedTable):
         """How the jobs run whose configuration says more than GPUs, by the row of the job."""
         return setups_of(self.ledger.key[self.ledger.runs])
 
+    @cached_property
+    def _preemptible(self) -> BoolArray:
+        """Jobs that could be stopped when the round began; shape (jobs,)."""
+        return preemptible_now(self.instance, self.exempt_time)
+
     def _turn(self, job: int) -> str:
         """Why a job that could run does not: its claim, and what it is owed."""
         share = self._claims[0][job]
@@ -291,12 +302,12 @@ class Plan(DisplayedTable):
         """
         ledger = self.ledger
         table = self.instance.jobs_table
-        restart = np.maximum(
-            table.restart_cost[ledger.job], gathered(table.restart_cost, ledger.partner, 0.0)
-        )
+        cost = table.restart_cost if self.stop_cost is None else self.stop_cost
+        restart = np.maximum(cost[ledger.job], gathered(cost, ledger.partner, 0.0))
         restart = restart / self.instance.round
         # A job that cannot be preempted keeps its GPUs whatever the hysteresis is.
-        movable = table.preemptible[ledger.job] & gathered(table.preemptible, ledger.partner, True)
+        may_stop = self._preemptible
+        movable = may_stop[ledger.job] & gathered(may_stop, ledger.partner, True)
         keeps = (self.verdict[ledger.job] == Verdict.KEEP) & ledger.runs & movable
         deficit = ledger.deficit / self.instance.round
         waiting_due = due_times(ledger.fraction, deficit, np.zeros(len(ledger)))
@@ -358,7 +369,7 @@ class Plan(DisplayedTable):
         runs = np.zeros(len(position), bool)
         runs[list(self.running)] = True
         # A job that cannot be preempted and starts in this round had to wait for its turn.
-        firm = runs & ~self.instance.jobs_table.preemptible & (self.verdict == Verdict.KEEP)
+        firm = runs & ~self._preemptible & (self.verdict == Verdict.KEEP)
         ranked = position >= 0
         waiting = np.flatnonzero(ranked & ~runs)
         first = int(waiting[np.argmin(position[waiting])]) if len(waiting) else -1
@@ -529,7 +540,7 @@ class Plan(DisplayedTable):
         cluster = self.instance.cluster
         numbering = self.instance.cluster.numbering
         places = RunningJobs.of(self.running)
-        stays = ~self.instance.jobs_table.preemptible[places.job]
+        stays = ~self._preemptible[places.job]
         gpu = np.unique(places.numbers(numbering)[stays[places.owner]])
         usable = [pool.usable(self.now) for pool in cluster.pools]
         node = numbering.node_of(gpu)

@@ -11,6 +11,7 @@ from optsched.display import LINE, shortened
 from optsched.errors import InvalidInput
 from optsched.instance.documents import (
     Count,
+    Delay,
     Document,
     NonNegative,
     Positive,
@@ -76,6 +77,9 @@ class RoundPolicy(Document):
         Rounds after which a waiting job goes before all others. It goes before those that can be
         stopped, even if the allocation gives it nothing: with k jobs that have waited longer, it
         runs at the latest k rounds after that.
+    exempt_time : float
+        Time after each start in which no job is preempted; a job may state more. Seconds, or text
+        such as ``10m``. Until then a job runs on as one that cannot be preempted.
     progress : bool
         Whether jobs that run are assumed to make the steps that their throughput says, until they
         are observed. A job is never assumed to be done: until it is said to be complete, it has a
@@ -100,6 +104,7 @@ class RoundPolicy(Document):
     hysteresis: Rounds = 2.0
     max_moves: Count | None = None
     patience: PositiveCount | None = None
+    exempt_time: Delay = 0.0
     progress: bool = True
     fill: bool | None = None
 

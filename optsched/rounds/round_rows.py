@@ -33,6 +33,7 @@ from optsched.rounds.preemption import (
     priority_groups,
     rank_in_group,
     starved,
+    stop_cost,
 )
 from optsched.rounds.rows import (
     RowQueue,
@@ -204,9 +205,10 @@ class RoundRows:
 
     @cached_property
     def restart(self) -> FloatArray:
-        """Rounds that a restart of the row's jobs costs."""
+        """Rounds that it costs to stop the row's jobs now and start them again."""
         instance = self.view.instance
-        return larger(self.rows, instance.jobs_table.restart_cost) / instance.round
+        cost = stop_cost(instance, self.state.service.resumes)
+        return larger(self.rows, cost) / instance.round
 
     @cached_property
     def lead(self) -> FloatArray:

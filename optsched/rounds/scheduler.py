@@ -456,6 +456,8 @@ class Scheduler(ClosedByWith, Displayed):
         steps: float | None = None,
         preemptible: bool | None = None,
         restart_cost: float | None = None,
+        exempt_time: float | str | None = None,
+        checkpoint_interval: float | str | None = None,
         now: float | None = None,
     ) -> None:
         """Give a job other values; what is None stays as it is.
@@ -472,6 +474,8 @@ class Scheduler(ClosedByWith, Displayed):
         preemptible : bool, optional
         restart_cost : float, optional
             Seconds.
+        exempt_time, checkpoint_interval : float or str, optional
+            Seconds, or text such as ``10m``.
         now : float, optional
             Seconds, as in every event.
         """
@@ -484,6 +488,8 @@ class Scheduler(ClosedByWith, Displayed):
             steps=steps,
             preemptible=preemptible,
             restart_cost=restart_cost,
+            exempt_time=exempt_time,
+            checkpoint_interval=checkpoint_interval,
         )
 
     def set_policy(

@@ -43,7 +43,7 @@ from optsched.rounds.idle import IdleGpus
 from optsched.rounds.ledger import Ledger, changes
 from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.policy import RoundPolicy
-from optsched.rounds.preemption import runs_on
+from optsched.rounds.preemption import runs_on, stop_cost
 from optsched.rounds.ranked import rank
 from optsched.rounds.round_rows import RoundRows
 from optsched.rounds.rows import jobs_of, keys_of, members
@@ -239,6 +239,8 @@ def seated_plan(
         admissions=answer.admissions,
         classes=answer.classes,
         hysteresis=state.policy.hysteresis,
+        stop_cost=stop_cost(state.instance, state.service.resumes),
+        exempt_time=state.policy.exempt_time,
     )
 
 
@@ -421,4 +423,5 @@ def standstill(state: RoundState, view: View, why: str) -> Plan:
         fallback=why,
         notices=view.notices,
         stands=True,
+        exempt_time=state.policy.exempt_time,
     )

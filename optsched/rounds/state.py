@@ -414,7 +414,8 @@ class RoundState(Displayed):
             Seconds, of the length of ``ledger``.
         """
         rows = self.ledger
-        cost = self.instance.jobs_table.restart_cost
+        table = self.instance.jobs_table
+        cost = table.restart_cost + table.checkpoint_interval  # at most what a stop ever costs
         beside = np.where(rows.partner >= 0, cost[rows.partner], 0.0)
         return self.instance.round * (1.0 + self.policy.hysteresis) + np.maximum(
             cost[rows.job], beside

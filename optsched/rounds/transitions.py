@@ -19,6 +19,7 @@ from optsched.instance.define import with_tenants, with_workloads
 from optsched.instance.documents import (
     LARGEST,
     ConstraintDocument,
+    Delay,
     Document,
     Name,
     NodeState,
@@ -36,6 +37,7 @@ from optsched.rounds.changes import Changes, advanced
 from optsched.rounds.ledger import Standing
 from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.policy import policy_of
+from optsched.rounds.preemption import work_lost
 from optsched.rounds.state import Reservation, RoundState
 
 # --- plans ---------------------------------------------------------------------------------
@@ -50,6 +52,12 @@ def followed(state: RoundState, plan: Plan) -> RoundState:
     # Steps count at the rates of this plan from now on, and those before it are counted.
     if plan.isolated is not None:
         service = replace(service, isolated=plan.isolated, counted=table.steps_done)
+    if state.policy.progress:
+        lost = work_lost(state.instance, state.service.resumes) * state.service.speed
+        if lost.any():
+            # Who stops goes on from its last checkpoint.
+            lost = np.where(np.isin(plan.verdict, (Verdict.MOVE, Verdict.PREEMPT)), lost, 0.0)
+            table = replace(table, steps_done=np.maximum(table.steps_done - lost, 0.0))
     if plan.admissions is not None:
         service = replace(service, standing=plan.admissions.standing)
     return replace(
@@ -274,6 +282,8 @@ class Update(Event):
     steps: Positive | None = None
     preemptible: bool | None = None
     restart_cost: NonNegative | None = None
+    exempt_time: Delay | None = None
+    checkpoint_interval: Delay | None = None
 
     fields: ClassVar[tuple[str, ...]] = (
         "weight",
@@ -281,6 +291,8 @@ class Update(Event):
         "steps",
         "preemptible",
         "restart_cost",
+        "exempt_time",
+        "checkpoint_interval",
     )
 
     def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:

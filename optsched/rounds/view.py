@@ -26,7 +26,7 @@ from optsched.placement.occupied import (
 )
 from optsched.placement.shares import FULL
 from optsched.rounds.ledger import Configured, Ledger
-from optsched.rounds.preemption import evicted
+from optsched.rounds.preemption import evicted, preemptible_now
 from optsched.rounds.state import RoundState, cluster_in_round
 
 # --- the instance in the coming round --------------------------------------------------------
@@ -44,7 +44,8 @@ class View:
     Attributes
     ----------
     instance : Instance
-        Reserved nodes take no work; deadlines that have passed are gone.
+        Reserved nodes take no work; deadlines that have passed are gone; jobs within their exempt
+        time cannot be preempted.
     running : Running
     configured : Configured
         How what runs runs, as far as it is known.
@@ -127,6 +128,10 @@ class View:
             deadline = table.deadline.copy()
             deadline[late] = np.inf
             table = replace(table, deadline=deadline)
+        # For this round it is the same whether a job cannot be preempted ever or not yet.
+        may_stop = preemptible_now(given, state.policy.exempt_time)
+        if (may_stop != table.preemptible).any():
+            table = replace(table, preemptible=may_stop)
         running = Running.of(replace(given, cluster=cluster))
         configured = Configured.of(state.ledger, running.pool, running.gpus)
         must = running.stays(table.preemptible)

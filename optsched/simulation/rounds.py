@@ -65,6 +65,7 @@ class Rounds(Run):
         self.begun = np.full(len(self.arrival), self.origin)
         self.saved = self.world.done.copy()  # steps at the last checkpoint
         self._settled: Running | None = None
+        self._ran: IntArray = np.zeros(0, np.int64)  # jobs that ran up to the present plan
 
     def run(self) -> None:
         """Everything, until all jobs are complete, or nothing can happen any more."""
@@ -151,6 +152,7 @@ class Rounds(Run):
         """Let run what runs; GPU seconds by pool, and when the next plan is made."""
         job = running.job
         world = self.world
+        self._lose_unsaved(running)
         again = running.fresh & (self.recorder.starts[job] > 0)
         cost = self.instance.jobs_table.restart_cost[job]
         if self.options.restart_cost is not None:
@@ -164,9 +166,9 @@ class Rounds(Run):
         if self.options.replan == "events":
             until = min(until, self._next_event(running, rate, now, until))
         stop, broken = self._stops(running, until)
-        self.saved[job[running.fresh]] = before[
-            running.fresh
-        ]  # who is stopped by a plan saves its state
+        # Who is stopped by a plan saves its state, unless it writes checkpoints at intervals.
+        saves = job[running.fresh & (self.instance.jobs_table.checkpoint_interval[job] == 0)]
+        self.saved[saves] = world.done[saves]
         ends = world.run(job, rate, place, now, stop)
         self._save(job, before, now, ends)
         self._fall_back(job[broken & ~world.finished[job]])
@@ -223,13 +225,15 @@ class Rounds(Run):
     def _save(self, job: IntArray, before: FloatArray, now: float, ends: FloatArray) -> None:
         """Steps of jobs at their last checkpoint up to the end of what they ran now.
 
-        Checkpoints come each round, or after every so many seconds of running; inside a round steps
-        count as even.
+        Checkpoints come after every so many seconds of running, as the job or the options say, else
+        each round; inside a round steps count as even.
         """
-        every = self.options.checkpoint
-        if every is None:
-            self.saved[job] = before
-            return
+        every = self.instance.jobs_table.checkpoint_interval[job]
+        if self.options.checkpoint is not None:
+            every = np.where(every > 0, every, self.options.checkpoint)
+        each_round = every == 0
+        self.saved[job[each_round]] = before[each_round]
+        job, before, ends, every = (array[~each_round] for array in (job, before, ends, every))
         since = np.maximum(self.begun[job], self.world.resumes[job])
         last = since + np.floor((ends - since) / every + EARLY) * every
         first = np.maximum(now, since)
@@ -237,6 +241,15 @@ class Rounds(Run):
         new = (ends > first) & (last >= first) & (last > since)
         made = before + part * (self.world.done[job] - before)
         self.saved[job] = np.where(new, made, self.saved[job])
+
+    def _lose_unsaved(self, running: Running) -> None:
+        """Who is stopped or moved by a plan loses what it did since its last checkpoint."""
+        on = np.zeros(len(self.gone), bool)
+        on[running.job[~running.fresh]] = True
+        stopped = self._ran[~on[self._ran] & ~self.world.finished[self._ran]]
+        stopped = stopped[self.instance.jobs_table.checkpoint_interval[stopped] > 0]
+        self.world.lose(stopped, np.maximum(self.world.done[stopped] - self.saved[stopped], 0.0))
+        self._ran = running.job
 
     def _fall_back(self, job: IntArray) -> None:
         """Jobs whose node failed lose what they did since their last checkpoint, and wait."""

@@ -208,6 +208,8 @@ def _lasts(policy: RoundPolicy, instance: Instance) -> bool:
     if (
         constraints_in_force(instance, policy.constraints)
         or not instance.jobs_table.preemptible.all()
+        or policy.exempt_time > 0
+        or instance.jobs_table.exempt_time.any()
     ):
         return False
     if policy.ranking is not None:
