@@ -426,7 +426,7 @@ def without_point(
         arrays = program.requirements
     found = None
     with Analyst(runs.limits_left(), runs.load) as analyst:
-        checked = check_claim(arrays, analyst)
+        checked = check_claim(arrays, analyst, values.y)
         if checked.finding is not ClaimFinding.FEASIBLE:
             found = conflicting_rows(arrays, checked, analyst)
     claimed = Certificate(True, "claimed", {})

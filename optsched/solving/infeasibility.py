@@ -189,8 +189,11 @@ def _highs(load: Callable[[str], type[Solver]] | None) -> type[Solver]:
 # --- is it infeasible? ----------------------------------------------------------------------------
 
 
-def check_claim(arrays: LinearArrays, analyst: Analyst) -> Checked:
+def check_claim(arrays: LinearArrays, analyst: Analyst, ray: FloatArray | None = None) -> Checked:
     """Whether the rows can be met.
+
+    ``ray`` are multipliers of the rows by which a solver shows that they cannot (Farkas). They are
+    checked first, which needs no solver.
 
     The dual bound of the elastic relaxation, recomputed, is the proof of infeasibility; of an
     integer program that of its linear relaxation. Where the relaxation can be met, an integer
@@ -198,7 +201,7 @@ def check_claim(arrays: LinearArrays, analyst: Analyst) -> Checked:
     come twice.
     """
     try:
-        relaxed = _check_relaxation(arrays.relaxed(), analyst)
+        relaxed = _check_relaxation(arrays.relaxed(), analyst, ray)
         if relaxed.finding is not ClaimFinding.FEASIBLE or not arrays.is_integer:
             return relaxed
         feasibility = replace(arrays, cost=np.zeros(arrays.shape[1]), offset=0.0)
@@ -215,12 +218,18 @@ def check_claim(arrays: LinearArrays, analyst: Analyst) -> Checked:
     )
 
 
-def _check_relaxation(arrays: LinearArrays, analyst: Analyst) -> Checked:
+def _check_relaxation(arrays: LinearArrays, analyst: Analyst, ray: FloatArray | None) -> Checked:
     elastic = elastic_relaxation(arrays)
+    if ray is not None and ray.shape == arrays.sizes.shape and ray.any():
+        # Duals of the elastic relaxation, which minimises: the largest costs as much as a slack.
+        needed, y = _proved(elastic, -ray / float((np.abs(ray) * arrays.sizes).max()))
+        if needed > FEASIBILITY:
+            weight = np.abs(y) * arrays.sizes
+            return Checked(ClaimFinding.SHOWN, needed, _heavy_rows(arrays, weight, analyst))
     values = analyst.run(analyst.open(elastic))
     if values.x is None and values.y is None:
         raise SolverCrashed(f"the infeasibility analysis stopped with {values.words!r}")
-    needed, y = _proved(elastic, values)
+    needed, y = _proved(elastic, values.y)
     if needed > FEASIBILITY:
         weight = np.abs(y) * arrays.sizes
         return Checked(ClaimFinding.SHOWN, needed, _heavy_rows(arrays, weight, analyst))
@@ -254,15 +263,15 @@ def _heavy_rows(arrays: LinearArrays, weight: FloatArray, analyst: Analyst) -> I
     return np.arange(arrays.shape[0], dtype=np.int64)
 
 
-def _proved(elastic: LinearArrays, values: Values) -> tuple[float, FloatArray]:
+def _proved(elastic: LinearArrays, y: FloatArray | None) -> tuple[float, FloatArray]:
     """The least violation that duals prove, and these duals."""
-    if values.y is None:
+    if y is None:
         return 0.0, np.zeros(elastic.shape[0])
     # Shrink the duals until no slack has a wrong sign: without cost on x the proof only shrinks
     # along.
-    product = elastic.transpose_times(values.y)
+    product = elastic.transpose_times(y)
     price = np.abs(product[elastic.cost > 0]).max(initial=0.0)
-    y = values.y * (1.0 - 1e-12) / max(1.0, float(price))
+    y = y * (1.0 - 1e-12) / max(1.0, float(price))
     return dual_bound(elastic, y) or 0.0, y
 
 
@@ -376,7 +385,8 @@ class _Deletion:
     def _proved(self) -> bool:
         """Whether duals prove that the rows of a linear program cannot all hold."""
         elastic = elastic_relaxation(rows_alone(self._program, self.rows))
-        return _proved(elastic, self._analyst.run(self._analyst.open(elastic)))[0] > FEASIBILITY
+        values = self._analyst.run(self._analyst.open(elastic))
+        return _proved(elastic, values.y)[0] > FEASIBILITY
 
 
 # --- is there time for every job? -----------------------------------------------------------------

@@ -17,10 +17,11 @@ from optsched.errors import SolverUnavailable
 from optsched.program import AllocationProgram, DelayedMinimum, Minimum, SideRows, Total
 from optsched.program.utility import Utility
 from optsched.registry import load_solver
-from optsched.solution import Status
+from optsched.solution import Status, Termination
 from optsched.solvers import Limits
 from optsched.solving import Engine, Outcome
 from optsched.solving.delayed_minimum import solve_delayed
+from optsched.solving.infeasibility import Analyst, ClaimFinding, check_claim
 
 pytestmark = pytest.mark.property
 
@@ -133,6 +134,21 @@ def test_floors_and_delays_agree_with_simplex(start: int) -> None:
         if theirs.value is not None:
             assert ours.value == pytest.approx(theirs.value, rel=1e-7, abs=1e-10), seed
     assert found == {Status.OPTIMAL, Status.INFEASIBLE}
+
+
+def test_prices_prove_that_floors_cannot_be_met() -> None:
+    """Without time for a solver of rows and columns nothing else shows it."""
+    program = allocation(np.array([[1.0], [2.0]]), np.array([1, 1]), np.array([1]))
+    lower, endless = program.highest_level * 0.6, np.full(2, np.inf)
+    floors = SideRows("deadlines", sp.csr_matrix(program.levels), lower, endless, str)
+    program = replace(program, side=(floors,))
+    values = load_solver("prices")().solve_allocation(program, Limits())
+    assert values.termination is Termination.INFEASIBLE and values.y is not None
+    no_time = Analyst(Limits(time=0.0))
+    checked = check_claim(program.requirements, no_time, values.y)
+    assert checked.finding is ClaimFinding.SHOWN and checked.needed is not None
+    assert check_claim(program.requirements, no_time).finding is ClaimFinding.OPEN
+    assert check_claim(program.requirements, no_time, 0.0 * values.y).finding is ClaimFinding.OPEN
 
 
 def test_a_floor_takes_from_the_level_of_the_others() -> None:

@@ -203,9 +203,9 @@ def _by_targets(
         search = TargetSearch(program, market, floors.floor, watch)
         found = search.run(None if start is None else start[market.row])
     words = f"{found.passes} passes, {found.steps} steps"
-    if found.x is None or found.duals is None:
-        return Values(found.termination, iterations=found.passes, words=words)
     duals = found.duals
+    if duals is None:
+        return Values(found.termination, iterations=found.passes, words=words)
     of_levels = np.where(duals.on_floor, 0.0, duals.slope)
     prices = capacity_duals(program, market, duals.prices, duals.rent, duals.slope)
     of_floors = np.zeros(sum(len(rows.lower) for rows in floors.side))
@@ -221,10 +221,14 @@ def _by_targets(
         np.maximum.at(rent, program.classes.class_a[closed], gain[closed])
         k = np.flatnonzero(rent > duals.rent)
         of_floors[floors.row[k]] -= rent[k] - duals.rent[k]
+    of_rows = program.duals_in_order(prices, of_floors)
+    if found.x is None:  # of the rows without the levels, which ask for nothing then
+        ray = np.concatenate([rent, of_rows])
+        return Values(found.termination, y=ray, iterations=found.passes, words=words)
     return _values(
         found.termination,
         found.x,
-        (rent, program.duals_in_order(prices, of_floors), -of_levels),
+        (rent, of_rows, -of_levels),
         found.value,
         found.bound,
         found.passes,

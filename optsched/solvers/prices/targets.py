@@ -46,7 +46,8 @@ STEPS = 60
 
 @dataclass(frozen=True)
 class TargetDuals:
-    """Duals of the tangent at a value, of which a unit is worth 1.
+    """Duals of the tangent at a value, of which a unit is worth 1; or, without a point, multipliers
+    by which the floors alone cannot be met.
 
     Attributes
     ----------
@@ -134,15 +135,15 @@ class TargetSearch:
             rising = np.where(on_floor, 0.0, self.utility.needed_slope(self.program, t))
             d = float((self.members * slope) @ rising)
             if not d > 0:
-                return self._without_point(Termination.INFEASIBLE)
+                return self._refuted(found, slope, on_floor)
             duals = TargetDuals(found.prices / d, found.rent / d, slope / d, on_floor)
             lower = t - (1.0 - found.bound) / d
             if reached:
                 return self._answer(t, found, duals, lower)
+            if lower < -EXACT * highest:  # even the least value, 0, cannot be had
+                return self._refuted(found, slope, on_floor)
             t, prices = lower, found.prices
-        # No value above t can be had, and even the least, 0, is far above it.
-        impossible = t < -EXACT * highest
-        return self._without_point(Termination.INFEASIBLE if impossible else Termination.IMPRECISE)
+        return self._without_point(Termination.IMPRECISE)
 
     def _reached(self, target: FloatArray, prices: FloatArray | None) -> Equilibrium:
         """What part of its target every class can reach, at most 1."""
@@ -174,6 +175,16 @@ class TargetSearch:
         rent[held] = slope[held] * self.highest_level[held]
         prices = np.zeros(len(self.market.capacity))
         return TargetDuals(prices, rent, slope, np.zeros(len(slope), bool))
+
+    def _refuted(self, found: Equilibrium, slope: FloatArray, on_floor: BoolArray) -> TargetAnswer:
+        """The floors cannot be met: their slopes, prices and rents prove it."""
+        proof = TargetDuals(
+            found.prices,
+            np.where(on_floor, found.rent, 0.0),
+            np.where(on_floor, slope, 0.0),
+            on_floor,
+        )
+        return replace(self._without_point(Termination.INFEASIBLE), duals=proof)
 
     def _without_point(self, end: Termination) -> TargetAnswer:
         return TargetAnswer(end, 0.0, np.inf, None, None, self.passes, self.steps)
