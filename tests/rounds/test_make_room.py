@@ -202,3 +202,56 @@ def test_no_set_of_holders_is_dropped_that_finds_other_places(
             plan = solve_round(state)
             state = advanced(followed(state, plan), state.until)
     assert found and not any(found)
+
+
+def short_of_cpus(seed: int) -> Document:
+    """More jobs than GPUs, on nodes that have CPUs for some of them alone."""
+    random = np.random.default_rng(seed)
+    jobs = [
+        {"id": f"j{row}", "gpus": int(gpus), "steps": 1e9, "workload": f"W{cpus}", "weight": weight}
+        for row, (gpus, cpus, weight) in enumerate(
+            zip(
+                random.choice([1, 2], 40),
+                random.choice([3, 5, 8, 12], 40),
+                random.uniform(0.5, 2.0, 40).tolist(),
+                strict=True,
+            )
+        )
+    ]
+    rates = {"b": {"1": 1.0, "2": 2.0}}
+    return {
+        "format": "optsched-instance/1", "round": LENGTH, "jobs": jobs,
+        "cluster": {"pools": [{"name": "b", "nodes": 3, "gpus_per_node": 8, "cpus_per_node": 48}]},
+        "workloads": {f"W{c}": {"throughput": rates, "demand": {"cpu": c}} for c in (3, 5, 8, 12)},
+    }  # fmt: skip
+
+
+def test_rows_are_blocked_that_could_not_even_stay_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows of a round at once are judged as each by itself."""
+    from optsched.placement.staying import StayRule
+    from optsched.rounds.seating import Seating
+
+    asked, seen = Seating._without_hopeless, []
+
+    def checked(self: Seating, queue: Any, refused: np.ndarray) -> Any:
+        going = queue.order[queue.continues[queue.order] & (queue.rows.partner[queue.order] < 0)]
+        rule = StayRule(self.classes, self._occupied(queue.rows), [])
+        blocked = rule.blocked(queue.rows, going, *self._held_now(queue, going))
+        for row, found in zip(going.tolist(), blocked.tolist(), strict=True):
+            rule = StayRule(self.classes, self._occupied(queue.rows), [])
+            one = np.array([row])
+            held = self._held_now(queue, one)
+            assert found != bool(rule.keep(queue.rows, one, *held, np.zeros(1, bool))[0])
+            seen.append(found)
+        return asked(self, queue, refused)
+
+    monkeypatch.setattr(Seating, "_without_hopeless", checked)
+    for seed in range(40):
+        document = short_of_cpus(seed) if seed % 2 else random_state(seed)
+        instance = optsched.Instance.from_document(document)
+        state = RoundState.first(instance, RoundPolicy(patience=1, hysteresis=0.0))
+        for _ in range(4):
+            plan = solve_round(state)
+            assert plan.fallback is None
+            state = advanced(followed(state, plan), state.until)
+    assert seen.count(True) > 10 and seen.count(False) > 10, (seen.count(True), seen.count(False))
