@@ -522,7 +522,8 @@ class Scheduler(ClosedByWith, Displayed):
     ) -> None:
         """Let other side constraints of the instance hold, from the next round on.
 
-        Where no allocation keeps all of them, rounds fall back and say so.
+        Where no allocation keeps all of them, rounds do not admit some jobs, or fall back, and say
+        so.
 
         Parameters
         ----------
