@@ -7,8 +7,8 @@ Gavel's code is not here, so mode ``gavel`` stands for it: job by job the same f
 
 A row holds if no figure is worse than the published one: what the policy is for at all (`EXACT`), completion times and
 makespan by more than 2 %; where Gavel draws pools or pairs, two standard deviations of its runs are allowed. A row that
-does not hold has its cause in `CAUSES`, and no other has one; tests/study/test_fidelity.py asserts both. Run it by
-hand; `--only` takes parts of names of rows.
+does not hold has its cause in `CAUSES`, and no other has one; tests/study/test_fidelity.py asserts both for the
+published results. Run it by hand; `--only` takes parts of names of rows.
 """
 
 from __future__ import annotations
