@@ -153,6 +153,9 @@ class IdleGpus:
             self._uses = self._uses.with_more(Uses.of(matrix))
             self._free = np.concatenate([self._free, upper * FULL - used])
         self._allowed = self._allowed_columns()
+        policy = rows.state.policy
+        # Under a ranking of this size, jobs take as many GPUs as there are, not the fastest ones.
+        self._most = policy.ranking is not None and policy.made_ranking().sizes == "most"
         # Jobs that reservations and anti-affinity bar from no node.
         table = rows.view.instance.jobs_table
         free_to_go = table.preemptible | (not seating.reservations)
@@ -252,9 +255,20 @@ class IdleGpus:
         left = take(seating.seats.rows, seat[leaves])
         leaves[leaves] = ~self._rows.in_place.rows_continue(left)
         gains = waits | (saved > 0) | (continues & leaves)
+        if self._most:
+            # How many GPUs a job has is decided before, whatever others would save.
+            gains &= waits | self._same_size(rows, seat)
         gains &= ~self._hopeless.among(rows, self._comes(rows, seat))
         wanted = Wanted(rows, seat, stays & ~waits, continues, saved)
         return wanted.part(np.flatnonzero(gains))
+
+    def _same_size(self, rows: JobRows, seat: IntArray) -> BoolArray:
+        """Rows with as many GPUs as the job has in its seat."""
+        gpus = self._rows.classes.gpus
+        same: BoolArray = (
+            gpus[rows.column] == np.append(gpus[self._seating.seats.rows.column], -1)[seat]
+        )
+        return same
 
     def _comes(self, rows: JobRows, seat: IntArray) -> BoolArray:
         """Rows of jobs that give up no GPUs of their pool, and that nothing else bars from nodes."""
@@ -305,7 +319,8 @@ class IdleGpus:
         rows = wanted.rows
         order = self._rows.answer.order
         if order is not None:
-            return np.lexsort((-rows.rate, order.position[rows.job]))
+            most_first = -self._rows.classes.gpus[rows.column] * self._most
+            return np.lexsort((-rows.rate, most_first, order.position[rows.job]))
         return np.lexsort((-self._gain(wanted), ~wanted.continues, self._due(wanted)))
 
     def _due(self, wanted: Wanted) -> FloatArray:

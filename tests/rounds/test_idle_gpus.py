@@ -165,7 +165,6 @@ def weathered(seed: int, policy: dict[str, Any], rounds: int = 12) -> Storm:
     storm = Storm(seed, policy)
     for _ in range(rounds):
         storm.round()
-    storm.scheduler.close()
     return storm
 
 
@@ -176,10 +175,22 @@ def test_no_gpu_idles_in_storms(policy: str) -> None:
         assert not storm.wrong, (seed, storm.wrong)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_jobs_that_take_the_most_gpus_do_not_go_to_and_fro(seed: int) -> None:
+    """Without events nobody moves from the third round on."""
+    storm = weathered(seed, {"ranking": "fcfs", "options": {"gpus": "most"}}, rounds=5)
+    plans = []
+    with storm.scheduler as cluster:
+        for _ in range(6):
+            plans.append(cluster.solve(now=storm.now))
+            storm.now += ROUND
+    assert not any(plan.move or plan.preempt for plan in plans[2:])
+
+
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        ({"formulation": "max-min-fairness", "options": AGNOSTIC, "fill": False}, "waits"),
+        ({"formulation": "fifo"}, "waits"),
         ({"formulation": "max-min-fairness", "options": AGNOSTIC, "fill": False}, "ends after"),
         ({"ranking": "srtf", "options": {"moves": "published"}}, "ends after"),
     ],
