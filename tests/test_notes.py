@@ -56,6 +56,8 @@ STATED: dict[str, Document] = {
     "running": document(RUNS, {}),
     "after": document({"after": ["j1"]}, {}),
     "restart_cost": document({"restart_cost": 5.0}, {}),
+    "exempt_time": document({"exempt_time": 5.0}, {}),
+    "checkpoint_interval": document({"checkpoint_interval": 5.0}, {}),
     "isolated_time": document({"history": {"isolated_time": 5.0}}, {}),
     "colocation": document({}, {}, colocation=TOGETHER),
     "value": document(option(value=3.0)),
@@ -95,6 +97,8 @@ WHERE_READ = {
                                             "after")},
     "jobs.deadline_kind": "deadline",
     **{f"jobs.running.{field}": "running" for field in ("pool", "gpus", "since")},
+    "jobs.exempt_time": "exempt_time",
+    "jobs.checkpoint_interval": "checkpoint_interval",
     "jobs.history.isolated_time": "isolated_time",
     **{f"jobs.options.{field}": EVERY
        for field in ("pool", "gpus", "nodes", "share", "throughput", "duration", "uses")},
@@ -186,7 +190,8 @@ def test_what_nothing_reads_is_what_the_words_say() -> None:
         "cost",
         "partitions",
     }
-    assert read >= FIELDS.keys() - {"cost", "partitions", "restart_cost", "colocation"}
+    of_rounds = {"restart_cost", "exempt_time", "checkpoint_interval"}
+    assert read >= FIELDS.keys() - {"cost", "partitions", "colocation"} - of_rounds
     assert not read & {"cost", "partitions"}
 
 
