@@ -7,6 +7,13 @@
 ``gavel`` is 60 jobs on 12 GPUs by the rules of Gavel's simulator; ``rounds`` the same by our own. ``large`` is 10,000
 jobs of Gavel's mixture of durations and gangs on 1,024 GPUs of three pools under max-min fairness, with a scheduler's
 whole round each time. Traces are drawn from seeds. Peak memory is that of the fresh process.
+
+``--published`` simulates published traces instead, where their data is beside this checkout: Gavel's 60 jobs, with the
+seconds that its own simulator took (an idle machine, its own process), and Sia's 160 jobs in rounds of a minute.
+
+``--rankings`` plans rounds of a scheduler that follows a ranking: 100 jobs on GPUs for .6 and 1.2 of their demand, a
+minute apart. ``still`` are rounds before which nothing happens, ``one`` those before which one job leaves and another
+comes, events included. Medians of processor ms.
 """
 
 from __future__ import annotations
@@ -20,6 +27,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,9 +70,42 @@ def trace(jobs: int, gpus: int, load: float, large: bool, seed: int = 0) -> Any:
     )  # fmt: skip
 
 
+def single60() -> Any:
+    """Gavel's 60 jobs on 12 GPUs."""
+    import optsched
+    from optsched.formats import import_gavel
+
+    rates = (SHARED / "data" / "gavel" / "simulation_throughputs.json").read_bytes()
+    jobs = (GAVEL / "single_gpu_60_poisson600.trace").read_bytes()
+    pools = {"v100": 4, "p100": 4, "k80": 4}
+    return optsched.Instance.from_document(import_gavel(rates, jobs, pools, gpus_per_node=1))
+
+
+def sia160() -> Any:
+    """The 160 jobs of Sia's first Philly workload on its 64 GPUs, in its rounds."""
+    from dataclasses import replace
+
+    from optsched.formats import import_sia
+
+    jobs = (SHARED / "data" / "sia" / "workloads" / "philly" / "workload-1.csv").read_bytes()
+    pools = {"aws": (6, 4), "dgx-ext": (2, 8), "rtx": (3, 8)}
+    found = import_sia(jobs, SHARED / "data" / "sia" / "profiles", pools)
+    return replace(found, instance=replace(found.instance, round=60.0))
+
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+GAVEL = SHARED / "oracles" / "gavel" / "sim"
+OF_GAVEL = {
+    "max-min-fairness": "max_min_fairness_perf",
+    "water-filling": "max_min_fairness_water_filling_perf",
+    "finish-time-fairness": "finish_time_fairness_perf",
+}
+"""What Gavel calls a policy."""
 TRACES: dict[str, Callable[[], Any]] = {
     "60": lambda: trace(60, 12, 2.0, large=False),
     "10,000": lambda: trace(10_000, 1024, 0.9, large=True),
+    "single60": single60,
+    "sia160": sia160,
 }
 
 
@@ -98,6 +139,59 @@ def fresh(name: str, mode: str, policy: str, repeat: int) -> tuple[float, float,
     return seconds, cpu, json.loads(done.stdout)
 
 
+def published(repeat: int) -> None:
+    """Print the table of published traces."""
+    runs = json.loads((GAVEL / "results.json").read_text())
+    theirs = {run["policy"]: run["wall_s"] for run in runs if run["case"] == "single60"}
+    print(f"{'trace':9} {'mode':7} {'policy':21} {'CPU s':>6} {'Gavel s':>8} {'/Gavel':>7}")
+    for mode in ("gavel", "rounds"):
+        for policy, name in OF_GAVEL.items():
+            spent = statistics.median(fresh("single60", mode, policy, 0)[1] for _ in range(repeat))
+            part = f"{theirs[name]:8.2f} {spent / theirs[name]:7.2f}"
+            print(f"{'single60':9} {mode:7} {policy:21} {spent:6.2f} {part}", flush=True)
+    for policy in ("max-min-fairness", "srtf"):
+        spent = statistics.median(fresh("sia160", "rounds", policy, 0)[1] for _ in range(repeat))
+        print(f"{'sia160':9} {'rounds':7} {policy:21} {spent:6.2f}", flush=True)
+
+
+def ranked(policy: str, part: float, events: bool, jobs: int = 100, rounds: int = 40) -> float:
+    """Median processor ms of a round under a ranking."""
+    from optsched.rounds import Scheduler
+
+    random = np.random.default_rng(0)
+    kinds = random.lognormal(1, 1, (KINDS, 1)) * SPEEDS * random.uniform(0.7, 1.3, (KINDS, 3))
+    gang = random.choice([1, 2, 4, 8], jobs + rounds, p=[0.7, 0.1, 0.15, 0.05])
+    nodes = max(1, round(part * int(gang[:jobs].sum()) / 24))
+    documents = [
+        {
+            "id": f"j{row}", "gpus": int(gang[row]), "steps": float(random.uniform(1e5, 1e6)),
+            "throughput": {f"p{pool}": float(rate) for pool, rate in enumerate(random.choice(kinds))},
+        }
+        for row in range(jobs + rounds)
+    ]  # fmt: skip
+    pools = [{"name": f"p{pool}", "nodes": nodes, "gpus_per_node": 8} for pool in range(3)]
+    first = {"format": "optsched-instance/1", "round": 60.0, "cluster": {"pools": pools}}
+    scheduler = Scheduler({**first, "jobs": documents[:jobs]}, {"ranking": policy}, isolate=False)
+    seconds = []
+    for number in range(rounds):
+        started = time.process_time()
+        if events:
+            scheduler.complete(f"j{number}", now=60.0 * number)
+            scheduler.submit(documents[jobs + number], now=60.0 * number)
+        scheduler.solve(60.0 * number)
+        seconds.append(time.process_time() - started)
+    return 1e3 * statistics.median(seconds[3:])
+
+
+def rankings() -> None:
+    """Print the table of rounds under rankings."""
+    print(f"{'ranking':8} {'GPUs/demand':>11} {'still ms':>9} {'one ms':>7}")
+    for policy in ("fcfs", "srtf", "las"):
+        for part in (0.6, 1.2):
+            still, one = (ranked(policy, part, events) for events in (False, True))
+            print(f"{policy:8} {part:11.1f} {still:9.2f} {one:7.2f}", flush=True)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(
@@ -108,9 +202,14 @@ def main() -> None:
     parser.add_argument(
         "--one", nargs=3, metavar=("TRACE", "MODE", "POLICY"), help=argparse.SUPPRESS
     )
+    parser.add_argument("--published", action="store_true", help="published traces instead")
+    parser.add_argument("--rankings", action="store_true", help="rounds under rankings instead")
     given = parser.parse_args()
     if given.one:
         one(*given.one, given.repeat)
+        return
+    if given.published or given.rankings:
+        published(given.repeat) if given.published else rankings()
         return
     columns = (
         f"{'trace':8} {'mode':8} {'policy':22} {'fresh s':>8} {'fresh CPU':>9} {'warm CPU':>8}"

@@ -10,6 +10,7 @@ from optsched.candidates.needs import column_needs
 from optsched.candidates.resources import Resources
 from optsched.candidates.room import gpus_allowed, gpus_allowed_by
 from optsched.candidates.usage import Usage
+from optsched.candidates.uses import Uses
 
 __all__ = [
     "Absence",
@@ -21,6 +22,7 @@ __all__ = [
     "Kinds",
     "Resources",
     "Usage",
+    "Uses",
     "classes_apart",
     "column_alone",
     "column_needs",

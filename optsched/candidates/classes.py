@@ -39,6 +39,7 @@ from optsched.candidates.kinds import Absence, Kinds
 from optsched.candidates.needs import column_needs
 from optsched.candidates.resources import Resources, resource_rows
 from optsched.candidates.usage import Usage
+from optsched.candidates.uses import Uses
 from optsched.display import Displayed, DisplayedTable, TableColumns, count
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
@@ -545,6 +546,11 @@ class Classes(DisplayedTable):
         return per_gpu
 
     @cached_property
+    def uses(self) -> Uses:
+        """Shares of all renewable resources that each column holds."""
+        return Uses.of_columns(self.holds, self.resources)
+
+    @cached_property
     def configuration_labels(self) -> IntArray:
         """What the configuration of each column is,
         in numbers that outlive a compile; shape (N, `LABELS`).
@@ -569,10 +575,19 @@ class Classes(DisplayedTable):
             [*labels, ordinal, *served, columns.share[kind_column].view(np.int64)]
         )
 
-    @property
+    @cached_property
     def alone(self) -> np.ndarray:
         """Mask of the columns without a partner."""
         return self.class_b < 0
+
+    @cached_property
+    def alone_by_class(self) -> tuple[IntArray, IntArray]:
+        """Columns without a partner class by class, and where those of each class begin."""
+        alone = np.flatnonzero(self.alone)
+        if not in_order([self.class_a]):
+            alone = alone[np.argsort(self.class_a[alone], kind="stable")]
+        count = np.bincount(self.class_a[alone], minlength=len(self))
+        return alone, np.concatenate(([0], np.cumsum(count))).astype(np.int64)
 
     @cached_property
     def all_alone(self) -> bool:

@@ -34,6 +34,12 @@ STRIDE = 2**32
 """More than any count of GPUs."""
 MOST_COUNTS = 100_000
 """GPU counts of one job that columns are made of at most."""
+TABLES = ("cluster", "rates", "options", "workloads", "colocation")
+"""Parts of an instance that columns are made of, besides its jobs."""
+DECISIVE = (
+    "names", "rates", "workload", "gpus_min", "gpus_max", "levels", "level_lists", "options", "steps",
+)  # fmt: skip
+"""Parts of the job table that columns are made of."""
 
 
 class Absence(IntEnum):
@@ -115,6 +121,19 @@ class Kinds(Displayed):
         start = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths) * STRIDE + flat, start
 
+    def of_same_jobs(self, before: Instance, now: Instance, future: bool) -> bool:
+        """Whether an instance has the jobs, rates and nodes of the one before, which made these kinds.
+
+        Tables are compared by identity: instances share what no event has changed.
+        """
+        tables = (before, now, TABLES), (before.jobs_table, now.jobs_table, DECISIVE)
+        same = all(getattr(a, name) is getattr(b, name) for a, b, names in tables for name in names)
+        return (
+            same
+            and before.cluster.usable_alike(before.now, now.now)
+            and np.array_equal(self.absence, absence_of(now, future))
+        )
+
     def counts(
         self, limit: int, listed: TableModel, *, complete: bool
     ) -> tuple[IntArray, IntArray]:
@@ -176,6 +195,16 @@ class Kinds(Displayed):
         return inside & ((level < 0) | (find_sorted(self._levels[0], level * STRIDE + gpus) >= 0))
 
 
+def absence_of(instance: Instance, future: bool = False) -> NDArray[np.uint8]:
+    """`Absence` of each job before any column is made, shape (jobs,)."""
+    table = instance.jobs_table
+    absence = np.zeros(len(table), np.uint8)
+    if not future:
+        absence[table.arrival > instance.now] = Absence.ARRIVES_LATER
+    absence[table.steps_left <= 0] = Absence.NO_STEP_LEFT
+    return absence
+
+
 def find_kinds(instance: Instance, future: bool = False) -> Kinds:
     """Group the jobs that have arrived (or all, with ``future``)
     and have steps left by what decides their columns.
@@ -183,10 +212,7 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
     Jobs that a co-location entry names one by one are kinds of their own.
     """
     table = instance.jobs_table
-    absence = np.zeros(len(table), np.uint8)
-    if not future:
-        absence[table.arrival > instance.now] = Absence.ARRIVES_LATER
-    absence[table.steps_left <= 0] = Absence.NO_STEP_LEFT
+    absence = absence_of(instance, future)
     present = np.flatnonzero(absence == Absence.PRESENT)
 
     workload_rates = np.array([*(workload.rates for workload in instance.workloads), -1], np.int64)

@@ -27,7 +27,7 @@ def plain_columns(
     Rates must come from the ``table`` alone.
     """
     others = any((shown(column) >= 0).any() for column in (kinds.levels, kinds.options, kinds.law))
-    needs = instance.stated_needs.gpu_memory.any() or instance.stated_needs.demand.nnz
+    needs = instance.stated_needs.gpu_memory.any() or any(instance.stated_needs.demands)
     if table.plain is None or not len(kinds) or others or needs or not shown(kinds.own).all():
         return None
     pools, ways, place, counts = ways_on_fewest_nodes(kinds.gpus_min, table.sizes)

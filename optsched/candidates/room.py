@@ -72,7 +72,7 @@ def drop_roomless(
     """`Drop` of generated columns, each with a pool:
     also of those whose demand no nodes or resources can meet.
     """
-    if not instance.stated_needs.demand.nnz:
+    if not any(instance.stated_needs.demands):
         return drop
     kept = np.flatnonzero(drop == Drop.KEPT)
     some = columns.take(kept)

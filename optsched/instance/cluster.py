@@ -291,6 +291,14 @@ class Cluster(Displayed):
                 changed.__dict__[name] = self.__dict__[name]
         return changed
 
+    def usable_alike(self, one: float, other: float) -> bool:
+        """Whether the same nodes can take work at two times."""
+        first, last = min(one, other), max(one, other)
+        return not any(
+            ((first < pool.node_available_from) & (pool.node_available_from <= last)).any()
+            for pool in self.pools
+        )
+
     def gpus(self, now: float) -> IntArray:
         """Usable GPUs of each pool, shape (pools,)."""
         return np.array([pool.capacity(now) for pool in self.pools], np.int64)

@@ -32,7 +32,6 @@ from optsched.errors import (
 from optsched.formulation import Formulation, Infeasible, SideConstraint
 from optsched.instance import Instance
 from optsched.instance.reading import listed
-from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram
 from optsched.registry import load_formulation, load_ranking, load_solver
 from optsched.rounds.admission import Admissions, admitted, planned
@@ -150,45 +149,6 @@ class Answer:
         return self.order is not None and self.order.strict
 
 
-@dataclass
-class Memory:
-    """What is given again in later rounds,
-    for a caller who knows when it no longer holds, and forgets it then.
-
-    Attributes
-    ----------
-    candidates : Candidates, optional
-        Of the last compile. They hold until a job or node comes, goes or changes, or the
-        performance model learns.
-    answer : Answer, optional
-        The same as solving again where the candidates hold, the formulation reads nothing that time
-        changes, and no side constraint does. Of a ranking, the rows are given again and put in the
-        order of the moment.
-    """
-
-    candidates: Candidates | None = None
-    answer: Answer | None = None
-
-    def forget(self) -> None:
-        """Drop all: a job or node has come, gone or changed, so that nothing of it holds."""
-        self.candidates = self.answer = None
-
-    def keep(self, answer: Answer) -> None:
-        """Remember an answer; a fallback is never given again."""
-        self.answer = replace(answer, timings={}) if answer.fallback is None else None
-
-    def at(self, instance: Instance) -> Answer | None:
-        """The answer, of the instance as it is now."""
-        if self.answer is None:
-            return None
-        return replace(self.answer, classes=self.answer.classes.at(instance))
-
-    def compiled(self, instance: Instance, compiled: Callable[[], Candidates]) -> Candidates:
-        """The candidates of the instance as it is now, compiled if there are none that hold."""
-        self.candidates = compiled() if self.candidates is None else self.candidates.at(instance)
-        return self.candidates
-
-
 def formulation_of(
     policy: RoundPolicy,
     instance: Instance,
@@ -231,8 +191,7 @@ def allocate(
     state: RoundState,
     view: View,
     load: Callable[[str], type[Solver]],
-    model: Callable[[Instance], PerformanceModel],
-    memory: Memory,
+    compiled: Callable[[Formulation], Candidates],
     recorded: Recorded | None = None,
 ) -> Answer:
     """The allocation of the formulation;
@@ -245,10 +204,8 @@ def allocate(
         That of the state.
     load : callable
         Solver class by name.
-    model : callable
-        The performance model of an instance.
-    memory : Memory
-        Candidates that still hold are taken from it, and new ones put there.
+    compiled : callable
+        The candidates of the view's instance for a formulation.
     recorded : Recorded, optional
         What this round came to when it was planned before.
 
@@ -260,8 +217,8 @@ def allocate(
     started = time.perf_counter()
     held = bool((view.must & ~view.outside).any())
     formulation = formulation_of(state.policy, view.instance, view.constraints, held)
-    candidates = _candidates(view, formulation, model, memory)
-    compiled = time.perf_counter() - started
+    candidates = _candidates(view, formulation, compiled)
+    seconds = time.perf_counter() - started
     engine = _engine(state, load, formulation)
     standing = state.service.standing
     if recorded is None:
@@ -282,7 +239,7 @@ def allocate(
         solution=solution,
         started_from=engine.bases.words,
         timings={
-            "compile": compiled,
+            "compile": seconds,
             **engine.timings,
             "allocate": time.perf_counter() - started,
         },
@@ -328,14 +285,10 @@ def _last_allocation(answer: Answer, state: RoundState, why: str | None) -> Answ
 def _candidates(
     view: View,
     formulation: Formulation,
-    model: Callable[[Instance], PerformanceModel],
-    memory: Memory,
+    compiled: Callable[[Formulation], Candidates],
 ) -> Candidates:
     """The candidates of the jobs that are in the program of this round."""
-    instance = view.instance
-    candidates = memory.compiled(
-        instance, lambda: compile_for(formulation, instance, model(instance))
-    )
+    candidates = compiled(formulation)
     outside = view.outside | view.awaits
     candidates = candidates.without_jobs(outside, "it is not in the program of this round")
     if any(own.kind == UNINTERRUPTED for own in formulation.constraints):

@@ -287,9 +287,7 @@ def _text_arrays(plan: Plan) -> dict[str, AnyArray]:
         "reasons": list(number),
         "notices": plan.notices,
         "started_from": plan.started_from,
-        "order": None
-        if order is None
-        else [order.ranking, order.strict, order.fallback, order.at_rest],
+        "order": None if order is None else [order.ranking, order.strict, order.fallback],
     }
     arrays: dict[str, AnyArray] = {
         "texts": text_array(json.dumps(texts)),
@@ -304,6 +302,7 @@ def _text_arrays(plan: Plan) -> dict[str, AnyArray]:
 def _order(given: Sequence[Any] | None, arrays: Packed) -> Order | None:
     if given is None:
         return None
-    ranking, strict, fallback, at_rest = given
+    # Older records say more behind these three.
+    ranking, strict, fallback, *_ = given
     position, renewed = arrays["order.position"], arrays["order.renewed"]
-    return Order(ranking, position, renewed, strict, fallback, at_rest)
+    return Order(ranking, position, renewed, strict, fallback)

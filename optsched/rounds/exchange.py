@@ -39,8 +39,8 @@ from typing import NamedTuple
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.candidates import JobRows
-from optsched.placement.instant import Instant, Uses, first_fit
+from optsched.candidates import JobRows, Uses
+from optsched.placement.instant import Instant, first_fit
 
 MUCH = 4.0
 """Rounds that are owed, beyond which it counts how many rounds a row needs to be owed as much."""

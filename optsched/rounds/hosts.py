@@ -23,7 +23,6 @@ from optsched.rounds.rows import (
     instant_of,
     jobs_of,
     room_at_least,
-    uses_of,
 )
 from optsched.rounds.view import InPlace, View
 
@@ -199,7 +198,7 @@ class Hosts:
         count = places.length[holder]
         others = view.occupied(np.flatnonzero(self.rowless))
         firm = self.firm[some]
-        uses = uses_of(self.classes)
+        uses = self.classes.uses
         keeping = StayRule(self.classes, others, self.constraints)
         if not keeping.keep(rows, some, gpu, count, firm).all():
             return False

@@ -14,8 +14,9 @@ from optsched.assembly import model_of
 from optsched.instance import Instance
 from optsched.performance import LearningModel, PerformanceModel, with_learnt
 from optsched.registry import load_solver
-from optsched.rounds.allocation import Memory, Recorded
+from optsched.rounds.allocation import Recorded
 from optsched.rounds.changes import Changes, advanced
+from optsched.rounds.memory import Memory
 from optsched.rounds.plan import Plan
 from optsched.rounds.solve_round import solve_round
 from optsched.rounds.state import RoundState
@@ -37,6 +38,8 @@ class LiveState:
     event_by_event : bool
         Whether time passes in a step for each event, as in journals of older versions: the sums are
         the same, but not to the last bit, and the digests of their plans would differ.
+    keeps_allocations : bool
+        Whether an allocation is kept while nothing happens (`Memory`).
 
     Attributes
     ----------
@@ -44,7 +47,14 @@ class LiveState:
         The one that was made last.
     """
 
-    def __init__(self, state: RoundState, *, event_by_event: bool = False) -> None:
+    def __init__(
+        self,
+        state: RoundState,
+        *,
+        event_by_event: bool = False,
+        keeps_allocations: bool = False,
+    ) -> None:
+        self._memory = Memory(keeps_allocations=keeps_allocations)
         self._changes = Changes(state)
         self._event_by_event = event_by_event
         self.plan: Plan | None = None
@@ -111,12 +121,11 @@ class LiveState:
         now: float,
         load: Callable[[str], type[Solver]] = load_solver,
         recorded: Recorded | None = None,
-        memory: Memory | None = None,
     ) -> tuple[RoundState, Plan]:
         """The state at a time and its plan (see `solve_round`); nothing changes before `follow`."""
         state = self.at(now)
         return state, solve_round(
-            state, load=load, model=self.model, recorded=recorded, memory=memory
+            state, load=load, model=self.model, recorded=recorded, memory=self._memory
         )
 
     def follow(self, state: RoundState, plan: Plan) -> None:

@@ -31,9 +31,6 @@ class Order(Displayed):
         Whether all jobs behind one that has no room wait, and stop if they run.
     fallback : str, optional
         Why the order is that of arrival, though the ranking is another.
-    at_rest : bool
-        Whether jobs that run stay where they are in whatever order, as long as no job waits and no
-        job or node comes, goes or changes: no faster GPUs that would pay for a move are idle.
     """
 
     ranking: str
@@ -41,7 +38,6 @@ class Order(Displayed):
     renewed: BoolArray
     strict: bool
     fallback: str | None = None
-    at_rest: bool = False
 
     @classmethod
     def of(cls, ranking: Ranking, jobs: RankedJobs) -> Order:

@@ -330,10 +330,13 @@ class Plan(DisplayedTable):
 
     def _other_place(self, job: int) -> str:
         """Why a job moves: its claim to where it goes, or to make room for others."""
+        held = self.instance.jobs_table.running
+        if job not in self.running or job not in held:
+            return f"it goes on with{'' if job in self.running else 'out'} GPUs"
         pool = self.running[job][0]
         ledger = self.ledger
         name = self.instance.cluster.pools[pool].name
-        before = self.instance.jobs_table.running[job][:2]
+        before = held[job][:2]
         gpus = len(self.running[job][1])
         # From the smallest change to the largest.
         if before[0] == pool and len(before[1]) == gpus:
@@ -541,6 +544,8 @@ class Plan(DisplayedTable):
         numbering = self.instance.cluster.numbering
         places = RunningJobs.of(self.running)
         stays = ~self._preemptible[places.job]
+        if not stays.any():
+            return np.zeros(len(cluster.pools), np.int64)
         gpu = np.unique(places.numbers(numbering)[stays[places.owner]])
         usable = [pool.usable(self.now) for pool in cluster.pools]
         node = numbering.node_of(gpu)

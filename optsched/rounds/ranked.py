@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.assembly import compile, constraints_in_force
-from optsched.candidates import Classes, JobRows
+from optsched.assembly import constraints_in_force
+from optsched.candidates import Candidates, Classes, JobRows
 from optsched.formulation import Infeasible, SideConstraint
 from optsched.instance import Instance
-from optsched.performance import PerformanceModel
 from optsched.placement.beside import place_beside
 from optsched.placement.instant import first_fit
 from optsched.placement.shares import FULL
@@ -26,7 +25,7 @@ from optsched.rounds.idle import delays, seconds_saved
 from optsched.rounds.ledger import Service
 from optsched.rounds.order import Order
 from optsched.rounds.preemption import starved
-from optsched.rounds.rows import instant_of, rows_alone, take, uses_of
+from optsched.rounds.rows import instant_of, rows_alone, take
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
 
@@ -76,7 +75,7 @@ def idle_shares(view: View, classes: Classes) -> FloatArray:
     """Share of each renewable resource that no running job holds."""
     renewable = classes.resources.renewable
     capacity = classes.capacity
-    left = view.left_beside(view.running.runs & ~view.running.lost, classes.resources)
+    left = view.holding.left_of(classes.resources)
     return np.divide(left * FULL, capacity, out=np.zeros(len(left)), where=capacity > 0)[renewable]
 
 
@@ -87,8 +86,8 @@ def moves_to_idle(
     order: IntArray,
     pays: BoolArray,
     constraints: Sequence[Mapping[str, Any]] = (),
-) -> tuple[BoolArray, bool]:
-    """Rows to which running jobs move. No job is stopped for a move.
+) -> BoolArray:
+    """Rows to which running jobs move; shape (A,). No job is stopped for a move.
 
     Each job in the order takes its first row that fits on GPUs which no running job holds. A move
     is dropped if the placement then finds no GPUs for it, so that no job gives up its own for GPUs
@@ -107,22 +106,16 @@ def moves_to_idle(
         Rows of running jobs to which a move pays.
     constraints : sequence of mappings
         Side constraints; those of kind ``anti-affinity`` are read.
-
-    Returns
-    -------
-    moves : BoolArray, shape (A,)
-    at_rest : bool
-        Whether no such row fits on what is idle, whatever the order.
     """
     moves = np.zeros(len(rows), bool)
     if not pays.any():
-        return moves, True
+        return moves
     free = idle_shares(view, classes)
-    instant = instant_of(rows, uses_of(classes))
+    instant = instant_of(rows, classes.uses)
     fits = np.ones(len(rows), bool)
     fits[instant.uses.row[instant.uses.share > free[instant.uses.resource]]] = False
     if not (pays & fits).any():
-        return moves, True
+        return moves
     chosen = first_fit(instant, order, free)
     position = np.empty(len(rows), np.int64)
     position[order] = np.arange(len(order))
@@ -139,7 +132,7 @@ def moves_to_idle(
             break
         chosen = chosen[~(np.isin(chosen, refused) & pays[chosen])]
     moves[chosen[pays[chosen]]] = True
-    return moves, False
+    return moves
 
 
 # --- rows in the order of a ranking ----------------------------------------------------------
@@ -148,7 +141,7 @@ def moves_to_idle(
 def rank(
     state: RoundState,
     view: View,
-    model: Callable[[Instance], PerformanceModel],
+    compiled: Callable[[], Candidates],
     known: Answer | None = None,
 ) -> Answer:
     """Rows of all jobs in the order of the ranking; equal jobs in the order of their arrival.
@@ -165,8 +158,8 @@ def rank(
     state : RoundState
     view : View
         That of the state.
-    model : callable
-        The performance model of an instance.
+    compiled : callable
+        The candidates of the view's instance.
     known : Answer, optional
         What the ranking gave before, of the instance as it is now, where no job or node came, went
         or changed since: its rows are put in the order of this time, and nothing is compiled.
@@ -178,13 +171,11 @@ def rank(
     """
     started = time.perf_counter()
     ranking = state.policy.made_ranking()
-    given = _unordered(view, model, ranking) if known is None else known
+    given = _unordered(view, compiled, ranking) if known is None else known
     C = given.classes
     rows = given.rows
     order = Order.of(ranking, ranked_jobs(state, view.instance, rows, C))
-    by_row, moves, at_rest = _row_order(state, view, ranking, given, order.position)
-    # A ranking that renews jobs changes its order with time, though nothing happens.
-    order = replace(order, at_rest=at_rest and type(ranking).renews is Ranking.renews)
+    by_row, moves = _row_order(state, view, ranking, given, order.position)
     position = np.empty(len(rows), np.int64)
     position[by_row] = np.arange(len(rows))
     timings = {**given.timings, "allocate": time.perf_counter() - started}
@@ -204,9 +195,9 @@ def _row_order(
     ranking: Ranking,
     given: Answer,
     position: IntArray,
-) -> tuple[IntArray, Mapping[tuple[int, int], float], bool]:
+) -> tuple[IntArray, Mapping[tuple[int, int], float]]:
     """The rows, the first first,
-    seconds that moves of running jobs save by job and column, and `Order.at_rest`.
+    and seconds that moves of running jobs save by job and column.
     """
     C = given.classes
     rows = given.rows
@@ -216,11 +207,7 @@ def _row_order(
     as_now = (running.pool[rows.job] == C.pool[rows.column]) & same_size
     as_now &= view.configured.like(rows.job, C.configuration_labels[rows.column])
     if ranking.moves == "published":
-        return (
-            _published_order(C, rows, sizes, as_now, position),
-            {},
-            sizes == "least",
-        )
+        return _published_order(C, rows, sizes, as_now, position), {}
     span = np.maximum(C.configurations.nodes[C.configuration[rows.column]], 1)
     continues = as_now & (running.nodes[rows.job] <= span) & ~view.evicted[rows.job]
     saved = saved_by_rows(view, state.service, rows, continues)
@@ -228,13 +215,12 @@ def _row_order(
     if sizes == "most":
         # Whether a job gets more GPUs is decided before, whatever they save.
         moves &= same_size
-    at_rest = False
     if sizes != "fastest":
         # A job of the sizes "fastest" takes its GPUs from jobs behind it; others only move to idle
         # ones.
         order = _order_of_idle_gpus(state, view, rows, continues, moves, position)
         constraints = [own.document() for own in given.constraints]
-        moves, at_rest = moves_to_idle(view, C, rows, order, moves, constraints)
+        moves = moves_to_idle(view, C, rows, order, moves, constraints)
     group = np.where(moves, 0, np.where(continues, 1, 2))
     keys = [rows.column, -rows.rate, group]
     if sizes == "most":
@@ -243,7 +229,7 @@ def _row_order(
     moving = np.flatnonzero(moves)
     pairs = zip(rows.job[moving].tolist(), rows.column[moving].tolist(), strict=True)
     seconds = dict(zip(pairs, saved[moving].tolist(), strict=True))
-    return by_row, seconds, at_rest and sizes == "least"
+    return by_row, seconds
 
 
 def _published_order(
@@ -281,15 +267,13 @@ def _order_of_idle_gpus(
     return order[wants[order]]
 
 
-def _unordered(
-    view: View, model: Callable[[Instance], PerformanceModel], ranking: Ranking
-) -> Answer:
+def _unordered(view: View, compiled: Callable[[], Candidates], ranking: Ranking) -> Answer:
     """All rows that jobs may run in, whoever goes first."""
     started = time.perf_counter()
     instance = view.instance
     constraints = constraints_in_force(instance, view.constraints)
-    candidates = compile(instance, model(instance))
-    compiled = time.perf_counter() - started
+    candidates = compiled()
+    seconds = time.perf_counter() - started
     labels = [own.labels(instance) for own in constraints]
     reads = frozenset[str]().union(*(own.reads for own in constraints))
     candidates = candidates.without_jobs(
@@ -309,7 +293,7 @@ def _unordered(
         kept,
         leaves_idle=ranking.moves == "published",
         started_from="ranked",
-        timings={"compile": compiled},
+        timings={"compile": seconds},
         notices=notices,
     )
 

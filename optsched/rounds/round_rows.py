@@ -48,7 +48,6 @@ from optsched.rounds.rows import (
     rows_of_keys,
     side_rows,
     take,
-    uses_of,
     within_upper_sides,
 )
 from optsched.rounds.state import RoundState
@@ -149,11 +148,8 @@ class RoundRows:
         mixed = mixed_pairs(rows, continues, view.must)
         go_on = jobs_of(rows, continues & ~mixed, len(view.must))
         go_on |= jobs_of(rows, mixed, len(view.must)) & ~view.must
-        alone = rows_alone(
-            self.classes,
-            np.flatnonzero(view.running.runs & ~go_on & ~view.outside),
-        )
-        return self._continuing(alone)
+        others = np.flatnonzero(view.running.runs & ~go_on & ~view.outside)
+        return self._continuing(rows_alone(self.classes, others)) if len(others) else no_rows()
 
     def _running_pairs(self) -> JobRows:
         """Pairs that run and can go on, though the allocation does not have them."""
@@ -296,7 +292,7 @@ class RoundRows:
         group = priority_groups(must_run, self.waits)
         rank = rank_in_group(group, rows.partner >= 0, self.longest)
         order = self._ordered(group, rank)
-        uses = uses_of(self.classes)
+        uses = self.classes.uses
         queue = RowQueue(
             classes=self.classes,
             rows=rows,

@@ -17,12 +17,11 @@ from optsched.arrays import (
     FloatArray,
     IntArray,
     gathered,
-    in_order,
     ranges,
 )
-from optsched.candidates import Classes, JobRows
+from optsched.candidates import Classes, JobRows, Uses
 from optsched.formulation import Infeasible, SideConstraint
-from optsched.placement.instant import Instant, Uses
+from optsched.placement.instant import Instant
 from optsched.placement.shares import FULL
 from optsched.program import SideRows
 from optsched.solving.warm_start import matched
@@ -64,6 +63,10 @@ def take(rows: JobRows, some: IntArray) -> JobRows:
 
 def concatenate(*parts: JobRows) -> JobRows:
     """The rows of all parts, one part after the other."""
+    # Most parts are empty in most rounds.
+    parts = tuple(part for part in parts if len(part))
+    if len(parts) < 2:
+        return parts[0] if parts else no_rows()
     names = [item.name for item in fields(JobRows)]
     return JobRows(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
@@ -76,15 +79,12 @@ def no_rows() -> JobRows:
 
 def rows_alone(classes: Classes, jobs: IntArray) -> JobRows:
     """Every column without a partner of some jobs, as rows without a claim (fraction 0)."""
-    alone = np.flatnonzero(classes.alone)
-    if not in_order([classes.class_a]):
-        alone = alone[np.argsort(classes.class_a[alone], kind="stable")]
-    count = np.bincount(classes.class_a[alone], minlength=len(classes)).astype(np.int64)
-    first = np.concatenate(([0], np.cumsum(count)))[:-1].astype(np.int64)
+    alone, start = classes.alone_by_class
+    count = np.diff(start)
     mine = classes.of_job[jobs]
     jobs = jobs[mine >= 0]
     mine = mine[mine >= 0]
-    column = alone[ranges(first[mine], count[mine])]
+    column = alone[ranges(start[mine], count[mine])]
     job = np.repeat(jobs, count[mine])
     nobody = np.full(len(job), -1, np.int64)
     nothing = np.zeros(len(job))
@@ -151,24 +151,6 @@ def rows_of_keys(key: IntArray, fraction: FloatArray, classes: Classes) -> JobRo
 
 
 # --- what rows hold ---------------------------------------------------------------------------
-
-
-def uses_of(classes: Classes) -> Uses:
-    """Shares of all renewable resources that each class column holds."""
-    renewable = classes.resources.renewable
-    uses = Uses.of(classes.holds.by_column)
-    kept = renewable[uses.resource]
-    number = np.cumsum(renewable) - 1
-    count = np.concatenate(([0], np.cumsum(kept)))
-    capacity = classes.capacity[uses.resource[kept]]
-    with np.errstate(divide="ignore", over="ignore"):
-        share = np.minimum(uses.share[kept] / capacity, 2.0)
-    return Uses(
-        count[uses.start],
-        number[uses.resource[kept]],
-        share,
-        int(renewable.sum()),
-    )
 
 
 def instant_of(rows: JobRows, uses: Uses) -> Instant:

@@ -19,6 +19,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,6 @@ from optsched.performance import PerformanceModel
 from optsched.registry import load_solver
 from optsched.rounds.allocation import (
     Answer,
-    Memory,
     Recorded,
     allocate,
     check_names,
@@ -41,6 +41,7 @@ from optsched.rounds.allocation import (
 from optsched.rounds.checking import broken_rules
 from optsched.rounds.idle import IdleGpus
 from optsched.rounds.ledger import Ledger, changes
+from optsched.rounds.memory import Memory
 from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.preemption import runs_on, stop_cost
@@ -85,7 +86,7 @@ def solve_round(
     recorded : Recorded, optional
         What this round came to when it was planned before: no program is solved then.
     memory : Memory, optional
-        What still holds is taken from it, and what is new put there.
+        What is the same as in the round before is taken from it, and what is new put there.
 
     Returns
     -------
@@ -101,22 +102,20 @@ def solve_round(
     started = time.perf_counter()
     state = state_of(state, policy)
     check_names(state.policy)
-    view = View.of(state)
+    memory = Memory() if memory is None else memory
+    before = memory.round_before(state)
+    view = View.of(state) if before is None else before.view_at(state)
     if recorded is not None and recorded.stands:
         return standstill(state, view, recorded.fallback or "")
     try:
+        answer = _answered(state, view, load, model, recorded, memory)
+        again = None if before is None else before.plan_again(state, view, answer)
+        plan = _planned(state, view, answer) if again is None else again
         # The check knows nothing of what made the plan: a bug in it costs a round, not a GPU given
-        # twice.
-        plan = _planned(
-            state,
-            view,
-            load,
-            model,
-            recorded,
-            Memory() if memory is None else memory,
-        )
-        broken = broken_rules(view, plan.running, plan.setups)
+        # twice. A plan that is given again has passed it.
+        broken = () if plan is again else broken_rules(view, plan.running, plan.setups)
         why = f"the plan broke a rule: {broken[0]}" if broken else None
+        memory.keep(state, view, answer, plan)
     except Interrupted:
         raise
     except OptschedError as error:
@@ -132,32 +131,32 @@ def solve_round(
     return replace(plan, timings={**plan.timings, "total": time.perf_counter() - started})
 
 
-def _planned(
+def _answered(
     state: RoundState,
     view: View,
     load: Callable[[str], type[Solver]],
     model: Callable[[Instance], PerformanceModel],
     recorded: Recorded | None,
     memory: Memory,
-) -> Plan:
-    """The plan of an allocation or a ranking."""
+) -> Answer:
+    """The allocation or the ranking that a round follows."""
+    made = model(view.instance)
+    known = memory.answer(state, view, made)
+    compiled = partial(memory.compiled, view.instance, made)
     # A ranking keeps its rows from round to round, but orders them anew; an allocation that still
     # holds is followed as it is.
-    answer = memory.at(view.instance)
     if state.policy.ranking is not None:
-        answer = rank(state, view, model, answer)
-        memory.keep(answer)
-    elif answer is None:
-        answer = allocate(state, view, load, model, memory, recorded)
-        memory.keep(answer)
-    allocated = time.perf_counter()
+        return rank(state, view, compiled, known)
+    return allocate(state, view, load, compiled, recorded) if known is None else known
+
+
+def _planned(state: RoundState, view: View, answer: Answer) -> Plan:
+    """The plan of an allocation or a ranking."""
+    started = time.perf_counter()
     ledger = state.ledger.under(keys_of(answer.classes, answer.rows), answer.rows.fraction)
     seating = _seated(RoundRows(state, view, answer, ledger))
     plan = seated_plan(state, view, answer, ledger, seating)
-    return replace(
-        plan,
-        timings={**answer.timings, "seat": time.perf_counter() - allocated},
-    )
+    return replace(plan, timings={**answer.timings, "seat": time.perf_counter() - started})
 
 
 def _seated(rows: RoundRows) -> Seating:

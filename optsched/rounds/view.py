@@ -5,6 +5,7 @@ and which rows go on as they run now (`InPlace`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -109,6 +110,17 @@ class View:
         mask = np.zeros(len(self.must), bool)
         mask[jobs[owner[load[gpu] > FULL]]] = True
         return mask
+
+    @cached_property
+    def holding(self) -> Occupied:
+        """What running jobs hold, but on nodes that are down."""
+        return self.occupied(np.flatnonzero(self.running.runs & ~self.running.lost))
+
+    def later(self, instance: Instance) -> View:
+        """The same view at a later time, at which the same runs on the same nodes."""
+        later = copy(self)  # with the cached properties: none of them depends on the time
+        object.__setattr__(later, "instance", instance)
+        return later
 
     @classmethod
     def of(cls, state: RoundState) -> View:

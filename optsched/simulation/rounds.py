@@ -64,7 +64,6 @@ class Rounds(Run):
         self.arrived = np.zeros(len(self.arrival), bool)
         self.begun = np.full(len(self.arrival), self.origin)
         self.saved = self.world.done.copy()  # steps at the last checkpoint
-        self._settled: Running | None = None
         self._ran: IntArray = np.zeros(0, np.int64)  # jobs that ran up to the present plan
 
     def run(self) -> None:
@@ -111,16 +110,10 @@ class Rounds(Run):
         """What runs from now on, whether an allocation was made for it,
         whether that failed, and seconds it took.
         """
-        if self._settled is not None and self.scheduled.holds:
-            return self._settled, False, False, 0.0
         started = time.perf_counter()
         plan, solved = self.scheduled.plan(now)
         seconds = time.perf_counter() - started
-        running = self.scheduled.running(plan)
-        # If nothing happens the same jobs run on: the next rounds need no plan.
-        still = replace(running, fresh=np.zeros(len(running.job), bool))
-        self._settled = still if self.scheduled.settled(plan) else None
-        return running, solved, plan.fallback is not None, seconds
+        return self.scheduled.running(plan), solved, plan.fallback is not None, seconds
 
     def _lies_ahead(self) -> bool:
         return bool((~self.arrived).any()) or self.changes.lies_ahead

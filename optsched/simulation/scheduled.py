@@ -8,12 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.assembly import constraints_in_force
 from optsched.instance import Instance, with_jobs
 from optsched.instance.running import RunningJobs
 from optsched.instance.tables import JobTable
-from optsched.registry import load_formulation
-from optsched.rounds.allocation import Memory
 from optsched.rounds.changes import with_instance
 from optsched.rounds.live import LiveState
 from optsched.rounds.plan import Plan, Verdict
@@ -22,9 +19,6 @@ from optsched.rounds.state import RoundState
 from optsched.rounds.transitions import Nodes, Observe
 from optsched.simulation.recording import spread_of
 from optsched.traces import Trace
-
-TIMELY = frozenset({"steps_left", "arrival", "isolated_time", "deadline", "soft_deadline"})
-"""Job arrays that change from round to round, or mean something else, though nothing happens."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +67,9 @@ class Scheduled:
         self._source = instance
         self._regimes = trace.regimes
         self.rows: IntArray = np.zeros(0, np.int64)
-        self.live = LiveState(RoundState.first(nobody, policy))
-        self._memory = Memory()
-        self._lasting = _lasts(policy, instance)
+        # Nobody plans a round of a simulation again from its state alone, so an allocation may be
+        # kept while it holds.
+        self.live = LiveState(RoundState.first(nobody, policy), keeps_allocations=True)
 
     @property
     def state(self) -> RoundState:
@@ -93,7 +87,6 @@ class Scheduled:
         added = _arriving(self._source, come) if len(come) else None
         self.live.state = with_instance(state, with_jobs(state.instance, kept, added), kept)
         self.rows = np.concatenate([self.rows[kept], come])
-        self._memory.forget()
 
     def progress(self, steps_done: FloatArray) -> None:
         """Steps that the jobs of the trace have done."""
@@ -105,7 +98,6 @@ class Scheduled:
         changed = self._regimes.in_stage(table, self.rows, stage[self.rows])
         if (changed.workload != table.workload).any():
             self._set(changed)
-            self._memory.forget()
 
     def _set(self, table: JobTable) -> None:
         state = self.state
@@ -115,11 +107,9 @@ class Scheduled:
         """Nodes change their states; what runs on those that are down has stopped."""
         event = Nodes.model_validate({"states": dict(states), "now": max(now, self.state.now)})
         self.live.accept(self.live.after(event))
-        self._memory.forget()
 
     def interrupted(self, jobs: BoolArray) -> None:
         """Jobs (a mask of those of the trace) do not run any more."""
-        self._memory.forget()
         self.live.state = self.state.stopped(jobs[self.rows])
 
     def observe(self, job: IntArray, rate: FloatArray) -> None:
@@ -136,45 +126,14 @@ class Scheduled:
             self.live.accept(
                 self.live.after(Observe.model_validate({"jobs": observed, "now": self.state.now}))
             )
-            self._memory.forget()
 
     # --- what it says -------------------------------------------------------------------------
 
     def plan(self, now: float) -> tuple[Plan, bool]:
-        """The plan from now on, carried out, and whether an allocation or an order was made anew for it.
-
-        Where nothing has happened since the last allocation that could change it, it is not
-        computed again; an order always is, but of the same rows.
-        """
-        if not self._lasting:
-            # Something that the formulation reads has changed with time: it must be solved again.
-            self._memory.answer = None
-        solved = self._memory.answer is None or self.state.policy.ranking is not None
-        state, plan = self.live.planned(now, memory=self._memory)
+        """The plan from now on, carried out, and whether an allocation or an order was made for it."""
+        state, plan = self.live.planned(now)
         self.live.follow(state, plan)
-        return plan, solved
-
-    def settled(self, plan: Plan) -> bool:
-        """Whether the next plan would say the same, as long as nothing happens.
-
-        The allocation holds, every job runs, each in the one row that it has in the allocation:
-        nobody waits, and nobody has anywhere else to go. Under a ranking, every job runs on where
-        it was, and no move would pay. What is owed and received meanwhile is added up when the next
-        plan is made.
-        """
-        # Whoever waits may be due next round.
-        if not self.holds or len(plan.running) < len(self.rows):
-            return False
-        if plan.order is not None:
-            return plan.order.at_rest and bool((plan.verdict == Verdict.KEEP).all())
-        if self.state.policy.max_moves is not None and not (plan.verdict == Verdict.KEEP).all():
-            return False  # the limit may have kept others from moving to idle GPUs
-        return bool((plan.ledger.runs == (plan.ledger.fraction > 0)).all())
-
-    @property
-    def holds(self) -> bool:
-        """Whether the last allocation still holds."""
-        return self._lasting and self._memory.answer is not None
+        return plan, "allocate" in plan.timings
 
     def running(self, plan: Plan) -> Running:
         """What runs by a plan."""
@@ -201,21 +160,6 @@ class Scheduled:
             owner,
             gpu,
         )
-
-
-def _lasts(policy: RoundPolicy, instance: Instance) -> bool:
-    """Whether an allocation, or the rows of a ranking, stay right as long as no job or node comes, goes or changes."""
-    if (
-        constraints_in_force(instance, policy.constraints)
-        or not instance.jobs_table.preemptible.all()
-        or policy.exempt_time > 0
-        or instance.jobs_table.exempt_time.any()
-    ):
-        return False
-    if policy.ranking is not None:
-        return True
-    formulation = load_formulation(policy.formulation)
-    return not (formulation.reads - formulation.order_only) & TIMELY
 
 
 def _arriving(source: Instance, rows: IntArray) -> Instance:

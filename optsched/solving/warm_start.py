@@ -200,6 +200,8 @@ class Bases:
 
 def matched(known: AnyArray, wanted: AnyArray) -> IntArray:
     """Row of each wanted row among the known ones, -1 where it is not; both as (fields, rows)."""
+    if not known.shape[1] or not wanted.shape[1]:
+        return np.full(wanted.shape[1], -1, np.int64)
     found = _looked_up(known, wanted)
     if found is not None:
         return found
@@ -215,8 +217,6 @@ def _looked_up(known: AnyArray, wanted: AnyArray) -> IntArray | None:
     """The same by a table of the first fields,
     if these tell the known rows apart and it takes little room.
     """
-    if not known.size or not wanted.size:
-        return None
     room, number, asked = 1, np.zeros(known.shape[1], np.int64), np.zeros(wanted.shape[1], np.int64)
     for one, other in zip(known, wanted, strict=True):
         low = min(int(one.min()), int(other.min()))

@@ -13,10 +13,11 @@ from rounds_cases import allocation, cut
 
 import optsched
 from optsched import Instance
-from optsched.placement import Instant
 
 # Private names: single searches and bounds, without the choice among them
-from optsched.placement.instant import Uses, first_fit, next_round, priorities
+from optsched.candidates import Uses
+from optsched.placement import Instant
+from optsched.placement.instant import first_fit, next_round, priorities
 from optsched.placement.shares import FULL
 
 pytestmark = pytest.mark.property

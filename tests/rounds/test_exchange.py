@@ -9,11 +9,11 @@ import pytest
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.candidates import JobRows
+from optsched.candidates import JobRows, Uses
 from optsched.placement import Instant
 
 # Private names: single rules and files of a round, without a scheduler
-from optsched.placement.instant import Uses, first_fit
+from optsched.placement.instant import first_fit
 from optsched.placement.shares import FULL
 from optsched.rounds.exchange import MUCH, exchanged, worth_of
 

@@ -30,7 +30,7 @@ from optsched.rounds.preemption import (
     starved,
     victims,
 )
-from optsched.rounds.rows import RowQueue, concatenate, rows_alone, uses_of
+from optsched.rounds.rows import RowQueue, concatenate, rows_alone
 from optsched.rounds.selection import select
 
 
@@ -52,7 +52,7 @@ def queue_of(
     partner_now: np.ndarray,
 ) -> RowQueue:
     none = np.zeros(len(some), bool)
-    free, uses = np.full(1, 1.0), uses_of(classes)
+    free, uses = np.full(1, 1.0), classes.uses
     return RowQueue(
         classes, some, order, continues, none, none, none, partner_now, free=free, uses=uses
     )

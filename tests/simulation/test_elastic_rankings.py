@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from optsched.ranking import Ranking
-from optsched.rounds import policy as policies
 
 # Private names: single rules and figures, without a whole simulation
-from optsched.rounds import ranked
-from optsched.simulation import Simulation, scheduled, simulate
+from optsched.rounds import memory, ranked
+from optsched.rounds import policy as policies
+from optsched.simulation import Simulation, simulate
 from optsched.traces import Trace
 
 pytestmark = pytest.mark.property
@@ -178,16 +178,16 @@ def test_remembered_rows_give_the_plans_of_rows_made_anew(
 ) -> None:
     trace, policy = busy(make), {"ranking": ranking, "options": options}
     compiled: list[int] = []
-    real = ranked.compile
+    real = memory.compile
 
     def counted(*given: Any) -> Any:
         compiled.append(1)
         return real(*given)
 
-    monkeypatch.setattr(ranked, "compile", counted)
+    monkeypatch.setattr(memory, "compile", counted)
     found = simulate(trace, policy, replan="events", restart_cost=20.0)
     often = len(compiled)
-    monkeypatch.setattr(scheduled, "_lasts", lambda *given: False)
+    monkeypatch.setattr(memory._Compiled, "holds", lambda *given: False)
     anew = simulate(trace, policy, replan="events", restart_cost=20.0)
     assert often < 0.8 * (
         len(compiled) - often
@@ -197,10 +197,21 @@ def test_remembered_rows_give_the_plans_of_rows_made_anew(
     assert (found.rounds.solved <= anew.rounds.solved).all()  # none where every job runs on
 
 
-def test_rows_are_made_anew_where_a_side_constraint_may_change_with_time(make: Make) -> None:
-    trace = busy(make)
-    assert scheduled._lasts(policies.RoundPolicy(ranking="edf"), trace.instance)
-    pinned = policies.RoundPolicy(
-        ranking="edf", constraints=({"kind": "pinned", "jobs": ["j0"], "pools": ["p"]},)
-    )
-    assert not scheduled._lasts(pinned, trace.instance)
+def test_rows_are_made_anew_where_a_side_constraint_may_change_with_time(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    real = ranked._unordered
+
+    def counted(*given: Any) -> Any:
+        made.append(1)
+        return real(*given)
+
+    monkeypatch.setattr(ranked, "_unordered", counted)
+    free = simulate(busy(make), {"ranking": "edf"})
+    assert 0 < len(made) < len(free.rounds)
+    made.clear()
+    everybody = [f"j{row}" for row in range(30)]
+    pinned = {"kind": "pinned", "jobs": everybody, "pools": ["p"]}
+    bound = simulate(busy(make), {"ranking": "edf", "constraints": [pinned]})
+    assert len(made) == bound.rounds.solved.sum()

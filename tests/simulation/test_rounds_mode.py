@@ -10,6 +10,10 @@ from refusals import refuses
 
 from optsched.assembly import compile_for
 from optsched.errors import UsageError
+
+# The rule that candidates hold is private: it is switched off to compare.
+from optsched.rounds import memory
+from optsched.rounds.memory import Memory, PlannedRound
 from optsched.rounds.solve_round import solve_round
 from optsched.simulation import Simulation, simulate
 from optsched.traces import Trace
@@ -359,14 +363,15 @@ def test_an_allocation_that_still_holds_is_not_solved_again(
     trace = make(jobs, {"p": 3, "q": 4})
     lasting = simulate(trace, "isolated")
     assert lasting.rounds.solved.sum() < len(lasting.rounds)
-    monkeypatch.setattr("optsched.simulation.scheduled._lasts", lambda *_: False)
+    monkeypatch.setattr(Memory, "_allocation_holds", lambda *_: False)
     again = simulate(trace, "isolated")
     assert again.rounds.solved.all()
     assert np.array_equal(lasting.jobs.finish, again.jobs.finish)
 
 
-def test_rounds_in_which_nothing_can_change_are_not_planned(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("policy", ["max-min-fairness", "srtf"])
+def test_rounds_in_which_nothing_can_change_keep_their_plan(
+    make: Make, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
     """Jobs on GPUs of their own, at times more of them than GPUs: the same as with a plan every round."""
     random = np.random.default_rng(4)
@@ -378,11 +383,14 @@ def test_rounds_in_which_nothing_can_change_are_not_planned(
         {"at": 2600.0, "node": "p-1", "state": "up"},
     ]
     trace = make(jobs, {"p": 4}, node_events=events)
-    quick = simulate(trace, restart_cost=7.0)
-    assert (quick.rounds.seconds == 0.0).any()
-    monkeypatch.setattr("optsched.simulation.scheduled.Scheduled.settled", lambda *_: False)
-    slow = simulate(trace, restart_cost=7.0)
-    assert (slow.rounds.seconds > 0.0).all()
+    quick = simulate(trace, policy, restart_cost=7.0)
+    kept = []
+    real = PlannedRound.plan_again
+    monkeypatch.setattr(
+        PlannedRound, "plan_again", lambda *given: kept.append(real(*given) is not None)
+    )
+    slow = simulate(trace, policy, restart_cost=7.0)
+    assert sum(kept) > len(slow.rounds) / 5
     assert np.array_equal(quick.jobs.finish, slow.jobs.finish)
     assert np.array_equal(quick.jobs.starts, slow.jobs.starts)
     assert np.array_equal(quick.rounds.busy, slow.rounds.busy)
@@ -419,19 +427,17 @@ def test_candidates_hold_until_a_job_or_node_changes(
         compiled.append(given)
         return compile_for(*given)
 
-    monkeypatch.setattr("optsched.rounds.allocation.compile_for", counted)
+    monkeypatch.setattr(memory, "compile_for", counted)
     kept, few = simulate(trace, policy), len(compiled)
     assert 0 < few <= 2 * len(jobs) + len(events)
-    monkeypatch.setattr(
-        "optsched.rounds.allocation.Memory.compiled", lambda self, instance, made: made()
-    )
+    monkeypatch.setattr(memory._Compiled, "holds", lambda *_: False)
     anew = simulate(trace, policy)
-    # The check of the policy, before the first round, compiles once more.
-    assert len(compiled) - few - 1 == anew.rounds.solved.sum() == kept.rounds.solved.sum()
+    assert len(compiled) - few == anew.rounds.solved.sum()
+    assert policy != "makespan" or anew.rounds.solved.sum() == kept.rounds.solved.sum()
     assert policy != "makespan" or len(compiled) > 3 * few
     for part in ("jobs", "rounds"):
         for name, values in vars(getattr(kept, part)).items():
-            if name != "seconds":
+            if name not in ("seconds", "solved"):
                 assert np.array_equal(values, getattr(getattr(anew, part), name)), (part, name)
 
 

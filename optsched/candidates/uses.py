@@ -1,0 +1,125 @@
+"""What rows hold of resources, as shares of their capacities, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import FloatArray, IntArray, is_range, ranges
+from optsched.candidates.resources import Resources
+from optsched.candidates.usage import Usage
+
+
+@dataclass(frozen=True)
+class Uses:
+    """Row a holds the shares ``share[start[a]:start[a + 1]]`` of the resources ``resource[...]``.
+
+    Attributes
+    ----------
+    start : IntArray, shape (A + 1,)
+    resource : IntArray, shape (E,)
+    share : FloatArray, shape (E,)
+    resources : int
+        R.
+    """
+
+    start: IntArray
+    resource: IntArray
+    share: FloatArray
+    resources: int
+
+    @classmethod
+    def of(cls, matrix: sp.sparray | sp.spmatrix) -> Uses:
+        """Of a matrix of resources x rows; entries that are 0 are left out."""
+        by_row = sp.csc_matrix(matrix)
+        kept = by_row.data != 0
+        count = np.concatenate(([0], np.cumsum(kept)))
+        start = count[by_row.indptr].astype(np.int64)
+        return cls(
+            start,
+            by_row.indices[kept].astype(np.int64),
+            by_row.data[kept],
+            by_row.shape[0],
+        )
+
+    @classmethod
+    def of_columns(cls, usage: Usage, resources: Resources) -> Uses:
+        """Of columns, the renewable resources alone, as shares of their capacities."""
+        if usage.by_way is None:
+            uses = cls.of(usage.by_column)
+        else:
+            way, row, amount = usage.by_way
+            start = np.arange(len(way) + 1, dtype=np.int64)
+            uses = cls(start, row[way], amount[way], usage.resources)
+        renewable = resources.renewable
+        kept = renewable[uses.resource]
+        number = np.cumsum(renewable) - 1
+        count = np.concatenate(([0], np.cumsum(kept)))
+        capacity = resources.capacity[uses.resource[kept]]
+        with np.errstate(divide="ignore", over="ignore"):
+            # Above 1 a column can never run; how far above does not matter, and inf would spoil sums.
+            share = np.minimum(uses.share[kept] / capacity, 2.0)
+        resource = number[uses.resource[kept]]
+        return cls(count[uses.start], resource, share, int(renewable.sum()))
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    @cached_property
+    def one_each(self) -> bool:
+        """Whether every row has one entry, as rows that hold GPUs and nothing else."""
+        return len(self.resource) == len(self) and is_range(self.start, len(self.start))
+
+    @cached_property
+    def row(self) -> IntArray:
+        """Row of each entry."""
+        if self.one_each:
+            return self.start[:-1]
+        return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.start))
+
+    def take(self, rows: IntArray) -> Uses:
+        """Some of the rows, in this order."""
+        if self.one_each:
+            start = np.arange(len(rows) + 1, dtype=np.int64)
+            return Uses(start, self.resource[rows], self.share[rows], self.resources)
+        length = np.diff(self.start)[rows]
+        entries = ranges(self.start[rows], length)
+        start = np.concatenate(([0], np.cumsum(length))).astype(np.int64)
+        return Uses(start, self.resource[entries], self.share[entries], self.resources)
+
+    def total(self, rows: IntArray) -> FloatArray:
+        """What some rows hold together of each resource, shape (R,)."""
+        some = self.take(rows)
+        return np.bincount(some.resource, some.share, minlength=self.resources).astype(np.float64)
+
+    def beyond(self, rows: IntArray, others: IntArray) -> Uses:
+        """What some rows hold beyond what others hold, row by row.
+
+        An other row of the number ``len(self)`` holds nothing.
+        """
+        nothing = len(self)
+        if (others == nothing).all():
+            return self.take(rows)
+        start = np.append(self.start, self.start[-1])
+        matrix = sp.csc_matrix(
+            (self.share, self.resource, start), shape=(self.resources, nothing + 1)
+        )
+        more = sp.csc_matrix(matrix[:, rows] - matrix[:, others])
+        more.data = np.maximum(more.data, 0.0)
+        return Uses.of(more)
+
+    def with_more(self, other: Uses) -> Uses:
+        """The same rows with their uses of further resources, which are numbered on."""
+        row = np.concatenate([self.row, other.row])
+        # Stable: the uses of each row stay together, the further ones last.
+        order = np.argsort(row, kind="stable")
+        resource = np.concatenate([self.resource, other.resource + self.resources])
+        return Uses(
+            self.start + other.start,
+            resource[order],
+            np.concatenate([self.share, other.share])[order],
+            self.resources + other.resources,
+        )

@@ -1,0 +1,241 @@
+"""What is made once and given again while nothing of it changes (`Memory`).
+
+Columns hold until a job, a node or a rate changes, the rows of a ranking as long, and a plan until
+somebody has a reason to run elsewhere. Each is kept with what it was made of, so nobody has to say
+what an event has changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from optsched.arrays import BoolArray
+from optsched.assembly import compile, compile_for, constraints_in_force
+from optsched.candidates import Absence, Candidates
+from optsched.formulation import Formulation
+from optsched.instance import Instance
+from optsched.instance.tables import ARRAY_FIELDS
+from optsched.performance import LearningModel, PerformanceModel
+from optsched.registry import load_formulation
+from optsched.rounds.allocation import Answer
+from optsched.rounds.plan import Plan, Verdict
+from optsched.rounds.preemption import starved
+from optsched.rounds.state import RoundState
+from optsched.rounds.view import View
+
+TIMELY = frozenset({"steps_left", "arrival", "isolated_time", "deadline", "soft_deadline"})
+"""Job arrays that change from round to round, or mean something else, though nothing happens."""
+TABLES = ("cluster", "rates", "options", "workloads", "tenants", "colocation", "constraints")
+"""Parts of an instance that only events change, besides its jobs."""
+COLUMNS = tuple(sorted({*ARRAY_FIELDS, "names", "after"} - {"steps_done", "isolated_time"}))
+"""Parts of its job table that only events change."""
+AS_BEFORE = (Verdict.KEEP, Verdict.HOLD)
+
+
+# --- a round that was planned -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PlannedRound:
+    """A round with all that its plan was made of."""
+
+    state: RoundState
+    view: View
+    answer: Answer
+    plan: Plan
+
+    def quiet_until(self, state: RoundState) -> bool:
+        """Whether the plan was followed, and nothing but time has passed from this round to a state.
+
+        Tables and columns are compared by identity: states share what no event has changed.
+        """
+        before, now = self.state.instance, state.instance
+        table, ledger = now.jobs_table, self.plan.ledger
+        pairs = ((before, now, TABLES), (before.jobs_table, table, COLUMNS))
+        return (
+            state.policy is self.state.policy
+            and table.running is self.plan.running
+            and all(getattr(a, name) is getattr(b, name) for a, b, names in pairs for name in names)
+            and all(
+                getattr(state.ledger, name) is getattr(ledger, name)
+                for name in ("key", "fraction", "runs")
+            )
+            and self._goes_on
+            and all(item.end <= self.state.now for item in state.reservations)
+            and before.cluster.usable_alike(before.now, now.now)
+            and not ((table.deadline <= now.now) & ~table.soft_deadline).any()
+        )
+
+    @cached_property
+    def _goes_on(self) -> bool:
+        """Whether all jobs went on as they were, in a view that no time changes."""
+        table, seen = self.state.instance.jobs_table, self.view.instance.jobs_table
+        return bool(
+            np.isin(self.plan.verdict, AS_BEFORE).all()
+            and not _exempts(self.state)
+            # Hard deadlines that have passed are told each round, by how much.
+            and seen.deadline is table.deadline
+            and self.view.instance.cluster is self.state.instance.cluster
+        )
+
+    def view_at(self, state: RoundState) -> View:
+        """The view of a later state until which it was quiet."""
+        constraints = self.view.instance.constraints
+        return self.view.later(replace(state.instance, constraints=constraints))
+
+    def plan_again(self, state: RoundState, view: View, answer: Answer) -> Plan | None:
+        """The plan of a later state until which it was quiet, if it is the same plan.
+
+        So it is under a ranking whose order is the same: who runs and where follows from the order
+        and from what runs. Under an allocation the order follows from deficits, which change each
+        round; yet if every job runs in the one row that it has, the order does not matter. Nor
+        does anybody move to idle GPUs who did not move before: with less left to do, a move saves
+        less.
+        """
+        plan = self.plan
+        table, before = state.instance.jobs_table, self.state.instance.jobs_table
+        if (
+            answer.rows is not self.answer.rows
+            or plan.fallback is not None
+            or answer.fallback is not None
+            or self._says_times
+            or (table.steps_done < before.steps_done).any()
+        ):
+            return None
+        if answer.position is None or self.answer.position is None:
+            ledger = state.ledger
+            same = (
+                len(plan.running) == len(plan.verdict)
+                and not ledger.carried.any()
+                and np.array_equal(ledger.runs, ledger.fraction > 0)
+            )
+        else:
+            same = np.array_equal(answer.position, self.answer.position) and np.array_equal(
+                _starved(state, view), _starved(self.state, self.view)
+            )
+        if not same:
+            return None
+        return replace(
+            plan,
+            number=state.number,
+            instance=state.instance,
+            ledger=state.ledger,
+            order=answer.order,
+            timings={},
+        )
+
+    @cached_property
+    def _says_times(self) -> bool:
+        """Whether reasons have times in them: of jobs still to arrive, and of jobs that run."""
+        absence = self.answer.classes.candidates.absence
+        running = self.plan.verdict == Verdict.KEEP
+        return bool((absence == Absence.ARRIVES_LATER).any()) or any(
+            running[job] for job in self.plan.reasons
+        )
+
+
+def _exempts(state: RoundState) -> bool:
+    """Whether jobs cannot be preempted for a time, which ends though nothing happens."""
+    return state.policy.exempt_time > 0 or bool(state.instance.jobs_table.exempt_time.any())
+
+
+def _starved(state: RoundState, view: View) -> BoolArray:
+    return starved(state.service.waited(state.now), state.patience, view.never_starved)
+
+
+# --- from round to round ----------------------------------------------------------------------
+
+
+class Memory:
+    """What was made for the last round, for as much of it as is the same in the next one.
+
+    A round gives the same plan with a memory and without one. Only an allocation that is kept may
+    differ: solved again, it may be another optimum.
+
+    Parameters
+    ----------
+    keeps_allocations : bool
+        Whether an allocation holds until something happens that its formulation reads. If not, it
+        is solved in each round, as it is from the state alone.
+    """
+
+    def __init__(self, *, keeps_allocations: bool = False) -> None:
+        self.keeps_allocations = keeps_allocations
+        self._compiled: _Compiled | None = None
+        self._last: PlannedRound | None = None
+
+    def round_before(self, state: RoundState) -> PlannedRound | None:
+        """The last round, if nothing but time has passed since."""
+        last = self._last
+        return last if last is not None and last.quiet_until(state) else None
+
+    def compiled(
+        self, instance: Instance, model: PerformanceModel, formulation: Formulation | None = None
+    ) -> Candidates:
+        """The candidates of an instance for a formulation, or for a ranking (None)."""
+        before = self._compiled
+        ahead = (False, False)
+        if formulation is not None:
+            ahead = (formulation.plans_ahead, formulation.awaits_nodes)
+        if before is not None and before.ahead == ahead and before.holds(instance, model):
+            candidates = before.candidates.at(instance)
+        elif formulation is None:
+            candidates = compile(instance, model)
+        else:
+            candidates = compile_for(formulation, instance, model)
+        # What a model has learnt since shows in no table.
+        learns = isinstance(model, LearningModel)
+        self._compiled = None if learns else _Compiled(candidates, model, ahead)
+        return candidates
+
+    def answer(self, state: RoundState, view: View, model: PerformanceModel) -> Answer | None:
+        """The allocation, or the rows of a ranking, if nothing that it was made of has changed."""
+        last, compiled = self._last, self._compiled
+        if last is None or compiled is None or last.answer.fallback is not None:
+            return None
+        held = self._allocation_holds(last, view) if state.policy.ranking is None else True
+        same = (
+            held
+            and last.state.policy is state.policy
+            and not constraints_in_force(view.instance, view.constraints)
+            and np.array_equal(view.outside | view.awaits, last.view.outside | last.view.awaits)
+            and compiled.holds(view.instance, model)
+        )
+        if not same:
+            return None
+        return replace(last.answer, classes=last.answer.classes.at(view.instance), timings={})
+
+    def _allocation_holds(self, last: PlannedRound, view: View) -> bool:
+        """Whether an allocation is right as long as no job or node comes, goes or changes."""
+        policy, table = last.state.policy, view.instance.jobs_table
+        before = last.view.instance.jobs_table
+        exempt = _exempts(last.state)
+        if not self.keeps_allocations or exempt or not table.preemptible.all():
+            return False
+        formulation = load_formulation(policy.formulation)
+        if (formulation.reads - formulation.order_only) & TIMELY:
+            return False
+        return all(getattr(table, name) is getattr(before, name) for name in ("weight", "tenant"))
+
+    def keep(self, state: RoundState, view: View, answer: Answer, plan: Plan) -> None:
+        """Remember a round."""
+        self._last = PlannedRound(state, view, answer, plan)
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """Candidates, the model that gave their rates, and whether jobs and nodes of later are in them."""
+
+    candidates: Candidates
+    model: PerformanceModel
+    ahead: tuple[bool, bool]
+
+    def holds(self, instance: Instance, model: PerformanceModel) -> bool:
+        """Whether compiling an instance would give the same candidates."""
+        candidates = self.candidates
+        return model is self.model and candidates.kinds.of_same_jobs(
+            candidates.instance, instance, self.ahead[0]
+        )
