@@ -30,8 +30,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.candidates import Classes, JobRows
-from optsched.placement.instant import Instant, Uses, first_fit
+from optsched.candidates import Classes, JobRows, Uses
+from optsched.placement.instant import Instant, first_fit
 from optsched.placement.requests import ANTI_AFFINITY, needs_per_gpu, renewable_groups
 from optsched.placement.shares import FULL
 from optsched.rounds.ledger import Service

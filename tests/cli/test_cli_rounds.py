@@ -152,7 +152,8 @@ def test_another_performance_model(run: Any, write: Callable[..., Path]) -> None
 
 
 def test_a_fallback_is_told_and_costs_the_proof(run: Any) -> None:
-    given = ("round", "@quickstart", "-C", "minimum-service:fraction=0.99", "-C", "budget:limit=1")
+    share = ("-C", "minimum-share:tenant=vision,gpus=3", "-C", "quota:tenant=vision,gpus=1")
+    given = ("round", "@quickstart", *share)
     result = run(*given)
     assert result.code == 0
     assert result.err.count("max-min-fairness is infeasible") == 1
@@ -425,11 +426,23 @@ def test_a_scheduler_in_trouble(run: Any, tmp_path: Path) -> None:
     path = tmp_path / f"{'long-' * 12}.journal"
     pools = [{"name": f"pool-{row}-{'x' * 40}", "nodes": 1, "gpus_per_node": 1} for row in range(9)]
     jobs = [
-        {"id": f"{'job' * 30}-{row}", "steps": 1e6, "throughput": {pools[0]["name"]: 1.0}}
+        {
+            "id": f"{'job' * 30}-{row}",
+            "steps": 1e6,
+            "tenant": "t",
+            "throughput": {pools[0]["name"]: 1.0},
+        }
         for row in range(9)
     ]
-    instance = optsched.Instance.from_document(DAY | {"cluster": {"pools": pools}, "jobs": jobs})
-    policy = {"constraints": [{"kind": "minimum-service", "fraction": 0.9}]}
+    instance = optsched.Instance.from_document(
+        DAY | {"cluster": {"pools": pools}, "jobs": jobs, "tenants": [{"name": "t"}]}
+    )
+    policy = {
+        "constraints": [
+            {"kind": "minimum-share", "tenant": "t", "gpus": 1},
+            {"kind": "quota", "tenant": "t", "gpus": 0.5},
+        ]
+    }
     with optsched.Scheduler(
         instance, policy, journal=path, clock=lambda: 0.0, isolate=False
     ) as scheduler:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from optsched.benchmarking import Progress, Task
+from optsched.benchmarking import SweepProgress, Task
 
 # Private names: parts of a command are checked without a command line
 from optsched.cli import progress as lines
@@ -22,12 +22,12 @@ def now(monkeypatch: pytest.MonkeyPatch) -> float:
 
 
 def test_the_words(now: float) -> None:
-    progress = Progress(40, done=12, resumed=2, failed=1, started=now - 30.0)
+    progress = SweepProgress(40, done=12, resumed=2, failed=1, started=now - 30.0)
     assert (
         lines.sweep_words(progress)
         == "12 of 40 tasks done, 1 without an answer, 30 s, about 84 s left"
     )
-    fresh = Progress(40, done=2, resumed=2, started=now - 30.0)
+    fresh = SweepProgress(40, done=2, resumed=2, started=now - 30.0)
     assert lines.sweep_words(fresh) == "2 of 40 tasks done, 30 s"
 
 
@@ -37,9 +37,9 @@ def test_what_is_under_way(now: float) -> None:
         {"instance": "@quickstart", "formulation": "makespan", "solver": "highs", "seed": 0},
     )
     two = Task.of({"x": 2}, {"trace": "t.json", "policy": "fifo"})
-    progress = Progress(3, running={two: now - 1.0, one: now - 3.0})
+    progress = SweepProgress(3, running={two: now - 1.0, one: now - 3.0})
     assert lines.under_way(progress) == "; now @quickstart makespan highs (3 s) and 1 more"
-    assert lines.under_way(Progress(3)) == ""
+    assert lines.under_way(SweepProgress(3)) == ""
 
 
 @pytest.mark.clock
@@ -49,7 +49,7 @@ def test_where_there_is_no_terminal(
 ) -> None:
     monkeypatch.setattr(lines, "ELSEWHERE", 0.02)
     with lines.sweep_progress(Shell(quiet=quiet)) as on_start:
-        on_start(Progress(5, done=1), ["take care"])
+        on_start(SweepProgress(5, done=1), ["take care"])
         time.sleep(0.1)
     told = capsys.readouterr().err.splitlines()
     if quiet:

@@ -125,7 +125,8 @@ def test_stored_plans_have_the_fields_and_the_worth_of_those_of_today(name: str)
     instance = optsched.load(f"@{stored['instance']['name']}")
     again = optsched.solve_round(optsched.RoundState.first(instance, state.policy)).to_document()
     again = json.loads(json.dumps(again))
-    assert list(again) == list(stored)
+    # Later versions may add fields; those of before keep their order.
+    assert [key for key in again if key in stored] == list(stored)
     for key in ("start", "keep", "hold", "actions", "allocation"):
         assert {field for row in again[key] for field in row} == {
             field for row in stored[key] for field in row

@@ -283,11 +283,21 @@ def test_a_journal_that_is_damaged_in_the_middle_is_one_clear_error(tmp_path: Pa
 def test_infeasibility_is_analysed_where_solvers_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of it runs in the scheduler's own process when solvers have one of their own."""
     late = [{**job, "deadline": 3000.0, "steps": 1e4} for job in JOBS]
+    monkeypatch.setattr("optsched.solvers.highs.HighsSession.run", lambda *_: 1 / 0)
+    monkeypatch.setattr("optsched.solvers.highs.HighsSession.conflict", lambda *_: 1 / 0)
     with made({"constraints": [{"kind": "deadlines"}]}, late, isolate=True) as scheduler:
-        monkeypatch.setattr("optsched.solvers.highs.HighsSession.run", lambda *_: 1 / 0)
-        monkeypatch.setattr("optsched.solvers.highs.HighsSession.conflict", lambda *_: 1 / 0)
+        plan = scheduler.solve(0.0)
+    assert plan.fallback is None and plan.declined and plan.start
+    mine = document(jobs=[{**job, "tenant": "t"} for job in JOBS]) | {"tenants": [{"name": "t"}]}
+    shares = [
+        {"kind": "minimum-share", "tenant": "t", "gpus": 2},
+        {"kind": "quota", "tenant": "t", "gpus": 1},
+    ]
+    with Scheduler(
+        Instance.from_document(mine), {"solver": "highs", "constraints": shares}, clock=lambda: 0.0
+    ) as scheduler:
         plan = scheduler.solve(0.0)
     assert plan.fallback is not None and plan.fallback.startswith(
         "max-min-fairness is infeasible: "
     ), plan.fallback
-    assert "needs" in plan.fallback and plan.start
+    assert "minimum-share" in plan.fallback and plan.start

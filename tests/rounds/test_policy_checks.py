@@ -93,7 +93,8 @@ def test_a_job_that_only_some_cannot_be_planned_for_is_no_reason() -> None:
 def test_a_deadline_that_cannot_be_kept_is_no_reason() -> None:
     late = instance({**JOB, "deadline": 1.0})
     made = optsched.Scheduler(late, {"constraints": [{"kind": "deadlines"}]}, isolate=False)
-    assert made.solve(now=0).fallback
+    plan = made.solve(now=0)
+    assert plan.fallback is None and [job for job, _ in plan.declined] == ["a"]
 
 
 def test_a_state_with_an_unknown_solver_is_refused() -> None:
