@@ -11,10 +11,11 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray, IntArray, is_range, ranges
 from optsched.candidates.resources import Resources
 from optsched.candidates.usage import Usage
+from optsched.display import Displayed, count
 
 
-@dataclass(frozen=True)
-class Uses:
+@dataclass(frozen=True, repr=False, eq=False)
+class Uses(Displayed):
     """Row a holds the shares ``share[start[a]:start[a + 1]]`` of the resources ``resource[...]``.
 
     Attributes
@@ -31,13 +32,16 @@ class Uses:
     share: FloatArray
     resources: int
 
+    def _headline(self) -> str:
+        return f"{count(len(self.start) - 1, 'row')} of {count(self.resources, 'resource')}"
+
     @classmethod
     def of(cls, matrix: sp.sparray | sp.spmatrix) -> Uses:
         """Of a matrix of resources x rows; entries that are 0 are left out."""
         by_row = sp.csc_matrix(matrix)
         kept = by_row.data != 0
-        count = np.concatenate(([0], np.cumsum(kept)))
-        start = count[by_row.indptr].astype(np.int64)
+        before = np.concatenate(([0], np.cumsum(kept)))
+        start = before[by_row.indptr].astype(np.int64)
         return cls(
             start,
             by_row.indices[kept].astype(np.int64),
@@ -57,13 +61,13 @@ class Uses:
         renewable = resources.renewable
         kept = renewable[uses.resource]
         number = np.cumsum(renewable) - 1
-        count = np.concatenate(([0], np.cumsum(kept)))
+        before = np.concatenate(([0], np.cumsum(kept)))
         capacity = resources.capacity[uses.resource[kept]]
         with np.errstate(divide="ignore", over="ignore"):
             # Above 1 a column can never run; how far above does not matter, and inf would spoil sums.
             share = np.minimum(uses.share[kept] / capacity, 2.0)
         resource = number[uses.resource[kept]]
-        return cls(count[uses.start], resource, share, int(renewable.sum()))
+        return cls(before[uses.start], resource, share, int(renewable.sum()))
 
     def __len__(self) -> int:
         return len(self.start) - 1

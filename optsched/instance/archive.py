@@ -60,6 +60,8 @@ class ArchiveHeader(Document):
     rare: dict[str, RareDocument]
     count: Count
     labels: Tuple[Name] = ()
+    later: Tuple[Name] = ()
+    """Which of `LATER_FIELDS` the file has: an entry whose name is damaged is missing."""
 
 
 def to_npz(instance: Instance) -> bytes:
@@ -77,10 +79,13 @@ def to_npz(instance: Instance) -> bytes:
         "rare": {str(row): document for row, document in _rare_jobs(instance)},
         "count": len(table),
     }
+    later = sorted(name for name in LATER_FIELDS if getattr(table, name).any())
+    if later:
+        header["later"] = later
     arrays: dict[str, AnyArray] = {
         f"jobs_{name}": numbered.get(name, getattr(table, name))
         for name in JOB_FIELDS
-        if name not in LATER_FIELDS or getattr(table, name).any()
+        if name not in LATER_FIELDS or name in later
     }
     arrays |= {
         f"rates_{name}": getattr(take_profiles(rates, profiles), name) for name in RATE_FIELDS
@@ -110,8 +115,8 @@ def from_npz(data: bytes) -> Instance:
         found = f"an npz file that can't be read ({show(str(error))})"
         raise InvalidInput("", found, "an npz file written by optsched") from None
     header = validate(ArchiveHeader, _json(arrays, "header"), "header")
-    for field in LATER_FIELDS:
-        arrays.setdefault(f"jobs_{field}", np.zeros(()))
+    for field in LATER_FIELDS - set(header.later):
+        arrays[f"jobs_{field}"] = np.zeros(())
     job_arrays = {
         field: as_column(f"jobs_{field}", _get(arrays, f"jobs_{field}"), kind, header.count)
         for field, kind in JOB_FIELDS.items()

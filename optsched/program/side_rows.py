@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.display import Displayed, count
 
 if TYPE_CHECKING:  # a solver in another process loads no candidates
     from optsched.candidates import Classes
@@ -124,8 +125,8 @@ class SideRows:
         return closed
 
 
-@dataclass(frozen=True, eq=False)
-class LimitRows:
+@dataclass(frozen=True, repr=False, eq=False)
+class LimitRows(Displayed):
     """The rows of a program that only limit sums of nothing negative: matrix @ x <= most.
 
     Capacities are such rows, and so are a budget, a quota, a cap on power, and rows that bar
@@ -140,6 +141,9 @@ class LimitRows:
 
     classes: Classes
     side: tuple[SideRows, ...]
+
+    def _headline(self) -> str:
+        return count(len(self.most), "row")
 
     @cached_property
     def matrix(self) -> sp.csr_matrix:
@@ -175,8 +179,8 @@ SAME = 1e-12
 """Relative difference of ratios that are the same but for rounding."""
 
 
-@dataclass(frozen=True, eq=False)
-class LevelFloors:
+@dataclass(frozen=True, repr=False, eq=False)
+class LevelFloors(Displayed):
     """Rows that ask for a level of one class each: factor (levels @ x)_k >= lower.
 
     Deadlines and a minimum of isolated throughput are such rows, where the levels are multiples of
@@ -202,18 +206,21 @@ class LevelFloors:
     closed: BoolArray
     side: tuple[SideRows, ...]
 
+    def _headline(self) -> str:
+        return f"{count(int((self.row >= 0).sum()), 'floor')} of {count(len(self.row), 'class', 'classes')}"
+
     @classmethod
     def of(
         cls, classes: Classes, levels: sp.csr_matrix, side: tuple[SideRows, ...]
     ) -> LevelFloors | None:
         """The floors that rows mean, of jobs alone; None where some mean something else."""
-        count = len(classes)
-        floor, factor = np.zeros(count), np.ones(count)
-        row, before = np.full(count, -1, np.int64), 0
+        number = len(classes)
+        floor, factor = np.zeros(number), np.ones(number)
+        row, before = np.full(number, -1, np.int64), 0
         closed = np.zeros(classes.columns, bool)
         rate = np.zeros(classes.columns)
         rate[levels.indices] = levels.data
-        ways = np.bincount(classes.class_a[rate > 0], minlength=count)
+        ways = np.bincount(classes.class_a[rate > 0], minlength=number)
         for rows in side:
             matrix = sp.csr_matrix(rows.matrix)
             matrix.eliminate_zeros()
@@ -233,7 +240,7 @@ class LevelFloors:
             always = of_time & (rows.lower == classes.count[k])
             if not (proportional & of_one & (always | (length == ways[k]))).all():
                 return None
-            mine = np.zeros(count, bool)
+            mine = np.zeros(number, bool)
             mine[k[always]] = True
             elsewhere = mine[classes.class_a]
             elsewhere[matrix.indices] = False

@@ -176,6 +176,13 @@ def _in_order(before: IntArray, asked: FloatArray, admitting: Admitting) -> dict
     asked[job[k]] = found.part[k]
     # Thousands may be declined by one proof: its words are made once.
     words = {cut: _beside(C, cut, found.part) for cut in dict.fromkeys(found.refused_by.values())}
+    # What the requirements take for granted, such as a steady pace, each refusal says.
+    assumed = {
+        one: f"{rows.assumption.words}, "
+        for rows in admitting.requirements
+        if rows.assumption is not None and rows.of_class is not None
+        for one in rows.of_class.tolist()
+    }
     refusals = {}
     for declined in k[found.part[k] == 0].tolist():
         cut = found.refused_by.get(declined)
@@ -184,7 +191,7 @@ def _in_order(before: IntArray, asked: FloatArray, admitting: Admitting) -> dict
         elif np.isinf(cut.cost[declined]):
             why = ALONE
         else:
-            why = words[cut]
+            why = assumed.get(declined, "") + words[cut]
         refusals[int(job[declined])] = why
     return refusals
 

@@ -17,7 +17,7 @@ import odd_tasks
 import pytest
 from refusals import refuses
 
-from optsched.benchmarking import Progress, ResultsFile, Sweep, Task, run_tasks
+from optsched.benchmarking import ResultsFile, Sweep, SweepProgress, Task, run_tasks
 
 # Private names: statistics, rows and their files are checked without a sweep
 from optsched.benchmarking.machine import cores
@@ -358,7 +358,7 @@ def test_killed_and_resumed_it_gives_the_same_table(tmp_path: Path) -> None:
 def test_ctrl_c_keeps_what_there_is(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
 
-    def stop(row: Any, progress: Progress) -> None:
+    def stop(row: Any, progress: SweepProgress) -> None:
         if progress.done == 3:
             os.kill(os.getpid(), signal.SIGINT)
 

@@ -81,10 +81,8 @@ def test_a_file_says_what_its_conflicts_rest_on() -> None:
 def test_rounds_say_what_was_shown() -> None:
     policy = {"formulation": "max-throughput", "constraints": [{"kind": "deadlines"}]}
     plan = optsched.Scheduler(in_turns(), policy).solve(now=0)
-    assert (
-        plan.fallback is not None
-        and f"is infeasible: {STEADY}, these requirements" in plan.fallback
-    )
+    room = "pool v100 leaves no room for it beside jobs that are admitted: a"
+    assert plan.fallback is None and plan.declined == (("b", f"{STEADY}, {room}"),)
 
 
 @pytest.mark.parametrize(

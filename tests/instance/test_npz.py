@@ -256,6 +256,7 @@ NAMES += [
     for name in ("steps", "steps_done", "weight", "arrival", "deadline", "restart_cost")
 ]
 NAMES += [f"jobs_{name}" for name in ("isolated_time", "soft_deadline", "preemptible")]
+NAMES += [f"jobs_{name}" for name in ("exempt_time", "checkpoint_interval")]
 RATES = [f"rates_{name}" for name in ("indptr", "place", "gpus", "nodes", "rate")]
 
 

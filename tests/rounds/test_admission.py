@@ -44,7 +44,7 @@ def test_the_first_to_arrive_are_admitted_and_the_others_told_why() -> None:
         job("late", 60, 100, arrival=-1), job("first", 60, 100, arrival=-3), job("free", 50)
     )
     plan = optsched.solve_round(given, POLICY)
-    why = "pool v100 leaves no room for it beside jobs that are admitted: first"
+    why = "at a constant rate from now on, pool v100 leaves no room for it beside jobs that are admitted: first"
     assert declined(plan) == {"late": why}
     assert plan.notices == (
         f"job late is not admitted: job late needs 0.0167 GPU h of v100 by 100 s (in 0.0278 h): {why}",

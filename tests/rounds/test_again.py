@@ -13,6 +13,8 @@ from optsched.rounds import Scheduler
 # When a plan is given again is private: it is counted.
 from optsched.rounds.memory import PlannedRound
 
+pytestmark = pytest.mark.property
+
 POLICIES: tuple[dict[str, Any], ...] = (
     {"ranking": "fcfs"},
     {"ranking": "srtf", "patience": 3},
