@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,17 @@ TABLE = "workload,gpu,gpus,nodes,throughput\n" + "".join(
 LAWS = ["cross-validated", "interpolation", "usl", "amdahl", "pollux", "prior"]
 
 
-@pytest.fixture
-def rates(tmp_path: Path) -> Path:
-    path = tmp_path / "rates.csv"
+@pytest.fixture(scope="module")
+def rates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("rates") / "rates.csv"
     path.write_text(TABLE)
     return path
+
+
+@pytest.fixture(scope="module")
+def fitted(rates: Path) -> Callable[[str], Any]:
+    """Each law is fitted once."""
+    return cache(partial(fit_model, optsched.read_profiles(rates)))
 
 
 def document(**parameters: Any) -> dict[str, Any]:
@@ -46,11 +54,10 @@ def steps_per_second(model: Any, **parameters: Any) -> dict[int, float]:
 @pytest.mark.parametrize("parameters", [{}, {"batch": 1}])
 @pytest.mark.parametrize("law", LAWS)
 def test_no_way_is_dropped_for_want_of_samples(
-    rates: Path, law: str, parameters: dict[str, Any]
+    rates: Path, fitted: Callable[[str], Any], law: str, parameters: dict[str, Any]
 ) -> None:
-    profiles = optsched.read_profiles(rates)
-    assert profiles.whole_steps == ("net",)
-    found = steps_per_second(fit_model(profiles, law), **parameters)
+    assert optsched.read_profiles(rates).whole_steps == ("net",)
+    found = steps_per_second(fitted(law), **parameters)
     exact = law in ("cross-validated", "interpolation", "prior")
     for gpus, rate in RATES.items():
         assert found[gpus] == pytest.approx(rate, rel=1e-12 if exact else 0.3)
@@ -62,9 +69,9 @@ def test_no_way_is_dropped_for_want_of_samples(
     "parameters", [{"batch": 64}, {"batch_per_gpu": 16, "max_batch_per_gpu": 4}]
 )
 def test_another_batch_rescales_nothing_and_is_noted(
-    rates: Path, parameters: dict[str, Any]
+    fitted: Callable[[str], Any], parameters: dict[str, Any]
 ) -> None:
-    model = fit_model(optsched.read_profiles(rates))
+    model = fitted("cross-validated")
     for _ in range(2):  # each answer says it
         solution = optsched.solve(document(**parameters), "max-throughput", performance=model)
         assert any("the batch of net is not used" in note for note in solution.notes)
@@ -74,17 +81,21 @@ def test_another_batch_rescales_nothing_and_is_noted(
         assert solution.notes == ()
 
 
-def test_chains_and_predictions_know_whole_steps_too(rates: Path) -> None:
+def test_chains_and_predictions_know_whole_steps_too(
+    rates: Path, fitted: Callable[[str], Any]
+) -> None:
     profiles = optsched.read_profiles(rates)
     chain = fit_model(profiles, ["interpolation", "usl"])
     assert steps_per_second(chain)[8] == pytest.approx(95.0)
-    for model in (chain, fit_model(profiles)):
+    for model in (chain, fitted("cross-validated")):
         seconds = predict_times(model, profiles.ways).seconds
         np.testing.assert_allclose(seconds, profiles.seconds, rtol=1e-12)
 
 
-def test_a_chosen_batch_and_mixed_tables_are_refused(rates: Path, tmp_path: Path) -> None:
-    model = fit_model(optsched.read_profiles(rates))
+def test_a_chosen_batch_and_mixed_tables_are_refused(
+    rates: Path, fitted: Callable[[str], Any], tmp_path: Path
+) -> None:
+    model = fitted("cross-validated")
     noise = {"sqr": 1.0, "var": 1.0, "batch": 64}
     with pytest.raises(InvalidInput, match="gradient_noise"):
         steps_per_second(model, gradient_noise=noise)
