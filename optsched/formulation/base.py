@@ -258,7 +258,16 @@ class Formulation(ABC, Displayed):
         return candidates.classes(reads, [label for label in labels if label is not None])
 
     def with_constraints(self, constraints: Sequence[SideConstraint]) -> Self:
-        """The formulation with other side constraints."""
+        """The formulation with other side constraints.
+
+        Parameters
+        ----------
+        constraints : sequence of SideConstraint
+
+        Returns
+        -------
+        Formulation
+        """
         mine = copy.copy(self)
         mine.constraints = tuple(constraints)
         return mine

@@ -117,19 +117,52 @@ class SideConstraint(ABC, Displayed):
         return None
 
     def asking(self, part: FloatArray) -> Self:
-        """The constraint that holds each job to this part of its requirement; shape (jobs,)."""
+        """The constraint that holds each job to a part of its requirement.
+
+        Parameters
+        ----------
+        part : FloatArray, shape (jobs,)
+            0 for a job that is declined, 1 for the whole requirement.
+
+        Returns
+        -------
+        SideConstraint
+        """
         mine = copy.copy(self)
         mine.asked = part
         return mine
 
     def declines(self, jobs: IntArray) -> BoolArray:
-        """Which of some jobs were declined."""
+        """Which of some jobs were declined.
+
+        Parameters
+        ----------
+        jobs : IntArray, shape (n,)
+            Rows of the jobs.
+
+        Returns
+        -------
+        BoolArray, shape (n,)
+        """
         if self.asked is None:
             return np.zeros(len(jobs), bool)
         return np.asarray(self.asked[jobs] == 0)
 
     def asked_of(self, C: Classes, k: IntArray) -> FloatArray:
-        """The part of the requirement of each of some classes; their jobs have the same."""
+        """The part of the requirement that each of some classes is held to.
+
+        Jobs of a class are held to the same part.
+
+        Parameters
+        ----------
+        C : Classes
+        k : IntArray, shape (n,)
+            Classes.
+
+        Returns
+        -------
+        FloatArray, shape (n,)
+        """
         return np.ones(len(k)) if self.asked is None else self.asked[C.first[k]]
 
     def impossible(self, C: Classes) -> list[tuple[int, Conflict]]:

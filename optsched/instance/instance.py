@@ -197,9 +197,10 @@ class Instance(DisplayedTable):
             Gang sizes. (Levels and explicit options need a document.)
         gpus_max : int or array, optional
             Most GPUs of elastic jobs, which can run on any count from ``gpus`` to this one.
-        steps, steps_done, weight, arrival, deadline, soft_deadline, preemptible, restart_cost, isolated_time,
-        exempt_time, checkpoint_interval
+        steps, steps_done, weight, arrival, deadline, soft_deadline, preemptible, restart_cost
             As in an instance document; ``deadline`` is inf where absent.
+        isolated_time, exempt_time, checkpoint_interval
+            As in an instance document.
         tenant : int array, optional
             Row in ``tenants``, -1 for none.
         ids : sequence of str, optional
