@@ -4,7 +4,7 @@ totals of the class columns within time, capacity and side rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -164,7 +164,7 @@ class FeasibleRegion:
         return np.concatenate(parts)
 
     def limit_duals(self, y: FloatArray) -> FloatArray:
-        """Duals of `limit_rows` among those of all rows: time, capacities, side rows, and others."""
+        """Duals of `limit_rows` among those of all rows."""
         at = len(self.classes) + len(self.classes.capacity)
         parts = [y[len(self.classes) : at]]
         for rows in self.side:
@@ -172,16 +172,6 @@ class FeasibleRegion:
                 parts.append(y[at : at + len(rows.upper)])
             at += len(rows.upper)
         return np.concatenate(parts)
-
-    @property
-    def limited_sums(self) -> Iterator[tuple[sp.csr_matrix, FloatArray]]:
-        """Matrices without negative entries, and the most that their rows may come to:
-        capacity, and side rows.
-        """
-        yield self.classes.usage, self.classes.capacity
-        for rows in self.side:
-            if rows.matrix.nnz and rows.matrix.data.min() >= 0 and (rows.upper >= 0).all():
-                yield sp.csr_matrix(rows.matrix), rows.upper
 
     # --- points that need no solver ---------------------------------------------------------------
 
@@ -201,11 +191,11 @@ class FeasibleRegion:
             # The last is of no partner.
             x = x * np.minimum(part[C.class_a], looked_up(np.append(part, 1.0), C.class_b))
         smallest = np.ones(C.columns)
-        for matrix, most in self.limited_sums:
-            use = matrix @ x
-            for row in np.flatnonzero(use > most).tolist():
-                mine = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
-                smallest[mine] = np.minimum(smallest[mine], most[row] / use[row])
+        matrix, most = self.limit_rows.matrix, self.limit_rows.most
+        use = matrix @ x
+        for row in np.flatnonzero(use > most).tolist():
+            mine = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
+            smallest[mine] = np.minimum(smallest[mine], most[row] / use[row])
         x = x * smallest
         return np.floor(x + 1e-9) if self.integral else x
 
@@ -215,8 +205,7 @@ class FeasibleRegion:
 
     def filled_up(self, x: FloatArray) -> FloatArray:
         """Whole jobs added to a point greedily, by what they gain per unit of the resources."""
-        sums = [(matrix.tocsc(), most) for matrix, most in self.limited_sums]
-        return greedy_fill(self.classes, sums, self.gain, ~self.barred, x)
+        return greedy_fill(self.classes, self.limit_rows, self.gain, ~self.barred, x)
 
     def best_places(self) -> FloatArray:
         """Every job in its best column alone, scaled down into time and capacity."""

@@ -4,13 +4,13 @@ a feasible point of an integral program without a solver.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.program.side_rows import LimitRows
 
 if TYPE_CHECKING:  # a process that only solves needs no candidates
     from optsched.candidates import Classes
@@ -22,12 +22,8 @@ each one takes as many as fit, in order, up to the first that does not.
 ROUNDING = 1e-12
 
 
-Sums = Sequence[tuple[sp.csc_matrix, FloatArray]]
-"""Matrices without negative entries, and the most that their rows may come to."""
-
-
 def greedy_fill(
-    C: Classes, sums: Sums, gain: FloatArray, allowed: BoolArray, x: FloatArray
+    C: Classes, limits: LimitRows, gain: FloatArray, allowed: BoolArray, x: FloatArray
 ) -> FloatArray:
     """A whole point with more jobs, by decreasing gain per part of the resources that a job takes.
 
@@ -35,7 +31,7 @@ def greedy_fill(
     ----------
     C : Classes
         The jobs; those that run alone are looked at.
-    sums : sequence of (matrix, limits)
+    limits : LimitRows
         The rows that are kept.
     gain : FloatArray, shape (N,)
         Gain of the objective per job in each column.
@@ -45,49 +41,46 @@ def greedy_fill(
         Where to begin: whole, within time and these rows.
     """
     x = x.copy()
-    share = np.zeros(C.columns)
-    for matrix, most in sums:
-        limited = np.isfinite(most) & (most > 0)
-        share += matrix.T @ np.divide(1.0, most, out=np.zeros(len(most)), where=limited)
+    matrix, most = limits.matrix.tocsc(), limits.most
+    limited = np.isfinite(most) & (most > 0)
+    share = matrix.T @ np.divide(1.0, most, out=np.zeros(len(most)), where=limited)
     possible = C.alone & allowed & (gain > 0)
     order = np.lexsort(
         (-gain, -np.divide(gain, share, out=np.full(C.columns, np.inf), where=share > 0))
     )
     order = order[possible[order]]
     for _ in range(PASSES):
-        left = [most - matrix @ x for matrix, most in sums]
+        left = most - matrix @ x
         free = np.floor(np.maximum(C.count - C.time(x), 0.0) + 1e-9)
-        most_of = np.minimum(free[C.class_a[order]], _copies(sums, left, order))
+        most_of = np.minimum(free[C.class_a[order]], _copies(matrix, left, order))
         order, most_of = order[most_of >= 1], most_of[most_of >= 1]
         if not len(order):
             break
         _, first = np.unique(C.class_a[order], return_index=True)
         first = np.sort(first)  # the best column of each class, in the order of all
-        fits = _prefix(sums, left, order[first], most_of[first])
+        fits = _prefix(matrix, left, order[first], most_of[first])
         x[order[first[:fits]]] += most_of[first[:fits]]
     return x
 
 
-def _copies(sums: Sums, left: list[FloatArray], columns: IntArray) -> FloatArray:
+def _copies(matrix: sp.csc_matrix, left: FloatArray, columns: IntArray) -> FloatArray:
     """How many jobs fit into what is left, in each column by itself."""
     copies = np.full(len(columns), np.inf)
-    for (matrix, _), rest in zip(sums, left, strict=True):
-        mine = matrix[:, columns].tocoo()
-        room = np.floor(
-            np.maximum(rest[mine.row], 0.0) / np.maximum(mine.data, 1e-300) * (1 + ROUNDING)
-        )
-        np.minimum.at(copies, mine.col, np.where(mine.data > 0, room, np.inf))
+    mine = matrix[:, columns].tocoo()
+    room = np.floor(
+        np.maximum(left[mine.row], 0.0) / np.maximum(mine.data, 1e-300) * (1 + ROUNDING)
+    )
+    np.minimum.at(copies, mine.col, np.where(mine.data > 0, room, np.inf))
     return copies
 
 
-def _prefix(sums: Sums, left: list[FloatArray], columns: IntArray, amount: FloatArray) -> int:
+def _prefix(matrix: sp.csc_matrix, left: FloatArray, columns: IntArray, amount: FloatArray) -> int:
     """How many of the columns fit together, from the first one on."""
     fits = len(columns)
-    for (matrix, _), rest in zip(sums, left, strict=True):
-        rows = sp.csr_matrix(matrix[:, columns] @ sp.diags_array(amount))
-        rows.sort_indices()
-        for row in np.flatnonzero(np.diff(rows.indptr)).tolist():
-            mine = slice(rows.indptr[row], rows.indptr[row + 1])
-            over = np.flatnonzero(np.cumsum(rows.data[mine]) > rest[row] * (1 + ROUNDING))
-            fits = min(fits, int(rows.indices[mine][over[0]])) if len(over) else fits
+    rows = sp.csr_matrix(matrix[:, columns] @ sp.diags_array(amount))
+    rows.sort_indices()
+    for row in np.flatnonzero(np.diff(rows.indptr)).tolist():
+        mine = slice(rows.indptr[row], rows.indptr[row + 1])
+        over = np.flatnonzero(np.cumsum(rows.data[mine]) > left[row] * (1 + ROUNDING))
+        fits = min(fits, int(rows.indices[mine][over[0]])) if len(over) else fits
     return fits

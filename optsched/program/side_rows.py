@@ -17,6 +17,10 @@ if TYPE_CHECKING:  # a solver in another process loads no candidates
     from optsched.candidates import Classes
 
 
+SAME = 1e-12
+"""Relative difference of ratios that are the same but for rounding."""
+
+
 class Assumption(NamedTuple):
     """What rows take for granted of the requirement that they stand for.
 
@@ -175,10 +179,6 @@ class LimitRows(Displayed):
         return names
 
 
-SAME = 1e-12
-"""Relative difference of ratios that are the same but for rounding."""
-
-
 @dataclass(frozen=True, repr=False, eq=False)
 class LevelFloors(Displayed):
     """Rows that ask for a level of one class each: factor (levels @ x)_k >= lower.
@@ -207,7 +207,8 @@ class LevelFloors(Displayed):
     side: tuple[SideRows, ...]
 
     def _headline(self) -> str:
-        return f"{count(int((self.row >= 0).sum()), 'floor')} of {count(len(self.row), 'class', 'classes')}"
+        floors = count(int((self.row >= 0).sum()), "floor")
+        return f"{floors} of {count(len(self.row), 'class', 'classes')}"
 
     @classmethod
     def of(
@@ -220,36 +221,62 @@ class LevelFloors(Displayed):
         closed = np.zeros(classes.columns, bool)
         rate = np.zeros(classes.columns)
         rate[levels.indices] = levels.data
-        ways = np.bincount(classes.class_a[rate > 0], minlength=number)
         for rows in side:
-            matrix = sp.csr_matrix(rows.matrix)
-            matrix.eliminate_zeros()
-            length = np.diff(matrix.indptr)
-            only_lower = np.isposinf(rows.upper).all() and rows.relax == "none"
-            if not only_lower or not (length > 0).all() or not (rate[matrix.indices] > 0).all():
+            asked = _AskedLevels.of(classes, rate, rows)
+            if asked is None:
                 return None
-            first, owner = matrix.indptr[:-1], classes.class_a[matrix.indices]
-            k = owner[first]
-            ratio = matrix.data / rate[matrix.indices]
-            least, most = np.minimum.reduceat(ratio, first), np.maximum.reduceat(ratio, first)
-            proportional = (least > 0) & (most - least <= SAME * most)
-            of_one = np.minimum.reduceat(owner, first) == np.maximum.reduceat(owner, first)
-            # All the time on some columns, whose units are jobs: the time row closes the others.
-            of_time = np.minimum.reduceat(matrix.data, first) == 1.0
-            of_time &= np.maximum.reduceat(matrix.data, first) == 1.0
-            always = of_time & (rows.lower == classes.count[k])
-            if not (proportional & of_one & (always | (length == ways[k]))).all():
-                return None
-            mine = np.zeros(number, bool)
-            mine[k[always]] = True
-            elsewhere = mine[classes.class_a]
-            elsewhere[matrix.indices] = False
-            closed |= elsewhere
-            asked = rows.lower / (most * classes.count[k])
-            # Several rows may ask for levels of one class: the highest is the last of it.
-            order = np.argsort(asked, kind="stable")
-            order = order[asked[order] > floor[k[order]]]
-            floor[k[order]], factor[k[order]] = asked[order], most[order]
-            row[k[order]] = before + order
+            closed |= asked.closed
+            # Several rows may ask for levels of one class: the highest is written last.
+            order = np.argsort(asked.level, kind="stable")
+            order = order[asked.level[order] > floor[asked.of_class[order]]]
+            k = asked.of_class[order]
+            floor[k], factor[k], row[k] = asked.level[order], asked.factor[order], before + order
             before += len(rows.lower)
         return cls(floor, row, factor, closed, side)
+
+
+class _AskedLevels(NamedTuple):
+    """What each row of a block asks for.
+
+    Attributes
+    ----------
+    of_class : IntArray, shape (rows,)
+    level, factor : FloatArray, shape (rows,)
+    closed : BoolArray, shape (N,)
+        Columns that no job may use that is on others all the time.
+    """
+
+    of_class: IntArray
+    level: FloatArray
+    factor: FloatArray
+    closed: BoolArray
+
+    @classmethod
+    def of(cls, classes: Classes, rate: FloatArray, rows: SideRows) -> _AskedLevels | None:
+        """Where each row is a multiple of the level of one class; ``rate`` is that of each column.
+
+        It is one if it has all columns of the class that have a level, each with the same ratio to
+        it. If it asks for all the time of the jobs, the columns that it does not have are closed.
+        """
+        matrix = sp.csr_matrix(rows.matrix)
+        matrix.eliminate_zeros()
+        length, first = np.diff(matrix.indptr), matrix.indptr[:-1]
+        only_lower = np.isposinf(rows.upper).all() and rows.relax == "none"
+        if not only_lower or not (length > 0).all() or not (rate[matrix.indices] > 0).all():
+            return None
+        owner = classes.class_a[matrix.indices]
+        of_class = owner[first]
+        of_one = np.minimum.reduceat(owner, first) == np.maximum.reduceat(owner, first)
+        ratio = matrix.data / rate[matrix.indices]
+        least, factor = np.minimum.reduceat(ratio, first), np.maximum.reduceat(ratio, first)
+        proportional = (least > 0) & (factor - least <= SAME * factor)
+        has_all = length == np.bincount(classes.class_a[rate > 0], minlength=len(classes))[of_class]
+        counts_jobs = np.minimum.reduceat(matrix.data, first) == 1.0
+        counts_jobs &= np.maximum.reduceat(matrix.data, first) == 1.0
+        all_the_time = counts_jobs & (rows.lower == classes.count[of_class])
+        if not (of_one & proportional & (has_all | all_the_time)).all():
+            return None
+        elsewhere = np.isin(classes.class_a, of_class[all_the_time])
+        elsewhere[matrix[all_the_time].indices] = False
+        level = rows.lower / (factor * classes.count[of_class])
+        return cls(of_class, level, factor, elsewhere)
