@@ -87,6 +87,7 @@ WHERE_READ = {
     **{f"cluster.pools.nodes.{field}": EVERY for field in ("gpus", "cpus", "memory", "state", "available_from")},
     "cluster.pools.nodes.name": NAME,
     **{f"workloads.{field}": EVERY for field in ("throughput", "demand", "gpu_memory")},
+    "workloads.restart_cost": "restart_cost",
     "workloads.parameters": "what performance models make rates of",
     "tenants.name": "tenant", "tenants.weight": "tenant_weight", "tenants.policy": "queue",
     **{f"colocation.{field}": "colocation" for field in ("workloads", "jobs", "pool", "gpus", "nodes", "throughput")},

@@ -83,7 +83,11 @@ FIELDS: Mapping[str, Field] = {
     "running": Field("where jobs run now", lambda instance: bool(instance.jobs_table.running)),
     "after": Field("precedences (after)", lambda instance: bool(instance.jobs_table.after)),
     "restart_cost": Field(
-        "restart costs", lambda instance: bool(instance.jobs_table.restart_cost.any())
+        "restart costs",
+        lambda instance: (
+            bool(instance.jobs_table.restart_cost.any())
+            or any(workload.restart_cost for workload in instance.workloads)
+        ),
     ),
     "exempt_time": Field(
         "exempt times", lambda instance: bool(instance.jobs_table.exempt_time.any())

@@ -27,6 +27,7 @@ from optsched.instance.instance import Instance
 from optsched.instance.interning import RateInterner
 from optsched.instance.reading import key, show, validate
 from optsched.instance.references import check_needs, pool_row, refuse_repeated
+from optsched.instance.restart import read_restart_costs
 from optsched.instance.tables import (
     OWN_GANG,
     Colocation,
@@ -215,7 +216,17 @@ def build_workload(
     path = f"throughputs.{key(name)}" if shorthand else f"workloads.{key(name)}.throughput"
     check_needs(document.demand, cluster, f"workloads.{key(name)}.demand", None, consumable=False)
     row = -1 if document.throughput is None else rates.add(document.throughput, path)
-    return Workload(name, row, document.demand, document.gpu_memory, document.parameters)
+    costs = read_restart_costs(
+        document.restart_cost, rates.places, f"workloads.{key(name)}.restart_cost"
+    )
+    return Workload(
+        name,
+        row,
+        document.demand,
+        document.gpu_memory,
+        document.parameters,
+        restart_cost=costs,
+    )
 
 
 def build_colocation(

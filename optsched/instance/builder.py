@@ -269,6 +269,7 @@ class InstanceBuilder(Displayed):
         demand: Mapping[str, float] | None = None,
         gpu_memory: float | None = None,
         parameters: Mapping[str, Any] | None = None,
+        restart_cost: Mapping[str, float | Mapping[str, float]] | None = None,
     ) -> WorkloadName:
         """Add a kind of work that many jobs do.
 
@@ -283,6 +284,8 @@ class InstanceBuilder(Displayed):
             GB per GPU.
         parameters : mapping, optional
             What performance models read.
+        restart_cost : mapping, optional
+            Seconds by pool or GPU type, for any number of GPUs or by GPU count.
 
         Returns
         -------
@@ -295,8 +298,9 @@ class InstanceBuilder(Displayed):
         """
         self._require_pool()
         entry = _stated(
-            throughput=throughput, demand=demand, gpu_memory=gpu_memory, parameters=parameters
-        )
+            throughput=throughput, demand=demand, gpu_memory=gpu_memory, parameters=parameters,
+            restart_cost=restart_cost,
+        )  # fmt: skip
         if not isinstance(name, str) or not name:
             raise InvalidArgument("name", show(name), "text that is not empty")
         if name in self._header["workloads"]:

@@ -329,6 +329,14 @@ class ConstraintDocument(BaseModel):
     kind: Name
 
 
+RestartCost = Annotated[
+    Annotated[NonNegative, Tag("<seconds>")]
+    | Annotated[dict[Name, NonNegative], Tag("<by GPUs>"), Field(min_length=1)],
+    _tag(dict, "<by GPUs>", "<seconds>"),
+]
+"""Seconds that a restart costs on a pool: for any number of GPUs, or for some numbers of them."""
+
+
 class WorkloadDocument(Document):
     """A kind of work that many jobs do; ``demand`` is per GPU, ``gpu_memory`` too."""
 
@@ -336,6 +344,7 @@ class WorkloadDocument(Document):
     demand: dict[Name, NonNegative] = Field(default_factory=dict)
     gpu_memory: NonNegative | None = None
     parameters: PlainObject = Field(default_factory=dict)
+    restart_cost: dict[Name, RestartCost] = Field(default_factory=dict)
 
 
 class TenantDocument(Document):

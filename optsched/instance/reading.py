@@ -27,7 +27,7 @@ CHUNK = 4096
 """Jobs checked at a time:
 enough for speed, few enough that their objects never matter for memory.
 """
-BRANCHES = frozenset({"<gang>", "<range>", "<count>", "<list>"})
+BRANCHES = frozenset({"<gang>", "<range>", "<count>", "<list>", "<seconds>", "<by GPUs>"})
 """Tags of union branches (`optsched.instance.documents`):
 they stand in pydantic's paths but not in the document.
 """

@@ -26,10 +26,14 @@ ANY_SPREAD = 0
 """Nodes spanned of a rate that does not say: as few nodes as the count needs."""
 
 
+RestartCosts = Mapping[str, Mapping[int, float]]
+"""Seconds that a restart costs, by the name of a pool or GPU type, and by numbers of GPUs."""
+
+
 @dataclass(frozen=True, repr=False)
 class Workload(Displayed):
-    """A kind of work: its row of the rate table (-1: none), needs per GPU,
-    and parameters for models.
+    """A kind of work: its row of the rate table (-1: none), needs per GPU, parameters for models,
+    and what a restart costs (`restart_costs`).
 
     A ``label`` is named by jobs alone, which bring their own rates. Labels come last, in the order
     in which jobs name them, and go when no job names them any more.
@@ -41,6 +45,7 @@ class Workload(Displayed):
     gpu_memory: float | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     label: bool = False
+    restart_cost: RestartCosts = field(default_factory=dict)
 
 
 class Colocation(NamedTuple):

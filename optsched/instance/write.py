@@ -14,6 +14,7 @@ from optsched.arrays import IntArray
 from optsched.instance.cluster import Cluster, Pool
 from optsched.instance.documents import FORMAT, NODE_STATES, JobDocument
 from optsched.instance.instance import Instance
+from optsched.instance.restart import restart_costs_document
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG, RateTable
 
 
@@ -44,6 +45,7 @@ def header_document(instance: Instance) -> dict[str, Any]:
                     "demand": dict(workload.demand),
                     "gpu_memory": workload.gpu_memory,
                     "parameters": dict(workload.parameters),
+                    "restart_cost": restart_costs_document(workload.restart_cost),
                 }
             )
             for workload in workloads

@@ -22,7 +22,6 @@ from optsched.rounds.allocation import Refused
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.order import Order
 from optsched.rounds.plan import Plan, Verdict
-from optsched.rounds.preemption import stop_cost
 from optsched.rounds.state import RoundState, basis_of, basis_parts
 from optsched.solving.warm_start import WarmStart, matched
 
@@ -91,6 +90,7 @@ def plan_of(
         warm=_warm(state.warm, arrays),
         solution=None,
         fallback=fallback,
+        stops=state.stops,
         notices=tuple(texts["notices"]),
         stands=stands,
         started_from=texts["started_from"],
@@ -98,9 +98,6 @@ def plan_of(
         isolated=isolated,
         refused=refused,
         admissions=_admissions(state.service.standing, arrays),
-        hysteresis=state.policy.hysteresis,
-        stop_cost=stop_cost(state.instance, state.service.resumes),
-        exempt_time=state.policy.exempt_time,
     )
 
 

@@ -11,7 +11,7 @@ R2. No job that runs alone and can be preempted stays where it is if it ended so
 
     S steps are left; R is its rate in steps/s where it is, and R' > R there. A delay is the time
     until it makes progress: what is left of a restart where it goes on, a whole restart where it
-    starts again, 0 for a first start.
+    starts again (with the work that it loses, and the grace time), 0 for a first start.
 
 Nobody stops for this. Rows with a claim choose first, as they are due, and then jobs that can go on
 where they ran (under a ranking, all jobs in its order). Of the others those choose first that gain
@@ -34,12 +34,10 @@ from optsched.candidates import Classes, JobRows, Uses
 from optsched.placement.instant import Instant, first_fit
 from optsched.placement.requests import ANTI_AFFINITY, needs_per_gpu, renewable_groups
 from optsched.placement.shares import FULL
-from optsched.rounds.ledger import Service
-from optsched.rounds.preemption import stop_cost
 from optsched.rounds.round_rows import RoundRows
 from optsched.rounds.rows import RowQueue, rows_alone, take, upper_sides
 from optsched.rounds.seating import Seating
-from optsched.rounds.view import View
+from optsched.rounds.state import RoundState
 from optsched.solving.warm_start import matched
 
 # --- when a move pays -------------------------------------------------------------------------
@@ -78,12 +76,16 @@ def seconds_saved(
     return np.where(saved > ROUNDING * here, saved, np.minimum(saved, 0.0))
 
 
-def delays(view: View, service: Service, job: IntArray, continues: BoolArray) -> FloatArray:
-    """Seconds until jobs make progress in rows: what is left of a restart where they go on."""
-    restoring = np.maximum(service.resumes[job] - view.instance.now, 0.0)
+def delays(
+    state: RoundState, C: Classes, job: IntArray, column: IntArray, continues: BoolArray
+) -> FloatArray:
+    """Seconds until jobs make progress in columns: what is left of a restart where they go on."""
+    service = state.service
+    restoring = np.maximum(service.resumes[job] - state.now, 0.0)
+    again = state.stops.before_restart[job]
+    again += state.stops.restart(job, C.pool[column], C.gpus[column])
     # A job that never ran has no state to restore.
-    cost = stop_cost(view.instance, service.resumes)[job]
-    restart = np.where(service.starts[job] > 0, cost, 0.0)
+    restart = np.where(service.starts[job] > 0, again, 0.0)
     return np.where(continues, restoring, restart)
 
 
@@ -281,15 +283,17 @@ class IdleGpus:
     def _seconds_saved(
         self, rows: JobRows, seat: IntArray, continues: BoolArray, stays: BoolArray
     ) -> FloatArray:
-        view = self._rows.view
-        service = self._rows.state.service
-        now = np.append(self._seating.seats.rows.rate, 0.0)[seat]
+        seats = self._seating.seats.rows
+        C = self._rows.classes
+        state = self._rows.state
+        # The last entry is for jobs that wait, whose rate of 0 says that they save nothing.
+        here = np.append(seats.column, 0)[seat]
         return seconds_saved(
-            view.instance.jobs_table.steps_left[rows.job],
-            now,
+            self._rows.view.instance.jobs_table.steps_left[rows.job],
+            np.append(seats.rate, 0.0)[seat],
             rows.rate,
-            delay=delays(view, service, rows.job, stays),
-            delay_there=delays(view, service, rows.job, continues),
+            delay=delays(state, C, rows.job, here, stays),
+            delay_there=delays(state, C, rows.job, rows.column, continues),
         )
 
     # --- who goes first -------------------------------------------------------------------

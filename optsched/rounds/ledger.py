@@ -403,6 +403,7 @@ class Service(Displayed):
         started: BoolArray,
         running: BoolArray,
         speed: FloatArray,
+        begins: FloatArray,
         cost: FloatArray,
         now: float,
     ) -> Service:
@@ -414,12 +415,13 @@ class Service(Displayed):
             Jobs that are put on GPUs, and all that run.
         speed : FloatArray
             steps/s of those that run.
+        begins : FloatArray
+            When those that are started have their GPUs to themselves, seconds.
         cost : FloatArray
             Seconds that a restart takes; a job that never ran has nothing to restore.
         now : float
         """
-        # A job that never ran has no state to restore.
-        again = started & (self.starts > 0)
+        restores = np.where(self.starts > 0, cost, 0.0)
         return replace(
             self,
             waiting_since=np.where(
@@ -430,7 +432,7 @@ class Service(Displayed):
             first_run=np.where(started, np.minimum(self.first_run, now), self.first_run),
             starts=self.starts + started,
             speed=np.where(running, speed, 0.0),
-            resumes=np.where(again, now + cost, np.where(started, now, self.resumes)),
+            resumes=np.where(started, begins + restores, self.resumes),
         )
 
     def begun_anew(self) -> Service:

@@ -122,6 +122,7 @@ class PlannedRound:
             plan,
             number=state.number,
             instance=state.instance,
+            stops=state.stops,
             ledger=state.ledger,
             order=answer.order,
             timings={},

@@ -30,7 +30,8 @@ from optsched.rounds.admission import Admissions
 from optsched.rounds.ledger import PLAIN, Ledger, Setup, setups_of
 from optsched.rounds.order import Order
 from optsched.rounds.plan_document import FORMAT
-from optsched.rounds.preemption import due_times, preemptible_now
+from optsched.rounds.preemption import due_times
+from optsched.rounds.stops import Stops
 from optsched.rounds.throughput import Throughput, throughput_of
 from optsched.solution import Certificate, Solution
 from optsched.solving.warm_start import WarmStart
@@ -58,6 +59,8 @@ RUNS = (Verdict.START, Verdict.KEEP, Verdict.MOVE)
 class Decision(Displayed):
     """What a plan does with one job:
     the GPUs that it gets (of nodes of a pool) and how it runs, or why it waits.
+
+    ``begins`` is when a job that starts has its GPUs to itself, where that is later than the plan.
     """
 
     job: str
@@ -66,6 +69,7 @@ class Decision(Displayed):
     gpus: tuple[str, ...]
     reason: str
     setup: Setup = PLAIN
+    begins: float | None = None
 
     def _headline(self) -> str:
         where = (
@@ -89,7 +93,8 @@ class Action:
     """One step on the way from one plan to the next:
     ``stop`` a job on these GPUs, or ``start`` it there, and how.
 
-    Jobs that need no GPUs have no pool.
+    Jobs that need no GPUs have no pool. ``begins`` says when the GPUs of a start are free, if that
+    is later than the plan: until then they are held by jobs which were stopped.
     """
 
     kind: str
@@ -98,6 +103,7 @@ class Action:
     gpus: tuple[str, ...]
     reason: str = ""
     setup: Setup = PLAIN
+    begins: float | None = None
 
     def to_document(self) -> dict[str, Any]:
         where = {"pool": self.pool, "gpus": list(self.gpus)}
@@ -106,6 +112,7 @@ class Action:
             "job": self.job,
             **where,
             **self.setup.stated(),
+            **_begins_document(self.begins),
         }
 
 
@@ -161,6 +168,8 @@ class Plan(DisplayedTable):
     fallback : str, optional
         Why the plan does not follow a new allocation: then it follows the last one, as far as that
         is still possible. Where a ranking failed, jobs go in the order in which they arrived.
+    stops : Stops
+        What it costs to stop jobs, who may not be stopped, and which GPUs are not free yet.
     notices : tuple of str
         What the user should know of.
     stands : bool
@@ -181,12 +190,6 @@ class Plan(DisplayedTable):
         was read from a journal.
     timings : mapping
         Seconds by stage.
-    hysteresis : float
-        Of the policy, in rounds: reasons name it where it keeps a job waiting.
-    stop_cost : FloatArray, shape (jobs,), optional
-        Seconds that it costs to stop each job now (`optsched.rounds.preemption.stop_cost`).
-    exempt_time : float
-        Of the policy, in seconds.
     """
 
     number: int
@@ -199,6 +202,7 @@ class Plan(DisplayedTable):
     warm: WarmStart | None
     solution: Solution | None
     fallback: str | None
+    stops: Stops
     notices: tuple[str, ...] = ()
     stands: bool = False
     started_from: str = ""
@@ -208,9 +212,6 @@ class Plan(DisplayedTable):
     admissions: Admissions | None = None
     classes: Classes | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
-    hysteresis: float = 0.0
-    stop_cost: FloatArray | None = None
-    exempt_time: float = 0.0
 
     @property
     def now(self) -> float:
@@ -259,7 +260,13 @@ class Plan(DisplayedTable):
             *self._place(self.running, job),
             reason,
             self.setups.get(job, PLAIN),
+            self._begins(job),
         )
+
+    def _begins(self, job: int) -> float | None:
+        """When a job that starts has its GPUs to itself, if that is later than the plan."""
+        later = self.verdict[job] in STARTS and self.begins[job] > self.now
+        return float(self.begins[job]) if later else None
 
     def _place(self, running: Mapping[int, Place], job: int) -> tuple[str | None, tuple[str, ...]]:
         """Pool and GPUs of a job, if it has any."""
@@ -278,9 +285,18 @@ class Plan(DisplayedTable):
         return setups_of(self.ledger.key[self.ledger.runs])
 
     @cached_property
-    def _preemptible(self) -> BoolArray:
-        """Jobs that could be stopped when the round began; shape (jobs,)."""
-        return preemptible_now(self.instance, self.exempt_time)
+    def begins(self) -> FloatArray:
+        """When jobs that start have their GPUs to themselves, seconds; shape (jobs,)."""
+        stopped = np.isin(self.verdict, STOPS)
+        return self.stops.begins(RunningJobs.of(self.running), stopped)
+
+    @property
+    def restart_cost(self) -> FloatArray:
+        """Seconds that jobs which start again take to restore their state; shape (jobs,)."""
+        places = RunningJobs.of(self.running)
+        cost = np.zeros(len(self.verdict))
+        cost[places.job] = self.stops.restart(places.job, places.pool, places.length)
+        return cost
 
     def _turn(self, job: int) -> str:
         """Why a job that could run does not: its claim, and what it is owed."""
@@ -291,7 +307,8 @@ class Plan(DisplayedTable):
         text = f"it is owed {owed:.2f} rounds" if owed >= 0 else f"it is {-owed:.2f} rounds ahead"
         text = f"its turn comes later: {100 * share:.3g} % of the time is its, and {text}"
         if self._behind_head_starts[job]:
-            rounds = f"{self.hysteresis:g} round{'s' * (self.hysteresis != 1)}"
+            head_start = self.stops.policy.hysteresis
+            rounds = f"{head_start:g} round{'s' * (head_start != 1)}"
             text += f"; jobs that run have a head start of {rounds} (hysteresis)"
         return text
 
@@ -301,18 +318,17 @@ class Plan(DisplayedTable):
         shape (jobs,).
         """
         ledger = self.ledger
-        table = self.instance.jobs_table
-        cost = table.restart_cost if self.stop_cost is None else self.stop_cost
+        cost = self.stops.cost
         restart = np.maximum(cost[ledger.job], gathered(cost, ledger.partner, 0.0))
         restart = restart / self.instance.round
         # A job that cannot be preempted keeps its GPUs whatever the hysteresis is.
-        may_stop = self._preemptible
+        may_stop = self.stops.preemptible
         movable = may_stop[ledger.job] & gathered(may_stop, ledger.partner, True)
         keeps = (self.verdict[ledger.job] == Verdict.KEEP) & ledger.runs & movable
         deficit = ledger.deficit / self.instance.round
         waiting_due = due_times(ledger.fraction, deficit, np.zeros(len(ledger)))
         due = due_times(ledger.fraction, deficit, restart)
-        earlier_due = due_times(ledger.fraction, deficit, restart + self.hysteresis)
+        earlier_due = due_times(ledger.fraction, deficit, restart + self.stops.policy.hysteresis)
         behind = np.zeros(len(self.verdict), bool)
         pool_of_row = ledger.key[:, POOL]
         for pool in np.unique(pool_of_row[keeps]).tolist():
@@ -372,7 +388,7 @@ class Plan(DisplayedTable):
         runs = np.zeros(len(position), bool)
         runs[list(self.running)] = True
         # A job that cannot be preempted and starts in this round had to wait for its turn.
-        firm = runs & ~self._preemptible & (self.verdict == Verdict.KEEP)
+        firm = runs & ~self.stops.preemptible & (self.verdict == Verdict.KEEP)
         ranked = position >= 0
         waiting = np.flatnonzero(ranked & ~runs)
         first = int(waiting[np.argmin(position[waiting])]) if len(waiting) else -1
@@ -500,6 +516,7 @@ class Plan(DisplayedTable):
             *self._place(self.running, job),
             "",
             self.setups.get(job, PLAIN),
+            self._begins(job),
         )
 
     def named(self) -> dict[str, tuple[str | None, tuple[str, ...], Setup]]:
@@ -543,7 +560,7 @@ class Plan(DisplayedTable):
         cluster = self.instance.cluster
         numbering = self.instance.cluster.numbering
         places = RunningJobs.of(self.running)
-        stays = ~self._preemptible[places.job]
+        stays = ~self.stops.preemptible[places.job]
         if not stays.any():
             return np.zeros(len(cluster.pools), np.int64)
         gpu = np.unique(places.numbers(numbering)[stays[places.owner]])
@@ -597,6 +614,7 @@ class Plan(DisplayedTable):
             "since": self.running[job][2] if job in self.running else None,
             "throughput": speed if speed > 0 else None,
             **item.setup.stated(),
+            **_begins_document(item.begins),
         }
         if item.reason:
             document["reason"] = item.reason
@@ -707,6 +725,10 @@ class Plan(DisplayedTable):
             "gpus": [item.gpus for item in decisions],
             "reason": [item.reason for item in decisions],
         }
+
+
+def _begins_document(begins: float | None) -> dict[str, float]:
+    return {} if begins is None else {"begins": begins}
 
 
 def finite(value: float | None) -> float | None:

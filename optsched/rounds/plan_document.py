@@ -20,7 +20,8 @@ class Instance(Document):
 
 class Seated(Document):
     """A job that runs: its GPUs, as ``node/index`` and by node, since when,
-    and steps/s that it is expected to make.
+    and steps/s that it is expected to make. ``begins``: when it has its GPUs to itself, where jobs
+    that were stopped hold them until then.
 
     Where its configuration is more than GPUs: its share of each, the place in its own list of
     options, its workers and servers.
@@ -36,6 +37,7 @@ class Seated(Document):
     option: int | None = None
     workers: int = 0
     servers: int = 0
+    begins: float | None = None
     reason: str | None = None
 
 
@@ -64,6 +66,7 @@ class Step(Document):
     option: int | None = None
     workers: int = 0
     servers: int = 0
+    begins: float | None = None
 
 
 class AllocationEntry(Document):

@@ -80,6 +80,12 @@ class RoundPolicy(Document):
     exempt_time : float
         Time after each start in which no job is preempted; a job may state more. Seconds, or text
         such as ``10m``. Until then a job runs on as one that cannot be preempted.
+    grace_time : float
+        Time for which a job that is preempted or moved keeps its GPUs, to save its state. Seconds,
+        or text such as ``30s``. Others may be given these GPUs at once, and begin on them then.
+    checkpoint_interval : float
+        Time between two checkpoints of jobs that state none of their own. Seconds, or text; 0: they
+        save their state when they are stopped.
     progress : bool
         Whether jobs that run are assumed to make the steps that their throughput says, until they
         are observed. A job is never assumed to be done: until it is said to be complete, it has a
@@ -105,6 +111,8 @@ class RoundPolicy(Document):
     max_moves: Count | None = None
     patience: PositiveCount | None = None
     exempt_time: Delay = 0.0
+    grace_time: Delay = 0.0
+    checkpoint_interval: Delay = 0.0
     progress: bool = True
     fill: bool | None = None
 

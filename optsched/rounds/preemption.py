@@ -11,7 +11,7 @@ file; the modules are in `optsched.rounds`, but for `staying`, `occupied` and `b
 `optsched.placement`.
 
 1. **Keep.** A job that cannot be preempted keeps its GPUs (`occupied.must_stay`), unless a node of
-   it is down. So does every job within its exempt time (`preemptible_now`).
+   it is down. So does every job within its exempt time (`stops.Stops.preemptible`).
 2. **Evict.** A job leaves nodes that are down, take no more work, or have less than what runs there
    needs (`evicted`).
 3. **Faster GPUs.** Under a ranking, a running job that comes before waiting ones takes idle GPUs
@@ -24,7 +24,7 @@ file; the modules are in `optsched.rounds`, but for `staying`, `occupied` and `b
 5. **Order.** Rows are tried in the order of their `priority_groups`: those that must run, then
    those of starved jobs (`starved`), then all others by the time at which they are due
    (`due_times`). A running row has a head start of the hysteresis and of what it costs to stop it
-   now (`head_start`, `stop_cost`). Under a ranking, its order replaces the due times.
+   now (`head_start`, `stops.Stops.cost`). Under a ranking, its order replaces the due times.
 6. **Pairs.** Where rows of pairs have a claim, the set of rows that is worth most goes to the front
    of the third group (`selection.best_set_first`); a running row outside the set may lose its GPUs
    to it.
@@ -62,7 +62,6 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
 from optsched.candidates import JobRows
-from optsched.instance import Instance
 from optsched.placement.instant import SCRAMBLE
 from optsched.placement.occupied import Running
 from optsched.rounds.rows import RowQueue, jobs_of
@@ -71,63 +70,6 @@ MUST_RUN = 0
 STARVED = 1
 DUE = 2
 """Priority groups of rows, one after the other."""
-
-# --- who may be stopped now, and what that costs -----------------------------------------------
-
-EARLY = 1e-9
-"""Part of a checkpoint interval by which clocks may be off."""
-
-
-def preemptible_now(instance: Instance, exempt_time: float) -> BoolArray:
-    """Jobs that may be stopped now; shape (jobs,).
-
-    A job that was put on its GPUs less than its exempt time ago may not (Slurm's
-    ``PreemptExemptTime``). One whose start is not known is not exempt.
-
-    Parameters
-    ----------
-    instance : Instance
-    exempt_time : float
-        Of the policy, in seconds; a job may state more.
-    """
-    table = instance.jobs_table
-    places = table.places
-    exempt = np.maximum(table.exempt_time[places.job], exempt_time)
-    may = table.preemptible.copy()
-    may[places.job[instance.now - places.since < exempt]] = False
-    return may
-
-
-def work_lost(instance: Instance, resumes: FloatArray) -> FloatArray:
-    """Seconds of work that each job loses if it is stopped now: what it did since its last checkpoint.
-
-    Checkpoints come every `checkpoint_interval` seconds of running, the first one so long after the
-    job began to make progress. A job without an interval saves its state when it is stopped.
-
-    Parameters
-    ----------
-    instance : Instance
-    resumes : FloatArray, shape (jobs,)
-        When each job began to make progress after its last start (`Service.resumes`).
-    """
-    table = instance.jobs_table
-    lost = np.zeros(len(table))
-    places = table.places
-    every = table.checkpoint_interval[places.job]
-    job, every = places.job[every > 0], every[every > 0]
-    began = np.fmax(places.since, resumes[places.job])[table.checkpoint_interval[places.job] > 0]
-    ran = np.maximum(instance.now - np.where(np.isnan(began), instance.now, began), 0.0)
-    lost[job] = np.maximum(ran - np.floor(ran / every + EARLY) * every, 0.0)
-    return lost
-
-
-def stop_cost(instance: Instance, resumes: FloatArray) -> FloatArray:
-    """Seconds that it costs to stop each job now and start it again: its restart, and `work_lost`.
-
-    Whoever weighs up whether a job is stopped or moved takes this.
-    """
-    return instance.jobs_table.restart_cost + work_lost(instance, resumes)
-
 
 # --- who has to leave its nodes ---------------------------------------------------------------
 
@@ -198,7 +140,7 @@ def head_start(continues: BoolArray, hysteresis: float, restart: FloatArray) -> 
     hysteresis : float
         Of the policy, in rounds.
     restart : FloatArray, shape (A,)
-        Rounds that a restart of the row's jobs costs.
+        Rounds that it costs to stop the row's jobs and start them again.
     """
     return np.where(continues, hysteresis + restart, 0.0)
 

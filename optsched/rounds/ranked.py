@@ -22,7 +22,6 @@ from optsched.placement.shares import FULL
 from optsched.ranking import RankedJobs, Ranking, Sizes
 from optsched.rounds.allocation import Answer
 from optsched.rounds.idle import delays, seconds_saved
-from optsched.rounds.ledger import Service
 from optsched.rounds.order import Order
 from optsched.rounds.preemption import starved
 from optsched.rounds.rows import instant_of, rows_alone, take
@@ -33,8 +32,9 @@ from optsched.rounds.view import View
 
 
 def saved_by_rows(
+    state: RoundState,
     view: View,
-    service: Service,
+    C: Classes,
     rows: JobRows,
     continues: BoolArray,
 ) -> FloatArray:
@@ -45,8 +45,9 @@ def saved_by_rows(
 
     Parameters
     ----------
+    state : RoundState
     view : View
-    service : Service
+    C : Classes
     rows : JobRows, A rows
         Of jobs alone.
     continues : BoolArray, shape (A,)
@@ -65,8 +66,8 @@ def saved_by_rows(
         table.steps_left[job],
         rate[job],
         rows.rate,
-        delay=delays(view, service, job, np.ones(len(rows), bool)),
-        delay_there=delays(view, service, job, continues),
+        delay=delays(state, C, job, rows.column, np.ones(len(rows), bool)),
+        delay_there=delays(state, C, job, rows.column, continues),
     )
     return np.where(continues, 0.0, saved)
 
@@ -210,7 +211,7 @@ def _row_order(
         return _published_order(C, rows, sizes, as_now, position), {}
     span = np.maximum(C.configurations.nodes[C.configuration[rows.column]], 1)
     continues = as_now & (running.nodes[rows.job] <= span) & ~view.evicted[rows.job]
-    saved = saved_by_rows(view, state.service, rows, continues)
+    saved = saved_by_rows(state, view, C, rows, continues)
     moves = saved > 0
     if sizes == "most":
         # Whether a job gets more GPUs is decided before, whatever they save.

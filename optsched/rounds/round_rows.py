@@ -33,7 +33,6 @@ from optsched.rounds.preemption import (
     priority_groups,
     rank_in_group,
     starved,
-    stop_cost,
 )
 from optsched.rounds.rows import (
     RowQueue,
@@ -202,9 +201,7 @@ class RoundRows:
     @cached_property
     def restart(self) -> FloatArray:
         """Rounds that it costs to stop the row's jobs now and start them again."""
-        instance = self.view.instance
-        cost = stop_cost(instance, self.state.service.resumes)
-        return larger(self.rows, cost) / instance.round
+        return larger(self.rows, self.state.stops.cost) / self.view.instance.round
 
     @cached_property
     def lead(self) -> FloatArray:

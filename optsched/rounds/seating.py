@@ -17,6 +17,7 @@ from optsched.arrays import BoolArray, IntArray, ranges
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
 from optsched.instance.cluster import Numbering
+from optsched.instance.restart import restart_costs
 from optsched.instance.running import RunningJobs
 from optsched.placement.beside import (
     GpusByRow,
@@ -610,8 +611,12 @@ class Seating:
         if not later or not never_stopped.any():
             return None
         job = rows.job[wanted]
+        column = rows.column[wanted]
+        restart = restart_costs(
+            self.instance, job, self.classes.pool[column], self.classes.gpus[column]
+        )
         with np.errstate(divide="ignore"):
-            ends = now + (table.steps_left[job] / rows.rate[wanted] + table.restart_cost[job])
+            ends = now + (table.steps_left[job] / rows.rate[wanted] + restart)
         return [
             {name for item in later if item.start < end for name in item.nodes} if firm else ()
             for end, firm in zip(ends.tolist(), never_stopped.tolist(), strict=True)

@@ -44,7 +44,7 @@ from optsched.rounds.ledger import Ledger, changes
 from optsched.rounds.memory import Memory
 from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.policy import RoundPolicy
-from optsched.rounds.preemption import runs_on, stop_cost
+from optsched.rounds.preemption import runs_on
 from optsched.rounds.ranked import rank
 from optsched.rounds.round_rows import RoundRows
 from optsched.rounds.rows import jobs_of, keys_of, members
@@ -230,6 +230,7 @@ def seated_plan(
         warm=answer.warm,
         solution=answer.solution,
         fallback=answer.fallback,
+        stops=state.stops,
         notices=(*view.notices, *answer.notices),
         started_from=answer.started_from,
         order=answer.order,
@@ -237,9 +238,6 @@ def seated_plan(
         refused=answer.refused,
         admissions=answer.admissions,
         classes=answer.classes,
-        hysteresis=state.policy.hysteresis,
-        stop_cost=stop_cost(state.instance, state.service.resumes),
-        exempt_time=state.policy.exempt_time,
     )
 
 
@@ -420,7 +418,7 @@ def standstill(state: RoundState, view: View, why: str) -> Plan:
         warm=state.warm,
         solution=None,
         fallback=why,
+        stops=state.stops,
         notices=view.notices,
         stands=True,
-        exempt_time=state.policy.exempt_time,
     )

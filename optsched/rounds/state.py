@@ -13,13 +13,14 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from optsched.arrays import AnyArray, BoolArray, FloatArray
+from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from optsched.arrays.npz import text_array, text_in, unzip_arrays, zip_arrays
 from optsched.assembly import load
 from optsched.display import Displayed, count
@@ -39,18 +40,26 @@ from optsched.instance.documents import (
 )
 from optsched.instance.files import read_file
 from optsched.instance.reading import show, validate
-from optsched.rounds.ledger import Ledger, Service, Standing
+from optsched.rounds.ledger import GPUS, POOL, Ledger, Service, Standing
 from optsched.rounds.policy import (
     RoundPolicy,
     as_stored,
     policy_document,
     policy_of,
 )
+from optsched.rounds.stops import Grace, Stops, checkpoint_interval, graces_document
 from optsched.solving.warm_start import WarmStart
 
 # --- the document ----------------------------------------------------------------------------
 
 FORMAT = "optsched-round/1"
+
+
+class GraceDocument(Document):
+    """GPUs (``node/index``) that jobs which were stopped hold until a time (seconds)."""
+
+    gpus: Tuple[Name]
+    until: Finite
 
 
 class ReservationDocument(Document):
@@ -113,6 +122,7 @@ class RoundDocument(Document):
     round: Count = 0
     policy: RoundPolicy = RoundPolicy()
     reservations: Tuple[ReservationDocument] = ()
+    graces: Tuple[GraceDocument] = ()
     service: dict[Name, JobService] = Field(default_factory=dict)
     ledger: Tuple[LedgerRow] = ()
     basis: str | None = None
@@ -242,6 +252,8 @@ class RoundState(Displayed):
     warm : WarmStart, optional
         The basis that the last program ended in.
     reservations : tuple of Reservation
+    graces : tuple of Grace
+        GPUs that jobs which were stopped still hold; some may have ended.
     """
 
     instance: Instance
@@ -251,6 +263,7 @@ class RoundState(Displayed):
     service: Service
     warm: WarmStart | None = None
     reservations: tuple[Reservation, ...] = field(default=())
+    graces: tuple[Grace, ...] = ()
 
     @classmethod
     def first(
@@ -327,6 +340,7 @@ class RoundState(Displayed):
                 }
                 for item in self.reservations
             ],
+            **graces_document(self.graces),
             "service": dict(zip(names, _service_rows(self), strict=True)),
             "ledger": _ledger_rows(self),
             "basis": None if self.warm is None else basis_text(self.warm, names),
@@ -342,6 +356,11 @@ class RoundState(Displayed):
     def until(self) -> float:
         """The end of the coming round."""
         return self.instance.now + self.instance.round
+
+    @cached_property
+    def stops(self) -> Stops:
+        """What it costs to stop jobs now, and who may not be stopped."""
+        return Stops(self.instance, self.policy, self.service.resumes, self.graces)
 
     @property
     def patience(self) -> float:
@@ -414,12 +433,15 @@ class RoundState(Displayed):
             Seconds, of the length of ``ledger``.
         """
         rows = self.ledger
-        table = self.instance.jobs_table
-        cost = table.restart_cost + table.checkpoint_interval  # at most what a stop ever costs
-        beside = np.where(rows.partner >= 0, cost[rows.partner], 0.0)
-        return self.instance.round * (1.0 + self.policy.hysteresis) + np.maximum(
-            cost[rows.job], beside
-        )
+        every = checkpoint_interval(self.instance.jobs_table.checkpoint_interval, self.policy)
+        pool, gpus = rows.key[:, 2 + POOL], rows.key[:, 2 + GPUS]
+
+        def most(job: IntArray) -> FloatArray:  # that a stop of the row's job ever costs
+            return self.stops.restart(job, pool, gpus) + every[job] + self.policy.grace_time
+
+        beside = np.where(rows.partner >= 0, most(rows.partner), 0.0)
+        ahead = self.instance.round * (1.0 + self.policy.hysteresis)
+        return ahead + np.maximum(most(rows.job), beside)
 
     def _headline(self) -> str:
         jobs = self.instance.jobs_table
@@ -587,6 +609,7 @@ def _read_document(document: Mapping[str, Any]) -> RoundState:
         service=service,
         warm=None if checked.basis is None else read_basis(checked.basis, row_of),
         reservations=_read_reservations(checked, instance),
+        graces=tuple(Grace(item.gpus, item.until) for item in checked.graces),
     )
     # The instance is what the caller edits between rounds: it wins over the ledger.
     return state.stopped(_no_longer_running(state))

@@ -35,9 +35,8 @@ from optsched.performance import Configurations, JobBatch, Observations
 from optsched.placement.occupied import Running
 from optsched.rounds.changes import Changes, advanced
 from optsched.rounds.ledger import Standing
-from optsched.rounds.plan import Plan, Verdict
+from optsched.rounds.plan import STARTS, STOPS, Plan, Verdict
 from optsched.rounds.policy import policy_of
-from optsched.rounds.preemption import work_lost
 from optsched.rounds.state import Reservation, RoundState
 
 # --- plans ---------------------------------------------------------------------------------
@@ -45,18 +44,20 @@ from optsched.rounds.state import Reservation, RoundState
 
 def followed(state: RoundState, plan: Plan) -> RoundState:
     """The state after a plan of it is carried out."""
+    stops = state.stops
     table = replace(state.instance.jobs_table, running=plan.running)
-    started = np.isin(plan.verdict, (Verdict.START, Verdict.MOVE))
+    started = np.isin(plan.verdict, STARTS)
+    stopped = np.isin(plan.verdict, STOPS)
     running = started | (plan.verdict == Verdict.KEEP)
     service = state.service if plan.order is None else state.service.renewed(plan.order.renewed)
     # Steps count at the rates of this plan from now on, and those before it are counted.
     if plan.isolated is not None:
         service = replace(service, isolated=plan.isolated, counted=table.steps_done)
     if state.policy.progress:
-        lost = work_lost(state.instance, state.service.resumes) * state.service.speed
+        lost = stops.work_lost * state.service.speed
         if lost.any():
             # Who stops goes on from its last checkpoint.
-            lost = np.where(np.isin(plan.verdict, (Verdict.MOVE, Verdict.PREEMPT)), lost, 0.0)
+            lost = np.where(stopped, lost, 0.0)
             table = replace(table, steps_done=np.maximum(table.steps_done - lost, 0.0))
     if plan.admissions is not None:
         service = replace(service, standing=plan.admissions.standing)
@@ -65,8 +66,11 @@ def followed(state: RoundState, plan: Plan) -> RoundState:
         instance=replace(state.instance, jobs_table=table),
         number=state.number + 1,
         ledger=plan.ledger,
-        service=service.planned(started, running, plan.speed, table.restart_cost, state.now),
+        service=service.planned(
+            started, running, plan.speed, plan.begins, plan.restart_cost, state.now
+        ),
         warm=plan.warm,
+        graces=stops.graces_after(stopped),
     )
 
 

@@ -27,7 +27,7 @@ from optsched.placement.occupied import (
 )
 from optsched.placement.shares import FULL
 from optsched.rounds.ledger import Configured, Ledger
-from optsched.rounds.preemption import evicted, preemptible_now
+from optsched.rounds.preemption import evicted
 from optsched.rounds.state import RoundState, cluster_in_round
 
 # --- the instance in the coming round --------------------------------------------------------
@@ -127,7 +127,9 @@ class View:
         """The view of a state."""
         given = state.instance
         table = given.jobs_table
-        cluster = cluster_in_round(given.cluster, state.reservations, given.now, state.until)
+        # Who is stopped at the end of this round holds its GPUs for the grace time after it.
+        until = state.until + state.policy.grace_time
+        cluster = cluster_in_round(given.cluster, state.reservations, given.now, until)
         # A hard deadline that has passed would make every later program infeasible.
         late = np.flatnonzero((table.deadline <= given.now) & ~table.soft_deadline)
         notices = [
@@ -141,7 +143,7 @@ class View:
             deadline[late] = np.inf
             table = replace(table, deadline=deadline)
         # For this round it is the same whether a job cannot be preempted ever or not yet.
-        may_stop = preemptible_now(given, state.policy.exempt_time)
+        may_stop = state.stops.preemptible
         if (may_stop != table.preemptible).any():
             table = replace(table, preemptible=may_stop)
         running = Running.of(replace(given, cluster=cluster))

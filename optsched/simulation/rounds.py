@@ -9,7 +9,10 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import UsageError
+from optsched.instance import Instance
+from optsched.instance.restart import restart_costs
 from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.stops import checkpoint_interval
 from optsched.simulation.failures import NodeChanges
 from optsched.simulation.options import SimulationOptions
 from optsched.simulation.recording import Stint
@@ -46,12 +49,15 @@ class Rounds(Run):
         running = {
             row: held for row, held in table.running.items() if self.arrival[row] <= self.origin
         }
-        # A ranking decides by the restart cost whether a move pays, so it must know the real one.
-        restart = options.restart_cost if policy.ranking is not None else None
-        cost = table.restart_cost if restart is None else np.full(len(table), restart)
-        begun = replace(
-            instance, now=self.origin, jobs_table=replace(table, running=running, restart_cost=cost)
-        )
+        begun = replace(instance, now=self.origin, jobs_table=replace(table, running=running))
+        if options.restart_cost is not None:
+            self.instance = _with_restart_cost(self.instance, options.restart_cost)
+            # A ranking decides by the restart cost whether a move pays, so it must know the real
+            # one.
+            if policy.ranking is not None:
+                begun = _with_restart_cost(begun, options.restart_cost)
+        # Seconds between two checkpoints of each job; 0: it saves its state when it is stopped.
+        self._interval = checkpoint_interval(table.checkpoint_interval, policy)
         self.scheduled = Scheduled(trace, begun, policy.model_copy(update={"progress": False}))
         self.changes = NodeChanges(
             instance.cluster,
@@ -146,12 +152,11 @@ class Rounds(Run):
         job = running.job
         world = self.world
         self._lose_unsaved(running)
-        again = running.fresh & (self.recorder.starts[job] > 0)
-        cost = self.instance.jobs_table.restart_cost[job]
-        if self.options.restart_cost is not None:
-            cost = np.full(len(job), self.options.restart_cost)
-        world.resumes[job[again]] = now + cost[again]
-        self.begun[job[running.fresh]] = now
+        fresh = running.fresh
+        again = restart_costs(self.instance, job, running.pool, running.gpus)
+        restores = np.where(self.recorder.starts[job] > 0, again, 0.0)
+        world.resumes[job[fresh]] = (running.begins + restores)[fresh]
+        self.begun[job[fresh]] = now
         place = (running.partner, running.pool, running.gpus, running.nodes)
         # The true rates; those of the scheduler only where the truth does not say.
         rate = world.rates(job, *place, running.speed)
@@ -160,7 +165,7 @@ class Rounds(Run):
             until = min(until, self._next_event(running, rate, now, until))
         stop, broken = self._stops(running, until)
         # Who is stopped by a plan saves its state, unless it writes checkpoints at intervals.
-        saves = job[running.fresh & (self.instance.jobs_table.checkpoint_interval[job] == 0)]
+        saves = job[fresh & (self._interval[job] == 0)]
         self.saved[saves] = world.done[saves]
         ends = world.run(job, rate, place, now, stop)
         self._save(job, before, now, ends)
@@ -179,7 +184,7 @@ class Rounds(Run):
             np.ones(len(job)),
             np.full(len(job), now),
             ends,
-            running.fresh.astype(np.int64),
+            fresh.astype(np.int64),
             np.clip(world.resumes[job] - now, 0.0, None),
         )
         return self.recorder.stint(stint), until
@@ -221,7 +226,7 @@ class Rounds(Run):
         Checkpoints come after every so many seconds of running, as the job or the options say, else
         each round; inside a round steps count as even.
         """
-        every = self.instance.jobs_table.checkpoint_interval[job]
+        every = self._interval[job]
         if self.options.checkpoint is not None:
             every = np.where(every > 0, every, self.options.checkpoint)
         each_round = every == 0
@@ -240,7 +245,7 @@ class Rounds(Run):
         on = np.zeros(len(self.gone), bool)
         on[running.job[~running.fresh]] = True
         stopped = self._ran[~on[self._ran] & ~self.world.finished[self._ran]]
-        stopped = stopped[self.instance.jobs_table.checkpoint_interval[stopped] > 0]
+        stopped = stopped[self._interval[stopped] > 0]
         self.world.lose(stopped, np.maximum(self.world.done[stopped] - self.saved[stopped], 0.0))
         self._ran = running.job
 
@@ -294,6 +299,14 @@ class Rounds(Run):
             solved=solved,
             fallback=fallback,
         )
+
+
+def _with_restart_cost(instance: Instance, seconds: float) -> Instance:
+    """The instance in which every restart costs so much, wherever it is."""
+    table = instance.jobs_table
+    cost = np.full(len(table), seconds)
+    workloads = tuple(replace(workload, restart_cost={}) for workload in instance.workloads)
+    return replace(instance, jobs_table=replace(table, restart_cost=cost), workloads=workloads)
 
 
 def _shares(running: Running, now: float, ends: FloatArray) -> FloatArray:

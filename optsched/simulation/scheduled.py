@@ -13,7 +13,7 @@ from optsched.instance.running import RunningJobs
 from optsched.instance.tables import JobTable
 from optsched.rounds.changes import with_instance
 from optsched.rounds.live import LiveState
-from optsched.rounds.plan import Plan, Verdict
+from optsched.rounds.plan import STARTS, Plan
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.state import RoundState
 from optsched.rounds.transitions import Nodes, Observe
@@ -36,6 +36,8 @@ class Running:
         steps/s that the scheduler counts on.
     fresh : BoolArray, shape (k,)
         Put on these GPUs in this round.
+    begins : FloatArray, shape (k,)
+        When those have their GPUs to themselves, seconds.
     owner, gpu : IntArray
         GPUs one by one: the place of the job in these arrays, and the number of the GPU.
     """
@@ -49,6 +51,7 @@ class Running:
     share: FloatArray
     speed: FloatArray
     fresh: BoolArray
+    begins: FloatArray
     owner: IntArray
     gpu: IntArray
 
@@ -156,7 +159,8 @@ class Scheduled:
                 float,
             ),
             plan.speed[mine],
-            np.isin(plan.verdict[mine], (Verdict.START, Verdict.MOVE)),
+            np.isin(plan.verdict[mine], STARTS),
+            plan.begins[mine],
             owner,
             gpu,
         )

@@ -44,8 +44,13 @@ class World:
     cpus : CPUs that a job needs per GPU
     jobs : mapping of a job to its document
     closed : set of nodes that take no work
+    grace, every : seconds of the policy: grace time, and time between two checkpoints
+    restarts : mapping of a workload to its ``restart_cost``
     starts : mapping of a job to how often it was started
     resumes : mapping of a job to when it makes progress again, seconds
+    held : mapping of a running job to its GPUs
+    free : mapping of a GPU to when jobs that were stopped leave it
+    speed : mapping of a running job to its steps/s
     """
 
     nodes: Mapping[str, tuple[str, int, float]]
@@ -54,15 +59,70 @@ class World:
     closed: set[str] = field(default_factory=set)
     starts: dict[str, int] = field(default_factory=dict)
     resumes: dict[str, float] = field(default_factory=dict)
+    grace: float = 0.0
+    every: float = 0.0
+    restarts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    held: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    free: dict[str, float] = field(default_factory=dict)
+    speed: dict[str, float] = field(default_factory=dict)
 
-    def follow(self, plan: Plan) -> None:
-        """Remember who starts."""
+    def follow(self, plan: Plan) -> list[str]:
+        """Remember who starts; who is said to begin at another time than GPUs become free."""
+        found = []
+        stopped = [item.job for item in (*plan.move, *plan.preempt)]
+        for job in stopped:
+            for gpu in self.held[job] if self.grace else ():
+                self.free[gpu] = max(self.free.get(gpu, 0.0), plan.now + self.grace)
         for item in (*plan.start, *plan.move):
-            cost = (
-                self.jobs[item.job].get("restart_cost", 0.0) if self.starts.get(item.job) else 0.0
-            )
-            self.resumes[item.job] = plan.now + cost
+            begins = max([plan.now, *(self.free.get(gpu, 0.0) for gpu in item.gpus)])
+            if item.job in stopped:
+                begins = max(begins, plan.now + self.grace)
+            if (item.begins or plan.now) != begins:
+                found.append(f"{item.job} begins at {item.begins}, its GPUs are free at {begins}")
+            assert item.pool is not None
+            cost = self.restart(item.job, item.pool, len(item.gpus))
+            self.resumes[item.job] = begins + (cost if self.starts.get(item.job) else 0.0)
             self.starts[item.job] = self.starts.get(item.job, 0) + 1
+        running = (*plan.start, *plan.keep, *plan.move)
+        self.held = {item.job: item.gpus for item in running}
+        names = plan.instance.jobs_table.names
+        self.speed = {item.job: float(plan.speed[names.index(item.job)]) for item in running}
+        return found
+
+    def moves_in_vain(self, plan: Plan, left: Mapping[str, float]) -> list[str]:
+        """Jobs that left GPUs on which they could have gone on, to end sooner, and do not."""
+        names = plan.instance.jobs_table.names
+        found = []
+        for item in plan.move:
+            if "sooner" not in item.reason:
+                continue
+            assert item.pool is not None
+            there = left[item.job] / float(plan.speed[names.index(item.job)])
+            there += self.restart(item.job, item.pool, len(item.gpus))
+            there += self.leaving(item.job, plan.now)
+            here = left[item.job] / self.speed[item.job]
+            here += max(self.resumes[item.job] - plan.now, 0.0)
+            if there >= here:
+                found.append(
+                    f"{item.job} would end after {here:g} s, moves and ends after {there:g} s"
+                )
+        return found
+
+    def restart(self, job: str, pool: str, gpus: int) -> float:
+        """Seconds to restore the state of a job there: straight lines between what is stated."""
+        document = self.jobs[job]
+        stated = self.restarts.get(document.get("workload", ""), {}).get(pool, 0.0)
+        points = sorted(stated.items() if isinstance(stated, dict) else [("1", stated)])
+        more = float(points[0][1] if gpus <= int(points[0][0]) else points[-1][1])
+        for (low, first), (high, last) in itertools.pairwise(points):
+            if int(low) <= gpus <= int(high):
+                more = first + (last - first) * (gpus - int(low)) / (int(high) - int(low))
+        return float(document.get("restart_cost", 0.0)) + more
+
+    def leaving(self, job: str, now: float) -> float:
+        """Seconds lost before a running job can start elsewhere: unsaved work, and its grace time."""
+        ran = max(now - self.resumes[job], 0.0)
+        return self.grace + (ran % self.every if self.every else 0.0)
 
     def idle(self, plan: Plan) -> tuple[dict[str, int], dict[str, float]]:
         """GPUs and CPUs of each node that nobody has."""
@@ -125,11 +185,15 @@ def idle_gpus(
         with_own |= {node: own.get(node, 0) for node in world.closed}
         with_cpus = {node: cpus[node] + own.get(node, 0) * world.cpus[item.job] for node in cpus}
         rate = float(plan.speed[plan.instance.jobs_table.names.index(item.job)])
-        restart = job.get("restart_cost", 0.0) if world.starts.get(item.job) else 0.0
+        assert item.pool is not None
+        ran = bool(world.starts.get(item.job))
+        leaving = world.leaving(item.job, plan.now) if item.job in world.held else 0.0
+        here = leaving + world.restart(item.job, item.pool, len(item.gpus)) if ran else 0.0
         restoring = max(world.resumes.get(item.job, 0.0) - plan.now, 0.0)
-        ends = (restoring if item.job in kept else restart) + left[item.job] / rate
+        ends = (restoring if item.job in kept else here) + left[item.job] / rate
         for way in ways(job, least=least):
-            sooner = restart + left[item.job] / way.rate
+            there = leaving + world.restart(item.job, way.pool, way.gpus) if ran else 0.0
+            sooner = there + left[item.job] / way.rate
             if way.rate <= rate * (1 + SLACK) or sooner >= ends * (1 - SLACK):
                 continue
             for place in world.places(item.job, way, with_own, with_cpus):

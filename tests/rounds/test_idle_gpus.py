@@ -40,12 +40,22 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 
 
+STOPS: list[dict[str, Any]] = [
+    {},
+    {"grace_time": 20.0},
+    {"checkpoint_interval": 25.0},
+    {"grace_time": 90.0, "checkpoint_interval": 200.0},
+]
+"""What a stop costs by the policy; a grace time is also longer than a round."""
+
+
 class Storm:
     """A small cluster under random events, each round of which is checked."""
 
     def __init__(self, seed: int, policy: dict[str, Any]) -> None:
         self.random = r = random.Random(seed)
-        self.policy = policy
+        stops = STOPS[seed % len(STOPS)]
+        self.policy = policy = {**policy, **stops}
         nodes = {}
         pools = []
         left = 6
@@ -62,8 +72,20 @@ class Storm:
             if documents:
                 pools.append({"name": f"p{number}", "nodes": documents, "gpus_per_node": 1})
         self.pools = [pool["name"] for pool in pools]
-        self.world = World(nodes, {})
-        self.workloads = {f"w{cpu}": {"demand": {"cpu": float(cpu)}} for cpu in (0, 1, 2)}
+        # Each workload has restart costs by pool, or by pool and GPUs; the first has none.
+        costs = [{}, dict.fromkeys(self.pools, 30.0), {self.pools[0]: {"1": 4.0, "3": 100.0}}]
+        self.workloads = {
+            f"w{cpu}": {"demand": {"cpu": float(cpu)}, "restart_cost": cost if stops else {}}
+            for cpu, cost in enumerate(costs)
+        }
+        restarts = {name: own["restart_cost"] for name, own in self.workloads.items()}
+        self.world = World(
+            nodes,
+            {},
+            grace=stops.get("grace_time", 0.0),
+            every=stops.get("checkpoint_interval", 0.0),
+            restarts=restarts,  # type: ignore[arg-type]
+        )
         instance = optsched.Instance.from_document(
             {
                 "format": "optsched-instance/1",
@@ -153,8 +175,12 @@ class Storm:
         if bounded is not None and bounded.bound is not None:
             assert bounded.reached <= bounded.bound * (1 + 1e-9)
         self.moves += len(plan.move)
-        self.world.follow(plan)
-        self.now += ROUND
+        # Under a formulation, claims move jobs too, which then may go on to better GPUs.
+        vain = self.world.moves_in_vain(plan, left) if "ranking" in self.policy else []
+        found = [*vain, *self.world.follow(plan)]
+        self.wrong += [f"round {plan.number}: {words}" for words in found]
+        # Also before the grace time of the last round is over.
+        self.now += self.random.choice((ROUND, ROUND, ROUND, 10.0))
 
     def moved(self, plan: Any) -> int:
         """Jobs that were stopped or moved, whatever the reason."""

@@ -28,10 +28,14 @@ options = {"snapshot_every": 3, "isolate": False, "clock": lambda: 0.0}
 
 RULES = {
     19: lambda s, now: s.set_tenants([{"name": "red", "weight": 3.0}, {"name": "green"}], now=now),
-    22: lambda s, now: s.set_workloads({"small": {"throughput": {"v100": 7.0, "k80": 1.0}}}, now=now),
-    31: lambda s, now: s.set_policy({"formulation": "max-throughput", "max_moves": 2}, now=now),
+    22: lambda s, now: s.set_workloads(
+        {"small": {"throughput": {"v100": 7.0, "k80": 1.0}, "restart_cost": {"v100": {"1": 3.0}}}}, now=now
+    ),
+    31: lambda s, now: s.set_policy(
+        {"formulation": "max-throughput", "max_moves": 2, "grace_time": 25.0, "checkpoint_interval": "1m"}, now=now
+    ),
     46: lambda s, now: s.set_constraints([{"kind": "quota", "tenant": "red", "gpus": 2}], now=now),
-    55: lambda s, now: s.set_policy({"ranking": "srtf"}, now=now),
+    55: lambda s, now: s.set_policy({"ranking": "srtf", "grace_time": 70.0}, now=now),
 }
 
 def deed(scheduler, n):
@@ -69,7 +73,7 @@ while n < until:
     n += 1
     os.write(1, f"{n} {told}\\n".encode())
 """
-DEEDS = 60
+DEEDS = 75
 
 
 def started(folder: Path, until: int = DEEDS) -> subprocess.Popen[bytes]:

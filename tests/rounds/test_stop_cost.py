@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 
 import optsched
 from optsched.instance.archive import from_npz, to_npz
+from optsched.instance.restart import restart_costs
 from optsched.rounds import Plan, RoundState, Scheduler, Verdict
-from optsched.rounds.preemption import preemptible_now, stop_cost, work_lost
+from optsched.rounds.stops import Stops
 
 ROUND = 10.0
 
@@ -87,8 +89,8 @@ def test_a_start_that_is_not_known_is_not_exempt() -> None:
         job("c", preemptible=False),
         gpus=2,
     )
-    found = preemptible_now(optsched.Instance.from_document(given), 0.0)
-    assert found.tolist() == [False, True, False]
+    stops = optsched.rounds.state_of(given).stops
+    assert stops.preemptible.tolist() == [False, True, False]
 
 
 @pytest.mark.property
@@ -143,15 +145,15 @@ def state_at(now: float, **own: Any) -> RoundState:
 )
 def test_what_is_lost_is_the_time_since_the_last_checkpoint(now: float, lost: float) -> None:
     state = state_at(now)
-    assert work_lost(state.instance, state.service.resumes)[0] == pytest.approx(lost)
-    assert stop_cost(state.instance, state.service.resumes)[0] == pytest.approx(lost + 7)
+    assert state.stops.work_lost[0] == pytest.approx(lost)
+    assert state.stops.cost[0] == pytest.approx(lost + 7)
 
 
 def test_a_restart_is_no_work() -> None:
     """The intervals count from when the job makes progress again."""
     state = state_at(50)
-    resumes = np.full(2, 12.0)
-    assert work_lost(state.instance, resumes).tolist() == pytest.approx([8.0, 0.0])
+    stops = Stops(state.instance, state.policy, np.full(2, 12.0))
+    assert stops.work_lost.tolist() == pytest.approx([8.0, 0.0])
 
 
 @pytest.mark.parametrize("interval", [0.0, 4.0, 60.0])
@@ -225,3 +227,161 @@ def test_a_simulation_loses_what_was_not_saved() -> None:
     assert free.jobs.lost.tolist() == [0.0, 0.0]
     assert found.jobs.lost[0] > 0 and found.jobs.lost[1] == 0.0
     assert found.jobs.held[0] == pytest.approx(200.0 + found.jobs.lost[0])
+
+
+# --- grace time --------------------------------------------------------------------------------------
+
+
+def alternating(policy: dict[str, Any], rounds: int = 12) -> list[Plan]:
+    """Two jobs that take turns on a GPU, and their plans."""
+    scheduler = Scheduler(instance(job("a"), job("b")), EAGER | policy, isolate=False)
+    return [scheduler.solve(now=ROUND * number) for number in range(rounds)]
+
+
+@pytest.mark.parametrize("grace", [0.0, 4.0, 25.0])
+def test_a_job_begins_when_the_one_before_has_left(grace: float) -> None:
+    found = [
+        (plan.now, plan, item) for plan in alternating({"grace_time": grace}) for item in plan.start
+    ]
+    for now, plan, item in found:
+        later = bool(plan.preempt) and grace > 0
+        assert item.begins == (now + grace if later else None)
+        (start,) = [step for step in plan.diff() if step.kind == "start"]
+        assert start.to_document().get("begins") == item.begins
+    assert sum(bool(plan.preempt) for _, plan, _ in found) > (1 if grace < ROUND else 0)
+
+
+def test_gpus_that_nobody_took_at_once_are_held_until_the_grace_time_ends() -> None:
+    """Also in later plans, and by whoever gets them then; after a resize too."""
+    given = instance(
+        job("a", preemptible=True, running={"pool": "v100", "gpus": ["v100-0/0"]}), now=0.0
+    )
+    scheduler = Scheduler(given, EAGER | {"grace_time": 25.0}, isolate=False)
+    scheduler.node_drain("v100-0", now=0.0)
+    assert [item.job for item in scheduler.solve(now=0.0).preempt] == ["a"]
+    scheduler.node_up("v100-0", now=1.0)
+    scheduler.resize({"v100": 1}, now=1.0)
+    scheduler.submit(job("b"), now=1.0)
+    starts = {item.gpus[0]: item.begins for item in scheduler.solve(now=ROUND).start}
+    assert starts == {"v100-0/0": 25.0, "v100-1/0": None}
+    resumes = scheduler.state.service.resumes
+    assert sorted(resumes.tolist()) == [ROUND, 25.0]
+
+
+def test_progress_begins_after_the_grace_time() -> None:
+    plans = alternating({"grace_time": 4.0})
+    for before, after in itertools.pairwise(plans):
+        done = after.instance.jobs_table.steps_done - before.instance.jobs_table.steps_done
+        assert done.sum() == pytest.approx(ROUND - 4.0 if before.preempt else ROUND)
+
+
+def test_who_must_leave_reserved_nodes_is_told_in_time() -> None:
+    held = {"pool": "v100", "gpus": ["v100-0/0"]}
+    for grace, verdict in ((0.0, Verdict.KEEP), (5.0, Verdict.PREEMPT)):
+        scheduler = Scheduler(
+            instance(job("a", running=held)), {"grace_time": grace}, isolate=False
+        )
+        scheduler.reserve("r", ["v100-0"], ROUND + 1.0, 100.0, now=0.0)
+        assert scheduler.solve(now=0.0).verdict.tolist() == [verdict]
+
+
+def test_states_and_journals_keep_graces(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    policy = EAGER | {"grace_time": 25.0, "checkpoint_interval": 15.0}
+    with Scheduler(
+        instance(job("a"), job("b")), policy, journal=journal, isolate=False, snapshot_every=3
+    ) as scheduler:
+        for number in itertools.count():
+            plan = scheduler.solve(now=ROUND * number)
+            if number > 7 and plan.preempt:
+                break
+        state = scheduler.state
+    assert state.graces
+    with Scheduler.recover(journal, isolate=False) as again:
+        assert again.state.to_document() == state.to_document()
+        assert again.plan is not None
+        assert again.plan.begins.tolist() == plan.begins.tolist()
+    read = RoundState.from_document(state.to_document())
+    assert read.graces == state.graces
+    assert optsched.solve_round(read).digest() == optsched.solve_round(state).digest()
+
+
+@pytest.mark.parametrize("policy", [{"formulation": "isolated"}, {"ranking": "srtf"}])
+@pytest.mark.parametrize(
+    ("steps", "moves"), [(100.0 / 0.75 + 1.0, True), (100.0 / 0.75 - 1.0, False)]
+)
+def test_a_move_pays_when_it_saves_more_than_all_of_its_costs(
+    policy: dict[str, Any], steps: float, moves: bool
+) -> None:
+    """Four times as fast elsewhere: 20 s of grace, 10 s of work lost, 30 s and 40 s to restart there."""
+    pools = [{"name": name, "nodes": 1, "gpus_per_node": 1} for name in ("slow", "fast")]
+    work = {"restart_cost": {"fast": {"1": 40.0, "2": 99.0}, "slow": 1e3}}
+    own = {
+        "id": "a", "workload": "w", "throughput": {"slow": 1.0, "fast": 4.0}, "steps": steps,
+        "restart_cost": 30.0, "running": {"pool": "slow", "gpus": ["slow-0/0"], "since": 30.0},
+    }  # fmt: skip
+    given = instance(cluster={"pools": pools}, workloads={"w": work}, jobs=[own], now=100.0)
+    costs = {"grace_time": 20.0, "checkpoint_interval": 60.0}
+    plan = optsched.solve_round(optsched.rounds.state_of(given, policy | costs))
+    assert [item.job for item in plan.move] == ["a"] * moves
+
+
+# --- restart costs by configuration --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pool", "gpus", "cost"),
+    [(0, 1, 10), (0, 2, 20), (0, 3, 25), (0, 4, 30), (0, 8, 30), (1, 1, 7), (1, 8, 7), (-1, 0, 0)],
+)
+def test_restart_costs_by_hand(pool: int, gpus: int, cost: float) -> None:
+    """The job's own 3 s come on top of what its workload states."""
+    pools = [
+        {"name": "v100", "nodes": 1, "gpus_per_node": 8},
+        {"name": "old", "gpu": "k80", "nodes": 1, "gpus_per_node": 8},
+    ]
+    stated = {"v100": {"4": 30, "1": 10, "2": 20}, "k80": 7.0}
+    rates = {"v100": 1.0, "old": 1.0}
+    jobs = [
+        {"id": "a", "workload": "w", "throughput": rates, "restart_cost": 3.0},
+        {"id": "b", "throughput": rates, "restart_cost": 5.0},
+    ]
+    document = instance(
+        cluster={"pools": pools}, workloads={"w": {"restart_cost": stated}}, jobs=jobs
+    )
+    given = optsched.Instance.from_document(document)
+    assert optsched.Instance.from_document(given.to_document()).sha256 == given.sha256
+    assert from_npz(to_npz(given)).to_document() == given.to_document()
+    found = restart_costs(given, *(np.array(two) for two in ([0, 1], [pool] * 2, [gpus] * 2)))
+    assert found.tolist() == pytest.approx([cost + 3.0, 5.0])
+
+
+@pytest.mark.parametrize(
+    ("stated", "where", "found"),
+    [
+        ({"a100": 3.0}, ".a100", "no pool or GPU type of the cluster"),
+        ({"v100": {"0": 3.0}}, ".v100", '"0"'),
+        ({"v100": {"two": 3.0}}, ".v100", '"two"'),
+        ({"v100": -1.0}, ".v100", "-1.0"),
+        ({"v100": {}}, ".v100", "{}"),
+        ({"v100": {"2": "x"}}, ".v100.2", '"x"'),
+    ],
+)
+def test_restart_costs_that_make_no_sense(stated: dict[str, Any], where: str, found: str) -> None:
+    given = instance(job("a"), workloads={"w": {"restart_cost": stated}})
+    with pytest.raises(optsched.InvalidInput) as error:
+        optsched.Instance.from_document(given)
+    assert (error.value.path, error.value.found) == (f"workloads.w.restart_cost{where}", found)
+
+
+def test_a_simulation_pays_for_the_configuration_and_waits_for_the_grace_time() -> None:
+    """Two jobs take turns; each turn costs 3 s of grace and 4 s to restore the state."""
+    work = {"w": {"restart_cost": {"v100": 4.0}}}
+    jobs = [{**job(name), "steps": 100.0, "workload": "w"} for name in ("a", "b")]
+    policy = {"hysteresis": 0.0, "grace_time": 3.0}
+    found = optsched.simulate(instance(*jobs, workloads=work), policy).jobs
+    turns = int(found.starts.sum()) - 1
+    assert turns > 2
+    # The first start of each restores nothing. The last turn begins when the other job is done.
+    assert found.held.sum() == pytest.approx(200.0 + (3.0 + 4.0) * (turns - 1))
+    free = optsched.simulate(instance(*jobs, workloads=work), policy, restart_cost=0.0).jobs
+    assert free.held.sum() == pytest.approx(200.0 + 3.0 * (int(free.starts.sum()) - 2))

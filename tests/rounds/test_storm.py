@@ -26,6 +26,13 @@ POLICIES: dict[str, dict[str, Any]] = {
     "cost": {"formulation": "cost", "patience": 3},
     "ranked fcfs": {"ranking": "fcfs"},
     "ranked srtf": {"ranking": "srtf", "max_moves": 2, "fill": True},
+    "stops": {
+        "formulation": "max-min-fairness",
+        "hysteresis": 0.0,
+        "grace_time": 90.0,
+        "checkpoint_interval": 45.0,
+        "exempt_time": 30.0,
+    },
     "deadlines": {"formulation": "max-min-fairness", "constraints": [{"kind": "deadlines"}]},
     "deadlines give way": {
         "formulation": "max-min-fairness",
