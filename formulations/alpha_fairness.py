@@ -122,7 +122,7 @@ class ProportionalFairness(AlphaFairness):
     objective_words = "weighted sum of log normalised throughputs"
 
     class Options(FormulationOptions):
-        """No options."""
+        """It has no options of its own."""
 
     @property
     def alpha(self) -> float:

@@ -69,7 +69,7 @@ class Smd(Formulation):
         return super().classes(candidates.without(_inner(candidates, JobLimits.of(candidates))))
 
     def build(self, C: Classes) -> AllocationProgram:
-        """The outer problem."""
+        """The outer problem: which job runs, given the best column of each."""
         limits = JobLimits.of(C.candidates)
         limits.check(C.candidates, self.name)
         columns = C.candidates.columns

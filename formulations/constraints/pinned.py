@@ -126,10 +126,7 @@ class Pinned(_OfWays):
 
     kind = "pinned"
 
-    class Options(JobWays):
-        """Options of pinned."""
-
-    options: Options
+    Options = JobWays
 
     def _barred(self, C: Classes) -> BoolArray:
         return ~self._named(C)
@@ -163,10 +160,7 @@ class Forbidden(_OfWays):
 
     kind = "forbidden"
 
-    class Options(JobWays):
-        """Options of forbidden."""
-
-    options: Options
+    Options = JobWays
 
     def _barred(self, C: Classes) -> BoolArray:
         return self._named(C)

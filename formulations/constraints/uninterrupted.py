@@ -38,7 +38,7 @@ class Uninterrupted(SideConstraint):
     single = True
 
     class Options(ConstraintOptions):
-        """No options."""
+        """It has no options of its own."""
 
     def labels(self, instance: Instance) -> IntArray | None:
         """Where a job runs that cannot be preempted: pool, GPUs and nodes."""

@@ -34,7 +34,7 @@ from optsched.arrays import (
     taken,
 )
 from optsched.arrays.matrices import rows_in_order, same_places
-from optsched.candidates.columns import Drop, KindColumns, Ways
+from optsched.candidates.columns import Drop, KindColumns, WayColumns
 from optsched.candidates.kinds import Absence, Kinds
 from optsched.candidates.needs import column_needs
 from optsched.candidates.resources import Resources, resource_rows
@@ -143,7 +143,7 @@ class Candidates(Displayed):
         keys = (kept.kind, kept.partner, place, kept.option, kept.workers, kept.servers)
         columns = kept if in_order(keys) else kept.take(np.lexsort(keys[::-1]))
         configuration, table = _intern_configurations(instance, columns)
-        ways = Ways(table.pool, table.gpus, table.nodes, table.share)
+        ways = WayColumns(table.pool, table.gpus, table.nodes, table.share)
         columns = replace(columns, way=configuration, ways=ways)
         if pairs is None:
             resources, holds = resource_rows(instance, kinds, columns)
@@ -511,7 +511,6 @@ class Classes(DisplayedTable):
 
     @property
     def configurations(self) -> Configurations:
-        """The configurations table."""
         return self.candidates.configurations
 
     @cached_property
@@ -631,7 +630,7 @@ class Classes(DisplayedTable):
 
     @property
     def weight(self) -> FloatArray:
-        """Priority weight p_k."""
+        """Priority weight p_k of a job, shape (K,)."""
         values: FloatArray = self._read("weight")
         return values
 

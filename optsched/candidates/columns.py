@@ -41,7 +41,7 @@ class Drop(IntEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Ways:
+class WayColumns:
     """Ways to run, of which many columns have the same: arrays of length W.
 
     Attributes
@@ -60,12 +60,12 @@ class Ways:
     def __len__(self) -> int:
         return len(self.pool)
 
-    def take(self, rows: AnyArray) -> Ways:
+    def take(self, rows: AnyArray) -> WayColumns:
         """The ways at these rows."""
-        return Ways(self.pool[rows], self.gpus[rows], self.nodes[rows], self.share[rows])
+        return WayColumns(self.pool[rows], self.gpus[rows], self.nodes[rows], self.share[rows])
 
     @classmethod
-    def concatenate(cls, tables: Sequence[Ways]) -> Ways:
+    def concatenate(cls, tables: Sequence[WayColumns]) -> WayColumns:
         """The ways of all tables, in order; two rows may be alike."""
         columns = ([getattr(ways, field.name) for ways in tables] for field in fields(cls))
         return cls(*map(np.concatenate, columns))
@@ -97,7 +97,7 @@ class KindColumns(Displayed):
         The kind, and the kind it shares its GPUs with (-1: alone).
     way : IntArray
         Row of ``ways`` of each column.
-    ways : Ways
+    ways : WayColumns
     option : IntArray
         Row of the instance's option table, -1 for generated columns.
     workers, servers : IntArray
@@ -117,7 +117,7 @@ class KindColumns(Displayed):
     kind: IntArray
     partner: IntArray
     way: IntArray
-    ways: Ways
+    ways: WayColumns
     option: IntArray
     workers: IntArray
     servers: IntArray
@@ -194,11 +194,14 @@ class KindColumns(Displayed):
         alike = group_rows((pool, gpus, nodes, share), len(kind))
         first = alike.first
         return cls.of(
-            kind, alike.inverse, Ways(pool[first], gpus[first], nodes[first], share[first]), **given
+            kind,
+            alike.inverse,
+            WayColumns(pool[first], gpus[first], nodes[first], share[first]),
+            **given,
         )
 
     @classmethod
-    def of(cls, kind: IntArray, way: IntArray, ways: Ways, **given: AnyArray) -> KindColumns:
+    def of(cls, kind: IntArray, way: IntArray, ways: WayColumns, **given: AnyArray) -> KindColumns:
         """Columns of these kinds in these ways, with defaults for what is not given."""
         default = {name: column[: len(kind)] for name, column in _DEFAULTS.items()}
         return cls(kind=kind, way=way, ways=ways, **(default | given))  # type: ignore[arg-type]
@@ -239,7 +242,7 @@ def _with_ways_in_common(parts: Sequence[KindColumns]) -> list[KindColumns]:
     if len(tables) == 1:
         return list(parts)
     start = dict(zip(map(id, tables), np.cumsum([0, *map(len, tables)]).tolist(), strict=False))
-    every = Ways.concatenate(tables)
+    every = WayColumns.concatenate(tables)
     alike = group_rows((every.pool, every.gpus, every.nodes, every.share), len(every))
     ways, number = every.take(alike.first), alike.inverse
     return [replace(part, way=number[part.way + start[id(part.ways)]], ways=ways) for part in parts]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.arrays import BLOCK, AnyArray, BoolArray, FloatArray, IntArray, blocks, ranges
-from optsched.candidates.columns import KindColumns, Ways, gathered
+from optsched.candidates.columns import KindColumns, WayColumns, gathered
 from optsched.candidates.generate import Sifted, rated, rated_by_kind
 from optsched.candidates.kinds import STRIDE, Kinds
 from optsched.instance import Instance
@@ -36,7 +36,7 @@ class ConfigurationTable:
         Of each curve, in order.
     start : IntArray, shape (S + 1,)
         First cell of each curve.
-    ways : Ways
+    ways : WayColumns
     way : integer array, shape (cells,)
         Row of ``ways`` of each cell, in as few bytes as it needs.
     rate : FloatArray, shape (cells,)
@@ -50,7 +50,7 @@ class ConfigurationTable:
     kind: IntArray
     pool: IntArray
     start: IntArray
-    ways: Ways
+    ways: WayColumns
     way: NDArray[np.integer[Any]]
     rate: FloatArray
     column: BoolArray
@@ -116,7 +116,7 @@ def configuration_table(
 
 
 def _columns_of(
-    kind: IntArray, way: AnyArray, ways: Ways, rates: Callable[[KindColumns], Sifted]
+    kind: IntArray, way: AnyArray, ways: WayColumns, rates: Callable[[KindColumns], Sifted]
 ) -> KindColumns:
     parts = (
         KindColumns.of(kind[part], way[part].astype(np.int64), ways) for part in blocks(len(kind))
@@ -160,9 +160,9 @@ class _WayNumbers:
 
     def __init__(self) -> None:
         self._number: dict[tuple[int, int, int, float], int] = {}
-        self._last: tuple[Ways, AnyArray] | None = None
+        self._last: tuple[WayColumns, AnyArray] | None = None
 
-    def __call__(self, ways: Ways) -> AnyArray:
+    def __call__(self, ways: WayColumns) -> AnyArray:
         """Number of each way of a table, in few bytes."""
         if self._last is None or self._last[0] is not ways:
             rows = zip(
@@ -179,11 +179,11 @@ class _WayNumbers:
         return self._last[1]
 
     @property
-    def ways(self) -> Ways:
+    def ways(self) -> WayColumns:
         """All of them, in order of their numbers."""
         rows = list(self._number)
         pool, gpus, nodes = (np.array([row[i] for row in rows], np.int64) for i in range(3))
-        return Ways(pool, gpus, nodes, np.array([row[3] for row in rows], np.float64))
+        return WayColumns(pool, gpus, nodes, np.array([row[3] for row in rows], np.float64))
 
 
 def _start(table: ConfigurationTable) -> IntArray:

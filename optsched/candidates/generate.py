@@ -21,7 +21,7 @@ from optsched.arrays import (
     is_constant,
     ranges,
 )
-from optsched.candidates.columns import Drop, KindColumns, Ways
+from optsched.candidates.columns import Drop, KindColumns, WayColumns
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.room import drop_roomless
 from optsched.errors import InvalidInput
@@ -96,11 +96,11 @@ def _with_other_spreads(columns: KindColumns, kinds: Kinds, table: TableModel) -
     kind, way, ways = columns.kind[row], columns.way[row], columns.ways
     alike = group_rows((way, spread), len(row))
     first = way[alike.first]
-    more = Ways(ways.pool[first], ways.gpus[first], spread[alike.first], ways.share[first])
+    more = WayColumns(ways.pool[first], ways.gpus[first], spread[alike.first], ways.share[first])
     return KindColumns.of(
         np.concatenate([columns.kind, kind]),
         np.concatenate([columns.way, len(ways) + alike.inverse]),
-        Ways.concatenate([ways, more]),
+        WayColumns.concatenate([ways, more]),
     )
 
 
@@ -132,7 +132,9 @@ def _kind_by_kind(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[
         row = last
 
 
-def ways_on_fewest_nodes(gpus: IntArray, sizes: PoolSizes) -> tuple[IntArray, Ways, IntArray, int]:
+def ways_on_fewest_nodes(
+    gpus: IntArray, sizes: PoolSizes
+) -> tuple[IntArray, WayColumns, IntArray, int]:
     """The pools; the ways to have these counts in every pool, in order;
     place of each count; how many there are.
     """
@@ -143,7 +145,7 @@ def ways_on_fewest_nodes(gpus: IntArray, sizes: PoolSizes) -> tuple[IntArray, Wa
     pool, count = np.repeat(pools, len(counts)), np.tile(counts, len(pools))
     return (
         pools,
-        Ways(pool, count, sizes.fewest_nodes(pool, count), np.ones(len(pool))),
+        WayColumns(pool, count, sizes.fewest_nodes(pool, count), np.ones(len(pool))),
         place,
         len(counts),
     )
@@ -245,7 +247,7 @@ def drop_unfit(
     return drop
 
 
-def unfit(ways: Ways, sizes: PoolSizes) -> NDArray[np.uint8]:
+def unfit(ways: WayColumns, sizes: PoolSizes) -> NDArray[np.uint8]:
     """`Drop` of ways with more GPUs than their pool has,
     or than so many of its nodes have; else 0.
     """

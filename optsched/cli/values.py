@@ -159,7 +159,7 @@ def constraint(text: str) -> dict[str, Any]:
 
 
 def named(text: str, option: str, what: str = "name") -> tuple[str, dict[str, Any]]:
-    """``name`` or ``name:key=value,key=value``."""
+    """A name and its options, written ``name`` or ``name:key=value,key=value``."""
     name, _, rest = text.partition(":")
     if not name.strip() or "=" in name:
         raise InvalidArgument(option, repr(text), f"{what} or {what}:key=value,key=value")

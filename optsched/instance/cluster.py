@@ -154,7 +154,7 @@ class Numbering(Displayed):
         return self._pools[int(self.pool[node])].node_name(int(self.row[node]))
 
     def gpu_name(self, gpu: int) -> str:
-        """``node/index``."""
+        """Name of a GPU, ``node/index``."""
         return self.gpu_names(np.array([gpu]))[0]
 
     def gpu_names(self, gpus: IntArray) -> list[str]:

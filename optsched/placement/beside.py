@@ -425,7 +425,7 @@ class GpusOfRows:
             self.give(np.array(list(gpus), np.int64), np.concatenate(list(gpus.values())), count)
 
     def leave(self, rows: Sequence[int]) -> None:
-        """Rows stop."""
+        """Take the GPUs of rows that stop."""
         self._since[list(rows)] = -1
         self.count[list(rows)] = 0
 
@@ -436,7 +436,7 @@ class GpusOfRows:
 
 
 @dataclass(frozen=True)
-class Change:
+class RoomMade:
     """What is to change so that a row has room.
 
     Attributes
@@ -484,7 +484,7 @@ class Occupants:
     running: IntArray
     barred: Callable[[IntArray], list[Collection[str]] | None]
 
-    def make_room(self, row: int, victims: IntArray, most: float) -> Change | None:
+    def make_room(self, row: int, victims: IntArray, most: float) -> RoomMade | None:
         """How a row gets room; None if it cannot.
 
         Any movable row may go elsewhere for it, whatever its position. Only victims may stop.
@@ -515,7 +515,7 @@ class Occupants:
             bars[0] if bars else (),
         )
 
-        def without(gone: IntArray) -> Change | None:
+        def without(gone: IntArray) -> RoomMade | None:
             stays = np.append(np.ones(firm, bool), ~np.isin(near, loose[gone]))
             return self._without(row, loose[gone], held, stays, most)
 
@@ -537,7 +537,7 @@ class Occupants:
 
     def _without(
         self, row: int, gone: IntArray, held: Occupied, stays: BoolArray, most: float
-    ) -> Change | None:
+    ) -> RoomMade | None:
         """Where a row, and then those that go for it in their order, get GPUs beside what stays."""
         if self.running[gone].sum() > most:
             return None
@@ -550,7 +550,7 @@ class Occupants:
             self._on(np.array([row]), found[row], np.array([len(found[row])]))
         )
         found |= self._placed(gone[np.argsort(self.position[gone])], occupied)
-        return Change(found, tuple(other for other in gone.tolist() if other not in found))
+        return RoomMade(found, tuple(other for other in gone.tolist() if other not in found))
 
     def _placed(self, wanted: IntArray, occupied: Occupied) -> GpusByRow:
         """GPUs of those rows that find room beside occupied GPUs."""

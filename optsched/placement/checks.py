@@ -1,6 +1,6 @@
 """Independent checks of placements and of rounds; nothing of what made them is used.
 
-`check_placement` turns rows of an allocation into entries (`Entry`): who holds which GPUs at one
+`check_placement` turns rows of an allocation into entries (`PlacedRow`): who holds which GPUs at one
 time. Each rule is one function over entries. `check_rounds` checks slices against the allocation
 and the capacities. The plan of a round is checked by `optsched.rounds.checking`, in arrays.
 """
@@ -41,7 +41,7 @@ class Flaw:
     message: str
 
 
-class Entry(NamedTuple):
+class PlacedRow(NamedTuple):
     """GPUs that the one or two jobs of a row hold.
 
     Attributes
@@ -96,7 +96,7 @@ def gpus_of_pool(
     return flaws
 
 
-def no_gpu_given_twice(entries: Mapping[int, Entry]) -> list[Flaw]:
+def no_gpu_given_twice(entries: Mapping[int, PlacedRow]) -> list[Flaw]:
     """The shares of a GPU add up to at most 1."""
     load: dict[str, float] = defaultdict(float)
     holders: dict[str, list[int]] = defaultdict(list)
@@ -113,7 +113,7 @@ def no_gpu_given_twice(entries: Mapping[int, Entry]) -> list[Flaw]:
     return flaws
 
 
-def node_resources_kept(entries: Mapping[int, Entry], cluster: Cluster) -> list[Flaw]:
+def node_resources_kept(entries: Mapping[int, PlacedRow], cluster: Cluster) -> list[Flaw]:
     """No node, and no group of nodes with a common resource, is asked for more than it has."""
     capacity: dict[tuple[str, str], float] = {}
     for pool in cluster.pools:
@@ -148,7 +148,7 @@ def node_resources_kept(entries: Mapping[int, Entry], cluster: Cluster) -> list[
 
 
 def anti_affinity_kept(
-    entries: Mapping[int, Entry], constraints: Iterable[Mapping[str, Any]]
+    entries: Mapping[int, PlacedRow], constraints: Iterable[Mapping[str, Any]]
 ) -> list[Flaw]:
     """Jobs of an anti-affinity constraint are on different nodes."""
     flaws = []
@@ -270,7 +270,7 @@ def check_placement(
     pools = instance.cluster.pools
     nodes_of = cache(lambda pool: nodes_of_pool(pools[pool], instance.now))
     flaws = jobs_placed_once(classes, job, partner)
-    entries: dict[int, Entry] = {}
+    entries: dict[int, PlacedRow] = {}
     for row, mine in enumerate(gpus):
         configuration = int(classes.configuration[column[row]])
         pool = int(table.pool[configuration])
@@ -282,7 +282,7 @@ def check_placement(
         flaws += gpus_of_row(classes, int(column[row]), row, mine)
         jobs = [names[int(one)] for one in (job[row], partner[row]) if one >= 0]
         needs = needs_of_column(classes, int(column[row]))
-        entries[row] = Entry(jobs, mine, float(table.share[configuration]), needs)
+        entries[row] = PlacedRow(jobs, mine, float(table.share[configuration]), needs)
     flaws += no_gpu_given_twice(entries)
     flaws += node_resources_kept(entries, instance.cluster)
     flaws += anti_affinity_kept(entries, constraints)

@@ -36,7 +36,7 @@ from optsched.placement.instant import Instant
 from optsched.placement.shares import FULL
 
 
-class Matching:
+class CoveringMatching:
     """Edges of a bipartite graph of jobs and places:
     each job on at most one edge, each place on at most its capacity.
 
@@ -320,7 +320,7 @@ class _Slices:
         self.place_slack: list[int] = [
             n * self.time - t for t, n in zip(of_place, takes, strict=True)
         ]
-        self.matching = Matching(job, place, takes, jobs)
+        self.matching = CoveringMatching(job, place, takes, jobs)
 
     def cut(self) -> tuple[list[int], list[IntArray]]:
         """Lengths and entries of the slices, until nothing (or less than 1e-13) is left."""

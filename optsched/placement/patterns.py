@@ -230,7 +230,7 @@ def _rows_of_jobs(
 
 
 @dataclass(frozen=True)
-class Packing:
+class PatternTimes:
     """Patterns and how long each runs.
 
     Attributes
@@ -251,14 +251,14 @@ class Packing:
     finished: bool
 
 
-def shortest(items: Items, engine: Engine) -> Packing:
+def shortest(items: Items, engine: Engine) -> PatternTimes:
     """Run all items in the shortest time."""
     # A plain way to start from: often it is short enough already.
     lengths, counts = items.peel(items.need)
     bound = 1.0
     finished = True
     if lengths.sum() <= FULL:
-        return Packing(lengths, counts, 1.0, True)
+        return PatternTimes(lengths, counts, 1.0, True)
     master = Master(items.need, sp.csc_matrix(counts.T), engine)
     pricing = Pricing(items, engine)
     while True:
@@ -290,7 +290,7 @@ def shortest(items: Items, engine: Engine) -> Packing:
         master.add(sp.csc_matrix(new.T))
         counts = np.vstack([counts, new])
     used = lengths > 0
-    return Packing(lengths[used], counts[: len(lengths)][used], bound, finished)
+    return PatternTimes(lengths[used], counts[: len(lengths)][used], bound, finished)
 
 
 class Master:

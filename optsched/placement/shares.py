@@ -179,7 +179,7 @@ class Bins:
         return chosen
 
 
-class Packing(NamedTuple):
+class SharePacking(NamedTuple):
     """Whether rows fit on the GPUs of a pool (None: not known),
     and if so the GPUs of each, numbered from 0.
     """
@@ -188,14 +188,14 @@ class Packing(NamedTuple):
     gpus: tuple[IntArray, ...] = ()
 
 
-def packing(gpus: IntArray, share: FloatArray, count: int) -> Packing:
+def packing(gpus: IntArray, share: FloatArray, count: int) -> SharePacking:
     """Pack rows with shares of a number of GPUs each into ``count`` GPUs:
     first fit decreasing, then a search.
     """
     if any(float(gpus @ dual_feasible(share, k)) > count * FULL for k in _useful(share)):
-        return Packing(False)
+        return SharePacking(False)
     if float(gpus @ share) > count * FULL:
-        return Packing(False)
+        return SharePacking(False)
     bins = Bins(count)
     made = [np.zeros(0, np.int64)] * len(gpus)
     order = np.lexsort((-gpus, -share))
@@ -205,7 +205,7 @@ def packing(gpus: IntArray, share: FloatArray, count: int) -> Packing:
             break
         made[row] = taken
     else:
-        return Packing(True, tuple(made))
+        return SharePacking(True, tuple(made))
     # Negated, so that the largest shares come first.
     sizes, kind = np.unique(-share, return_inverse=True)
     found = _dealt(_filled(-sizes, kind[order], gpus[order], count), kind, gpus)
@@ -215,8 +215,8 @@ def packing(gpus: IntArray, share: FloatArray, count: int) -> Packing:
     try:
         filled = _Search((-sizes).tolist()).fill(tuple(pieces.tolist()), count)
     except _GaveUp:
-        return Packing(None)
-    return Packing(False) if filled is None else _dealt(np.array(filled), kind, gpus)
+        return SharePacking(None)
+    return SharePacking(False) if filled is None else _dealt(np.array(filled), kind, gpus)
 
 
 def _filled(sizes: FloatArray, kind: IntArray, gpus: IntArray, count: int) -> IntArray:
@@ -230,7 +230,7 @@ def _filled(sizes: FloatArray, kind: IntArray, gpus: IntArray, count: int) -> In
     return filled
 
 
-def _dealt(filled: IntArray, kind: IntArray, gpus: IntArray) -> Packing:
+def _dealt(filled: IntArray, kind: IntArray, gpus: IntArray) -> SharePacking:
     """GPUs for rows, from how many shares of each size lie on each GPU;
     not known if a gang gets too few of them.
 
@@ -243,10 +243,10 @@ def _dealt(filled: IntArray, kind: IntArray, gpus: IntArray) -> Packing:
         column = left[:, kind[row]]
         chosen = np.argsort(-column, kind="stable")[: gpus[row]]
         if len(chosen) < gpus[row] or (column[chosen] <= 0).any():
-            return Packing(None)
+            return SharePacking(None)
         left[chosen, kind[row]] -= 1
         made[row] = chosen
-    return Packing(True, tuple(made))
+    return SharePacking(True, tuple(made))
 
 
 def dual_feasible(size: FloatArray, k: int) -> FloatArray:

@@ -100,7 +100,6 @@ class LinearArrays(Displayed):
 
     @cached_property
     def by_rows(self) -> sp.csr_matrix:
-        """A by rows."""
         return self.A.tocsr()
 
     @cached_property

@@ -119,7 +119,7 @@ class FeasibleRegion:
 
     @cached_property
     def requirements(self) -> LinearArrays:
-        """`feasible_set` as arrays."""
+        """Rows and columns of `feasible_set`, which many programs share."""
         return self.feasible_set().arrays
 
     @cached_property

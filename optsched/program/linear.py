@@ -60,7 +60,6 @@ class Expression:
 
     @property
     def rows(self) -> int:
-        """Number of expressions."""
         return len(self.constant)
 
     def __rmatmul__(self, matrix: Matrix) -> Expression:

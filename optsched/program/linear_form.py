@@ -165,7 +165,7 @@ class LinearForm(ColumnBounds, Protocol):
 
     @property
     def rows(self) -> tuple[Block, ...]:
-        """Blocks of rows."""
+        """Blocks of rows, in the order of the duals."""
 
     def transpose_times(self, y: FloatArray) -> ColumnSlices:
         """Return A.T @ y, shape (columns,)."""
@@ -226,7 +226,6 @@ class SmallestLevelForm:
 
     @cached_property
     def rows(self) -> tuple[Block, ...]:
-        """Time, capacity, levels."""
         C = self.region.classes
         classes, goods = len(C), len(C.capacity)
         ends = (0, classes, classes + goods, 2 * classes + goods)
@@ -491,12 +490,10 @@ class LinearTotalForm(SmallestLevelForm):
 
     @property
     def _levels(self) -> None:
-        """There are no rows of levels."""
         return None
 
     @cached_property
     def rows(self) -> tuple[Block, ...]:
-        """Time, capacity."""
         classes, goods = len(self.region.classes), len(self.region.classes.capacity)
         return Block("time", 0, classes), Block("capacity", classes, classes + goods)
 
@@ -529,7 +526,6 @@ class LinearTotalForm(SmallestLevelForm):
         return parts_of(self)
 
     def _behind(self) -> Iterator[ColumnPart]:
-        """There are none."""
         return iter(())
 
     def row_parts(self) -> Iterator[RowPart]:

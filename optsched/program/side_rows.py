@@ -159,7 +159,7 @@ class LimitRows(Displayed):
 
     @cached_property
     def most(self) -> FloatArray:
-        """Shape (rows,)."""
+        """Right-hand side of each row, shape (rows,)."""
         return np.concatenate([self.classes.capacity, *(rows.upper for rows in self.side)])
 
     @cached_property

@@ -111,7 +111,6 @@ class TimelineProgram(Displayed):
             raise ValueError("an activity has no mode")
 
     def __len__(self) -> int:
-        """Number of activities."""
         return len(self.release)
 
     @property

@@ -59,14 +59,13 @@ class Total(Utility):
     # --- f ----------------------------------------------------------------------------------------
 
     def f(self, level: FloatArray) -> FloatArray:
-        """f(level), elementwise."""
         if self.function == "linear":
             return level
         with np.errstate(divide="ignore"):
             return np.log(level) if self.function == "log" else level**self.exponent / self.exponent
 
     def slope(self, level: FloatArray) -> FloatArray:
-        """f'(level), elementwise."""
+        """Derivative of `f` at each level."""
         if self.function == "linear":
             return np.ones_like(level)
         return 1.0 / level if self.function == "log" else level ** (self.exponent - 1.0)

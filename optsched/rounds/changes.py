@@ -179,7 +179,7 @@ class Changes:
         return jobs
 
     def come(self, jobs: CheckedJobs, now: float) -> Changes:
-        """Let jobs come."""
+        """Add jobs that were checked here, and came at a time."""
         assert self._columns is not None, "they were not checked here"
         self._columns.add(jobs)
         self._came += [now] * len(jobs)
@@ -303,7 +303,7 @@ def _steps(
     # What is reckoned up to a measurement counts before it is corrected: it was thought to be done.
     for job, time, steps in _in_turn(measured, len(table), each=counts):
         later = job[(since[job] < time) & counts]
-        done[job] = _reckoned(state, job, done[job], since[job], time)
+        done[job] = _assumed_steps(state, job, done[job], since[job], time)
         add(job)
         counted[later] = done[later]
         done[job], since[job] = steps, time
@@ -311,7 +311,7 @@ def _steps(
         if add(job):
             counted[seen], forget = done[seen], True
     if now > state.now:
-        done = _reckoned(state, np.s_[:], done, since, now)
+        done = _assumed_steps(state, np.s_[:], done, since, now)
     if add(np.s_[:]) or forget:
         counted = done.copy()
     return done, isolated_time, counted
@@ -336,7 +336,7 @@ def _in_turn(
             yield np.array(job, np.int64), np.array(time), np.array(steps)
 
 
-def _reckoned(
+def _assumed_steps(
     state: RoundState,
     jobs: IntArray | slice,
     done: FloatArray,

@@ -21,7 +21,7 @@ ever (the perceptron cycling theorem: Block and Levin, "On the boundedness of an
 for solving a system of linear inequalities", 1970; as a rule for choosing vertices of any polytope:
 Adler et al., "Convex dynamics and applications", 2005). For that a set need not be the best: it
 suffices that it is worth what the allocation is. Sets are therefore improved by chains of exchanges
-(`Packing`), within a bounded number of steps.
+(`RowPacking`), within a bounded number of steps.
 
 A row that is so far ahead that what it ran would not be counted (`optsched.rounds.ledger`) is worth
 nothing, whatever its jobs are owed: time on GPUs would be lost to all others.
@@ -121,9 +121,9 @@ def exchanged(
     """
     blocked = np.append(busy, False)
     rows = order[~(blocked[instant.job[order]] | blocked[instant.partner[order]])]
-    # `Packing` numbers rows by worth, ascending, so that comparing numbers compares worth.
+    # `RowPacking` numbers rows by worth, ascending, so that comparing numbers compares worth.
     rows = rows[np.argsort(worth[rows], kind="stable")]
-    packing = Packing(
+    packing = RowPacking(
         instant.job[rows],
         instant.partner[rows],
         instant.uses.take(rows),
@@ -150,14 +150,14 @@ LEAST = 1e-9
 """Gains below this are rounding."""
 
 
-class Step(NamedTuple):
+class ChainStep(NamedTuple):
     """A row that a chain put in or took out."""
 
     row: int
     entered: bool
 
 
-class Packing:
+class RowPacking:
     """Rows, some of them inside: no job twice, no resource beyond what is free of it.
 
     A chain puts a row in, takes out what is in its way, fills what that leaves, and lets a job that
@@ -248,7 +248,7 @@ class Packing:
 
     def _chain(self, first: int) -> bool:
         """The best chain that is found from a row; whether it gains."""
-        steps: list[Step] = []
+        steps: list[ChainStep] = []
         kept: set[int] = set()  # what it put in stays in
         gone: set[int] = set()  # what it took out is not forced in again
         gain = 0.0
@@ -262,12 +262,12 @@ class Packing:
             for other in going:
                 self._take(other)
                 gain -= self._worth[other]
-            steps += [Step(other, False) for other in going]
+            steps += [ChainStep(other, False) for other in going]
             gone.update(going)
             lost = [job for other in going for job in self._jobs[other]]
             for entering in (row, *self._refilling(row, going, lost)):
                 gain += self._worth[entering]
-                steps.append(Step(entering, True))
+                steps.append(ChainStep(entering, True))
                 kept.add(entering)
             if gain > best:
                 best = gain

@@ -20,7 +20,7 @@ from optsched.rounds.memory import Memory
 from optsched.rounds.plan import Plan
 from optsched.rounds.solve_round import solve_round
 from optsched.rounds.state import RoundState
-from optsched.rounds.transitions import Event, Outcome, after_event, followed
+from optsched.rounds.transitions import Event, EventEffect, after_event, followed
 from optsched.solvers import Solver
 
 
@@ -97,14 +97,14 @@ class LiveState:
             self._whole = self.state, replace(self.state, instance=instance)
         return self._whole[1]
 
-    def after(self, event: Event) -> Outcome:
+    def after(self, event: Event) -> EventEffect:
         """What an event does; nothing changes before `accept`. Raises `InvalidInput` or `UsageError`."""
         changes = self._changes
         if self._event_by_event and event.now > changes.now:
             changes = Changes(advanced(changes.state, event.now))
         return after_event(changes, event)
 
-    def accept(self, outcome: Outcome) -> None:
+    def accept(self, outcome: EventEffect) -> None:
         """Let an event have happened."""
         self._changes = outcome.happen()
         if outcome.observations is not None:

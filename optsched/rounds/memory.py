@@ -222,7 +222,6 @@ class Memory:
         return all(getattr(table, name) is getattr(before, name) for name in ("weight", "tenant"))
 
     def keep(self, state: RoundState, view: View, answer: Answer, plan: Plan) -> None:
-        """Remember a round."""
         self._last = PlannedRound(state, view, answer, plan)
 
 

@@ -50,7 +50,7 @@ file; the modules are in `optsched.rounds`, but for `staying`, `occupied` and `b
 13. **Idle GPUs.** Where the round fills, a job that runs alone moves to idle GPUs on which it ends
     sooner, its restart counted (`idle.IdleGpus`).
 14. **No plan.** If no round can be planned, jobs are only evicted, and jobs without steps left
-    stop: all others run on (`runs_on`).
+    stop: all others run on (`runs_unplanned`).
 
 Rules 11 to 13 stop or move no more jobs than are left of `max_moves` (`displaced_so_far`). In rule
 12 a starved job ignores the limit.
@@ -88,7 +88,7 @@ def evicted(running: Running, crowded: BoolArray) -> BoolArray:
     return np.asarray(running.lost | running.leaves | crowded)
 
 
-def runs_on(
+def runs_unplanned(
     ran: BoolArray,
     must_run: BoolArray,
     evicted: BoolArray,

@@ -37,7 +37,7 @@ from optsched.rounds.transitions import (
     NewPolicy,
     NewTenants,
     NewWorkloads,
-    Nodes,
+    NodeStates,
     Observe,
     Release,
     Reserve,
@@ -392,7 +392,7 @@ class Scheduler(ClosedByWith, Displayed):
         names = [
             _name(node, f"nodes[{place}]", "the name of a node") for place, node in enumerate(nodes)
         ]
-        self._take(Nodes, now, states=dict.fromkeys(names, state))
+        self._take(NodeStates, now, states=dict.fromkeys(names, state))
 
     def reserve(
         self,

@@ -9,7 +9,7 @@ A round goes through these stations, each in its file:
    are in `optsched.rounds.preemption`).
 4. `Seating.seat`: rows are selected (`optsched.rounds.selection`) and get GPUs
    (`optsched.rounds.seating`); then others on what is left over (backfill).
-5. `seated_plan`: verdicts and reasons; `standstill` where no round can be planned.
+5. `seated_plan`: verdicts and reasons; `unplanned_round` where no round can be planned.
 6. `broken_rules`: the check of the plan, with nothing of what made it (`optsched.rounds.checking`).
 """
 
@@ -44,7 +44,7 @@ from optsched.rounds.ledger import Ledger, changes
 from optsched.rounds.memory import Memory
 from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.policy import RoundPolicy
-from optsched.rounds.preemption import runs_on
+from optsched.rounds.preemption import runs_unplanned
 from optsched.rounds.ranked import rank
 from optsched.rounds.round_rows import RoundRows
 from optsched.rounds.rows import jobs_of, keys_of, members
@@ -106,7 +106,7 @@ def solve_round(
     before = memory.round_before(state)
     view = View.of(state) if before is None else before.view_at(state)
     if recorded is not None and recorded.stands:
-        return standstill(state, view, recorded.fallback or "")
+        return unplanned_round(state, view, recorded.fallback or "")
     try:
         answer = _answered(state, view, load, model, recorded, memory)
         again = None if before is None else before.plan_again(state, view, answer)
@@ -125,7 +125,7 @@ def solve_round(
         why = f"planning failed with {type(error).__name__}: {error}"
     if why is not None:
         log.error("round %d: %s", state.number, why)
-        plan = standstill(state, view, why)
+        plan = unplanned_round(state, view, why)
     if plan.fallback is not None:
         log.warning("round %d falls back: %s", state.number, plan.fallback)
     return replace(plan, timings={**plan.timings, "total": time.perf_counter() - started})
@@ -386,7 +386,7 @@ def _predecessors(view: View) -> dict[int, str]:
 # --- no plan ----------------------------------------------------------------------------------
 
 
-def standstill(state: RoundState, view: View, why: str) -> Plan:
+def unplanned_round(state: RoundState, view: View, why: str) -> Plan:
     """Running jobs run on where they may; no job starts. Nothing can fail here.
 
     Jobs leave nodes that take no more work, unless they cannot be preempted, and jobs that are done
@@ -403,7 +403,7 @@ def standstill(state: RoundState, view: View, why: str) -> Plan:
     ledger = state.ledger
     held = state.instance.jobs_table.running
     ran = view.running.runs | ledger.jobs_of(ledger.runs)
-    on = runs_on(ran, view.must, view.evicted, view.instance.jobs_table.steps_left)
+    on = runs_unplanned(ran, view.must, view.evicted, view.instance.jobs_table.steps_left)
     reasons = dict.fromkeys(np.flatnonzero(~on).tolist(), f"no round could be planned: {why}")
     for job in np.flatnonzero(ran & ~on).tolist():
         reasons[job] = view.why_it_left(job) or "it has no steps left"

@@ -87,7 +87,7 @@ Time = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EventEffect:
     """What an event does, which has not happened yet.
 
     Attributes
@@ -114,13 +114,13 @@ class Event(Document):
     event: str
     now: Time
 
-    def outcome(self, changes: Changes, now: float) -> Outcome:
+    def outcome(self, changes: Changes, now: float) -> EventEffect:
         """What it does at a time; raises `InvalidInput` or `UsageError`, and nothing has changed then.
 
         By default it changes a state that all changes before have happened to.
         """
         state, notices = self.apply(advanced(changes.state, now))
-        return Outcome(partial(changes.then, state), notices)
+        return EventEffect(partial(changes.then, state), notices)
 
     def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
         """The state after it and notices, given that of the same time before it; raises as `outcome`."""
@@ -133,11 +133,11 @@ class Submit(Event):
     event: Literal["submit"] = "submit"
     jobs: Tuple[dict[str, Any]]
 
-    def outcome(self, changes: Changes, now: float) -> Outcome:
+    def outcome(self, changes: Changes, now: float) -> EventEffect:
         # An arrival that is stated stays, also one in the future.
         documents = [{"arrival": now, **job} for job in self.jobs]
         changes = changes.ready_for([str(job.get("id")) for job in self.jobs])
-        return Outcome(partial(changes.come, changes.checked(documents), now))
+        return EventEffect(partial(changes.come, changes.checked(documents), now))
 
 
 class Leave(Event):
@@ -146,11 +146,11 @@ class Leave(Event):
     event: Literal["complete", "cancel"]
     jobs: Tuple[Name]
 
-    def outcome(self, changes: Changes, now: float) -> Outcome:
+    def outcome(self, changes: Changes, now: float) -> EventEffect:
         changes = changes.ready_for()
         rows = {name: changes.row(name, f"jobs[{at}]") for at, name in enumerate(self.jobs)}
         _refuse_twice(len(rows), self.jobs)
-        return Outcome(partial(changes.leave, rows, now))
+        return EventEffect(partial(changes.leave, rows, now))
 
 
 class Stopped(Event):
@@ -186,7 +186,7 @@ class Observe(Event):
     event: Literal["observe"] = "observe"
     jobs: dict[str, Measured]
 
-    def outcome(self, changes: Changes, now: float) -> Outcome:
+    def outcome(self, changes: Changes, now: float) -> EventEffect:
         row = {name: changes.row(name, f"jobs.{name}") for name in self.jobs}
         steps = {}
         rates = {}
@@ -199,10 +199,10 @@ class Observe(Event):
             if measured.throughput is not None:
                 rates[name] = measured.throughput
         notices, found = observations(changes.before, row, rates)
-        return Outcome(partial(changes.measure, steps, now), notices, found)
+        return EventEffect(partial(changes.measure, steps, now), notices, found)
 
 
-class Nodes(Event):
+class NodeStates(Event):
     """Nodes that change their state. What runs on a node that is down has stopped."""
 
     event: Literal["nodes"] = "nodes"
@@ -331,9 +331,9 @@ class Decides(Event):
     (`optsched.rounds.check_policy`). A journal has only what passed.
     """
 
-    def outcome(self, changes: Changes, now: float) -> Outcome:
+    def outcome(self, changes: Changes, now: float) -> EventEffect:
         state = self.changed(advanced(changes.state, now))
-        return Outcome(partial(changes.then, state), decides=state)
+        return EventEffect(partial(changes.then, state), decides=state)
 
     def changed(self, state: RoundState) -> RoundState:
         """The state after it; raises as `outcome`."""
@@ -341,7 +341,7 @@ class Decides(Event):
 
 
 class NewPolicy(Decides):
-    """Another policy (`RoundState.under`)."""
+    """Another policy, from the next round on (`RoundState.under`)."""
 
     event: Literal["policy"] = "policy"
     policy: dict[str, Any]
@@ -399,7 +399,7 @@ KINDS: dict[str, type[Event]] = {
     "cancel": Leave,
     "stopped": Stopped,
     "observe": Observe,
-    "nodes": Nodes,
+    "nodes": NodeStates,
     "reserve": Reserve,
     "release": Release,
     "resize": Resize,
@@ -416,7 +416,7 @@ def read_event(document: Mapping[str, Any]) -> Event:
     return validate(KINDS[kind], dict(document))
 
 
-def after_event(changes: Changes, event: Event) -> Outcome:
+def after_event(changes: Changes, event: Event) -> EventEffect:
     """What an event does to changes; one that is older counts as one of the time of the last change."""
     with named(f"event {event.event}"):
         return event.outcome(changes, max(event.now, changes.now))

@@ -19,7 +19,7 @@ from optsched.solving.engine import Engine
 
 
 @dataclass(frozen=True)
-class Shares:
+class TimeShares:
     """An allocation by rows of the trace: parts of the time on pools; arrays of length A.
 
     Attributes
@@ -45,18 +45,18 @@ class Shares:
     partner_rate: FloatArray
 
     @classmethod
-    def none(cls) -> Shares:
+    def none(cls) -> TimeShares:
         no = np.zeros(0, np.int64)
         zero = np.zeros(0)
         return cls(no, no, no, no, no, zero, zero, zero, zero)
 
-    def take(self, rows: IntArray) -> Shares:
+    def take(self, rows: IntArray) -> TimeShares:
         """Some of its rows."""
-        return Shares(*(getattr(self, field.name)[rows] for field in fields(self)))
+        return TimeShares(*(getattr(self, field.name)[rows] for field in fields(self)))
 
-    def and_more(self, more: Shares) -> Shares:
+    def and_more(self, more: TimeShares) -> TimeShares:
         """Its rows and those of another allocation."""
-        return Shares(
+        return TimeShares(
             *(
                 np.concatenate([getattr(self, field.name), getattr(more, field.name)])
                 for field in fields(self)
@@ -90,7 +90,9 @@ class Allocator:
         self.classes = classes
         self._load = load_solver
 
-    def shares(self, jobs: IntArray, world: World, isolated_time: FloatArray, now: float) -> Shares:
+    def shares(
+        self, jobs: IntArray, world: World, isolated_time: FloatArray, now: float
+    ) -> TimeShares:
         """The allocation of the jobs at these rows.
 
         Parameters
@@ -152,9 +154,9 @@ class Allocator:
         return replace(part, jobs_table=table, now=now)
 
 
-def _by_trace(rows: JobRows, jobs: IntArray, C: Classes) -> Shares:
+def _by_trace(rows: JobRows, jobs: IntArray, C: Classes) -> TimeShares:
     nodes, share = (getattr(C.configurations, name)[C.configuration] for name in ("nodes", "share"))
-    return Shares(
+    return TimeShares(
         jobs[rows.job],
         np.where(rows.partner >= 0, jobs[rows.partner], -1),
         C.pool[rows.column],

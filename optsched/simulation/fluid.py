@@ -9,7 +9,7 @@ import numpy as np
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.instance import with_nodes
 from optsched.rounds.policy import RoundPolicy
-from optsched.simulation.allocator import Allocator, Shares
+from optsched.simulation.allocator import Allocator, TimeShares
 from optsched.simulation.failures import NodeChanges
 from optsched.simulation.history import IsolatedHistory
 from optsched.simulation.options import SimulationOptions
@@ -122,7 +122,7 @@ class Fluid(Run):
         pools = self.allocator.instance.cluster.pools
         return np.array([pool.capacity(self._now) for pool in pools], np.int64)
 
-    def _speed(self, shares: Shares) -> FloatArray:
+    def _speed(self, shares: TimeShares) -> FloatArray:
         """True steps/s of each job of the trace, over the time."""
         speed = np.zeros(len(self.arrival))
         nobody = np.full(len(shares.job), -1)
@@ -146,7 +146,7 @@ class Fluid(Run):
         return float(np.maximum(left, 0.0).min(initial=np.inf))
 
     def _advance(
-        self, jobs: IntArray, shares: Shares, speed: FloatArray, now: float, until: float
+        self, jobs: IntArray, shares: TimeShares, speed: FloatArray, now: float, until: float
     ) -> FloatArray:
         """Let time pass; GPU seconds by pool."""
         world = self.world

@@ -11,7 +11,7 @@ from optsched.assembly import make_formulation
 from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.rounds.policy import RoundPolicy
-from optsched.simulation.allocator import Allocator, Shares
+from optsched.simulation.allocator import Allocator, TimeShares
 from optsched.simulation.world import World
 
 MODE = "mode gavel"
@@ -43,9 +43,11 @@ class AlloxAllocator(Allocator):
         options = make_formulation(policy.formulation, policy.options).options
         self._alpha = float(options.alpha)
         self._rate = np.where(rate > 0, rate, SLOWEST)
-        self._kept: Shares = Shares.none()
+        self._kept: TimeShares = TimeShares.none()
 
-    def shares(self, jobs: IntArray, world: World, isolated_time: FloatArray, now: float) -> Shares:
+    def shares(
+        self, jobs: IntArray, world: World, isolated_time: FloatArray, now: float
+    ) -> TimeShares:
         pools = self.instance.cluster.pools
         table = self.instance.jobs_table
         kept = self._kept.take(np.flatnonzero(np.isin(self._kept.job, jobs)))
@@ -65,7 +67,7 @@ class AlloxAllocator(Allocator):
             job = waiting[job]
             pool = gpu[pool]
             one = np.ones(len(job))
-            new = Shares(
+            new = TimeShares(
                 job,
                 np.full(len(job), -1),
                 pool,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.simulation.allocator import Shares
+from optsched.simulation.allocator import TimeShares
 
 NEVER_RUN = 1e9
 """Priority, per unit of its share, of a row that has had no time."""
@@ -81,7 +81,7 @@ class GavelRows:
             time=np.full_like(self.time, least),
         )
 
-    def allocated(self, shares: Shares) -> GavelRows:
+    def allocated(self, shares: TimeShares) -> GavelRows:
         """With a new allocation."""
         first = np.where(shares.partner >= 0, np.minimum(shares.job, shares.partner), shares.job)
         second = np.where(shares.partner >= 0, np.maximum(shares.job, shares.partner), -1)

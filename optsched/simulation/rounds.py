@@ -17,7 +17,7 @@ from optsched.simulation.failures import NodeChanges
 from optsched.simulation.options import SimulationOptions
 from optsched.simulation.recording import Stint
 from optsched.simulation.run import Run
-from optsched.simulation.scheduled import Running, Scheduled
+from optsched.simulation.scheduled import RunningRows, Scheduled
 from optsched.simulation.truth import Truth
 from optsched.traces import Trace
 
@@ -29,7 +29,7 @@ EARLY = 1e-9
 """A round grid is met to within this part of a round."""
 
 
-class Rounds(Run):
+class RoundsRun(Run):
     """A trace under a scheduler.
 
     Parameters
@@ -112,7 +112,7 @@ class Rounds(Run):
             now = until
         self._note_end(now)
 
-    def _planned(self, now: float) -> tuple[Running, bool, bool, float]:
+    def _planned(self, now: float) -> tuple[RunningRows, bool, bool, float]:
         """What runs from now on, whether an allocation was made for it,
         whether that failed, and seconds it took.
         """
@@ -147,7 +147,9 @@ class Rounds(Run):
         if len(self.truth.regimes):
             self.scheduled.regimes(self.world.stage)
 
-    def _carry_out(self, running: Running, now: float, until: float) -> tuple[FloatArray, float]:
+    def _carry_out(
+        self, running: RunningRows, now: float, until: float
+    ) -> tuple[FloatArray, float]:
         """Let run what runs; GPU seconds by pool, and when the next plan is made."""
         job = running.job
         world = self.world
@@ -189,7 +191,9 @@ class Rounds(Run):
         )
         return self.recorder.stint(stint), until
 
-    def _next_event(self, running: Running, rate: FloatArray, now: float, until: float) -> float:
+    def _next_event(
+        self, running: RunningRows, rate: FloatArray, now: float, until: float
+    ) -> float:
         """When something happens at which a plan is made at once:
         a job ends or comes, or a node changes.
         """
@@ -206,7 +210,7 @@ class Rounds(Run):
         event = min(float(ends.min(initial=np.inf)), float(coming), self.changes.next)
         return max(event, float(np.nextafter(now, np.inf))) if event < until else until
 
-    def _stops(self, running: Running, until: float) -> tuple[FloatArray, BoolArray]:
+    def _stops(self, running: RunningRows, until: float) -> tuple[FloatArray, BoolArray]:
         """When each job that runs is stopped at the latest, and whether a node breaks it off."""
         stop = np.full(len(running.job), until)
         broken = np.zeros(len(running.job), bool)
@@ -240,7 +244,7 @@ class Rounds(Run):
         made = before + part * (self.world.done[job] - before)
         self.saved[job] = np.where(new, made, self.saved[job])
 
-    def _lose_unsaved(self, running: Running) -> None:
+    def _lose_unsaved(self, running: RunningRows) -> None:
         """Who is stopped or moved by a plan loses what it did since its last checkpoint."""
         on = np.zeros(len(self.gone), bool)
         on[running.job[~running.fresh]] = True
@@ -270,7 +274,7 @@ class Rounds(Run):
 
     def _record(
         self,
-        running: Running,
+        running: RunningRows,
         busy: FloatArray,
         now: float,
         until: float,
@@ -309,7 +313,7 @@ def _with_restart_cost(instance: Instance, seconds: float) -> Instance:
     return replace(instance, jobs_table=replace(table, restart_cost=cost), workloads=workloads)
 
 
-def _shares(running: Running, now: float, ends: FloatArray) -> FloatArray:
+def _shares(running: RunningRows, now: float, ends: FloatArray) -> FloatArray:
     """Part of its GPUs that each job has to itself:
     a half while another runs on them, all afterwards.
     """

@@ -16,13 +16,13 @@ from optsched.rounds.live import LiveState
 from optsched.rounds.plan import STARTS, Plan
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.state import RoundState
-from optsched.rounds.transitions import Nodes, Observe
+from optsched.rounds.transitions import NodeStates, Observe
 from optsched.simulation.recording import spread_of
 from optsched.traces import Trace
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningRows:
     """What runs in a round; arrays over the jobs that do, by their rows in the trace.
 
     Attributes
@@ -108,7 +108,7 @@ class Scheduled:
 
     def nodes(self, states: Mapping[str, str], now: float) -> None:
         """Nodes change their states; what runs on those that are down has stopped."""
-        event = Nodes.model_validate({"states": dict(states), "now": max(now, self.state.now)})
+        event = NodeStates.model_validate({"states": dict(states), "now": max(now, self.state.now)})
         self.live.accept(self.live.after(event))
 
     def interrupted(self, jobs: BoolArray) -> None:
@@ -138,7 +138,7 @@ class Scheduled:
         self.live.follow(state, plan)
         return plan, "allocate" in plan.timings
 
-    def running(self, plan: Plan) -> Running:
+    def running(self, plan: Plan) -> RunningRows:
         """What runs by a plan."""
         places = RunningJobs.of(plan.running)
         mine = places.job
@@ -147,7 +147,7 @@ class Scheduled:
         gpu = places.numbers(numbering)
         nodes, first = spread_of(owner, gpu, numbering.node_of(gpu), len(mine))
         beside = plan.ledger.partner_now[mine]
-        return Running(
+        return RunningRows(
             self.rows[mine],
             np.where(beside >= 0, self.rows[beside], -1),
             places.pool,

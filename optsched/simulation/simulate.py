@@ -28,7 +28,7 @@ from optsched.simulation.options import (
     simulation_options,
 )
 from optsched.simulation.result import Simulation
-from optsched.simulation.rounds import Rounds
+from optsched.simulation.rounds import RoundsRun
 from optsched.simulation.run import Run
 from optsched.simulation.truth import Truth
 from optsched.traces import Trace, TraceSource, load_trace
@@ -36,7 +36,7 @@ from optsched.traces import Trace, TraceSource, load_trace
 ROUNDING = 1e-6
 """Of a job, that products of parts and numbers of jobs may be off."""
 MODES: Mapping[str, Callable[[Trace, RoundPolicy, SimulationOptions, Truth], Run]] = {
-    "rounds": Rounds,
+    "rounds": RoundsRun,
     "fluid": Fluid,
     "gavel": GavelRounds,
 }

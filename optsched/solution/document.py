@@ -205,7 +205,7 @@ class ProgramReference(_Model):
 
 
 class ProgramSolutionDocument(_Model):
-    """A whole file."""
+    """The solution file of a program that no formulation made."""
 
     format: Literal["optsched-program-solution/1"]
     program: ProgramReference

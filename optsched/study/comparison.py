@@ -142,7 +142,6 @@ class Comparison(DisplayedTable):
         }
 
     def __iter__(self) -> Iterator[ComparisonRow]:
-        """The rows."""
         return iter(self.rows)
 
     def __contains__(self, formulation: object) -> bool:

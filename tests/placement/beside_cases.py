@@ -13,9 +13,9 @@ from placement_cases import Document, apart_documents, instance_of, random_case,
 from optsched.candidates import Classes, JobRows
 from optsched.placement import Occupied, place_beside
 from optsched.placement.checks import (
-    Entry,
     Flaw,
     NodeOfPool,
+    PlacedRow,
     anti_affinity_kept,
     gpus_of_pool,
     needs_of_column,
@@ -109,7 +109,7 @@ def flaws_of(
             flaws.append(Flaw(row, "gpus", f"{gpus}: the gang is not whole, or on barred nodes"))
         jobs = [names[int(job)] for job in (rows.job[row], rows.partner[row]) if job >= 0]
         share = float(classes.configurations.share[classes.configuration[column]])
-        entries[row] = Entry(jobs, tuple(gpus), share, needs_of_column(classes, column))
+        entries[row] = PlacedRow(jobs, tuple(gpus), share, needs_of_column(classes, column))
     flaws += no_gpu_given_twice(entries)
     flaws += node_resources_kept(entries, instance.cluster)
     return flaws + anti_affinity_kept(entries, constraints)

@@ -25,7 +25,7 @@ from optsched.rounds.preemption import (
     order_due,
     priority_groups,
     rank_in_group,
-    runs_on,
+    runs_unplanned,
     second_of_parting,
     starved,
     victims,
@@ -70,7 +70,7 @@ def test_jobs_leave_nodes_that_are_down_or_take_no_work_or_are_crowded() -> None
 def test_without_a_plan_all_run_on_that_may_stay_and_are_not_done() -> None:
     # 0 runs on; 1 is evicted, 2 too, but cannot be preempted; 3 has no steps left; 4 did not run.
     ran, must, gone = mask(1, 1, 1, 1, 0), mask(0, 0, 1, 0, 0), mask(0, 1, 1, 0, 0)
-    on = runs_on(ran, must, gone, np.array([5.0, 5.0, 5.0, 0.0, 5.0]))
+    on = runs_unplanned(ran, must, gone, np.array([5.0, 5.0, 5.0, 0.0, 5.0]))
     assert on.tolist() == [True, False, True, False, False]
 
 

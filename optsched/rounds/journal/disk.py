@@ -96,7 +96,7 @@ def lock(path: Path) -> FileIO:
         file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if stands_at(file, path):  # it may have been deleted after it was opened
+            if is_same_file(file, path):  # it may have been deleted after it was opened
                 return file
         except BaseException:
             file.close()
@@ -104,7 +104,7 @@ def lock(path: Path) -> FileIO:
         file.close()
 
 
-def stands_at(file: FileIO, path: Path) -> bool:
+def is_same_file(file: FileIO, path: Path) -> bool:
     """Whether a path still leads to an open file: not to another one, nor to none."""
     try:
         there = os.stat(path)

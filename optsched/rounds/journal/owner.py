@@ -76,7 +76,7 @@ class Owner:
 
     def why_not(self) -> str:
         """Why this process may not write any more; empty if it may."""
-        if not disk.stands_at(self._lock, self._path):
+        if not disk.is_same_file(self._lock, self._path):
             # The folder may be another one, too: moved away, or written back from a copy.
             return f"its {LOCK} was deleted or replaced, so that another process may write it"
         found = os.pread(self._lock.fileno(), MOST, 0)

@@ -336,7 +336,7 @@ class Journal(ClosedByWith):
         segment = segment_path(self.path, self._start)
         try:
             why = self._owner.why_not()
-            if not why and not disk.stands_at(self._file, segment):
+            if not why and not disk.is_same_file(self._file, segment):
                 why = f"{segment.name} was deleted or replaced"
             # A writer that asks for no lock and leaves no token is found by the length of the file.
             if not why and disk.size(self._file) != self._end.size:
