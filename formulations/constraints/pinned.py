@@ -126,7 +126,10 @@ class Pinned(_OfWays):
 
     kind = "pinned"
 
-    Options = JobWays
+    class Options(JobWays):
+        """Jobs, and where alone they may run."""
+
+    options: Options
 
     def _barred(self, C: Classes) -> BoolArray:
         return ~self._named(C)
@@ -160,7 +163,10 @@ class Forbidden(_OfWays):
 
     kind = "forbidden"
 
-    Options = JobWays
+    class Options(JobWays):
+        """Jobs, and where they may not run."""
+
+    options: Options
 
     def _barred(self, C: Classes) -> BoolArray:
         return self._named(C)
