@@ -61,6 +61,7 @@ class Lease(Formulation):
         leases    sum_{t < l_o} X_ot  =  b_o S_o                                   every option
         once      X_ot  <=  S_o                                                    options of classes with n_k > 1
         take      sum_{o in O_k} S_o  =  n_k    (<= n_k if soft, or ``admission``) every class
+                  but for jobs that rounds have admitted before (``promised``): = n_k
         capacity  sum_o g_ro X_ot  <=  G_rt                                        every resource and lease
         S, X >= 0 integer;  X_ot = 0 for t >= l_o
     A job stays on its option, so it never changes GPU type. Jobs without a deadline are unplaced. A
@@ -128,8 +129,10 @@ class Lease(Formulation):
 
     def build(self, C: Classes) -> LinearPlan:
         _refuse_coarse_clock(C.instance)
+        options = self.options
+        promised = np.zeros(len(C), bool) if self.promised is None else self.promised[C.first]
         plan = LeaseProgram(
-            C, self.options.capacity, self.options.admission, self.options.first_lease
+            C, options.capacity, options.admission, options.first_lease, promised
         ).plan()
         return replace(plan, solves_later=self.options.refine == "solve")
 
@@ -157,6 +160,12 @@ class LeaseProgram:
     calendar: Mapping[str, list[float]]
     admission: bool
     first_lease: FirstLease
+    promised: BoolArray
+
+    @cached_property
+    def optional(self) -> BoolArray:
+        """Classes whose jobs may be declined, shape (K,)."""
+        return self.C.soft_deadline | (self.admission & ~self.promised)
 
     @property
     def L(self) -> float:
@@ -355,8 +364,8 @@ class LeaseProgram:
             lp.constrain(running - rows_of(of[several], len(b)) @ S <= 0.0, name="once")
         take = sum_by(np.searchsorted(planned, k), 1.0, len(planned))
         wanted = C.count[planned]
-        optional = self.admission | C.soft_deadline[planned]
-        lp.constrain((take @ S).between(np.where(optional, 0.0, wanted), wanted), name="take")
+        least = np.where(self.optional[planned], 0.0, wanted)
+        lp.constrain((take @ S).between(least, wanted), name="take")
         g, where, column = self._entries
         row = np.searchsorted(self.used, where)
         held = sp.csr_matrix((g, (row, column)), shape=(len(self.used), len(of)))
@@ -400,11 +409,11 @@ class LeaseProgram:
         most = np.maximum(self.G[self.renewable].max(axis=1, initial=0.0), 1.0)
         # What an option needs of the resource of which it needs most, as a part of the capacity.
         needs = (self.b * self.uses / most[:, None]).max(axis=0, initial=0.0)
-        order = np.lexsort((needs, -self.v, self.l, ~firm))
+        order = np.lexsort((needs, -self.v, self.l, self.optional[k], ~firm))
         wanted = np.where(self.size > 0, C.count[k], 0).astype(np.int64)
         S, X = self._in_order(wanted, order)
         planned = np.bincount(k, S, minlength=len(C))[self.planned]
-        must = ~(self.admission | C.soft_deadline[self.planned])
+        must = ~self.optional[self.planned]
         if (planned < C.count[self.planned])[must].any():
             return None
         return np.concatenate([S, X]).astype(np.float64)
@@ -584,19 +593,20 @@ class LeaseProgram:
         in_time : BoolArray, shape (O,)
             Whether a job of the option could meet its deadline.
         """
-        if self.admission:
+        if self.admission and self.optional.all():
             return
         C = self.C
         able = np.zeros(len(C), bool)
         able[C.class_a[self.o][in_time]] = True
         asked = np.isfinite(C.deadline)
         asked[C.class_a[self.o]] = True
-        refuse_endless(C, np.flatnonzero(asked))
-        stuck = np.flatnonzero(asked & ~able & ~C.soft_deadline).tolist()
+        refuse_endless(C, np.flatnonzero(asked & ~(self.admission & self.optional)))
+        stuck = np.flatnonzero(asked & ~able & ~self.optional).tolist()
         conflicts = [Conflict("take", k, self._needs(k), self._assumption) for k in stuck]
         table = C.instance.jobs_table
         lost = np.flatnonzero(
-            np.isfinite(table.deadline)
+            (not self.admission)
+            & np.isfinite(table.deadline)
             & ~table.soft_deadline
             & (C.candidates.absence == Absence.NO_COLUMN)
         )
@@ -621,7 +631,7 @@ class LeaseProgram:
         count as one more resource, for jobs that may choose among pools.
         """
         C, usable = self.C, self.b <= self.room
-        must = usable & ~(self.admission | C.soft_deadline[C.class_a[self.o]])
+        must = usable & ~self.optional[C.class_a[self.o]]
         o = np.flatnonzero(must)
         if not len(o):
             return None

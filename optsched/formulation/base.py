@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray
+from optsched.arrays import BoolArray, FloatArray
 from optsched.candidates import Candidates, Classes
 from optsched.candidates.classes import READABLE
 from optsched.display import Displayed
@@ -102,6 +102,8 @@ class Formulation(ABC, Displayed):
             {repr(constraint.document()): constraint for constraint in constraints}.values()
         )
         self.extend = extend
+        self.promised: BoolArray | None = None
+        """Jobs that a plan must not decline, shape (jobs,); None: it may decline any."""
 
     @property
     def leaves_idle(self) -> bool:
@@ -254,8 +256,24 @@ class Formulation(ABC, Displayed):
         # Jobs that are held to different parts of a requirement are never one class.
         asked = (constraint.asked for constraint in self.constraints)
         labels += [np.unique(part, return_inverse=True)[1] for part in asked if part is not None]
+        labels += [] if self.promised is None else [self.promised.astype(np.int64)]
         reads = self.reads.union(*(constraint.reads for constraint in self.constraints))
         return candidates.classes(reads, [label for label in labels if label is not None])
+
+    def promising(self, jobs: BoolArray) -> Self:
+        """The formulation that declines none of some jobs, where it declines any.
+
+        Parameters
+        ----------
+        jobs : BoolArray, shape (jobs,)
+
+        Returns
+        -------
+        Formulation
+        """
+        mine = copy.copy(self)
+        mine.promised = jobs
+        return mine
 
     def with_constraints(self, constraints: Sequence[SideConstraint]) -> Self:
         """The formulation with other side constraints.

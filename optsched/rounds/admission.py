@@ -12,7 +12,8 @@ requirement, on its fair part of what is left. The rules:
    (then by deadline). Each is admitted if its requirements can be met beside those before it.
 3. A declined job is tried again in every round that is planned anew.
 
-`lease` decides in its own program whom it admits, by value. What it decides is kept in the same way.
+`lease` decides in its own program whom it admits: all that were admitted before, and others by
+value. If the first cannot all be kept, as after a failure, value decides among all.
 """
 
 from __future__ import annotations
@@ -74,6 +75,9 @@ def admitted(
     engine : Engine
         Its limits and its deadline hold here too.
     """
+    if formulation.hard_deadlines:
+        promised = before == Standing.ADMITTED
+        return (formulation.promising(promised) if promised.any() else formulation), None
     if not any(own.declinable for own in formulation.constraints):
         return formulation, None
     asked = np.ones(len(before))

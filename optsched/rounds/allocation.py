@@ -40,7 +40,7 @@ from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.rows import keys_of, no_rows, rows_of_keys, take
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
-from optsched.solution import Solution
+from optsched.solution import Solution, Status
 from optsched.solution.plan import LinearPlan
 from optsched.solvers import Capability, Limits, Solver
 from optsched.solving.engine import Engine
@@ -357,7 +357,10 @@ def _solved(
         there = _without(candidates, refused)
         try:
             asking, admissions = admitted(standing, formulation, there, engine)
-            solution, why = _checked(formulation, asking.solve(there, engine))
+            found = asking.solve(there, engine)
+            if asking.promised is not None and found.status is Status.INFEASIBLE:
+                found = formulation.solve(there, engine)
+            solution, why = _checked(formulation, found)
             if solution is not None and admissions is None:
                 admissions = planned(standing, formulation, solution)
             return solution, why, refused, admissions

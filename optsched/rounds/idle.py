@@ -37,7 +37,6 @@ from optsched.placement.shares import FULL
 from optsched.rounds.round_rows import RoundRows
 from optsched.rounds.rows import RowQueue, rows_alone, take, upper_sides
 from optsched.rounds.seating import Seating
-from optsched.rounds.state import RoundState
 from optsched.solving.warm_start import matched
 
 # --- when a move pays -------------------------------------------------------------------------
@@ -74,19 +73,6 @@ def seconds_saved(
     # Rates that differ by rounding must move nobody.
     saved = np.where((rate > 0) & (rate_there > rate), here - there, 0.0)
     return np.where(saved > ROUNDING * here, saved, np.minimum(saved, 0.0))
-
-
-def delays(
-    state: RoundState, C: Classes, job: IntArray, column: IntArray, continues: BoolArray
-) -> FloatArray:
-    """Seconds until jobs make progress in columns: what is left of a restart where they go on."""
-    service = state.service
-    restoring = np.maximum(service.resumes[job] - state.now, 0.0)
-    again = state.stops.before_restart[job]
-    again += state.stops.restart(job, C.pool[column], C.gpus[column])
-    # A job that never ran has no state to restore.
-    restart = np.where(service.starts[job] > 0, again, 0.0)
-    return np.where(continues, restoring, restart)
 
 
 # --- who takes idle GPUs ----------------------------------------------------------------------
@@ -285,15 +271,15 @@ class IdleGpus:
     ) -> FloatArray:
         seats = self._seating.seats.rows
         C = self._rows.classes
-        state = self._rows.state
+        stops = self._rows.state.stops
         # The last entry is for jobs that wait, whose rate of 0 says that they save nothing.
         here = np.append(seats.column, 0)[seat]
         return seconds_saved(
             self._rows.view.instance.jobs_table.steps_left[rows.job],
             np.append(seats.rate, 0.0)[seat],
             rows.rate,
-            delay=delays(state, C, rows.job, here, stays),
-            delay_there=delays(state, C, rows.job, rows.column, continues),
+            delay=stops.delays(rows.job, C.pool[here], C.gpus[here], stays),
+            delay_there=stops.delays(rows.job, C.pool[rows.column], C.gpus[rows.column], continues),
         )
 
     # --- who goes first -------------------------------------------------------------------

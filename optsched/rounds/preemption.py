@@ -22,11 +22,12 @@ file; the modules are in `optsched.rounds`, but for `staying`, `occupied` and `b
    GPUs, and whose guest is free and has room (`hosts.Hosts.chosen`). A guest that it had before
    leaves if that is another row; `hosts._Choice._preempted` counts who has to stop or move.
 5. **Order.** Rows are tried in the order of their `priority_groups`: those that must run, then
-   those of starved jobs (`starved`), then all others by the time at which they are due
+   those of starved jobs (`starved`), then those of admitted jobs that would soon be too late
+   (`round_rows.RoundRows.urgent`), then all others by the time at which they are due
    (`due_times`). A running row has a head start of the hysteresis and of what it costs to stop it
    now (`head_start`, `stops.Stops.cost`). Under a ranking, its order replaces the due times.
 6. **Pairs.** Where rows of pairs have a claim, the set of rows that is worth most goes to the front
-   of the third group (`selection.best_set_first`); a running row outside the set may lose its GPUs
+   of the last group (`selection.best_set_first`); a running row outside the set may lose its GPUs
    to it.
 7. **Preempt.** A running job is preempted if no row is chosen in which it can go on (`displaced`).
 8. **Limit.** With `max_moves` no more than so many are, the ones that are due last: the others stay
@@ -64,12 +65,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
 from optsched.candidates import JobRows
 from optsched.placement.instant import SCRAMBLE
 from optsched.placement.occupied import Running
-from optsched.rounds.rows import RowQueue, jobs_of
-
-MUST_RUN = 0
-STARVED = 1
-DUE = 2
-"""Priority groups of rows, one after the other."""
+from optsched.rounds.rows import DUE, MUST_RUN, STARVED, URGENT, RowQueue, jobs_of
 
 # --- who has to leave its nodes ---------------------------------------------------------------
 
@@ -110,13 +106,19 @@ def starved(waited: FloatArray, patience: float, exempt: BoolArray) -> BoolArray
     return np.asarray((waited >= patience) & ~exempt)
 
 
-def priority_groups(must_run: BoolArray, starved_rows: BoolArray) -> IntArray:
-    """`MUST_RUN`, `STARVED` or `DUE` for each row; shape (A,)."""
-    return np.where(must_run, MUST_RUN, np.where(starved_rows, STARVED, DUE))
+def priority_groups(must_run: BoolArray, starved_rows: BoolArray, urgent: BoolArray) -> IntArray:
+    """`MUST_RUN`, `STARVED`, `URGENT` or `DUE` for each row; shape (A,)."""
+    cases = [(must_run, MUST_RUN), (starved_rows, STARVED), (urgent, URGENT)]
+    masks, values = zip(*cases, strict=True)
+    group: IntArray = np.select(masks, values, DUE).astype(np.int64)
+    return group
 
 
-def rank_in_group(group: IntArray, is_pair: BoolArray, longest: FloatArray) -> FloatArray:
-    """The order inside the groups: starved rows by their wait, pairs first of those that must run.
+def rank_in_group(
+    group: IntArray, is_pair: BoolArray, longest: FloatArray, slack: FloatArray
+) -> FloatArray:
+    """The order inside the groups: starved rows by their wait, urgent ones by their slack,
+    pairs first of those that must run.
 
     Parameters
     ----------
@@ -124,10 +126,12 @@ def rank_in_group(group: IntArray, is_pair: BoolArray, longest: FloatArray) -> F
     is_pair : BoolArray, shape (A,)
     longest : FloatArray, shape (A,)
         Seconds that the job of the row has waited, of two the longer.
+    slack : FloatArray, shape (A,)
+        Time that the job of the row may still wait, less its head start.
     """
     pairs_first = np.where(is_pair, -1.0, 0.0) * (group == MUST_RUN)
     rank: FloatArray = np.where(group == STARVED, -longest, pairs_first)
-    return rank
+    return np.where(group == URGENT, slack, rank)
 
 
 def head_start(continues: BoolArray, hysteresis: float, restart: FloatArray) -> FloatArray:

@@ -21,7 +21,7 @@ from optsched.placement.instant import first_fit
 from optsched.placement.shares import FULL
 from optsched.ranking import RankedJobs, Ranking, Sizes
 from optsched.rounds.allocation import Answer
-from optsched.rounds.idle import delays, seconds_saved
+from optsched.rounds.idle import seconds_saved
 from optsched.rounds.order import Order
 from optsched.rounds.preemption import starved
 from optsched.rounds.rows import instant_of, rows_alone, take
@@ -62,12 +62,14 @@ def saved_by_rows(
     np.maximum.at(rate, rows.job[continues], rows.rate[continues])
     rate[view.must] = 0.0
     job = rows.job
+    there = C.pool[rows.column], C.gpus[rows.column]
+    stops = state.stops
     saved = seconds_saved(
         table.steps_left[job],
         rate[job],
         rows.rate,
-        delay=delays(state, C, job, rows.column, np.ones(len(rows), bool)),
-        delay_there=delays(state, C, job, rows.column, continues),
+        delay=stops.delays(job, *there, np.ones(len(rows), bool)),
+        delay_there=stops.delays(job, *there, continues),
     )
     return np.where(continues, 0.0, saved)
 

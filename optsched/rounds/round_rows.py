@@ -23,9 +23,8 @@ from optsched.program import SideRows
 from optsched.rounds.allocation import Answer
 from optsched.rounds.exchange import worth_of
 from optsched.rounds.hosts import Hosts
-from optsched.rounds.ledger import Ledger
+from optsched.rounds.ledger import Ledger, Standing
 from optsched.rounds.preemption import (
-    STARVED,
     cannot_go_on_alone,
     due_times,
     head_start,
@@ -52,6 +51,13 @@ from optsched.rounds.rows import (
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import InPlace, View
 from optsched.solving.warm_start import matched
+
+URGENT_ROUNDS = 6.0
+"""An admitted job that may wait for fewer rounds than this goes before those with more time.
+
+With 1 or 2, more jobs run out of slack in the same round than there are GPUs: allocations hold all
+of them to the same pace.
+"""
 
 # --- kinds of rows ----------------------------------------------------------------------------
 
@@ -230,6 +236,39 @@ class RoundRows:
         """Seconds that the job of each row that waits longest has waited."""
         return larger(self.rows, self.state.service.waited(self.state.now))
 
+    @cached_property
+    def slack(self) -> FloatArray:
+        """Rounds that each row's job may still wait and end in time in this row; shape (A,).
+
+        inf for jobs that are not held to a deadline, and for pairs.
+        """
+        rows = self.rows
+        slack = np.full(len(rows), np.inf)
+        admissions = self.answer.admissions
+        if not any(own.hard_deadlines for own in self.answer.constraints):
+            return slack
+        standing = self.state.service.standing if admissions is None else admissions.standing
+        table = self.view.instance.jobs_table
+        held = (standing == Standing.ADMITTED) & np.isfinite(table.deadline)
+        some = np.flatnonzero(held[rows.job] & (rows.partner < 0) & (rows.rate > 0))
+        job = rows.job[some]
+        column = rows.column[some]
+        pool, gpus = self.classes.pool[column], self.classes.gpus[column]
+        takes = table.steps_left[job] / rows.rate[some]
+        takes += self.state.stops.delays(job, pool, gpus, self.continues[some])
+        slack[some] = (table.deadline[job] - self.state.now - takes) / self.view.instance.round
+        return slack
+
+    @cached_property
+    def urgent(self) -> BoolArray:
+        """Rows in which jobs end in time that may wait for few rounds more; shape (A,)."""
+        some = np.flatnonzero(np.isfinite(self.slack))
+        most = np.full(len(self.view.must), -np.inf)
+        np.maximum.at(most, self.rows.job[some], self.slack[some])
+        urgent = np.zeros(len(self.rows), bool)
+        urgent[some] = (self.slack[some] >= 0) & (most[self.rows.job[some]] < URGENT_ROUNDS)
+        return urgent
+
     # --- the order ------------------------------------------------------------------------
 
     def _ordered(self, group: IntArray, rank: FloatArray) -> IntArray:
@@ -243,7 +282,7 @@ class RoundRows:
 
         A running row alone has no lead here: a guest that joins its job preempts nobody.
         """
-        group = priority_groups(np.zeros(len(self.rows), bool), self.waits)
+        group = priority_groups(np.zeros(len(self.rows), bool), self.waits, self.urgent)
         if self.position is not None:
             return np.lexsort((self.position, group)).astype(np.int64)
         claimed = self.rows.fraction > 0
@@ -286,8 +325,8 @@ class RoundRows:
         if hosts.shared.any():
             allowed = np.inf if most is None else most - parting
             must_run = hosts.chosen(self._order_for_hosts(), allowed)
-        group = priority_groups(must_run, self.waits)
-        rank = rank_in_group(group, rows.partner >= 0, self.longest)
+        group = priority_groups(must_run, self.waits, self.urgent)
+        rank = rank_in_group(group, rows.partner >= 0, self.longest, self.slack - self.lead)
         order = self._ordered(group, rank)
         uses = self.classes.uses
         queue = RowQueue(
@@ -295,8 +334,7 @@ class RoundRows:
             rows=rows,
             order=order,
             continues=self.continues,
-            must_run=must_run,
-            starved=group == STARVED,
+            group=group,
             busy=view.awaits | hosts.rowless,
             partner_now=self.partner_now,
             free=room_at_least(hosts.free, rows, uses, order[must_run[order]]),

@@ -194,6 +194,12 @@ def upper_sides(side: Sequence[SideRows], classes: Classes) -> tuple[sp.csr_matr
 
 # --- the queue -------------------------------------------------------------------------------
 
+MUST_RUN = 0
+STARVED = 1
+URGENT = 2
+DUE = 3
+"""Priority groups of rows, one after the other."""
+
 
 @dataclass(frozen=True)
 class RowQueue:
@@ -207,10 +213,8 @@ class RowQueue:
         The rows that are tried, the first first.
     continues : BoolArray, shape (A,)
         Whether the row's jobs hold such GPUs now, so that it can go on as it is.
-    must_run : BoolArray, shape (A,)
-        Rows that must go on; they come first in the order.
-    starved : BoolArray, shape (A,)
-        Rows of jobs that have waited longer than the policy's patience; they come next.
+    group : IntArray, shape (A,)
+        `MUST_RUN`, `STARVED`, `URGENT` or `DUE`: the order has one group after the other.
     busy : BoolArray, shape (jobs,)
         Jobs that are not to run in any of the rows.
     partner_now : IntArray, shape (jobs,)
@@ -234,8 +238,7 @@ class RowQueue:
     rows: JobRows
     order: IntArray
     continues: BoolArray
-    must_run: BoolArray
-    starved: BoolArray
+    group: IntArray
     busy: BoolArray
     partner_now: IntArray
     free: FloatArray
@@ -244,6 +247,16 @@ class RowQueue:
     worth: FloatArray | None = None
     host: IntArray | None = None
     fills: bool = False
+
+    @cached_property
+    def must_run(self) -> BoolArray:
+        """Rows that must go on; shape (A,)."""
+        return np.asarray(self.group == MUST_RUN)
+
+    @cached_property
+    def starved(self) -> BoolArray:
+        """Rows of jobs that have waited longer than the policy's patience; shape (A,)."""
+        return np.asarray(self.group == STARVED)
 
     @cached_property
     def instant(self) -> Instant:
@@ -288,6 +301,10 @@ class RowQueue:
         """The same with the rows of a mask before all others."""
         ahead = mask[self.order]
         return replace(self, order=np.concatenate([self.order[ahead], self.order[~ahead]]))
+
+    def in_groups(self) -> RowQueue:
+        """The same with one group after the other."""
+        return replace(self, order=self.order[np.argsort(self.group[self.order], kind="stable")])
 
     def beside(self, tried: IntArray, placed: IntArray) -> RowQueue:
         """What is left after some rows were tried, and those of them placed that could be."""

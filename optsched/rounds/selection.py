@@ -28,7 +28,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.placement.instant import Instant, first_fit
 from optsched.rounds.exchange import exchanged
 from optsched.rounds.preemption import displaced, rows_that_stay
-from optsched.rounds.rows import RowQueue
+from optsched.rounds.rows import DUE, RowQueue
 
 
 def select(queue: RowQueue, most_displaced: int | None) -> IntArray:
@@ -48,7 +48,7 @@ def select(queue: RowQueue, most_displaced: int | None) -> IntArray:
     while len(staying := rows_to_stay_in(queue, chosen, tried)):
         # What they were to take is free for others, who may find that they can stay as well.
         tried[staying] = True
-        queue = queue.first(queue.mask(staying)).first(queue.starved).first(queue.must_run)
+        queue = queue.first(queue.mask(staying)).in_groups()
         chosen = first_fit(queue.instant, queue.order, queue.free, queue.busy)
     if most_displaced is None or displaced(queue, chosen).sum() <= most_displaced:
         return chosen
@@ -94,9 +94,9 @@ def rows_to_stay_in(queue: RowQueue, chosen: IntArray, tried: BoolArray) -> IntA
 def best_set_first(queue: RowQueue, worth: FloatArray) -> RowQueue:
     """Move the set of rows with the highest total worth to the front.
 
-    Rows that must run or are starved stay ahead of it.
+    Rows of the groups before `DUE` stay ahead of it.
     """
-    ahead_of_all = queue.must_run | queue.starved
+    ahead_of_all = queue.group < DUE
     instant = queue.instant
     free = queue.free
     busy = queue.busy
@@ -109,7 +109,7 @@ def best_set_first(queue: RowQueue, worth: FloatArray) -> RowQueue:
     order = queue.order[~ahead_of_all[queue.order] & (worth[queue.order] > 0)]
     order = order[np.argsort(-worth[order], kind="stable")]
     best = queue.mask(exchanged(instant, worth, order, free, busy))
-    return queue.first(best).first(ahead_of_all)
+    return queue.first(best).in_groups()
 
 
 def ahead_of_first_blocked(queue: RowQueue, chosen: IntArray) -> IntArray:

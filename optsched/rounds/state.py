@@ -360,7 +360,7 @@ class RoundState(Displayed):
     @cached_property
     def stops(self) -> Stops:
         """What it costs to stop jobs now, and who may not be stopped."""
-        return Stops(self.instance, self.policy, self.service.resumes, self.graces)
+        return Stops(self.instance, self.policy, self.service, self.graces)
 
     @property
     def patience(self) -> float:

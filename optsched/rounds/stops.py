@@ -23,6 +23,7 @@ from optsched.display import Displayed, count
 from optsched.instance import Instance
 from optsched.instance.restart import restart_costs
 from optsched.instance.running import RunningJobs
+from optsched.rounds.ledger import Service
 from optsched.rounds.policy import RoundPolicy
 
 EARLY = 1e-9
@@ -45,15 +46,15 @@ class Stops(Displayed):
     ----------
     instance : Instance
     policy : RoundPolicy
-    resumes : FloatArray, shape (jobs,)
-        When each job began to make progress after its last start (`Service.resumes`).
+    service : Service
+        What each job has had.
     graces : tuple of Grace
         Of jobs that were stopped before.
     """
 
     instance: Instance
     policy: RoundPolicy
-    resumes: FloatArray
+    service: Service
     graces: tuple[Grace, ...] = ()
 
     def _headline(self) -> str:
@@ -91,7 +92,7 @@ class Stops(Displayed):
         writes = own > 0
         job = places.job[writes]
         every = own[writes]
-        began = np.fmax(places.since[writes], self.resumes[job])
+        began = np.fmax(places.since[writes], self.service.resumes[job])
         now = self.instance.now
         ran = np.maximum(now - np.where(np.isnan(began), now, began), 0.0)
         lost[job] = np.maximum(ran - np.floor(ran / every + EARLY) * every, 0.0)
@@ -118,6 +119,16 @@ class Stops(Displayed):
     def restart(self, job: IntArray, pool: IntArray, gpus: IntArray) -> FloatArray:
         """Seconds that jobs take to restore their state on so many GPUs of a pool."""
         return restart_costs(self.instance, job, pool, gpus)
+
+    def delays(
+        self, job: IntArray, pool: IntArray, gpus: IntArray, continues: BoolArray
+    ) -> FloatArray:
+        """Seconds until jobs make progress there: what is left of a restart where they go on."""
+        restoring = np.maximum(self.service.resumes[job] - self.instance.now, 0.0)
+        again = self.before_restart[job] + self.restart(job, pool, gpus)
+        # A job that never ran has no state to restore.
+        restart = np.where(self.service.starts[job] > 0, again, 0.0)
+        return np.where(continues, restoring, restart)
 
     # --- when GPUs are free ---------------------------------------------------------------
 

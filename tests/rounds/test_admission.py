@@ -284,3 +284,59 @@ def test_tight_deadlines_never_make_a_round_fall_back(formulation: str) -> None:
         done = np.flatnonzero(table.steps_left <= 10.0)
         scheduler.complete(*(table.names[row] for row in done.tolist()), now=now + 9.0)
     assert turned_down
+
+
+# --- promises that are kept ----------------------------------------------------------------------
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("hysteresis", [0.0, 2.0])
+@pytest.mark.parametrize("gangs", [(1,), (1, 1, 2, 4)])
+def test_admitted_jobs_are_in_time_though_the_cluster_is_overloaded(
+    hysteresis: float, gangs: tuple[int, ...]
+) -> None:
+    """Jobs ask for more than there is; no node fails, and the admitted end in time.
+
+    Gangs cannot all run side by side as their fractions say: one may be late.
+    """
+    draw = random.Random(1)
+    most = max(gangs)
+    pool = {"name": "v100", "nodes": 4, "gpus_per_node": most}
+    given = instance(cluster={"pools": [pool]})
+    scheduler = Scheduler(given, {**POLICY, "hysteresis": hysteresis}, isolate=False)
+    left: dict[str, float] = {}
+    due: dict[str, float] = {}
+    promised: set[str] = set()
+    withdrawn: set[str] = set()
+    late: list[str] = []
+    for number in range(80):
+        now = 10.0 * number
+        while number < 50 and draw.random() < (0.5 if most == 1 else 0.65):
+            steps = draw.uniform(20, 200)
+            name = f"j{len(due)}"
+            left[name], due[name] = steps, now + 10.0 + steps * draw.uniform(1.05, 4.0)
+            scheduler.submit(job(name, steps, due[name], gpus=draw.choice(gangs)), now=now)
+        # Else a job is assumed to have a round of work left at least, which may be too much.
+        table = scheduler.state.instance.jobs_table
+        scheduler.observe(
+            [{"job": name, "steps": float(table.steps[row]) - left[name]}
+             for row, name in enumerate(table.names.written())],
+            now=now,
+        )  # fmt: skip
+        plan = scheduler.solve(now=now)
+        own = standing(scheduler.state)
+        withdrawn |= {name for name in promised if own.get(name) == "declined" and due[name] > now}
+        promised |= {name for name in own if own[name] == "admitted"}
+        done = []
+        table = scheduler.state.instance.jobs_table
+        for row in table.running:
+            name = table.names[row]
+            late += [name] * (name in promised and min(left[name], 10.0) + now > due[name] + 1e-6)
+            left[name] -= 10.0
+            done += [name] * (left[name] <= 0)
+        scheduler.complete(*done, now=now + 9.9)
+        late += [name for name in promised if left[name] > 0 and now > due[name]]
+    assert plan.fallback is None
+    assert 25 < len(promised) < 0.8 * len(due)
+    assert len(set(late)) <= (most > 1)
+    assert len(withdrawn) <= 1

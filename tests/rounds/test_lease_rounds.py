@@ -88,3 +88,57 @@ def test_solving_once_asks_for_all_deadlines_unless_told(admission: bool) -> Non
     if admission:
         wrong = optsched.verify(given, document | {"declined": []})
         assert [finding.field for finding in wrong.findings] == ["declined"]
+
+
+# --- promises ------------------------------------------------------------------------------------
+
+
+def declined(plan: optsched.rounds.Plan) -> list[str]:
+    assert plan.fallback is None
+    return [job for job, _ in plan.declined]
+
+
+def dear(name: str, steps: float, deadline: float) -> dict[str, Any]:
+    """A job that is worth more than ten others."""
+    return {
+        "id": name,
+        "steps": steps,
+        "deadline": deadline,
+        "weight": 10.0,
+        "throughput": {"v100": 1.0},
+    }
+
+
+def test_a_dearer_job_takes_no_place_that_was_promised() -> None:
+    given = instance(("a", 4.0, 6.0), ("b", 2.0, 8.0))
+    scheduler = optsched.Scheduler(given, LEASE, isolate=False)
+    assert declined(scheduler.solve(now=0.0)) == []
+    scheduler.submit([dear("new", 3.0, 6.0), dear("small", 2.0, 8.0)], now=1.0)
+    plan = scheduler.solve(now=1.0)
+    assert declined(plan) == ["new"]
+    # Of those that were not promised anything, value decides.
+    scheduler.cancel("a", now=1.5)
+    assert declined(scheduler.solve(now=2.0)) == []
+
+
+def test_equal_jobs_keep_their_own_promises() -> None:
+    """A newcomer like an admitted job is another class: only the newcomer may be declined."""
+    given = instance(("a", 4.0, 6.0))
+    scheduler = optsched.Scheduler(given, LEASE, isolate=False)
+    scheduler.solve(now=0.0)
+    scheduler.submit([{**dear("b", 3.0, 6.0), "weight": 1.0}, dear("c", 3.0, 6.0)], now=1.0)
+    assert declined(scheduler.solve(now=1.0)) == ["b", "c"]
+
+
+def test_where_promises_cannot_be_kept_value_decides() -> None:
+    given = instance(("a", 4.0, 6.0))
+    scheduler = optsched.Scheduler(given, LEASE, isolate=False)
+    scheduler.solve(now=0.0)
+    scheduler.submit(dear("new", 3.0, 6.0), now=1.0)
+    assert declined(scheduler.solve(now=1.0)) == ["new"]
+    # It lost time that it cannot make up for.
+    scheduler.stopped("a", now=1.0)
+    scheduler.observe("a", steps=0.0, now=3.0)
+    plan = scheduler.solve(now=3.0)
+    assert declined(plan) == ["a"]
+    assert "job a is not admitted any more" in plan.notices[0]

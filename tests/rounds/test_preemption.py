@@ -13,9 +13,6 @@ from optsched.candidates import Classes, JobRows
 # Private names: single rules and files of a round, without a scheduler
 from optsched.placement.occupied import Running
 from optsched.rounds.preemption import (
-    DUE,
-    MUST_RUN,
-    STARVED,
     cannot_go_on_alone,
     displaced,
     displaced_so_far,
@@ -30,7 +27,7 @@ from optsched.rounds.preemption import (
     starved,
     victims,
 )
-from optsched.rounds.rows import RowQueue, concatenate, rows_alone
+from optsched.rounds.rows import DUE, MUST_RUN, STARVED, URGENT, RowQueue, concatenate, rows_alone
 from optsched.rounds.selection import select
 
 
@@ -54,7 +51,15 @@ def queue_of(
     none = np.zeros(len(some), bool)
     free, uses = np.full(1, 1.0), classes.uses
     return RowQueue(
-        classes, some, order, continues, none, none, none, partner_now, free=free, uses=uses
+        classes,
+        some,
+        order,
+        continues,
+        np.full(len(some), DUE),
+        none,
+        partner_now,
+        free=free,
+        uses=uses,
     )
 
 
@@ -84,8 +89,8 @@ def test_jobs_are_starved_after_the_patience_unless_they_are_exempt() -> None:
 
 
 def test_rows_that_must_run_come_before_starved_ones() -> None:
-    groups = priority_groups(mask(1, 1, 0, 0), mask(1, 0, 1, 0))
-    assert groups.tolist() == [MUST_RUN, MUST_RUN, STARVED, DUE]
+    groups = priority_groups(mask(1, 1, 0, 0, 0), mask(1, 0, 1, 0, 0), mask(1, 0, 1, 1, 0))
+    assert groups.tolist() == [MUST_RUN, MUST_RUN, STARVED, URGENT, DUE]
 
 
 def test_running_rows_are_ahead_by_the_hysteresis_and_their_restart() -> None:
@@ -109,9 +114,11 @@ def test_a_row_without_a_claim_is_never_due() -> None:
 
 
 def test_starved_rows_go_by_their_wait_and_pairs_before_rows_alone_that_must_run() -> None:
-    group = np.array([MUST_RUN, MUST_RUN, STARVED, STARVED, DUE])
-    is_pair, longest = mask(0, 1, 0, 1, 1), np.array([5.0, 5.0, 7.0, 9.0, 9.0])
-    assert rank_in_group(group, is_pair, longest).tolist() == [0.0, -1.0, -7.0, -9.0, 0.0]
+    group = np.array([MUST_RUN, MUST_RUN, STARVED, STARVED, DUE, URGENT])
+    is_pair, longest = mask(0, 1, 0, 1, 1, 0), np.array([5.0, 5.0, 7.0, 9.0, 9.0, 9.0])
+    slack = np.full(6, 3.0)
+    ranks = rank_in_group(group, is_pair, longest, slack)
+    assert ranks.tolist() == [0.0, -1.0, -7.0, -9.0, 0.0, 3.0]
 
 
 def test_groups_come_before_ranks_and_ranks_before_due_times() -> None:

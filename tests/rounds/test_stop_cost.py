@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,8 @@ def test_what_is_lost_is_the_time_since_the_last_checkpoint(now: float, lost: fl
 def test_a_restart_is_no_work() -> None:
     """The intervals count from when the job makes progress again."""
     state = state_at(50)
-    stops = Stops(state.instance, state.policy, np.full(2, 12.0))
+    service = replace(state.service, resumes=np.full(2, 12.0))
+    stops = Stops(state.instance, state.policy, service)
     assert stops.work_lost.tolist() == pytest.approx([8.0, 0.0])
 
 

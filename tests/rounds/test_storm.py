@@ -31,7 +31,6 @@ POLICIES: dict[str, dict[str, Any]] = {
         "hysteresis": 0.0,
         "grace_time": 90.0,
         "checkpoint_interval": 45.0,
-        "exempt_time": 30.0,
     },
     "deadlines": {"formulation": "max-min-fairness", "constraints": [{"kind": "deadlines"}]},
     "deadlines give way": {
