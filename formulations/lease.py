@@ -61,7 +61,6 @@ class Lease(Formulation):
         leases    sum_{t < l_o} X_ot  =  b_o S_o                                   every option
         once      X_ot  <=  S_o                                                    options of classes with n_k > 1
         take      sum_{o in O_k} S_o  =  n_k    (<= n_k if soft, or ``admission``) every class
-                  but for jobs that rounds have admitted before (``promised``): = n_k
         capacity  sum_o g_ro X_ot  <=  G_rt                                        every resource and lease
         S, X >= 0 integer;  X_ot = 0 for t >= l_o
     A job stays on its option, so it never changes GPU type. Jobs without a deadline are unplaced. A
@@ -76,7 +75,8 @@ class Lease(Formulation):
 
     Solvers start from the plan by earliest deadline first, which is also the answer if a limit
     leaves nothing better. Without ``admission`` it exists only if it keeps all deadlines. Rounds
-    use ``admission`` and ``refine=shift`` unless the policy says otherwise.
+    use ``admission`` and ``refine=shift`` unless the policy says otherwise, and decline no job that
+    they admitted before (``take`` is = n_k for these) if they can.
 
     Options
         first_lease   GPUs used in the first lease: ``ignore``, ``minimise`` or ``maximise`` them; ``random`` counts
