@@ -130,7 +130,7 @@ class IdleGpus:
         self._rows = rows
         self._seating = seating
         self._left = left
-        self._hopeless = Hopeless(rows.classes)
+        self._refusals = Refusals(rows.classes)
         # Resources that class columns use, upper sides of side constraints among them.
         self._uses = left.uses
         self._free = left.free[: left.uses.resources]
@@ -223,32 +223,37 @@ class IdleGpus:
 
     def _wanted(self, fits: BoolArray, idle: BoolArray) -> Wanted:
         """Rows in which jobs gain, of columns with room for jobs that wait, and with idle GPUs."""
-        seating = self._seating
-        seat_of, rate_now = self._seats()
-        # First by jobs: most have nothing to gain where GPUs are idle.
-        best = np.where(seat_of < 0, self._best_rate(fits), self._best_rate(idle))
-        rows = rows_alone(self._rows.classes, np.flatnonzero((best > 0) & (best >= rate_now)))
-        seat = seat_of[rows.job]
+        rows, seat = self._no_slower(fits, idle)
         waits = seat < 0
-        better = rows.rate >= rate_now[rows.job]
-        some = np.flatnonzero(better & np.where(waits, fits[rows.column], idle[rows.column]))
-        rows = take(rows, some)
-        seat = seat[some]
-        waits = waits[some]
         continues = self._rows.in_place.rows_continue(rows)
-        stays = np.append(seating.seats.stays, False)[seat]
+        stays = np.append(self._seating.seats.stays, False)[seat]
         saved = self._seconds_saved(rows, seat, continues, stays)
-        # To go on at the same rate spares a job the restart where it was to go.
-        leaves = ~waits
-        left = take(seating.seats.rows, seat[leaves])
-        leaves[leaves] = ~self._rows.in_place.rows_continue(left)
-        gains = waits | (saved > 0) | (continues & leaves)
+        wanted = Wanted(rows, seat, stays & ~waits, continues, saved)
+        gains = self._gains(wanted) & ~self._refusals.among(rows, self._gives_up_none(rows, seat))
+        return wanted.part(np.flatnonzero(gains))
+
+    def _no_slower(self, fits: BoolArray, idle: BoolArray) -> tuple[JobRows, IntArray]:
+        """Rows in these columns that are no slower than the seats of their jobs, and these seats."""
+        seat, rate = self._seats()
+        # First by jobs: most have nothing to gain where GPUs are idle.
+        best = np.where(seat < 0, self._best_rate(fits), self._best_rate(idle))
+        rows = rows_alone(self._rows.classes, np.flatnonzero((best > 0) & (best >= rate)))
+        has_room = np.where(seat[rows.job] < 0, fits[rows.column], idle[rows.column])
+        rows = take(rows, np.flatnonzero(has_room & (rows.rate >= rate[rows.job])))
+        return rows, seat[rows.job]
+
+    def _gains(self, wanted: Wanted) -> BoolArray:
+        """Rows in which a job that waits runs, or one that has a seat ends sooner."""
+        waits = wanted.seat < 0
+        # Jobs that were to start again elsewhere: to go on, though no faster, spares the restart.
+        restarts = ~waits
+        seats = take(self._seating.seats.rows, wanted.seat[restarts])
+        restarts[restarts] = ~self._rows.in_place.rows_continue(seats)
+        sooner = (wanted.saved > 0) | (wanted.continues & restarts)
         if self._most:
             # How many GPUs a job has is decided before, whatever others would save.
-            gains &= waits | self._same_size(rows, seat)
-        gains &= ~self._hopeless.among(rows, self._comes(rows, seat))
-        wanted = Wanted(rows, seat, stays & ~waits, continues, saved)
-        return wanted.part(np.flatnonzero(gains))
+            sooner &= self._same_size(wanted.rows, wanted.seat)
+        return waits | sooner
 
     def _same_size(self, rows: JobRows, seat: IntArray) -> BoolArray:
         """Rows with as many GPUs as the job has in its seat."""
@@ -258,13 +263,13 @@ class IdleGpus:
         )
         return same
 
-    def _comes(self, rows: JobRows, seat: IntArray) -> BoolArray:
+    def _gives_up_none(self, rows: JobRows, seat: IntArray) -> BoolArray:
         """Rows of jobs that give up no GPUs of their pool, and that nothing else bars from nodes."""
         C = self._rows.classes
         before = np.append(C.pool[self._seating.seats.rows.column], -1)[seat]
-        comes: BoolArray = (before != C.pool[rows.column]) & self._plain[rows.job]
+        found: BoolArray = (before != C.pool[rows.column]) & self._plain[rows.job]
         # What it gives up elsewhere may be of a resource that several pools share.
-        return comes & (seat < 0) if renewable_groups(C.instance) else comes
+        return found & (seat < 0) if renewable_groups(C.instance) else found
 
     def _seconds_saved(
         self, rows: JobRows, seat: IntArray, continues: BoolArray, stays: BoolArray
@@ -355,12 +360,12 @@ class IdleGpus:
             seating.saved[where] = float(wanted.saved[row])
         if len(left):
             # There may be room where there was none.
-            self._hopeless.forget()
+            self._refusals.forget()
         refused = chosen[~np.isin(chosen, placed)]
-        self._hopeless.add(wanted.rows, self._comes(wanted.rows, wanted.seat), refused)
+        self._refusals.add(wanted.rows, self._gives_up_none(wanted.rows, wanted.seat), refused)
 
 
-class Hopeless:
+class Refusals:
     """Rows that found no room on nodes, though the sums allow it, and rows that need no less.
 
     They need no further try until a job leaves GPUs.
@@ -376,22 +381,22 @@ class Hopeless:
         self._refused = np.zeros(0, np.int64)
         self._sizes = np.zeros((0, 0))
 
-    def add(self, rows: JobRows, comes: BoolArray, refused: IntArray) -> None:
-        """Note refused rows; ``comes`` says which rows give up no GPUs of their pool."""
+    def add(self, rows: JobRows, gives_up_none: BoolArray, refused: IntArray) -> None:
+        """Note refused rows; ``gives_up_none`` says which rows give up no GPUs of their pool."""
         key = self._key(rows)
         self._refused = np.concatenate([self._refused, key[refused]])
-        alike = np.unique(self._size(rows.column[refused[comes[refused]]]), axis=0)
+        alike = np.unique(self._size(rows.column[refused[gives_up_none[refused]]]), axis=0)
         self._sizes = np.concatenate([self._sizes.reshape(-1, alike.shape[1]), alike])
 
-    def among(self, rows: JobRows, comes: BoolArray) -> BoolArray:
-        """Which of some rows are hopeless."""
+    def among(self, rows: JobRows, gives_up_none: BoolArray) -> BoolArray:
+        """Which of some rows need no try: they were refused, or need no less than one that was."""
         if not len(self._refused):
             return np.zeros(len(rows), bool)
-        hopeless: BoolArray = np.isin(self._key(rows), self._refused)
+        found: BoolArray = np.isin(self._key(rows), self._refused)
         size = self._size(rows.column)
         for least in self._sizes:
-            hopeless |= comes & (size[:, 0] == least[0]) & (size >= least).all(axis=1)
-        return hopeless
+            found |= gives_up_none & (size[:, 0] == least[0]) & (size >= least).all(axis=1)
+        return found
 
     def _key(self, rows: JobRows) -> IntArray:
         return rows.job * self._classes.columns + rows.column

@@ -32,7 +32,7 @@ TABLES = ("cluster", "rates", "options", "workloads", "tenants", "colocation", "
 """Parts of an instance that only events change, besides its jobs."""
 COLUMNS = tuple(sorted({*ARRAY_FIELDS, "names", "after"} - {"steps_done", "isolated_time"}))
 """Parts of its job table that only events change."""
-AS_BEFORE = (Verdict.KEEP, Verdict.HOLD)
+UNCHANGED = (Verdict.KEEP, Verdict.HOLD)
 
 
 # --- a round that was planned -----------------------------------------------------------------
@@ -63,20 +63,20 @@ class PlannedRound:
                 getattr(state.ledger, name) is getattr(ledger, name)
                 for name in ("key", "fraction", "runs")
             )
-            and self._goes_on
+            and self._unaffected_by_time
             and all(item.end <= self.state.now for item in state.reservations)
             and before.cluster.usable_alike(before.now, now.now)
             and not ((table.deadline <= now.now) & ~table.soft_deadline).any()
         )
 
     @cached_property
-    def _goes_on(self) -> bool:
+    def _unaffected_by_time(self) -> bool:
         """Whether all jobs went on as they were, in a view that no time changes."""
         table, seen = self.state.instance.jobs_table, self.view.instance.jobs_table
         return bool(
-            np.isin(self.plan.verdict, AS_BEFORE).all()
+            np.isin(self.plan.verdict, UNCHANGED).all()
             and not _exempts(self.state)
-            # Hard deadlines that have passed are told each round, by how much.
+            # The notice of a hard deadline that has passed says by how much: it changes each round.
             and seen.deadline is table.deadline
             and self.view.instance.cluster is self.state.instance.cluster
         )
@@ -87,39 +87,11 @@ class PlannedRound:
         return self.view.later(replace(state.instance, constraints=constraints))
 
     def plan_again(self, state: RoundState, view: View, answer: Answer) -> Plan | None:
-        """The plan of a later state until which it was quiet, if it is the same plan.
-
-        So it is under a ranking whose order is the same: who runs and where follows from the order
-        and from what runs. Under an allocation the order follows from deficits, which change each
-        round; yet if every job runs in the one row that it has, the order does not matter. Nor
-        does anybody move to idle GPUs who did not move before: with less left to do, a move saves
-        less.
-        """
-        plan = self.plan
-        table, before = state.instance.jobs_table, self.state.instance.jobs_table
-        if (
-            answer.rows is not self.answer.rows
-            or plan.fallback is not None
-            or answer.fallback is not None
-            or self._says_times
-            or (table.steps_done < before.steps_done).any()
-        ):
-            return None
-        if answer.position is None or self.answer.position is None:
-            ledger = state.ledger
-            same = (
-                len(plan.running) == len(plan.verdict)
-                and not ledger.carried.any()
-                and np.array_equal(ledger.runs, ledger.fraction > 0)
-            )
-        else:
-            same = np.array_equal(answer.position, self.answer.position) and np.array_equal(
-                _starved(state, view), _starved(self.state, self.view)
-            )
-        if not same:
+        """The plan of a later state until which it was quiet, if it is the same plan."""
+        if self._says_times or not self._decides_alike(state, view, answer):
             return None
         return replace(
-            plan,
+            self.plan,
             number=state.number,
             instance=state.instance,
             stops=state.stops,
@@ -127,6 +99,34 @@ class PlannedRound:
             order=answer.order,
             timings={},
         )
+
+    def _decides_alike(self, state: RoundState, view: View, answer: Answer) -> bool:
+        """Whether the same jobs run on the same GPUs, given that all went on as they were.
+
+        Nobody moves to idle GPUs who did not move before: with less left to do, a move saves less.
+        Steps that are taken back leave more to do.
+        """
+        table, before = state.instance.jobs_table, self.state.instance.jobs_table
+        fell_back = self.plan.fallback is not None or answer.fallback is not None
+        taken_back = bool((table.steps_done < before.steps_done).any())
+        if fell_back or taken_back or answer.rows is not self.answer.rows:
+            return False
+        if answer.position is None or self.answer.position is None:
+            return self._all_in_their_only_row(state)
+        # Under a ranking, who runs and where follows from the order and from what runs.
+        return np.array_equal(answer.position, self.answer.position) and np.array_equal(
+            _starved(state, view), _starved(self.state, self.view)
+        )
+
+    def _all_in_their_only_row(self, state: RoundState) -> bool:
+        """Whether every job runs, in the one row that the allocation gives it.
+
+        Deficits, and with them the order of the rows, change each round. Then it does not matter.
+        """
+        ledger = state.ledger
+        all_run = len(self.plan.running) == len(self.plan.verdict)
+        owed_elsewhere = bool(ledger.carried.any())
+        return all_run and not owed_elsewhere and np.array_equal(ledger.runs, ledger.fraction > 0)
 
     @cached_property
     def _says_times(self) -> bool:

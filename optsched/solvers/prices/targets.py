@@ -65,6 +65,10 @@ class TargetDuals:
     slope: FloatArray
     on_floor: BoolArray
 
+    def divided(self, by: float) -> TargetDuals:
+        """The same in another unit of the value."""
+        return replace(self, prices=self.prices / by, rent=self.rent / by, slope=self.slope / by)
+
 
 @dataclass(frozen=True)
 class TargetAnswer:
@@ -120,8 +124,7 @@ class TargetSearch:
             self.steps += 1
             needed = np.asarray(self.utility.needed(self.program, t)) + np.zeros(len(self.floor))
             target = np.maximum(needed, self.floor)
-            within_reach = self.highest_level >= target * (1.0 - EXACT)
-            if not within_reach.all():
+            if (self.highest_level < target * (1.0 - EXACT)).any():
                 return self._without_point(Termination.INFEASIBLE)
             found = self._reached(target, prices)
             log.debug("prices: value %.9g reached by a factor of %.12g", t, found.level)
@@ -130,20 +133,27 @@ class TargetSearch:
                 return self._without_point(self.watch.reason or Termination.IMPRECISE)
             if found.bound >= 1.0:  # of these prices nothing follows: those before prove the bound
                 return self._answer(t, found, duals or self._slowest(t))
-            on_floor = self.floor > needed
-            slope = found.slope / target
-            rising = np.where(on_floor, 0.0, self.utility.needed_slope(self.program, t))
-            d = float((self.members * slope) @ rising)
+            tangent = self._tangent(found, target, self.floor > needed)
+            d = self._steepness(tangent, t)
             if not d > 0:
-                return self._refuted(found, slope, on_floor)
-            duals = TargetDuals(found.prices / d, found.rent / d, slope / d, on_floor)
+                return self._refuted(tangent)
+            duals = tangent.divided(d)
             lower = t - (1.0 - found.bound) / d
             if reached:
                 return self._answer(t, found, duals, lower)
             if lower < -EXACT * highest:  # even the least value, 0, cannot be had
-                return self._refuted(found, slope, on_floor)
+                return self._refuted(tangent)
             t, prices = lower, found.prices
         return self._without_point(Termination.IMPRECISE)
+
+    def _tangent(self, found: Equilibrium, target: FloatArray, on_floor: BoolArray) -> TargetDuals:
+        """Multipliers of h at a value: those of its search, per unit of the level."""
+        return TargetDuals(found.prices, found.rent, found.slope / target, on_floor)
+
+    def _steepness(self, tangent: TargetDuals, t: float) -> float:
+        """How fast h grows at t (d): a class on its floor needs no more for a larger value."""
+        rising = np.where(tangent.on_floor, 0.0, self.utility.needed_slope(self.program, t))
+        return float((self.members * tangent.slope) @ rising)
 
     def _reached(self, target: FloatArray, prices: FloatArray | None) -> Equilibrium:
         """What part of its target every class can reach, at most 1."""
@@ -176,13 +186,13 @@ class TargetSearch:
         prices = np.zeros(len(self.market.capacity))
         return TargetDuals(prices, rent, slope, np.zeros(len(slope), bool))
 
-    def _refuted(self, found: Equilibrium, slope: FloatArray, on_floor: BoolArray) -> TargetAnswer:
-        """The floors cannot be met: their slopes, prices and rents prove it."""
-        proof = TargetDuals(
-            found.prices,
-            np.where(on_floor, found.rent, 0.0),
-            np.where(on_floor, slope, 0.0),
-            on_floor,
+    def _refuted(self, tangent: TargetDuals) -> TargetAnswer:
+        """The floors cannot be met: their slopes, prices and rents prove it (Farkas)."""
+        on_floor = tangent.on_floor
+        proof = replace(
+            tangent,
+            rent=np.where(on_floor, tangent.rent, 0.0),
+            slope=np.where(on_floor, tangent.slope, 0.0),
         )
         return replace(self._without_point(Termination.INFEASIBLE), duals=proof)
 
