@@ -15,7 +15,7 @@ from pydantic import Field
 
 from formulations.machines import FreeMachines, check_each_once, rank, sum_before
 from formulations.slots import Slots, cheapest_slots, whole_assignment
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.candidates import Absence, Candidates, Classes, Drop
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions
@@ -114,8 +114,7 @@ class Allox(Formulation):
     def _kept(self, candidates: Candidates) -> BoolArray:
         """Jobs that keep their GPU, shape (jobs,)."""
         table = candidates.instance.jobs_table
-        kept = np.zeros(len(table), bool)
-        kept[list(table.running)] = True
+        kept = mask_of(list(table.running), len(table))
         stays = np.ones(len(table), bool) if self.options.keep_running else ~table.preemptible
         return np.asarray(kept & stays & (candidates.absence == Absence.PRESENT))
 
@@ -126,9 +125,9 @@ class Allox(Formulation):
         C = super().classes(candidates)
         free = _Places(C, kept).machines.free_now if len(waiting) else 0
         planned = max(int(np.floor(self.options.alpha * len(waiting) + ROUNDING)), free)
-        young = np.zeros(len(table), bool)
-        young[waiting[np.argsort(table.arrival[waiting], kind="stable")][planned:]] = True
-        return young
+        return mask_of(
+            waiting[np.argsort(table.arrival[waiting], kind="stable")][planned:], len(table)
+        )
 
 
 @dataclass(frozen=True)
@@ -406,7 +405,6 @@ def _unusable(candidates: Candidates) -> NDArray[np.uint8]:
     one = (
         (columns.partner < 0) & (columns.pool >= 0) & (columns.gpus == 1) & (table.share[row] == 1)
     )
-    can = np.zeros(len(candidates.kinds) + 1, bool)
-    can[columns.kind[one]] = True
+    can = mask_of(columns.kind[one], len(candidates.kinds) + 1)
     drop = ~one & (can[columns.kind] | can[columns.partner])
     return np.where(drop, Drop.NOT_CHOSEN, Drop.KEPT).astype(np.uint8)

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from formulations.reference_rates import proportional
 from formulations.water_filling import rising
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, quotient
 from optsched.arrays.matrices import scaled_rows, sum_by
 from optsched.candidates import Classes
 from optsched.formulation import Formulation, FormulationOptions
@@ -91,7 +91,7 @@ def dominant_shares(C: Classes) -> FloatArray:
     types, row_type = np.unique(_types(C), return_inverse=True)
     by_type = sum_by(row_type, 1.0, len(types))
     total: FloatArray = np.asarray(by_type @ C.capacity)
-    part = np.divide(1.0, total, out=np.zeros(len(types)), where=total > 0)
+    part = quotient(1.0, total)
     share = sp.diags_array(part) @ by_type @ C.usage
     return np.asarray(share.max(axis=0).todense()).ravel() if C.columns else np.zeros(0)
 

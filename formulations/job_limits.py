@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.candidates import Absence, Candidates
 from optsched.errors import InvalidArgument, InvalidInput, OptschedError
 from optsched.instance.documents import Document, Name, NonNegative
@@ -86,9 +86,10 @@ class JobLimits:
     def exceeded(self, candidates: Candidates) -> BoolArray:
         """Mask of the kind columns with a use above the limit of their kind."""
         column, row, use = self._uses(candidates)
-        over = np.zeros(len(candidates.columns), bool)
-        over[column[use > self.limit[candidates.columns.kind[column], row] * (1 + SLACK)]] = True
-        return over
+        return mask_of(
+            column[use > self.limit[candidates.columns.kind[column], row] * (1 + SLACK)],
+            len(candidates.columns),
+        )
 
     def refused(self, candidates: Candidates) -> BoolArray:
         """Mask of the kind columns that `check` speaks of:

@@ -16,7 +16,7 @@ from pydantic import Field
 from formulations.lease_pieces import Pieces
 from formulations.lease_room import ROUNDING, Holds, LeaseRoom, earliest, most_that_fit
 from formulations.reference_rates import refuse_endless
-from optsched.arrays import BoolArray, FloatArray, IntArray, ranges
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, ranges
 from optsched.arrays.matrices import rows_of, sum_by
 from optsched.candidates import Absence, Candidates, Classes
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
@@ -122,8 +122,7 @@ class Lease(Formulation):
         columns = candidates.columns
         row = candidates.configurations.attributes[candidates.configuration]
         # The last entry is for jobs without a kind, whose number is -1.
-        asked = np.zeros(len(candidates.kinds) + 1, bool)
-        asked[columns.kind[~np.isnan(stated[row])]] = True
+        asked = mask_of(columns.kind[~np.isnan(stated[row])], len(candidates.kinds) + 1)
         free = np.isinf(candidates.instance.jobs_table.deadline) & ~asked[candidates.kinds.of_job]
         return super().classes(candidates.without_jobs(free, BEST_EFFORT))
 
@@ -335,8 +334,7 @@ class LeaseProgram:
     def room(self) -> IntArray:
         """Leases before the deadline in which the empty cluster has room for one job of each option."""
         g, where, column = self._entries
-        none = np.zeros(len(self.of), bool)
-        none[column[g > _beyond(self.G[self.renewable].ravel()[where])]] = True
+        none = mask_of(column[g > _beyond(self.G[self.renewable].ravel()[where])], len(self.of))
         return self.size - np.bincount(self.of[none], minlength=len(self.o)).astype(np.int64)
 
     @cached_property
@@ -596,8 +594,7 @@ class LeaseProgram:
         if self.admission and self.optional.all():
             return
         C = self.C
-        able = np.zeros(len(C), bool)
-        able[C.class_a[self.o][in_time]] = True
+        able = mask_of(C.class_a[self.o][in_time], len(C))
         asked = np.isfinite(C.deadline)
         asked[C.class_a[self.o]] = True
         refuse_endless(C, np.flatnonzero(asked & ~(self.admission & self.optional)))
@@ -685,7 +682,7 @@ class LeaseProgram:
         S = np.round(x[: len(self.o)]).astype(np.int64)
         X = np.round(x[len(self.o) : len(self.o) + len(self.of)]).astype(np.int64)
         # One slot per job and lease, option after option, lease after lease.
-        slot = np.repeat(np.arange(len(X)), X)
+        slot = owners(X)
         of = self.of[slot]
         turn = np.arange(len(slot)) - np.searchsorted(of, of)
         return self.schedule(S, of, turn % np.maximum(S[of], 1), self.t[slot])

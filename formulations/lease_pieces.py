@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, owners
 from optsched.program import Expression, LinearProgram, Variables
 from optsched.solution import Schedule
 from optsched.solution.plan import Later
@@ -115,7 +115,7 @@ class Pieces:
     @cached_property
     def state_of(self) -> IntArray:
         """Place in `several` of the option of each state."""
-        return np.repeat(np.arange(len(self.several)), np.diff(self._first))
+        return owners(np.diff(self._first))
 
     @cached_property
     def _step(self) -> IntArray:
@@ -258,7 +258,7 @@ class Pieces:
         width = len(self.b)
         S = np.round(x[:width]).astype(np.int64)
         X = np.round(x[width : width + len(self.of)]).astype(np.int64)
-        slot = np.repeat(np.arange(len(X)), X)
+        slot = owners(X)
         slot = slot[~np.isin(self.of[slot], self.several)]
         of, t = self.of[slot], self.t[slot]
         turn = np.arange(len(slot)) - np.searchsorted(of, of)

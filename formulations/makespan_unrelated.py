@@ -13,7 +13,7 @@ from pydantic import Field
 
 from formulations.machines import check_each_once, rank, sum_before
 from formulations.reference_rates import refuse_endless
-from optsched.arrays import FloatArray, IntArray, ranges
+from optsched.arrays import FloatArray, IntArray, mask_of, owners, ranges
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Classes
 from optsched.errors import UsageError
@@ -104,8 +104,7 @@ def _usable_columns(C: Classes) -> IntArray:
     use = C.usage.tocoo()
     fits = C.alone & np.isfinite(C.duration)
     fits[use.col[use.data > C.capacity[use.row] * (1 + 1e-9)]] = False
-    has = np.zeros(len(C), bool)
-    has[C.class_a[fits]] = True
+    has = mask_of(C.class_a[fits], len(C))
     if not has.all():
         alone = np.zeros(len(C), bool)
         alone[C.class_a[C.alone]] = True
@@ -266,7 +265,7 @@ class _Machines(NamedTuple):
         slot = _colour(schedule, self.resource[column], self.sizes)
         machine = self.first[self.resource[column]] + slot
         load = np.bincount(machine, duration, minlength=self.total)
-        resource_of_machine = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        resource_of_machine = owners(self.sizes)
         by_load = np.lexsort((-load, resource_of_machine))
         ranked = np.empty(self.total, np.int64)
         ranked[by_load] = np.arange(self.total)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from formulations.dominance import dominated
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, quotient
 from optsched.candidates import Candidates, Classes, Drop
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.program import AllocationProgram, Total
@@ -107,7 +107,7 @@ class MultipleChoice(Formulation):
             pair = columns.partner >= 0
             np.maximum.at(best, columns.kind, T)
             np.maximum.at(best, columns.partner[pair], T_partner[pair])
-            scale = np.divide(1.0, best, out=np.zeros_like(best), where=best > 0)
+            scale = quotient(1.0, best)
             T = T * scale[columns.kind]
             T_partner = T_partner * np.where(pair, scale[columns.partner], 0.0)
         elif generated == "weight":

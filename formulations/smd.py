@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from formulations.job_limits import JobLimits
-from optsched.arrays import BoolArray, IntArray
+from optsched.arrays import BoolArray, IntArray, quotient
 from optsched.candidates import Candidates, Classes, Drop
 from optsched.formulation import Formulation
 from optsched.program import AllocationProgram, SideRows, Total
@@ -128,7 +128,7 @@ def _best_options(candidates: Candidates, among: BoolArray) -> IntArray:
     rows = np.flatnonzero(among)
     steps = candidates.instance.jobs_table.steps[candidates.kinds.first[columns.kind[rows]]]
     rate, duration = columns.rate[rows], columns.duration[rows]
-    from_rate = np.divide(steps, rate, out=np.full(len(rows), np.inf), where=rate > 0)
+    from_rate = quotient(steps, rate, np.inf)
     duration = np.where(np.isnan(duration), from_rate, duration)
     rows = rows[np.lexsort((rows, duration, -columns.value[rows], columns.kind[rows]))]
     _, first = np.unique(columns.kind[rows], return_index=True)

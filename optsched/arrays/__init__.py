@@ -434,6 +434,28 @@ def gathered(values: NDArray[Scalar], index: IntArray, missing: Any) -> NDArray[
     return np.where(index >= 0, values[index], values.dtype.type(missing))
 
 
+def mask_of(index: IntArray | BoolArray | Sequence[int], count: int) -> BoolArray:
+    """A mask of so many entries that is true at an index."""
+    mask = np.zeros(count, bool)
+    mask[index] = True
+    return mask
+
+
+def owners(length: IntArray | Sequence[int]) -> IntArray:
+    """The number of the list that each entry is in, of lists of these lengths in a row."""
+    return np.repeat(np.arange(len(length)), length)
+
+
+def quotient(
+    part: FloatArray | float, whole: FloatArray | IntArray, otherwise: float = 0.0
+) -> FloatArray:
+    """``part / whole``, and ``otherwise`` where the whole is not above 0."""
+    shape = np.broadcast_shapes(np.shape(part), whole.shape)
+    # With `where` numpy divides by no zero, so that nothing warns.
+    found: FloatArray = np.divide(part, whole, out=np.full(shape, otherwise), where=whole > 0)
+    return found
+
+
 def ranges(start: IntArray, length: IntArray) -> IntArray:
     """Concatenate ``start[i], start[i] + 1, ..., start[i] + length[i] - 1`` over all i."""
     total = int(length.sum())

@@ -28,6 +28,7 @@ from optsched.arrays import (
     is_range,
     joined,
     looked_up,
+    mask_of,
     ranges,
     refined,
     shown,
@@ -297,8 +298,7 @@ class Candidates(Displayed):
     def absence(self) -> np.ndarray:
         """`Absence` of each job, with jobs of kinds without any column marked."""
         absence = self.kinds.absence.copy()
-        has_column = np.zeros(len(self.kinds) + 1, bool)
-        has_column[self.columns.kind] = True
+        has_column = mask_of(self.columns.kind, len(self.kinds) + 1)
         has_column[self.columns.partner[self.columns.pairs]] = True
         present = absence == Absence.PRESENT
         if not has_column[:-1].all() and not self.unfinished:

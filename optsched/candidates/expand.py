@@ -13,6 +13,7 @@ from optsched.arrays import (
     constant,
     in_order,
     joined,
+    mask_of,
     ranges,
     taken,
 )
@@ -103,12 +104,10 @@ def expand_first(classes: Classes, x: FloatArray, jobs: int) -> JobRows:
     A row belongs to the first job of its pair. Pairs of classes of thousands of jobs make tens of
     millions of rows, of which a table shows the first few.
     """
-    begins = np.zeros(len(classes), bool)
-    begins[classes.class_a[x > 0]] = True
+    begins = mask_of(classes.class_a[x > 0], len(classes))
     inside = np.flatnonzero(classes.of_job >= 0)
     first = inside[begins[classes.of_job[inside]]][:jobs]
-    theirs = np.zeros(len(classes), bool)
-    theirs[classes.of_job[first]] = True
+    theirs = mask_of(classes.of_job[first], len(classes))
     rows = expand(classes, np.where(theirs[classes.class_a], x, 0.0))
     return rows.take(np.isin(rows.job, first))
 

@@ -19,6 +19,7 @@ from optsched.arrays import (
     blocks,
     group_rows,
     is_constant,
+    mask_of,
     ranges,
 )
 from optsched.candidates.columns import Drop, KindColumns, WayColumns
@@ -164,8 +165,7 @@ def rated(
     drop = drop_roomless(columns, drop, instance, kinds, later_nodes)
     fits = drop == Drop.KEPT
     some = columns if fits.all() else columns.take(fits)
-    used = np.zeros(len(columns.ways), bool)
-    used[some.way] = True
+    used = mask_of(some.way, len(columns.ways))
     ways, number = columns.ways.take(used), np.cumsum(used) - 1
     none = np.zeros(len(ways), np.int64)
     configurations = Configurations(ways.pool, ways.gpus, ways.nodes, ways.share, none)
@@ -413,6 +413,4 @@ def _pairs_of_workloads(
 def _first_of_equals(columns: tuple[IntArray, ...]) -> BoolArray:
     """Mask of the rows that no earlier row equals."""
     count = len(columns[0])
-    mask = np.zeros(count, bool)
-    mask[group_rows(columns, count).first] = True
-    return mask
+    return mask_of(group_rows(columns, count).first, count)

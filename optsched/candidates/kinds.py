@@ -19,6 +19,7 @@ from optsched.arrays import (
     group_rows,
     joined,
     looked_up,
+    owners,
     ranges,
     taken,
 )
@@ -279,6 +280,6 @@ def _rates_from_durations(options: OptionTable) -> BoolArray:
     """Whether some option of each list has a duration but no rate,
     which makes a rate of the steps; last: no list.
     """
-    owner = np.repeat(np.arange(len(options)), np.diff(options.indptr))
+    owner = owners(np.diff(options.indptr))
     implied = np.isnan(options.throughput) & ~np.isnan(options.duration)
     return np.bincount(owner[implied], minlength=len(options) + 1) > 0

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optsched.arrays import IntArray, group_rows, ranges
+from optsched.arrays import IntArray, group_rows, mask_of, ranges
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.generate import drop_unfit
 from optsched.candidates.kinds import Kinds
@@ -97,8 +97,7 @@ def _pairs(kinds: Kinds, alone: KindColumns) -> tuple[IntArray, IntArray]:
         np.lexsort((alone.kind[rows], alone.nodes[rows], alone.gpus[rows], alone.pool[rows]))
     ]
     same = group_rows((alone.pool[rows], alone.gpus[rows], alone.nodes[rows]), len(rows))
-    start = np.zeros(len(rows), bool)
-    start[same.first] = True
+    start = mask_of(same.first, len(rows))
     begin = np.maximum.accumulate(np.where(start, np.arange(len(rows)), 0))
     end = begin + same.count[same.inverse]
     partners = (end - np.arange(len(rows))).astype(np.int64)  # itself and all that follow
@@ -130,7 +129,6 @@ def _stated(
         )
     )  # fmt: skip
     groups = group_rows(both, len(both[0]))
-    is_stated = np.zeros(len(groups), bool)
-    is_stated[groups.inverse[: len(stated)]] = True
+    is_stated = mask_of(groups.inverse[: len(stated)], len(groups))
     mask: np.ndarray = is_stated[groups.inverse[len(stated) :]]
     return mask

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, mask_of
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.generate import drop_unfit, pair_columns
 from optsched.candidates.kinds import Kinds
@@ -313,8 +313,7 @@ def _sorts(instance: Instance, kinds: Kinds, apart: bool) -> IntArray:
     if apart:
         return number
     jobs = [job for entry in instance.colocation if entry.jobs is not None for job in entry.jobs]
-    named = np.zeros(len(kinds) + 1, bool)
-    named[kinds.of_job[jobs]] = True
+    named = mask_of(kinds.of_job[jobs], len(kinds) + 1)
     decisive = [
         kinds.workload, kinds.options < 0, kinds.law, kinds.gpus_min, kinds.gpus_max, kinds.levels,
         np.where(named[:-1], number, -1),
@@ -351,8 +350,7 @@ def _unknown_cells(
 
 def _refuse_bare(instance: Instance, kinds: Kinds, columns: KindColumns, paired: BoolArray) -> None:
     """Programs start with the columns of jobs alone, so every job needs one."""
-    alone = np.zeros(len(kinds), bool)
-    alone[columns.kind] = True
+    alone = mask_of(columns.kind, len(kinds))
     bare = np.flatnonzero(paired & ~alone)
     if len(bare):
         name = instance.jobs_table.names[int(kinds.first[bare[0]])]

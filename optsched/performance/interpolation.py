@@ -18,6 +18,7 @@ from optsched.arrays import (
     find_sorted,
     gathered,
     group_rows,
+    owners,
 )
 from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount
 from optsched.instance.reading import join, validate
@@ -179,7 +180,7 @@ class MeasuredPoints(Columns):
         gpus, nodes, samples, passes, seconds = np.array(rows, np.float64).T
         return cls(
             cells=Cells(tuple(by_pair)),
-            cell=np.repeat(np.arange(len(count)), count),
+            cell=owners(count),
             gpus=gpus.astype(np.int64),
             nodes=nodes.astype(np.int64),
             samples=samples,

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.candidates import Classes, JobRows, Uses
 from optsched.placement.shares import FULL, Shares
 
@@ -126,9 +126,7 @@ class Instant:
         """Mask of the rows that not even run alone,
         as they need more of some resource than there is.
         """
-        mask = np.zeros(len(self), bool)
-        mask[self.uses.row[self.uses.share > FULL]] = True
-        return mask
+        return mask_of(self.uses.row[self.uses.share > FULL], len(self))
 
 
 def _can_bind(job: IntArray, usage: sp.csr_matrix) -> BoolArray:
@@ -298,8 +296,7 @@ def _first_fit_of_shares(
     # The sums of shares are necessary; whether whole GPUs can be found is decided by packing.
     sums = replace(instant, shares=None)
     while True:
-        chosen = np.zeros(len(instant), bool)
-        chosen[first_fit(sums, order, free, busy)] = True
+        chosen = mask_of(first_fit(sums, order, free, busy), len(instant))
         mine = order[chosen[order]]
         fits = instant.shares.first_fit(mine)
         if fits.all():

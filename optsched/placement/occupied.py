@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.candidates import Classes, JobRows
 from optsched.candidates.resources import Resources
 from optsched.instance import Instance
@@ -340,8 +340,7 @@ class Occupied:
 def refuse_placed_twice(occupied: Occupied, jobs: IntArray) -> None:
     """Raise ValueError where one of these jobs, which are to be placed, has GPUs already."""
     names = occupied.instance.jobs_table.names
-    placed = np.zeros(len(names), bool)
-    placed[occupied.jobs] = True
+    placed = mask_of(occupied.jobs, len(names))
     both = jobs[placed[jobs]]
     if len(both):
         raise ValueError(f"job {names[int(both[0])]} has GPUs and is to be placed as well")

@@ -31,7 +31,7 @@ from collections import deque
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
 from optsched.placement.instant import Instant
 from optsched.placement.shares import FULL
 
@@ -122,8 +122,7 @@ class CoveringMatching:
                     place,
                     int(yielding[np.argmax(slack[self.job[yielding]])]),
                 )
-            moving = np.zeros(len(self.edge), bool)
-            moving[self.job[here]] = True
+            moving = mask_of(self.job[here], len(self.edge))
             self._reach(
                 np.flatnonzero(moving[self.job] & self.open & ~self.on),
                 came_by,
@@ -238,7 +237,7 @@ def as_open_shop(instant: Instant) -> tuple[IntArray, IntArray] | None:
     usage = instant.usage
     resources = usage.shape[0]
     place = np.full(len(instant), resources, np.int64)
-    place[usage.indices] = np.repeat(np.arange(resources), np.diff(usage.indptr))
+    place[usage.indices] = owners(np.diff(usage.indptr))
     takes = np.full(resources + 1, max(instant.jobs, 1), np.int64)
     for resource in range(resources):
         amount = usage.data[usage.indptr[resource] : usage.indptr[resource + 1]]

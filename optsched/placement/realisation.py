@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, owners
 from optsched.errors import InvalidArgument, UsageError
 from optsched.placement.instant import (
     Instant,
@@ -243,7 +243,7 @@ def trimmed(
     by_row = runs.tocsc()
     by_row.sort_indices()
     number = by_row.indices.astype(np.int64)
-    row = np.repeat(np.arange(len(need)), np.diff(by_row.indptr))
+    row = owners(np.diff(by_row.indptr))
     total = np.concatenate(([0.0], np.cumsum(length[number])))
     before = total[:-1] - total[by_row.indptr[row]]
     stays = np.clip(need[row] - before, 0.0, length[number])

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
 from optsched.candidates import Classes, JobRows
 from optsched.display import count
 from optsched.instance import Instance
@@ -132,7 +132,7 @@ class StayRule:
         """
         configuration = self._classes.configuration[rows.column[going]]
         share = self._classes.configurations.share[configuration]
-        owner = np.repeat(np.arange(len(going)), count)
+        owner = owners(count)
         over = self._load[gpu] + share[owner] > FULL
         # GPUs of a row on one node need that much of it together.
         nodes = self._numbering.nodes
@@ -142,8 +142,7 @@ class StayRule:
         need, _ = needs_per_gpu(self._classes, rows.column[going])
         own = need[owner[at]] * here[:, None]
         short = ((own > 0) & (own > self._own[place % nodes])).any(axis=1)
-        mask = np.zeros(len(going), bool)
-        mask[owner[over]] = True
+        mask = mask_of(owner[over], len(going))
         mask[owner[at[short]]] = True
         return mask
 

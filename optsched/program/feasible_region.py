@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, is_range, looked_up
+from optsched.arrays import BoolArray, FloatArray, IntArray, is_range, looked_up, quotient
 from optsched.arrays.matrices import largest_of_rows
 from optsched.errors import UsageError
 from optsched.program.arrays import Block, LinearArrays
@@ -231,5 +231,5 @@ class FeasibleRegion:
         best, rate = self.best_alone
         lack = np.maximum(level * C.count - self.levels @ x, 0.0)[C.class_a[best]]
         x = x.copy()
-        x[best] += np.divide(lack, rate, out=np.zeros(len(best)), where=rate > 0)
+        x[best] += quotient(lack, rate)
         return self.repaired(x)

@@ -26,7 +26,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, quotient
 from optsched.program.allocation import AllocationProgram
 from optsched.program.arrays import LinearArrays
 from optsched.program.minimum import LexicographicMinimum
@@ -95,9 +95,7 @@ class Path:
             weight = np.bincount(
                 utility.group[shared], filling.mass[shared], minlength=len(utility.group_weight)
             )
-            pace = np.divide(
-                utility.group_weight, weight, out=np.zeros(len(weight)), where=weight > 0
-            )
+            pace = quotient(utility.group_weight, weight)
             out = over & ~alone & ~queued
             since = np.full(len(weight), self.start)
             np.maximum.at(since, utility.group[out], self.ends[out])
@@ -281,8 +279,7 @@ class Filling:
         reduced = -(arrays.A.T @ y)[: C.columns]
         size = float((abs(arrays.A).T @ np.abs(y))[: C.columns].max(initial=0.0))
         open_to = reduced >= -max(HELD * size, gap / SURE)
-        some = np.zeros(len(C), bool)
-        some[C.class_a[open_to]] = True
+        some = mask_of(C.class_a[open_to], len(C))
         some[C.class_b[open_to & ~C.alone]] = True
         return ~some
 

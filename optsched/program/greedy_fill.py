@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, quotient
 from optsched.program.side_rows import LimitRows
 
 if TYPE_CHECKING:  # a process that only solves needs no candidates
@@ -45,9 +45,7 @@ def greedy_fill(
     limited = np.isfinite(most) & (most > 0)
     share = matrix.T @ np.divide(1.0, most, out=np.zeros(len(most)), where=limited)
     possible = C.alone & allowed & (gain > 0)
-    order = np.lexsort(
-        (-gain, -np.divide(gain, share, out=np.full(C.columns, np.inf), where=share > 0))
-    )
+    order = np.lexsort((-gain, -quotient(gain, share, np.inf)))
     order = order[possible[order]]
     for _ in range(PASSES):
         left = most - matrix @ x

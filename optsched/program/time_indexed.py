@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray, ranges
+from optsched.arrays import FloatArray, IntArray, owners, ranges
 from optsched.errors import UsageError
 from optsched.program.linear import Expression, LinearProgram
 from optsched.program.timeline import TimelineProgram
@@ -211,7 +211,7 @@ def _constrain_order(
 
     def flow(activity: IntArray, moment: IntArray) -> sp.csr_matrix:
         count = first[activity + 1] - first[activity]
-        column, pair = ranges(first[activity], count), np.repeat(np.arange(len(activity)), count)
+        column, pair = ranges(first[activity], count), owners(count)
         return changes.at(pair, moment[column], column, np.ones(len(column)))
 
     a, b = timeline.precedence.T

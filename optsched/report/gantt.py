@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.display import count
 from optsched.errors import UsageError
 from optsched.instance import Instance
@@ -236,9 +236,7 @@ def _moved(runs: Runs, origin: float, scale: float) -> Runs:
 def _last_of_job(runs: Runs) -> BoolArray:
     """Whether a stretch is the last of its job."""
     order = np.lexsort((runs.end, runs.job))
-    last = np.zeros(len(runs), bool)
-    last[order[np.diff(runs.job[order], append=-1) != 0]] = True
-    return last
+    return mask_of(order[np.diff(runs.job[order], append=-1) != 0], len(runs))
 
 
 def _amounts(runs: Runs) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, owners, quotient
 from optsched.display import count
 from optsched.errors import UsageError
 from optsched.instance import Instance
@@ -267,7 +267,7 @@ class GpuRows:
     @classmethod
     def of(cls, numbering: Numbering, sizes: IntArray) -> GpuRows:
         """Rows of one height, with a gap between pools."""
-        pool = np.repeat(np.arange(len(sizes)), sizes)
+        pool = owners(sizes)
         of_gpu = min(OF_GPU, PAGE / max(numbering.gpus, 1))
         return cls(np.arange(numbering.gpus) * of_gpu + pool * GAP, of_gpu)
 
@@ -559,9 +559,7 @@ def _draw_nodes(
         high - low,
     )
     size = np.diff(numbering.start)
-    share = np.divide(
-        held, size[:, np.newaxis], out=np.zeros(held.shape), where=size[:, np.newaxis] > 0
-    )
+    share = quotient(held, size[:, np.newaxis])
     shades = LinearSegmentedColormap.from_list("held", [PANEL, MAIN])
     gpus = 0
     image = None

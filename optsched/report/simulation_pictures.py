@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, quotient
 from optsched.display import count
 from optsched.errors import UsageError
 from optsched.report.palette import INK
@@ -315,7 +315,7 @@ def queue_picture(simulations: Sequence[Simulation] | Simulated, ax: Axes | None
 def busy_gpus(rounds: RoundLog) -> tuple[FloatArray, FloatArray]:
     """Mean number of GPUs that are held in each round, and those of the nodes that are up."""
     seconds = rounds.end - rounds.start
-    held = np.divide(rounds.busy.sum(axis=1), seconds, out=np.zeros(len(rounds)), where=seconds > 0)
+    held = quotient(rounds.busy.sum(axis=1), seconds)
     return held, rounds.gpus.sum(axis=1)
 
 
@@ -366,7 +366,7 @@ def _rounds(run: Simulation, amounts: Amounts) -> tuple[FloatArray, FloatArray]:
     if not len(rounds):
         return np.zeros(0), np.zeros(0)
     amount, whole = amounts(rounds)
-    values = np.divide(amount, whole, out=np.full(len(rounds), np.nan), where=whole > 0)
+    values = quotient(amount, whole, np.nan)
     gap = np.flatnonzero(rounds.start[1:] > rounds.end[:-1]) + 1
     times = np.insert(rounds.start, gap, rounds.end[gap - 1]) - origin
     values = np.insert(values, gap, np.nan)
@@ -380,12 +380,7 @@ def _windows(
     means = np.array([window_means(shown.simulations[run], amounts, edges) for run in policy.runs])
     there = ~np.isnan(means)
     runs = there.sum(axis=0)
-    mean = np.divide(
-        np.where(there, means, 0.0).sum(axis=0),
-        runs,
-        out=np.full(len(runs), np.nan),
-        where=runs > 0,
-    )
+    mean = quotient(np.where(there, means, 0.0).sum(axis=0), runs, np.nan)
     line_of(ax, policy, edges / unit, np.append(mean, mean[-1]))
     if len(policy.runs) > 1 and len(shown.policies) <= BANDS:
         low = np.where(there, means, np.inf).min(axis=0)

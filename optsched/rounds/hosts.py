@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
+from optsched.arrays import BoolArray, FloatArray, IntArray, gathered, mask_of, quotient
 from optsched.candidates import Classes, JobRows
 from optsched.placement.instant import first_fit
 from optsched.placement.shares import FULL
@@ -128,7 +128,7 @@ class Hosts:
         resources = self.classes.resources
         capacity = self.classes.capacity
         used = capacity - self.view.left_beside(self.rowless, resources)
-        share = np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)
+        share = quotient(used, capacity)
         return FULL - share[resources.renewable]
 
     @property
@@ -170,8 +170,7 @@ class Hosts:
 
     def _chosen(self, order: IntArray, most: float, fits: Fits) -> BoolArray:
         """Each host takes the first of its rows whose guest is free and that fits."""
-        has_shared = np.zeros(len(self.view.must) + 1, bool)
-        has_shared[self.anchor] = True
+        has_shared = mask_of(self.anchor, len(self.view.must) + 1)
         has_shared[-1] = False
         alone = self.firm & (self.rows.partner < 0) & has_shared[self.rows.job]
         without_choice = self.firm & ~alone & ~self.shared

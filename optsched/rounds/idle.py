@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.candidates import Classes, JobRows, Uses
 from optsched.placement.instant import Instant, first_fit
 from optsched.placement.requests import ANTI_AFFINITY, needs_per_gpu, renewable_groups
@@ -176,8 +176,7 @@ class IdleGpus:
             allowed &= np.asarray(C.usage[consumable].sum(axis=0)).ravel() == 0
         if rows.answer.order is not None:
             # A ranking has rows for all that its jobs may have: it says with how many GPUs.
-            ranked = np.zeros(C.columns, bool)
-            ranked[rows.answer.rows.column] = True
+            ranked = mask_of(rows.answer.rows.column, C.columns)
             allowed &= ranked
         return allowed
 
@@ -191,8 +190,7 @@ class IdleGpus:
         fits = self._allowed.copy()
         fits[uses.row[uses.share > self._free[uses.resource]]] = False
         pool = C.resources.pool[C.resources.renewable]
-        idle = np.zeros(len(C.instance.cluster.pools) + 1, bool)
-        idle[pool[self._free[: len(pool)] > NOTHING]] = True
+        idle = mask_of(pool[self._free[: len(pool)] > NOTHING], len(C.instance.cluster.pools) + 1)
         idle[-1] = False  # resources that are no GPUs, and columns without GPUs
         return fits, self._allowed & idle[C.pool]
 
@@ -322,8 +320,7 @@ class IdleGpus:
         """When rows of waiting jobs with a claim are due, inf for all others."""
         rows = wanted.rows
         all_rows = self._rows.rows
-        waits = np.zeros(len(self._left.busy), bool)
-        waits[rows.job[wanted.seat < 0]] = True
+        waits = mask_of(rows.job[wanted.seat < 0], len(self._left.busy))
         claimed = np.flatnonzero((all_rows.fraction > 0) & waits[all_rows.job])
         due = np.append(self._rows.due[claimed], np.inf)
         known = np.stack(

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, gathered, is_range
+from optsched.arrays import BoolArray, FloatArray, IntArray, gathered, is_range, mask_of, quotient
 from optsched.candidates.classes import LABELS
 from optsched.display import Displayed
 from optsched.instance.documents import LARGEST
@@ -109,7 +109,7 @@ class Ledger(Displayed):
         behind = np.where(self.partner < 0, np.maximum(deficit, 0.0), 0.0)
         total = np.bincount(self.job, behind, minlength=jobs)
         paid = np.minimum(np.bincount(self.job, spare, minlength=jobs), total)
-        part = np.divide(paid, total, out=np.zeros(jobs), where=total > 0)
+        part = quotient(paid, total)
         return behind * part[self.job]
 
     def followed(self, seated: IntArray, others: IntArray) -> Ledger:
@@ -121,8 +121,7 @@ class Ledger(Displayed):
         keys = np.concatenate([seated, others])
         entry = matched(self.key.T, keys.T)
         new = np.flatnonzero(entry < 0)
-        runs = np.zeros(len(self) + len(new), bool)
-        runs[entry[entry >= 0]] = True
+        runs = mask_of(entry[entry >= 0], len(self) + len(new))
         runs[len(self) :] = True
         zero = np.zeros(len(new))
         longer = Ledger(
@@ -229,7 +228,7 @@ class Ledger(Displayed):
         total = np.bincount(job, fraction, minlength=len(carried))
         shared = partner >= 0
         total += np.bincount(partner[shared], fraction[shared], minlength=len(carried))
-        part = np.divide(carried, total, out=np.zeros(len(carried)), where=total > 0)
+        part = quotient(carried, total)
         other = np.where(shared, part[partner], part[job])
         owed = owed + fraction * (part[job] + other) / 2.0
         return Ledger(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, gathered
+from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, gathered, mask_of
 from optsched.candidates import Classes
 from optsched.display import (
     Displayed,
@@ -385,8 +385,7 @@ class Plan(DisplayedTable):
     def _ranks(self) -> _Ranks:
         assert self.order is not None
         position = self.order.position
-        runs = np.zeros(len(position), bool)
-        runs[list(self.running)] = True
+        runs = mask_of(list(self.running), len(position))
         # A job that cannot be preempted and starts in this round had to wait for its turn.
         firm = runs & ~self.stops.preemptible & (self.verdict == Verdict.KEEP)
         ranked = position >= 0

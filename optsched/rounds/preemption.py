@@ -61,7 +61,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
+from optsched.arrays import BoolArray, FloatArray, IntArray, gathered, quotient
 from optsched.candidates import JobRows
 from optsched.placement.instant import SCRAMBLE
 from optsched.placement.occupied import Running
@@ -162,8 +162,7 @@ def due_times(fraction: FloatArray, deficit: FloatArray, ahead: FloatArray) -> F
     ahead : FloatArray, shape (A,)
         `head_start`.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        due: FloatArray = np.where(fraction > 0, (0.5 - deficit - ahead) / fraction, np.inf)
+    due: FloatArray = quotient(0.5 - deficit - ahead, fraction, np.inf)
     return due
 
 

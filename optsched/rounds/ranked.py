@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, quotient
 from optsched.assembly import constraints_in_force
 from optsched.candidates import Candidates, Classes, JobRows
 from optsched.formulation import Infeasible, SideConstraint
@@ -79,7 +79,7 @@ def idle_shares(view: View, classes: Classes) -> FloatArray:
     renewable = classes.resources.renewable
     capacity = classes.capacity
     left = view.holding.left_of(classes.resources)
-    return np.divide(left * FULL, capacity, out=np.zeros(len(left)), where=capacity > 0)[renewable]
+    return quotient(left * FULL, capacity)[renewable]
 
 
 def moves_to_idle(
@@ -261,8 +261,7 @@ def _order_of_idle_gpus(
     """Rows that want idle GPUs, the first first:
     of jobs that wait, starved ones before all others, and moves.
     """
-    goes_on = np.zeros(len(view.running.pool), bool)
-    goes_on[rows.job[continues]] = True
+    goes_on = mask_of(rows.job[continues], len(view.running.pool))
     waited = state.service.waited(state.now)
     longest = np.where(starved(waited, state.patience, view.never_starved), waited, 0.0)
     order = np.lexsort((rows.column, -rows.rate, position[rows.job], -longest[rows.job]))

@@ -12,13 +12,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    gathered,
-    ranges,
-)
+from optsched.arrays import BoolArray, FloatArray, IntArray, gathered, mask_of, ranges
 from optsched.candidates import Classes, JobRows, Uses
 from optsched.formulation import Infeasible, SideConstraint
 from optsched.placement.instant import Instant
@@ -287,9 +281,7 @@ class RowQueue:
 
     def mask(self, some: IntArray) -> BoolArray:
         """Some rows as a mask, shape (A,)."""
-        mask = np.zeros(len(self.rows), bool)
-        mask[some] = True
-        return mask
+        return mask_of(some, len(self.rows))
 
     def positions(self) -> IntArray:
         """Position of each row in the order, 0 for the first; shape (A,)."""

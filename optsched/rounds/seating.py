@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, IntArray, ranges
+from optsched.arrays import BoolArray, IntArray, owners, ranges
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
 from optsched.instance.cluster import Numbering
@@ -88,7 +88,7 @@ class Seats:
         same: BoolArray = self.count[row] == before.length[held]
         row = row[same]
         count = self.count[row]
-        owner = np.repeat(np.arange(len(row)), count)
+        owner = owners(count)
         now = self.gpus(row)
         then = before.numbers_of(held[same], numbering)
         # GPUs of a row ascending, as two lists of the same GPUs may differ in their order.

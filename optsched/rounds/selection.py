@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.placement.instant import Instant, first_fit
 from optsched.rounds.exchange import exchanged
 from optsched.rounds.preemption import displaced, rows_that_stay
@@ -118,8 +118,7 @@ def ahead_of_first_blocked(queue: RowQueue, chosen: IntArray) -> IntArray:
     Rows behind that job are dropped even if they run now, so that running jobs stop though their
     GPUs stay idle. Plans in stored journals depend on it.
     """
-    runs = np.zeros(len(queue.busy), bool)
-    runs[queue.rows.job[chosen]] = True
+    runs = mask_of(queue.rows.job[chosen], len(queue.busy))
     waits = ~(runs | queue.busy)
     waiting = np.flatnonzero(waits[queue.rows.job[queue.order]])
     if not len(waiting):

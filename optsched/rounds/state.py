@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, mask_of
 from optsched.arrays.npz import text_array, text_in, unzip_arrays, zip_arrays
 from optsched.assembly import load
 from optsched.display import Displayed, count
@@ -288,8 +288,7 @@ class RoundState(Displayed):
         RoundState
         """
         table = instance.jobs_table
-        running = np.zeros(len(table), bool)
-        running[table.places.job] = True
+        running = mask_of(table.places.job, len(table))
         return cls(
             instance,
             RoundPolicy() if policy is None else policy,
@@ -637,8 +636,7 @@ def _read_service(
 ) -> tuple[FloatArray, Service]:
     """What each job is owed beside its rows, and its service; jobs that have left are skipped."""
     table = instance.jobs_table
-    runs = np.zeros(len(table), bool)
-    runs[list(table.running)] = True
+    runs = mask_of(list(table.running), len(table))
     new = Service.new(table.arrival, runs, instance.now)
     columns = {item.name: getattr(new, item.name).copy() for item in fields(Service)}
     columns["owed"] = np.zeros(len(table))

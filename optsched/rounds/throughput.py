@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, quotient
 from optsched.assembly import make_formulation
 from optsched.candidates import Candidates, Classes
 from optsched.display import number
@@ -57,7 +57,7 @@ def throughput_of(classes: Classes, speed: FloatArray) -> Throughput:
     alone = np.flatnonzero(classes.alone)
     np.maximum.at(best, classes.class_a[alone], classes.rate_a[alone])
     of_job = best[classes.of_job]
-    part = np.divide(speed, of_job, out=np.zeros(len(speed)), where=of_job > 0)
+    part = quotient(speed, of_job)
     return Throughput(float(part.sum()), _bound(classes.candidates))
 
 

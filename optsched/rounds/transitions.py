@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from optsched.arrays import mask_of
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
 from optsched.instance.define import with_tenants, with_workloads
@@ -162,8 +163,7 @@ class Stopped(Event):
     def apply(self, state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
         rows = [_row(state.instance, name, f"jobs[{at}]") for at, name in enumerate(self.jobs)]
         _refuse_twice(len(set(rows)), self.jobs)
-        mask = np.zeros(len(state.instance.jobs_table), bool)
-        mask[rows] = True
+        mask = mask_of(rows, len(state.instance.jobs_table))
         return state.stopped(mask), ()
 
 
@@ -263,8 +263,10 @@ class Resize(Event):
         instance = resized(state.instance, self.add)
         # `resized` gives the instance another name; for a scheduler it is the same one.
         instance = replace(instance, name=state.instance.name)
-        lost = np.zeros(len(instance.jobs_table), bool)
-        lost[[job for job in before if job not in instance.jobs_table.running]] = True
+        lost = mask_of(
+            [job for job in before if job not in instance.jobs_table.running],
+            len(instance.jobs_table),
+        )
         names = [instance.jobs_table.names[job] for job in np.flatnonzero(lost).tolist()]
         state = replace(
             state,

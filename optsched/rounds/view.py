@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.candidates import Classes, JobRows
 from optsched.candidates.resources import Resources
 from optsched.instance import Instance
@@ -107,9 +107,7 @@ class View:
             held_of(self.instance, jobs, self.configured.option)[0][owner],
             numbering.gpus,
         )
-        mask = np.zeros(len(self.must), bool)
-        mask[jobs[owner[load[gpu] > FULL]]] = True
-        return mask
+        return mask_of(jobs[owner[load[gpu] > FULL]], len(self.must))
 
     @cached_property
     def holding(self) -> Occupied:
@@ -153,8 +151,7 @@ class View:
             must & running.leaves
         )  # in no row, and yet they hold what belongs to no nodes
         cluster = without_held(given, cluster, leaves, configured.option)
-        awaits = np.zeros(len(table), bool)
-        awaits[[job for job, before in table.after.items() if before]] = True
+        awaits = mask_of([job for job, before in table.after.items() if before], len(table))
         # A constraint may name jobs that have left since: with no name left it would mean every
         # job.
         own, own_notices = still_meant(given.constraints, given)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import AnyArray, FloatArray, IntArray
+from optsched.arrays import AnyArray, FloatArray, IntArray, quotient
 from optsched.simulation.options import RHO
 from optsched.simulation.truth import Truth
 from optsched.traces import Trace
@@ -95,7 +95,5 @@ def mean_present(arrival: FloatArray, end: FloatArray) -> FloatArray:
     first = np.searchsorted(times, arrival)
     stop = np.searchsorted(times, end)
     stay = end - arrival
-    mean: FloatArray = np.divide(
-        area[stop] - area[first], stay, out=np.ones(len(stay)), where=stay > 0
-    )
+    mean: FloatArray = quotient(area[stop] - area[first], stay, 1.0)
     return mean

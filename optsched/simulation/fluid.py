@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, quotient
 from optsched.instance import with_nodes
 from optsched.rounds.policy import RoundPolicy
 from optsched.simulation.allocator import Allocator, TimeShares
@@ -141,8 +141,7 @@ class Fluid(Run):
         """Seconds until a job ends or changes its rates."""
         world = self.world
         goal = np.minimum(world.steps[jobs], self.truth.next_change(jobs, world.stage[jobs]))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            left = np.where(speed[jobs] > 0, (goal - world.done[jobs]) / speed[jobs], np.inf)
+        left = quotient(goal - world.done[jobs], speed[jobs], np.inf)
         return float(np.maximum(left, 0.0).min(initial=np.inf))
 
     def _advance(

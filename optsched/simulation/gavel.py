@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.assembly import make_formulation
 from optsched.errors import UsageError
 from optsched.instance import Instance
@@ -312,8 +312,7 @@ class GavelRounds(Run):
         when = np.concatenate([now + takes, (now + takes)[partner >= 0]])
         done = world.finished[ended]
         self.recorder.finish[ended[done]] = when[done]
-        leaves = np.zeros(len(self.gone), bool)
-        leaves[ended[done]] = True
+        leaves = mask_of(ended[done], len(self.gone))
         nothing = job[(made[job] <= 0) & (partner < 0)]
         self._failed[job] += 1
         self._failed[np.setdiff1d(job, nothing)] = 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.instance.restart import restart_costs
@@ -246,8 +246,7 @@ class RoundsRun(Run):
 
     def _lose_unsaved(self, running: RunningRows) -> None:
         """Who is stopped or moved by a plan loses what it did since its last checkpoint."""
-        on = np.zeros(len(self.gone), bool)
-        on[running.job[~running.fresh]] = True
+        on = mask_of(running.job[~running.fresh], len(self.gone))
         stopped = self._ran[~on[self._ran] & ~self.world.finished[self._ran]]
         stopped = stopped[self._interval[stopped] > 0]
         self.world.lose(stopped, np.maximum(self.world.done[stopped] - self.saved[stopped], 0.0))
@@ -258,8 +257,7 @@ class RoundsRun(Run):
         if not len(job):
             return
         self.world.lose(job, np.maximum(self.world.done[job] - self.saved[job], 0.0))
-        mask = np.zeros(len(self.gone), bool)
-        mask[job] = True
+        mask = mask_of(job, len(self.gone))
         self.scheduled.interrupted(mask)
 
     # --- what is written down -----------------------------------------------------------------

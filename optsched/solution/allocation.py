@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, blocks, shown
+from optsched.arrays import BoolArray, FloatArray, IntArray, blocks, quotient, shown
 from optsched.candidates import Classes, JobRows, expand, expand_first
 from optsched.display import DisplayedTable, TableColumns, columns_of, count, first_of
 from optsched.lazy import convenience
@@ -174,8 +174,7 @@ class Allocation(DisplayedTable):
     def utilisation(self) -> dict[str, float]:
         """Share of each resource's capacity in use; 0 of what has no capacity."""
         resources, usage = self.classes.resources, self.usage
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where(resources.capacity > 0, usage / resources.capacity, 0.0)
+        share = quotient(usage, resources.capacity)
         return {name: float(value) for name, value in zip(resources.names, share, strict=True)}
 
     def to_records(self, some: slice | IntArray = EVERYTHING) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from optsched.arrays import FloatArray, IntArray, find_sorted, gathered, group_rows
+from optsched.arrays import FloatArray, IntArray, find_sorted, gathered, group_rows, quotient
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import (
@@ -246,7 +246,7 @@ class Offsets:
         P = np.bincount(self._owner, p, minlength=workloads * types)
         pm = np.bincount(self._owner, p * cells.mean, minlength=workloads * types)
         m: FloatArray = pm / np.where(P > 0, P, 1.0)
-        spread = np.divide(1.0, P, out=np.full(len(P), np.inf), where=P > 0)
+        spread = quotient(1.0, P, np.inf)
         q = np.where(P > 0, 1.0 / (s.gpu + np.where(P > 0, spread, 0.0)), 0.0)
         Q = q.reshape(workloads, types).sum(axis=1)
         qm = (q * m).reshape(workloads, types).sum(axis=1)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, quotient
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Positive, Tuple
 from optsched.instance.reading import join, listed, validate
@@ -729,7 +729,7 @@ class Anchors:
         left = np.maximum(right - 1, 0)
         width = self._knots[right] - self._knots[left]
         distance = self._knots[right] - at
-        back = np.divide(distance, width, out=np.zeros(len(width)), where=width > 0)
+        back = quotient(distance, width)
         change = (self._values[left] - self._values[right]) * back
         return np.asarray(np.exp(self._values[right] + change), np.float64)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, quotient
 from optsched.solvers.prices import compiling
 from optsched.solvers.prices.compiling import compiler
 from optsched.solvers.prices.interior import Curve
@@ -80,8 +80,7 @@ def _choices(a: FloatArray, q: FloatArray, curve: Curve) -> tuple[Any, ...]:
         best, following = np.full(len(left), np.inf), np.full(len(left), -1)
         for j, price in enumerate(q):
             further = (a[j] if len(left) == classes else a[j, left]) - low
-            with np.errstate(divide="ignore", invalid="ignore"):
-                rise = np.where(further > 0, (price - cost) / further, np.inf)
+            rise = quotient(price - cost, further, np.inf)
             following[rise < best] = j
             np.minimum(best, rise, out=best)
         stays = here <= best

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.program.arrays import LinearArrays
 from optsched.solution.values import BASIC, LOWER, UPPER, Basis
 from optsched.solvers.prices.kernels import Sweeps
@@ -205,8 +205,7 @@ def _segments(
     nearest = np.where(lower >= 0, oracle.rent[free], np.inf)
     np.minimum.at(nearest, rows[~on_segment], reduced[~on_segment])
     between = max(0, int(priced.sum()) - 1)
-    extra = np.zeros(len(free), bool)
-    extra[np.argsort(nearest, kind="stable")[:between]] = True
+    extra = mask_of(np.argsort(nearest, kind="stable")[:between], len(free))
     idle = (lower < 0) | (extra & (nearest == oracle.rent[free]))
     entering = ~on_segment & extra[rows] & ~idle[rows] & (reduced == nearest[rows])
     beyond = np.flatnonzero(entering)

@@ -17,7 +17,7 @@ from importlib.metadata import version
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, quotient
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.program import AllocationProgram, LevelFloors, LinearArrays, Method
 from optsched.solution.values import PointStatus, Termination, Values
@@ -248,7 +248,7 @@ def _level_of_zero(program: AllocationProgram, market: Market) -> Values:
     worth = program.levels.tocsc()[:, columns].toarray()[held] / C.count[held]
     closed = np.flatnonzero(limits.most <= 0)
     needed = limits.matrix[closed][:, columns].toarray()
-    per_unit = np.divide(worth, needed, out=np.zeros_like(needed), where=needed > 0)
+    per_unit = quotient(worth, needed)
     prices = np.zeros(len(limits.most))
     prices[closed] = per_unit.max(axis=1, initial=0.0)
     slope = np.zeros(len(C))

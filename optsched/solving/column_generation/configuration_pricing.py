@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray, find_sorted, increases, ranges
+from optsched.arrays import FloatArray, IntArray, find_sorted, increases, owners, ranges
 from optsched.candidates.configuration_table import ConfigurationTable, curve_blocks, first_largest
 from optsched.candidates.kinds import STRIDE
 from optsched.program import AllocationProgram
@@ -123,7 +123,7 @@ class ConfigurationPricing(ColumnPricing):
         there = np.flatnonzero(curve >= 0)
         curve, owner = curve[there], klass[there]
         length = np.diff(table.start)[curve]
-        cell, row = ranges(table.start[curve], length), np.repeat(np.arange(len(curve)), length)
+        cell, row = ranges(table.start[curve], length), owners(length)
         way = table.way[cell]
         same = (table.ways.gpus[way] == gpus[there][row]) & (
             table.ways.nodes[way] == nodes[there][row]
