@@ -21,6 +21,7 @@ from optsched.arrays import (
     looked_up,
     taken,
 )
+from optsched.arrays.columns import Columns
 from optsched.display import Displayed
 
 
@@ -41,7 +42,7 @@ class Drop(IntEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class WayColumns:
+class WayColumns(Columns):
     """Ways to run, of which many columns have the same: arrays of length W.
 
     Attributes
@@ -56,19 +57,6 @@ class WayColumns:
     gpus: IntArray
     nodes: IntArray
     share: FloatArray
-
-    def __len__(self) -> int:
-        return len(self.pool)
-
-    def take(self, rows: AnyArray) -> WayColumns:
-        """The ways at these rows."""
-        return WayColumns(self.pool[rows], self.gpus[rows], self.nodes[rows], self.share[rows])
-
-    @classmethod
-    def concatenate(cls, tables: Sequence[WayColumns]) -> WayColumns:
-        """The ways of all tables, in order; two rows may be alike."""
-        columns = ([getattr(ways, field.name) for ways in tables] for field in fields(cls))
-        return cls(*map(np.concatenate, columns))
 
     @cached_property
     def rank(self) -> IntArray:
@@ -242,7 +230,7 @@ def _with_ways_in_common(parts: Sequence[KindColumns]) -> list[KindColumns]:
     if len(tables) == 1:
         return list(parts)
     start = dict(zip(map(id, tables), np.cumsum([0, *map(len, tables)]).tolist(), strict=False))
-    every = WayColumns.concatenate(tables)
+    every = WayColumns.join(tables)
     alike = group_rows((every.pool, every.gpus, every.nodes, every.share), len(every))
     ways, number = every.take(alike.first), alike.inverse
     return [replace(part, way=number[part.way + start[id(part.ways)]], ways=ways) for part in parts]

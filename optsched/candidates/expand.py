@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.arrays import (
-    BoolArray,
     FloatArray,
     IntArray,
     constant,
@@ -17,12 +16,13 @@ from optsched.arrays import (
     ranges,
     taken,
 )
+from optsched.arrays.columns import Columns
 from optsched.candidates.classes import Classes
-from optsched.display import Displayed, count
+from optsched.display import count
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class JobRows(Displayed):
+class JobRows(Columns):
     """An allocation row by row:
     a job (or two that share) in a configuration for a fraction of the time.
 
@@ -47,13 +47,6 @@ class JobRows(Displayed):
 
     def _headline(self) -> str:
         return f"{count(len(self), 'row')} of {count(len(np.unique(self.job)), 'job')}"
-
-    def __len__(self) -> int:
-        return len(self.job)
-
-    def take(self, some: IntArray | BoolArray) -> JobRows:
-        """Some of the rows, given by numbers or a mask."""
-        return JobRows(*(getattr(self, field.name)[some] for field in fields(self)))
 
 
 def expand(classes: Classes, x: FloatArray, integral: bool = False) -> JobRows:

@@ -101,7 +101,7 @@ def _with_other_spreads(columns: KindColumns, kinds: Kinds, table: TableModel) -
     return KindColumns.of(
         np.concatenate([columns.kind, kind]),
         np.concatenate([columns.way, len(ways) + alike.inverse]),
-        WayColumns.concatenate([ways, more]),
+        WayColumns.join([ways, more]),
     )
 
 

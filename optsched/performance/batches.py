@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 from pydantic import model_validator
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.arrays.columns import Columns
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import SMALLEST, Document, NonNegative, Positive, PositiveCount
 from optsched.instance.reading import join, show, validate
-from optsched.performance.columns import Columns
 from optsched.performance.files import refused
 from optsched.performance.ways import Ways
 

@@ -18,10 +18,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays.columns import Columns
 from optsched.display import Displayed, DisplayedTable, TableColumns, columns_of, count, percent
 from optsched.errors import InvalidArgument, InvalidInput, unknown_name
 from optsched.instance.reading import show
-from optsched.performance.columns import Columns
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.times import Times

@@ -20,9 +20,9 @@ from optsched.arrays import (
     group_rows,
     owners,
 )
+from optsched.arrays.columns import Columns
 from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount
 from optsched.instance.reading import join, validate
-from optsched.performance.columns import Columns
 from optsched.performance.files import refused
 from optsched.performance.parametric.fitting import (
     LEAST_LOG_SD,

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import FloatArray, Groups, IntArray
+from optsched.arrays.columns import Columns
 from optsched.display import DisplayedTable, TableColumns, count
 from optsched.errors import InvalidInput
 from optsched.instance.reading import show
-from optsched.performance.columns import Columns
 from optsched.performance.ways import Ways, numbered
 
 LEAST, MOST = 1e-30, 1e30

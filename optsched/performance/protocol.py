@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays.columns import Columns
 from optsched.instance import Instance
-from optsched.performance.columns import Columns
 from optsched.performance.configurations import Configurations
 
 

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays.columns import Columns
 from optsched.display import count
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import Document
 from optsched.instance.reading import join, show, validate
 from optsched.performance.batches import KEY, AdaptiveBatches, Batches
-from optsched.performance.columns import Columns
 from optsched.performance.configurations import Configurations
 from optsched.performance.files import PERFORMANCE, FittedModel, split_whole_steps
 from optsched.performance.profiles import Profiles

@@ -11,8 +11,8 @@ from typing import Any, Self
 import numpy as np
 
 from optsched.arrays import FloatArray, Groups, IntArray, group_rows
+from optsched.arrays.columns import Columns
 from optsched.display import count
-from optsched.performance.columns import Columns
 
 
 def numbered(names: Iterable[str]) -> dict[str, int]:

@@ -4,7 +4,7 @@ of large clusters, nodes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -451,11 +451,7 @@ def _window(segments: Segments, origin: float, most: int) -> tuple[float, float]
 
 def _between(segments: Segments, low: float, high: float) -> Segments:
     """Those that run in a window."""
-    inside = (segments.start < high) & (segments.end > low)
-    return replace(
-        segments,
-        **{field.name: getattr(segments, field.name)[inside] for field in fields(segments)},
-    )
+    return segments.take((segments.start < high) & (segments.end > low))
 
 
 def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> None:

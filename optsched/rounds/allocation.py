@@ -37,7 +37,7 @@ from optsched.registry import load_formulation, load_ranking, load_solver
 from optsched.rounds.admission import Admissions, admitted, planned
 from optsched.rounds.order import Order
 from optsched.rounds.policy import RoundPolicy
-from optsched.rounds.rows import keys_of, no_rows, rows_of_keys, take
+from optsched.rounds.rows import keys_of, no_rows, rows_of_keys
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
 from optsched.solution import Solution, Status
@@ -261,7 +261,7 @@ def allocate(
         )
     # The clock stopped the solver: planning again takes these rows from the ledger in the journal,
     # which keeps claims alone. So they go the same way now.
-    claims = take(allocation.rows, np.flatnonzero(allocation.rows.fraction > 0))
+    claims = allocation.rows.take(np.flatnonzero(allocation.rows.fraction > 0))
     return _with_rows(answer, keys_of(classes, claims), claims.fraction, formulation)
 
 

@@ -30,12 +30,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
+from optsched.arrays.columns import Columns
 from optsched.candidates import Classes, JobRows, Uses
 from optsched.placement.instant import Instant, first_fit
 from optsched.placement.requests import ANTI_AFFINITY, needs_per_gpu, renewable_groups
 from optsched.placement.shares import FULL
 from optsched.rounds.round_rows import RoundRows
-from optsched.rounds.rows import RowQueue, rows_alone, take, upper_sides
+from optsched.rounds.rows import RowQueue, rows_alone, upper_sides
 from optsched.rounds.seating import Seating
 from optsched.solving.warm_start import matched
 
@@ -82,7 +83,7 @@ NOTHING = 2e-9
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Wanted(Columns):
     """Rows of jobs alone that could use idle GPUs, A rows.
 
     Attributes
@@ -103,15 +104,6 @@ class Wanted:
     moves: BoolArray
     continues: BoolArray
     saved: FloatArray
-
-    def part(self, some: IntArray) -> Wanted:
-        return Wanted(
-            take(self.rows, some),
-            self.seat[some],
-            self.moves[some],
-            self.continues[some],
-            self.saved[some],
-        )
 
 
 class IdleGpus:
@@ -228,7 +220,7 @@ class IdleGpus:
         saved = self._seconds_saved(rows, seat, continues, stays)
         wanted = Wanted(rows, seat, stays & ~waits, continues, saved)
         gains = self._gains(wanted) & ~self._refusals.among(rows, self._gives_up_none(rows, seat))
-        return wanted.part(np.flatnonzero(gains))
+        return wanted.take(np.flatnonzero(gains))
 
     def _no_slower(self, fits: BoolArray, idle: BoolArray) -> tuple[JobRows, IntArray]:
         """Rows in these columns that are no slower than the seats of their jobs, and these seats."""
@@ -237,7 +229,7 @@ class IdleGpus:
         best = np.where(seat < 0, self._best_rate(fits), self._best_rate(idle))
         rows = rows_alone(self._rows.classes, np.flatnonzero((best > 0) & (best >= rate)))
         has_room = np.where(seat[rows.job] < 0, fits[rows.column], idle[rows.column])
-        rows = take(rows, np.flatnonzero(has_room & (rows.rate >= rate[rows.job])))
+        rows = rows.take(np.flatnonzero(has_room & (rows.rate >= rate[rows.job])))
         return rows, seat[rows.job]
 
     def _gains(self, wanted: Wanted) -> BoolArray:
@@ -245,7 +237,7 @@ class IdleGpus:
         waits = wanted.seat < 0
         # Jobs that were to start again elsewhere: to go on, though no faster, spares the restart.
         restarts = ~waits
-        seats = take(self._seating.seats.rows, wanted.seat[restarts])
+        seats = self._seating.seats.rows.take(wanted.seat[restarts])
         restarts[restarts] = ~self._rows.in_place.rows_continue(seats)
         sooner = (wanted.saved > 0) | (wanted.continues & restarts)
         if self._most:

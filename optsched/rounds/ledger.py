@@ -8,13 +8,14 @@ the GPUs that they hold.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, gathered, is_range, mask_of, quotient
+from optsched.arrays.columns import Columns
 from optsched.candidates.classes import LABELS
 from optsched.display import Displayed
 from optsched.instance.documents import LARGEST
@@ -313,7 +314,7 @@ class Standing(IntEnum):
 
 
 @dataclass(frozen=True, repr=False)
-class Service(Displayed):
+class Service(Columns):
     """Arrays of shape (jobs,).
 
     Attributes
@@ -377,13 +378,7 @@ class Service(Displayed):
 
     def revised(self, rows: IntArray, added: Service) -> Service:
         """Those at these rows, in that order, then the added ones."""
-        names = [field.name for field in fields(self)]
-        return Service(
-            **{
-                name: np.concatenate([getattr(self, name)[rows], getattr(added, name)])
-                for name in names
-            }
-        )
+        return Service.join([self.take(rows), added])
 
     def after(self, seconds: float | FloatArray, gpus: FloatArray) -> Service:
         """After some seconds, of all jobs or of each, in which each job held so many GPUs."""

@@ -24,7 +24,7 @@ from optsched.rounds.allocation import Answer
 from optsched.rounds.idle import seconds_saved
 from optsched.rounds.order import Order
 from optsched.rounds.preemption import starved
-from optsched.rounds.rows import instant_of, rows_alone, take
+from optsched.rounds.rows import instant_of, rows_alone
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
 
@@ -285,10 +285,10 @@ def _unordered(view: View, compiled: Callable[[], Candidates], ranking: Ranking)
     C = candidates.classes(reads, [label for label in labels if label is not None])
     barred, kept, notices = _barred(C, constraints)
     rows = rows_alone(C, np.flatnonzero(C.of_job >= 0))
-    rows = take(rows, np.flatnonzero(~barred[rows.column]))
+    rows = rows.take(np.flatnonzero(~barred[rows.column]))
     options = C.candidates.columns.option[C.kind_column[rows.column]] >= 0
     least = C.gpus[rows.column] == C.gang[C.class_a[rows.column]]
-    rows = take(rows, np.flatnonzero(options | least | (ranking.sizes != "least")))
+    rows = rows.take(np.flatnonzero(options | least | (ranking.sizes != "least")))
     return Answer(
         C,
         rows,

@@ -45,7 +45,6 @@ from optsched.rounds.rows import (
     rows_alone,
     rows_of_keys,
     side_rows,
-    take,
     within_upper_sides,
 )
 from optsched.rounds.state import RoundState
@@ -172,7 +171,7 @@ class RoundRows:
         return self.in_place.rows_continue(self.answer.rows)
 
     def _continuing(self, rows: JobRows) -> JobRows:
-        return take(rows, np.flatnonzero(self.in_place.rows_continue(rows)))
+        return rows.take(np.flatnonzero(self.in_place.rows_continue(rows)))
 
     # --- what is known of the rows --------------------------------------------------------
 

@@ -6,7 +6,7 @@ A row is a job alone (partner -1), or two jobs that share GPUs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -50,19 +50,11 @@ def larger(rows: JobRows, values: FloatArray) -> FloatArray:
 # --- some of the rows -------------------------------------------------------------------------
 
 
-def take(rows: JobRows, some: IntArray) -> JobRows:
-    """Some of the rows, in the order given."""
-    return JobRows(*(getattr(rows, item.name)[some] for item in fields(JobRows)))
-
-
 def concatenate(*parts: JobRows) -> JobRows:
     """The rows of all parts, one part after the other."""
     # Most parts are empty in most rounds.
-    parts = tuple(part for part in parts if len(part))
-    if len(parts) < 2:
-        return parts[0] if parts else no_rows()
-    names = [item.name for item in fields(JobRows)]
-    return JobRows(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    some = [part for part in parts if len(part)]
+    return JobRows.join(some) if len(some) > 1 else some[0] if some else no_rows()
 
 
 def no_rows() -> JobRows:
@@ -106,7 +98,7 @@ def every_way_alone(
     mine = np.flatnonzero((known.partner < 0) & jobs[known.job])
     there = known.job[mine] * classes.columns + known.column[mine]
     new = ~np.isin(rows.job * classes.columns + rows.column, there)
-    return take(rows, np.flatnonzero(allowed[rows.column] & new))
+    return rows.take(np.flatnonzero(allowed[rows.column] & new))
 
 
 def first_of_each_job(rows: JobRows, some: IntArray) -> IntArray:

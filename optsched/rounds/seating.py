@@ -37,7 +37,6 @@ from optsched.rounds.rows import (
     either,
     jobs_of,
     no_rows,
-    take,
 )
 from optsched.rounds.selection import ahead_of_first_blocked, select
 from optsched.rounds.state import Reservation
@@ -97,7 +96,7 @@ class Seats:
         return same
 
     def part(self, some: IntArray) -> Seats:
-        return Seats(take(self.rows, some), self.gpus(some), self.count[some], self.stays[some])
+        return Seats(self.rows.take(some), self.gpus(some), self.count[some], self.stays[some])
 
     def and_also(self, other: Seats) -> Seats:
         return Seats(
@@ -180,7 +179,7 @@ class Seating:
         seat = self._seat_strictly if strict else self._seat_in_turn
         left = seat(queue, most_displaced)
         rows = self._gpus.rows
-        more = Seats(take(queue.rows, rows), *self._gpus.gpus(rows), self._staying[rows])
+        more = Seats(queue.rows.take(rows), *self._gpus.gpus(rows), self._staying[rows])
         self.seats = self.seats.and_also(more)
         self._earlier = self._occupied(queue.rows)
         for job in np.unique(left.rows.job[left.order[left.over_limits[left.order]]]).tolist():
@@ -217,7 +216,7 @@ class Seating:
                 bare = chosen[C.gpus[rows.column[chosen]] == 0]
                 placed = np.concatenate([result.row, bare])
                 count = np.concatenate([result.count, np.zeros(len(bare), np.int64)])
-                more = Seats(take(rows, placed), result.gpu, count, np.zeros(len(placed), bool))
+                more = Seats(rows.take(placed), result.gpu, count, np.zeros(len(placed), bool))
                 more.stays[:] = continues[placed] & self._on_held_gpus(more)
                 self.seats = self.seats.part(np.flatnonzero(~leaves[seats.job])).and_also(more)
                 on = Occupied.of_numbers(C, rows, result.row, result.gpu, result.count)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.columns import Columns
 from optsched.assembly import compile_for, constraints_in_force, make_formulation, model_of
 from optsched.candidates import Classes, JobRows
 from optsched.errors import NoAllocation, UsageError
@@ -19,7 +20,7 @@ from optsched.solving.engine import Engine
 
 
 @dataclass(frozen=True)
-class TimeShares:
+class TimeShares(Columns):
     """An allocation by rows of the trace: parts of the time on pools; arrays of length A.
 
     Attributes
@@ -49,19 +50,6 @@ class TimeShares:
         no = np.zeros(0, np.int64)
         zero = np.zeros(0)
         return cls(no, no, no, no, no, zero, zero, zero, zero)
-
-    def take(self, rows: IntArray) -> TimeShares:
-        """Some of its rows."""
-        return TimeShares(*(getattr(self, field.name)[rows] for field in fields(self)))
-
-    def and_more(self, more: TimeShares) -> TimeShares:
-        """Its rows and those of another allocation."""
-        return TimeShares(
-            *(
-                np.concatenate([getattr(self, field.name), getattr(more, field.name)])
-                for field in fields(self)
-            )
-        )
 
 
 class Allocator:

@@ -78,7 +78,7 @@ class AlloxAllocator(Allocator):
                 self._rate[job, pool],
                 np.zeros(len(job)),
             )
-            kept = kept.and_more(new)
+            kept = TimeShares.join([kept, new])
         self._kept = kept
         return kept
 

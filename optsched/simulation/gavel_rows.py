@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays.columns import Columns
 from optsched.simulation.allocator import TimeShares
 
 NEVER_RUN = 1e9
@@ -16,7 +17,7 @@ NEVER_RUN = 1e9
 
 
 @dataclass(frozen=True)
-class GavelRows:
+class GavelRows(Columns):
     """Rows in the order of Gavel's dictionaries: job k, then its pairs with the jobs before it.
 
     Attributes
@@ -41,9 +42,6 @@ class GavelRows:
     share: FloatArray
     known: BoolArray
 
-    def __len__(self) -> int:
-        return len(self.job)
-
     @classmethod
     def none(cls, pools: int) -> GavelRows:
         """Before the first job."""
@@ -53,17 +51,10 @@ class GavelRows:
 
     def with_more(self, more: GavelRows) -> GavelRows:
         """These rows and those of jobs that came."""
-        names = ("job", "partner", "rate", "beside", "time", "deficit", "share", "known")
-        both = GavelRows(
-            *(np.concatenate([getattr(self, name), getattr(more, name)]) for name in names)
-        )
+        both = GavelRows.join([self, more])
         later = np.maximum(both.job, both.partner)
         order = np.lexsort((np.where(both.partner >= 0, both.job, -1), later))
         return both.take(order)
-
-    def take(self, rows: IntArray) -> GavelRows:
-        names = ("job", "partner", "rate", "beside", "time", "deficit", "share", "known")
-        return GavelRows(*(getattr(self, name)[rows] for name in names))
 
     def without(self, gone: BoolArray) -> GavelRows:
         """Those of which no job (by a mask over the trace) is gone."""

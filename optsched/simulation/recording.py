@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.arrays.columns import Columns
 from optsched.display import Displayed, count
 from optsched.instance import Instance
 
@@ -51,7 +52,7 @@ class JobLog(Displayed):
 
 
 @dataclass(frozen=True, repr=False)
-class RoundLog(Displayed):
+class RoundLog(Columns):
     """Rounds, or the times between two events; arrays of shape (rounds,) unless stated.
 
     Attributes
@@ -88,12 +89,9 @@ class RoundLog(Displayed):
     def _headline(self) -> str:
         return f"of {count(len(self), 'round')}"
 
-    def __len__(self) -> int:
-        return len(self.start)
-
 
 @dataclass(frozen=True, repr=False)
-class Segments(Displayed):
+class Segments(Columns):
     """Who held what, from when to when; arrays of length S, by start.
 
     Attributes
@@ -114,9 +112,6 @@ class Segments(Displayed):
     gpus: IntArray
     nodes: IntArray
     first_gpu: IntArray
-
-    def __len__(self) -> int:
-        return len(self.job)
 
 
 @dataclass(frozen=True)

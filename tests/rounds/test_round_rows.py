@@ -11,7 +11,7 @@ from optsched.rounds import Verdict
 # Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.round_rows import mixed_pairs, parting_rows
-from optsched.rounds.rows import either, jobs_of, larger, no_rows, take
+from optsched.rounds.rows import either, jobs_of, larger, no_rows
 from optsched.rounds.solve_round import verdicts
 
 
@@ -64,5 +64,5 @@ def test_jobs_of_rows() -> None:
 
 
 def test_rows_are_taken_in_the_order_given() -> None:
-    some = take(rows((0, 2), (3, -1), (4, -1)), np.array([2, 0]))
+    some = rows((0, 2), (3, -1), (4, -1)).take(np.array([2, 0]))
     assert (some.job.tolist(), some.partner.tolist()) == ([4, 0], [-1, 2])

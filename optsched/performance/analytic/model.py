@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.arrays.columns import Columns
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import (
@@ -45,7 +46,6 @@ from optsched.performance.analytic.transformer import (
     read_transformer,
 )
 from optsched.performance.batches import Batches
-from optsched.performance.columns import Columns
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import Feasibility, JobBatch, Prediction, RateModel, Source
 

@@ -32,11 +32,11 @@ import numpy as np
 from pydantic import model_validator
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.columns import Columns
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, PositiveCount
 from optsched.instance.reading import show, validate
 from optsched.performance.analytic.hardware import BYTES, PRECISIONS
-from optsched.performance.columns import Columns
 from optsched.performance.files import refused
 
 TRANSFORMER = "transformer"

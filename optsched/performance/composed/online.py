@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from optsched.arrays import FloatArray, IntArray, find_sorted, gathered, group_rows, quotient
+from optsched.arrays.columns import Columns
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import (
@@ -23,7 +24,6 @@ from optsched.instance.documents import (
     Tuple,
 )
 from optsched.instance.reading import show, validate
-from optsched.performance.columns import Columns
 from optsched.performance.composed.base import WrappedModel, the_one
 from optsched.performance.configurations import Configurations
 from optsched.performance.files import refused

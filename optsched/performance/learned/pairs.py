@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from optsched.arrays import FloatArray, IntArray, find_sorted, group_rows
+from optsched.arrays.columns import Columns
 from optsched.display import count
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, Positive
 from optsched.instance.reading import show, validate
-from optsched.performance.columns import Columns
 from optsched.performance.files import PERFORMANCE, FittedModel, refused
 from optsched.performance.protocol import Source
 from optsched.performance.ways import numbered, rows_among

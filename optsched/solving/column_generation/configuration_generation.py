@@ -191,7 +191,7 @@ def generate_configurations(
             found = (
                 ends
                 if smallest and len(ends)
-                else Chosen.concatenate([ends, found.but(ends, len(pricing.table))])
+                else Chosen.join([ends, found.but(ends, len(pricing.table))])
             )
         log.info(
             "%d configurations of %d made columns: value %.9g, bound %.9g", len(made), pricing.count, value,
@@ -202,7 +202,7 @@ def generate_configurations(
         new = found.but(made, len(pricing.table))
         if not len(new) or number + 1 == PASSES:
             break
-        made, prices = Chosen.concatenate([made, new]), duals.capacity
+        made, prices = Chosen.join([made, new]), duals.capacity
         at = engine.build(lambda chosen=made: restricted(pricing, chosen))  # type: ignore[misc]
     count = ColumnsMade(CONFIGURATIONS, len(made), pricing.count)
     if last is None or best is None:

@@ -4,7 +4,7 @@ of all columns that could be made, which are worth most at the duals of a progra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray, find_sorted, increases, owners, ranges
+from optsched.arrays.columns import Columns
 from optsched.candidates.configuration_table import ConfigurationTable, curve_blocks, first_largest
 from optsched.candidates.kinds import STRIDE
 from optsched.program import AllocationProgram
@@ -21,28 +22,15 @@ from optsched.solving.column_generation.pricing import ColumnPricing, Duals, lev
 
 
 @dataclass(frozen=True)
-class Chosen:
+class Chosen(Columns):
     """Configurations of classes: cells of the table."""
 
     klass: IntArray
     cell: IntArray
 
-    def __len__(self) -> int:
-        return len(self.klass)
-
     @classmethod
     def none(cls) -> Chosen:
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64))
-
-    def take(self, rows: IntArray) -> Chosen:
-        return Chosen(self.klass[rows], self.cell[rows])
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[Chosen]) -> Chosen:
-        return cls(
-            np.concatenate([part.klass for part in parts]),
-            np.concatenate([part.cell for part in parts]),
-        )
 
     def keys(self, cells: int) -> IntArray:
         """A number for each, of so many cells."""
@@ -161,7 +149,7 @@ class ConfigurationPricing(ColumnPricing):
             np.maximum.at(most, klass, value)
             use = np.flatnonzero((value > above[klass]) & ~self.table.column[cell])
             found.append(Chosen(klass[use], cell[use]))
-        return most, Chosen.concatenate(found)
+        return most, Chosen.join(found)
 
     def priced(
         self, duals: Duals, classes: IntArray

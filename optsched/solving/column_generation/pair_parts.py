@@ -263,5 +263,11 @@ def _put_together(
         amounts.append(mine[master.first + used])
     columns = sum(len(search.master.made) for search in searches)
     return InParts(
-        value, bound, x, ClassPairs.concatenate(pairs), np.concatenate(amounts), proof, columns
+        value,
+        bound,
+        x,
+        ClassPairs.join([ClassPairs.none(), *pairs]),
+        np.concatenate(amounts),
+        proof,
+        columns,
     )

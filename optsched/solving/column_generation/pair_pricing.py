@@ -4,7 +4,6 @@ which are worth most at the duals of a program.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -12,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.arrays.columns import Columns
 from optsched.candidates.pair_table import PairTable
 from optsched.program import AllocationProgram
 from optsched.solution.solution import PAIRS
@@ -19,7 +19,7 @@ from optsched.solving.column_generation.pricing import ColumnPricing, Duals, lev
 
 
 @dataclass(frozen=True)
-class ClassPairs:
+class ClassPairs(Columns):
     """Pairs of classes in ways of the table, the lower class first,
     with what each is worth beyond its cost.
     """
@@ -29,11 +29,10 @@ class ClassPairs:
     way: IntArray
     value: FloatArray
 
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def take(self, rows: IntArray) -> ClassPairs:
-        return ClassPairs(self.first[rows], self.second[rows], self.way[rows], self.value[rows])
+    @classmethod
+    def none(cls) -> ClassPairs:
+        nothing = np.zeros(0, np.int64)
+        return cls(nothing, nothing, nothing, np.zeros(0))
 
     def ordered(self) -> ClassPairs:
         """Each once, in order of (first, second, way)."""
@@ -44,17 +43,6 @@ class ClassPairs:
     def keys(self, classes: int) -> IntArray:
         """A number for each, of so many classes."""
         return (self.way * classes + self.first) * classes + self.second
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[ClassPairs]) -> ClassPairs:
-        none = np.zeros(0, np.int64)
-        parts = (cls(none, none, none, np.zeros(0)), *parts)
-        return cls(
-            *(
-                np.concatenate([getattr(part, name) for part in parts])
-                for name in cls.__annotations__
-            )
-        )
 
 
 @dataclass(frozen=True)
@@ -315,7 +303,7 @@ class PairPricing(ColumnPricing):
             one, two = way.classes[a[use]], way.classes[b[use]]
             number = np.full(len(use), way.number, np.int64)
             parts.append(ClassPairs(np.minimum(one, two), np.maximum(one, two), number, worth[use]))
-        return most, ClassPairs.concatenate(parts).ordered()
+        return most, ClassPairs.join([ClassPairs.none(), *parts]).ordered()
 
     def sorts(self, way: PairWay) -> IntArray:
         """The sorts of a way, in the order of its groups, which increases."""

@@ -32,7 +32,7 @@ class PairMaster:
     def __init__(self, pricing: PairPricing, session: Session) -> None:
         self.pricing, self.session = pricing, session
         self.program, self.classes = pricing.program, pricing.classes
-        self.made = ClassPairs.concatenate([])
+        self.made = ClassPairs.none()
         self.first = session.arrays.shape[1]
         """The first column of a pair."""
         self.capacity = self.classes.capacity
@@ -73,7 +73,7 @@ class PairMaster:
         pairs = pairs.take(np.flatnonzero(~np.isin(pairs.keys(classes), self.made.keys(classes))))
         if len(pairs):
             self.session.add_columns(*self._columns(pairs), "pairs")
-            self.made = ClassPairs.concatenate([self.made, pairs])
+            self.made = ClassPairs.join([self.made, pairs])
         return len(pairs)
 
     def _columns(self, pairs: ClassPairs) -> tuple[sp.csc_matrix, FloatArray, FloatArray]:

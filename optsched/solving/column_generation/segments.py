@@ -153,7 +153,7 @@ def segments(
     raised = (
         Duals((rent + most) / total, duals.capacity / total, slope / total) if total > 0 else duals
     )
-    return raised, Chosen.concatenate([Chosen.none(), *made])
+    return raised, Chosen.join([Chosen.none(), *made])
 
 
 def _used(

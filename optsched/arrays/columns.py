@@ -1,4 +1,4 @@
-"""Tables kept as a structure of arrays: what the dataclasses of this package have in common."""
+"""Tables kept as a structure of arrays: the base of dataclasses whose fields are columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from optsched.arrays import IntArray
+from optsched.arrays import AnyArray
 from optsched.display import Displayed
 
 
@@ -23,7 +23,7 @@ class Columns(Displayed):
     def __len__(self) -> int:
         return len(next(iter(self._columns().values())))
 
-    def take(self, rows: IntArray | slice) -> Self:
+    def take(self, rows: AnyArray | slice) -> Self:
         """The table of these rows; of a slice, arrays share their memory with this one's."""
         chosen = {
             name: column.take(rows) if isinstance(column, Columns) else column[rows]
