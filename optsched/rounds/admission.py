@@ -58,13 +58,22 @@ class Admissions:
     notices: tuple[str, ...] = ()
 
 
-def admitted(
-    before: IntArray, formulation: Formulation, candidates: Candidates, engine: Engine
-) -> tuple[Formulation, Admissions | None]:
-    """The formulation with the requirements of the jobs that are admitted, and who these are.
+Way = tuple[Formulation, Admissions | None]
+"""The formulation with the requirements of the jobs that are admitted, and who these are.
 
-    None where no job has requirements of its own, or where it is not known whether they can be met:
-    then solving the formulation says why.
+None where no job has requirements of its own, where it is not known whether they can be met, or
+where the solution says it (`planned`).
+"""
+
+
+def ways(
+    before: IntArray, formulation: Formulation, candidates: Candidates, engine: Engine
+) -> Iterator[Way]:
+    """What a round may ask for: the first way whose program has a solution counts.
+
+    Where nobody was declined in the last round, it is nearly always possible to admit everybody: so
+    the formulation is solved with all requirements first. Only if it is infeasible, or somebody was
+    declined, programs of its own decide.
 
     Parameters
     ----------
@@ -75,30 +84,42 @@ def admitted(
     engine : Engine
         Its limits and its deadline hold here too.
     """
-    if formulation.hard_deadlines:
-        promised = before == Standing.ADMITTED
-        return (formulation.promising(promised) if promised.any() else formulation), None
+    if formulation.hard_deadlines and (before == Standing.ADMITTED).any():
+        yield from _tried(engine, (formulation.promising(before == Standing.ADMITTED), None))
     if not any(own.declinable for own in formulation.constraints):
-        return formulation, None
+        yield formulation, None
+        return
     asked = np.ones(len(before))
     try:
-        found = _decided(before, asked, formulation, candidates, engine)
+        declined = _impossible(before, asked, formulation, candidates)
+        others = np.ones(len(before), bool)
+        others[list(declined)] = False
+        if not (before[others] == Standing.DECLINED).any():
+            admitting = _admitting(formulation, asked, candidates, engine)
+            if admitting is not None:
+                way = _way(before, asked, declined, formulation, admitting)
+                yield from _tried(engine, way)
+        found = _decided(before, asked, declined, formulation, candidates, engine)
     except Infeasible:
         found = None
     if found is None:
         # Nothing is known that speaks for those that were declined.
         asked[before == Standing.DECLINED] = 0.0
-    return _asking(formulation, asked), found
+        found = _asking(formulation, asked), None
+    yield found
 
 
-def _decided(
-    before: IntArray,
-    asked: FloatArray,
-    formulation: Formulation,
-    candidates: Candidates,
-    engine: Engine,
-) -> Admissions | None:
-    """Who is admitted; the part of its requirements that each job is held to goes to ``asked``."""
+def _tried(engine: Engine, way: Way) -> Iterator[Way]:
+    """A way that others follow: nobody asks why it is infeasible."""
+    engine.explains = False
+    yield way
+    engine.explains = True
+
+
+def _impossible(
+    before: IntArray, asked: FloatArray, formulation: Formulation, candidates: Candidates
+) -> dict[int, str]:
+    """Jobs whose requirements nothing can meet, and why; ``asked`` is 0 for them then."""
     everybody = formulation.classes(candidates)
     nowhere = {
         job: conflict.words
@@ -107,34 +128,52 @@ def _decided(
         for job, conflict in own.impossible(everybody)
     }
     asked[list(nowhere)] = 0.0
+    return nowhere
+
+
+def _decided(
+    before: IntArray,
+    asked: FloatArray,
+    declined: dict[int, str],
+    formulation: Formulation,
+    candidates: Candidates,
+    engine: Engine,
+) -> Way | None:
+    """Admit jobs in their order; the part that each is held to goes to ``asked``."""
     runs = Engine(engine.load, engine.solver, engine.limits, deadline=engine.deadline)
-    admitting = _admitting(formulation, asked, candidates, runs)
+    # Equal jobs are told apart: some may be admitted, and others not.
+    admitting = _admitting(formulation, asked, candidates.per_job(), runs)
     if admitting is None:
         return None
-    all_of_them = admitting.all_can_be_met()
-    refusals: dict[int, str] = {}
-    if all_of_them is False:
-        # Equal jobs are told apart: some may be admitted, and others not.
-        admitting = _admitting(formulation, asked, candidates.per_job(), runs)
-        assert admitting is not None
-        refusals = _in_order(before, asked, admitting)
+    refusals = _in_order(before, asked, admitting)
     engine.spend("admit", sum(runs.timings.values()))
     engine.by_clock |= runs.by_clock  # another run may decide otherwise
-    if all_of_them is None:
+    if refusals is None:
         return None
+    return _way(before, asked, declined | refusals, formulation, admitting)
+
+
+def _way(
+    before: IntArray,
+    asked: FloatArray,
+    declined: Mapping[int, str],
+    formulation: Formulation,
+    admitting: Admitting,
+) -> Way:
+    """The formulation that holds jobs to what they are ``asked``, and who is admitted with it."""
     C = admitting.program.classes
     has = np.append(admitting.asked, False)[C.of_job]
-    has[list(nowhere)] = True
-    standing = np.where(has, np.where(asked > 0, Standing.ADMITTED, Standing.DECLINED), before)
-    declined = nowhere | refusals
+    has[list(declined)] = True
+    asking = _asking(formulation, asked)
     if not has.any():
-        return None
+        return asking, None
+    standing = np.where(has, np.where(asked > 0, Standing.ADMITTED, Standing.DECLINED), before)
 
     def asks(job: int) -> str:
         return f"{admitting.words(int(C.of_job[job]))}: " if C.of_job[job] >= 0 else ""
 
     notices = tuple(_notices(before, declined, C.instance, asks))
-    return Admissions(standing.astype(np.int64), declined, notices)
+    return asking, Admissions(standing.astype(np.int64), declined, notices)
 
 
 def planned(before: IntArray, formulation: Formulation, solution: Solution) -> Admissions | None:
@@ -169,14 +208,16 @@ def _asking(formulation: Formulation, asked: FloatArray) -> Formulation:
     )
 
 
-def _in_order(before: IntArray, asked: FloatArray, admitting: Admitting) -> dict[int, str]:
-    """Let jobs be admitted in their order, and say why others are not."""
+def _in_order(before: IntArray, asked: FloatArray, admitting: Admitting) -> dict[int, str] | None:
+    """Let jobs be admitted in their order, and say why others are not; None if nothing is known."""
     C = admitting.program.classes
     table = C.instance.jobs_table
     job = C.first
     k = np.flatnonzero(admitting.asked)
     order = k[np.lexsort((job[k], table.deadline[job[k]], table.arrival[job[k]]))]
     found = admitting.admit(before[job] == Standing.ADMITTED, order)
+    if found is None:
+        return None
     asked[job[k]] = found.part[k]
     # Thousands may be declined by one proof: its words are made once.
     words = {cut: _beside(C, cut, found.part) for cut in dict.fromkeys(found.refused_by.values())}

@@ -34,7 +34,7 @@ from optsched.instance import Instance
 from optsched.instance.reading import listed
 from optsched.program import AllocationProgram
 from optsched.registry import load_formulation, load_ranking, load_solver
-from optsched.rounds.admission import Admissions, admitted, planned
+from optsched.rounds.admission import Admissions, planned, ways
 from optsched.rounds.order import Order
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.rows import keys_of, no_rows, rows_of_keys
@@ -356,10 +356,11 @@ def _solved(
     while True:
         there = _without(candidates, refused)
         try:
-            asking, admissions = admitted(standing, formulation, there, engine)
-            found = asking.solve(there, engine)
-            if asking.promised is not None and found.status is Status.INFEASIBLE:
-                found = formulation.solve(there, engine)
+            for way in ways(standing, formulation, there, engine):
+                asking, admissions = way
+                found = asking.solve(there, engine)
+                if found.status is not Status.INFEASIBLE:
+                    break
             solution, why = _checked(formulation, found)
             if solution is not None and admissions is None:
                 admissions = planned(standing, formulation, solution)

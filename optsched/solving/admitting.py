@@ -106,14 +106,6 @@ class Admitting:
             mask[rows.of_class] = True
         return mask
 
-    def all_can_be_met(self) -> bool | None:
-        """Whether all requirements can be met at once.
-
-        None: no solver said so in time, or the other rows cannot be met whatever the jobs ask for.
-        """
-        short, _ = self._shortfall(np.ones(len(self._classes)), self.asked)
-        return None if short is None else not short.any()
-
     def words(self, k: int) -> str:
         """What a class asks for."""
         return "; ".join(
@@ -124,8 +116,11 @@ class Admitting:
 
     # --- the order ----------------------------------------------------------------------------
 
-    def admit(self, firm: BoolArray, order: IntArray) -> Admission:
+    def admit(self, firm: BoolArray, order: IntArray) -> Admission | None:
         """Whom to hold to its requirements.
+
+        None: no program was solved in time, or the other rows cannot be met whatever the jobs ask
+        for.
 
         Jobs that were admitted before (``firm``) are, if need be to a part of them that leaves them
         no more than `ROUNDS_BEHIND` short; otherwise one is the first of the others. The others are
@@ -139,6 +134,7 @@ class Admitting:
             All classes that have requirements, the first first. Each is of one job.
         """
         part = np.where(self.asked & firm, 1.0, 0.0)
+        short = None
         if part.any():
             short, _ = self._shortfall(part, part > 0)
             if short is not None:
@@ -150,14 +146,20 @@ class Admitting:
         rest = order[part[order] == 0]
         withdrawn = firm[rest]
         rest = np.concatenate([rest[withdrawn], rest[~withdrawn]])
-        kept, cuts = self._in_order(part, rest)
+        tried = self._in_order(part, rest)
+        if tried is None and short is None:
+            return None
+        kept, cuts = tried or (rest[:0], [])
         part[kept] = 1.0
         return Admission(part, _proofs(cuts, rest, kept))
 
-    def _in_order(self, part: FloatArray, rest: IntArray) -> tuple[IntArray, list[Cut]]:
-        """The classes of ``rest`` that are admitted beside those held to a part; and the proofs."""
+    def _in_order(self, part: FloatArray, rest: IntArray) -> tuple[IntArray, list[Cut]] | None:
+        """The classes of ``rest`` that are admitted beside those held to a part, and the proofs.
+
+        None where not even the first program was solved.
+        """
         cuts: list[Cut] = []
-        kept = rest[:0]
+        kept: IntArray | None = None
         banned = np.zeros(len(part), bool)
         for _ in range(MOST_PROGRAMS):
             tried = affordable(cuts, rest[~banned[rest]])
@@ -169,7 +171,7 @@ class Admitting:
             elastic[tried] = True
             short, cut = self._shortfall(asked, elastic)
             if short is None:  # the clock
-                return kept, cuts
+                break
             kept = tried[short[tried] == 0]
             if len(kept) == len(tried):
                 return kept, cuts
@@ -178,7 +180,7 @@ class Admitting:
             else:
                 # Whole jobs, and pairs that share GPUs, may not fit though no price shows it.
                 banned[tried[short[tried] > 0][-1]] = True
-        return kept, cuts
+        return None if kept is None else (kept, cuts)
 
     @cached_property
     def _tolerance(self) -> FloatArray:

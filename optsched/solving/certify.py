@@ -424,12 +424,14 @@ def without_point(
         raise SolverCrashed(f"solver {runs.name} stopped with {values.words!r} and no point")
     if program is not None and program.explained_apart:
         arrays = program.requirements
+    claimed = Certificate(True, "claimed", {})
+    if not runs.explains and values.termination is Termination.INFEASIBLE:
+        return _pointless(runs, values, Status.INFEASIBLE, claimed)
     found = None
     with Analyst(runs.limits_left(), runs.load) as analyst:
         checked = check_claim(arrays, analyst, values.y)
         if checked.finding is not ClaimFinding.FEASIBLE:
             found = conflicting_rows(arrays, checked, analyst)
-    claimed = Certificate(True, "claimed", {})
     if found is None:
         refuse_refuted(values.termination, arrays, program, runs.name)
         unbounded = replace(values, termination=Termination.UNBOUNDED)

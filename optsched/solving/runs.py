@@ -88,6 +88,10 @@ class SolverRuns:
     start: FloatArray | None = None
     """Point to start from: totals of the class columns, or all columns of a linear program."""
     start_used: bool = False
+    explains: bool = True
+    """Whether a solver that says infeasible must show it, with the rows that conflict: with 10,000
+    jobs that takes minutes, for nothing if the caller has another program to ask.
+    """
     inside: bool = False
     """Whether of many optima of a linear program one inside the optimal face is wanted."""
     bases: Bases = field(default_factory=Bases)
