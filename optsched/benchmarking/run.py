@@ -443,7 +443,6 @@ def run_tasks(
     if results_file is not None:
         about = {"kind": kind, **machine}
         file = ResultsFile.open(results_file, tasks, about, append=append, retry=retry)
-    interrupted = False
     with file or nullcontext():
         rows = SweepRows(tasks, file, on_row)
         notices = [*_warnings(limits), *([] if file is None else file.notices)]
@@ -456,19 +455,7 @@ def run_tasks(
             Slot(worker, prepare, limits, machine)
             for _ in range(min(limits.processes, len(rows.left)))
         ]
-        try:
-            # Before the caller starts threads, as for a line of progress: without any, workers can
-            # be forked.
-            for slot in slots:
-                slot.start()
-            if on_start is not None:
-                on_start(rows.progress, notices)
-            _do_all(slots, rows)
-        except KeyboardInterrupt:
-            interrupted = True
-        finally:
-            for slot in slots:
-                slot.stop()
+        interrupted = _do_until_interrupted(slots, rows, notices, on_start)
     found = rows.in_order()
     return Sweep(found, tuple(notices), interrupted and len(found) < len(tasks))
 
@@ -509,6 +496,29 @@ class SweepRows:
     def in_order(self) -> tuple[Row, ...]:
         """Those that there are, in the order of the tasks."""
         return tuple(self._done[task.key] for task in self._tasks if task.key in self._done)
+
+
+def _do_until_interrupted(
+    slots: Sequence[Slot],
+    rows: SweepRows,
+    notices: Sequence[str],
+    on_start: Callable[[SweepProgress, Sequence[str]], None] | None,
+) -> bool:
+    """Do all tasks, or those that Ctrl-C leaves time for; whether it came."""
+    try:
+        # Before the caller starts threads, as for a line of progress: without any, workers can be
+        # forked.
+        for slot in slots:
+            slot.start()
+        if on_start is not None:
+            on_start(rows.progress, notices)
+        _do_all(slots, rows)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        for slot in slots:
+            slot.stop()
+    return False
 
 
 def _do_all(slots: Sequence[Slot], rows: SweepRows) -> None:

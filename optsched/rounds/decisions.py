@@ -78,14 +78,13 @@ def plan_of(
     if "isolated" in arrays:
         isolated = combined("isolated", state.service.isolated, arrays)
     texts = json.loads(text_in(arrays["texts"]))
-    reasons = [texts["reasons"][number] for number in arrays["reason.text"].tolist()]
     return Plan(
         number=state.number,
         instance=state.instance,
         verdict=verdict,
         running=_places(state, verdict, arrays),
         speed=combined("speed", state.service.speed, arrays),
-        reasons=dict(zip(arrays["reason.job"].tolist(), reasons, strict=True)),
+        reasons=_by_job("reason", texts["reasons"], arrays),
         ledger=_ledger(state.ledger, arrays),
         warm=_warm(state.warm, arrays),
         solution=None,
@@ -250,13 +249,10 @@ NOTHING = np.zeros(0, np.int64)
 
 
 def _admission_arrays(before: IntArray, after: Admissions) -> dict[str, AnyArray]:
-    # Thousands are declined for one reason: each text is written once.
-    number: dict[str, int] = {}
-    text = [number.setdefault(why, len(number)) for why in after.declined.values()]
+    texts, arrays = _texts_of_jobs("declined", after.declined)
     return {
-        "declined": text_array(json.dumps([list(number), after.notices])),
-        "declined.job": np.fromiter(after.declined, np.int64, len(text)),
-        "declined.text": np.array(text, np.int64),
+        "declined": text_array(json.dumps([texts, after.notices])),
+        **arrays,
         **differences("standing", before, after.standing),
     }
 
@@ -265,31 +261,41 @@ def _admissions(before: IntArray, arrays: Packed) -> Admissions | None:
     if "declined" not in arrays:
         return None
     texts, notices = json.loads(text_in(arrays["declined"]))
-    jobs = arrays["declined.job"].tolist()
-    why = [texts[at] for at in arrays["declined.text"].tolist()]
     standing: IntArray = combined("standing", before, arrays)
-    return Admissions(standing, dict(zip(jobs, why, strict=True)), tuple(notices))
+    return Admissions(standing, _by_job("declined", texts, arrays), tuple(notices))
 
 
 # --- texts -----------------------------------------------------------------------------------
 
 
+def _texts_of_jobs(name: str, texts: Mapping[int, str]) -> tuple[list[str], dict[str, AnyArray]]:
+    """Texts by the row of a job: each text once, and arrays that say whose it is."""
+    # Thousands of jobs wait, or are declined, for the same reason.
+    number: dict[str, int] = {}
+    text = [number.setdefault(why, len(number)) for why in texts.values()]
+    job = np.fromiter(texts, np.int64, len(text))
+    return list(number), {f"{name}.job": job, f"{name}.text": np.array(text, np.int64)}
+
+
+def _by_job(name: str, texts: Sequence[str], arrays: Packed) -> dict[int, str]:
+    """The texts that `_texts_of_jobs` took apart."""
+    chosen = [texts[number] for number in arrays[f"{name}.text"].tolist()]
+    return dict(zip(arrays[f"{name}.job"].tolist(), chosen, strict=True))
+
+
 def _text_arrays(plan: Plan) -> dict[str, AnyArray]:
     """Notices, reasons, and the order of a ranking."""
-    # Thousands of jobs wait for the same reason: each text is written once.
-    number: dict[str, int] = {}
-    text = [number.setdefault(reason, len(number)) for reason in plan.reasons.values()]
+    reasons, of_jobs = _texts_of_jobs("reason", plan.reasons)
     order = plan.order
     texts = {
-        "reasons": list(number),
+        "reasons": reasons,
         "notices": plan.notices,
         "started_from": plan.started_from,
         "order": None if order is None else [order.ranking, order.strict, order.fallback],
     }
     arrays: dict[str, AnyArray] = {
         "texts": text_array(json.dumps(texts)),
-        "reason.job": np.fromiter(plan.reasons, np.int64, len(text)),
-        "reason.text": np.array(text, np.int64),
+        **of_jobs,
     }
     if order is not None:
         arrays |= {"order.position": order.position, "order.renewed": order.renewed}

@@ -170,19 +170,13 @@ class Ledger(Displayed):
         place[rows] = np.arange(len(rows))
         job = place[self.job]
         partner = place[self.partner]
-        goes = (job < 0) | ((partner < 0) & (self.partner >= 0))
-        kept = np.flatnonzero(~goes)
+        removed = (job < 0) | ((partner < 0) & (self.partner >= 0))
+        kept = np.flatnonzero(~removed)
         key = self.key.take(kept, axis=0)
         key[:, 0], key[:, 1] = job[kept], partner[kept]
-        carried = self._left_to_partners(np.flatnonzero(goes & (self.partner >= 0)), leave)
-        return Ledger(
-            key,
-            self.fraction[kept],
-            self.owed[kept],
-            self.received[kept],
-            self.runs[kept],
-            np.concatenate([carried[rows], np.zeros(added)]),
-        )
+        left = self._left_to_partners(np.flatnonzero(removed & (self.partner >= 0)), leave)
+        carried = np.concatenate([left[rows], np.zeros(added)])
+        return replace(self._rows(kept, carried), key=key)
 
     def _left_to_partners(self, pairs: IntArray, leave: IntArray | None) -> FloatArray:
         """What each job is owed beside its rows after some rows of pairs went, shape (jobs,)."""
@@ -214,10 +208,8 @@ class Ledger(Displayed):
         fraction : FloatArray, shape (E',)
         """
         found = matched(self.key.T, key.T)
-        owed = np.where(found >= 0, self.owed[found], 0.0) if len(self) else np.zeros(len(key))
-        received = (
-            np.where(found >= 0, self.received[found], 0.0) if len(self) else np.zeros(len(key))
-        )
+        owed = gathered(self.owed, found, 0.0)
+        received = gathered(self.received, found, 0.0)
         gone = np.ones(len(self), bool)
         gone[found[found >= 0]] = False
         carried = _carried(self, gone)
@@ -245,13 +237,16 @@ class Ledger(Displayed):
         """The same with these rows running; rows without a claim that do not run are left out."""
         # A row without a claim that stops has no further use; what it received stays with its jobs.
         kept = rows | (self.fraction > 0)
-        carried = _carried(self, ~kept)
+        return replace(self._rows(kept, _carried(self, ~kept)), runs=rows[kept])
+
+    def _rows(self, kept: IntArray | BoolArray, carried: FloatArray) -> Ledger:
+        """The ledger of some rows, and of what jobs are owed beside these."""
         return Ledger(
             self.key[kept],
             self.fraction[kept],
             self.owed[kept],
             self.received[kept],
-            rows[kept],
+            self.runs[kept],
             carried,
         )
 

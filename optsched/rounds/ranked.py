@@ -341,9 +341,8 @@ def ranked_jobs(state: RoundState, instance: Instance, rows: JobRows, C: Classes
     job = np.unique(rows.job)
     fastest = np.zeros(len(table))
     np.maximum.at(fastest, rows.job, rows.rate)
-    with np.errstate(divide="ignore", invalid="ignore"):  # of jobs that are in no row
-        # At the fastest rate of any row: what a ranking may use before it knows where a job runs.
-        remaining = np.where(fastest > 0, table.steps_left / fastest, np.inf)
+    # At the fastest rate of any row: what a ranking may use before it knows where a job runs.
+    remaining = quotient(table.steps_left, fastest, np.inf)
     return RankedJobs(
         instance=instance,
         job=job,
