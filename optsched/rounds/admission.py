@@ -112,8 +112,10 @@ def ways(
 def _tried(engine: Engine, way: Way) -> Iterator[Way]:
     """A way that others follow: nobody asks why it is infeasible."""
     engine.explains = False
-    yield way
-    engine.explains = True
+    try:
+        yield way
+    finally:  # also where nobody asks for another way
+        engine.explains = True
 
 
 def _impossible(

@@ -115,7 +115,8 @@ def test_what_is_not_a_job_s_own_requirement_still_falls_back() -> None:
     }
     given = instance(job("a", 80, 100, tenant="red"), tenants=[{"name": "red"}])
     plan = optsched.solve_round(given, policy)
-    assert plan.fallback is not None and "infeasible" in plan.fallback
+    assert plan.fallback is not None and "infeasible: " in plan.fallback
+    assert "tenant red" in plan.fallback  # the rows that conflict
 
 
 # --- promises ------------------------------------------------------------------------------------
