@@ -174,6 +174,19 @@ def place_beside(
     return PlacedRows(requests.row[placed], gpu, requests.gpus[placed], refused, numbering)
 
 
+def columns_with_room(classes: Classes, column: IntArray, occupied: Occupied) -> BoolArray:
+    """Columns in which a job that has no GPUs yet finds room beside occupied ones, shape (N,).
+
+    Only of the given columns; other columns are False. Anti-affinity and barred nodes may still
+    keep a job out.
+    """
+    requests = Requests.of_columns(classes, column)
+    problem = Problem.of(requests, np.unique(requests.pool).tolist(), occupied)
+    mask = np.zeros(classes.columns, bool)
+    mask[column[requests.row[problem.fewest > 0]]] = True
+    return mask
+
+
 # --- room for many plain gangs ----------------------------------------------------------------
 
 

@@ -171,6 +171,14 @@ class Requests:
             sets=sets,
         )
 
+    @classmethod
+    def of_columns(cls, classes: Classes, column: IntArray) -> Requests:
+        """One request for each of some columns with GPUs, of no job."""
+        nobody = np.full(len(column), -1, np.int64)
+        nothing = np.zeros(len(column))
+        rows = JobRows(nobody, nobody, column, nothing, nothing, nothing)
+        return cls.of(classes, rows, np.arange(len(column)))
+
     def __len__(self) -> int:
         return len(self.row)
 

@@ -31,9 +31,9 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.arrays.columns import Columns
-from optsched.candidates import Classes, JobRows, Uses
+from optsched.candidates import JobRows, Uses
 from optsched.placement.instant import Instant, first_fit
-from optsched.placement.requests import ANTI_AFFINITY, needs_per_gpu, renewable_groups
+from optsched.placement.requests import renewable_groups
 from optsched.placement.shares import FULL
 from optsched.rounds.round_rows import RoundRows
 from optsched.rounds.rows import RowQueue, rows_alone, upper_sides
@@ -122,7 +122,9 @@ class IdleGpus:
         self._rows = rows
         self._seating = seating
         self._left = left
-        self._refusals = Refusals(rows.classes)
+        # Rows that were refused, though their columns have room: they need no further try until a
+        # job leaves GPUs.
+        self._refused = np.zeros(0, np.int64)
         # Resources that class columns use, upper sides of side constraints among them.
         self._uses = left.uses
         self._free = left.free[: left.uses.resources]
@@ -136,20 +138,16 @@ class IdleGpus:
         policy = rows.state.policy
         # Under a ranking of this size, jobs take as many GPUs as there are, not the fastest ones.
         self._most = policy.ranking is not None and policy.made_ranking().sizes == "most"
-        # Jobs that reservations and anti-affinity bar from no node.
-        table = rows.view.instance.jobs_table
-        free_to_go = table.preemptible | (not seating.reservations)
-        apart = any(item.get("kind") == ANTI_AFFINITY for item in rows.constraints)
-        self._plain = free_to_go & (not apart)
 
     def give(self) -> None:
         """Let jobs start on idle GPUs, or move to them, until nobody gains."""
         while True:
-            fits, idle = self._columns_with_room()
+            fits, idle = self._columns_by_sums()
             # Nearly always nothing is idle where all GPUs have jobs.
             if not (fits.any() or idle.any()):
                 return
-            wanted = self._wanted(fits, idle)
+            room = self._seating.columns_with_room(np.flatnonzero(fits | idle))
+            wanted = self._wanted(fits & room, idle, room)
             chosen = self._chosen(wanted)
             if not len(chosen):
                 return
@@ -172,7 +170,7 @@ class IdleGpus:
             allowed &= ranked
         return allowed
 
-    def _columns_with_room(self) -> tuple[BoolArray, BoolArray]:
+    def _columns_by_sums(self) -> tuple[BoolArray, BoolArray]:
         """Columns that fit on what is free, and columns of pools with an idle GPU; shape (N,).
 
         By the sums over all nodes of a pool.
@@ -211,15 +209,26 @@ class IdleGpus:
         rate[job] = np.where(may_move, seats.rate[alone], np.inf)
         return seat, rate
 
-    def _wanted(self, fits: BoolArray, idle: BoolArray) -> Wanted:
-        """Rows in which jobs gain, of columns with room for jobs that wait, and with idle GPUs."""
+    def _wanted(self, fits: BoolArray, idle: BoolArray, room: BoolArray) -> Wanted:
+        """Rows in which jobs gain.
+
+        Parameters
+        ----------
+        fits : BoolArray, shape (N,)
+            Columns for jobs that wait.
+        idle : BoolArray, shape (N,)
+            Columns of pools with idle GPUs, for jobs that have a seat.
+        room : BoolArray, shape (N,)
+            Columns that find room on nodes though no job gives up its GPUs.
+        """
         rows, seat = self._no_slower(fits, idle)
         waits = seat < 0
         continues = self._rows.in_place.rows_continue(rows)
         stays = np.append(self._seating.seats.stays, False)[seat]
         saved = self._seconds_saved(rows, seat, continues, stays)
         wanted = Wanted(rows, seat, stays & ~waits, continues, saved)
-        gains = self._gains(wanted) & ~self._refusals.among(rows, self._gives_up_none(rows, seat))
+        gains = self._gains(wanted) & (room[rows.column] | self._gives_up(rows, seat))
+        gains &= ~np.isin(self._keys(rows), self._refused)
         return wanted.take(np.flatnonzero(gains))
 
     def _no_slower(self, fits: BoolArray, idle: BoolArray) -> tuple[JobRows, IntArray]:
@@ -253,13 +262,18 @@ class IdleGpus:
         )
         return same
 
-    def _gives_up_none(self, rows: JobRows, seat: IntArray) -> BoolArray:
-        """Rows of jobs that give up no GPUs of their pool, and that nothing else bars from nodes."""
+    def _gives_up(self, rows: JobRows, seat: IntArray) -> BoolArray:
+        """Rows of jobs that may give up what they lack room for: GPUs of the same pool."""
         C = self._rows.classes
+        # What a job gives up elsewhere may be of a resource that several pools share.
+        if renewable_groups(C.instance):
+            return seat >= 0
         before = np.append(C.pool[self._seating.seats.rows.column], -1)[seat]
-        found: BoolArray = (before != C.pool[rows.column]) & self._plain[rows.job]
-        # What it gives up elsewhere may be of a resource that several pools share.
-        return found & (seat < 0) if renewable_groups(C.instance) else found
+        found: BoolArray = before == C.pool[rows.column]
+        return found
+
+    def _keys(self, rows: JobRows) -> IntArray:
+        return rows.job * self._rows.classes.columns + rows.column
 
     def _seconds_saved(
         self, rows: JobRows, seat: IntArray, continues: BoolArray, stays: BoolArray
@@ -349,53 +363,6 @@ class IdleGpus:
             seating.saved[where] = float(wanted.saved[row])
         if len(left):
             # There may be room where there was none.
-            self._refusals.forget()
-        refused = chosen[~np.isin(chosen, placed)]
-        self._refusals.add(wanted.rows, self._gives_up_none(wanted.rows, wanted.seat), refused)
-
-
-class Refusals:
-    """Rows that found no room on nodes, though the sums allow it, and rows that need no less.
-
-    They need no further try until a job leaves GPUs.
-    """
-
-    def __init__(self, classes: Classes) -> None:
-        self._classes = classes
-        self._refused = np.zeros(0, np.int64)
-        self._sizes = np.zeros((0, 0))
-
-    def forget(self) -> None:
-        """Try all rows again."""
-        self._refused = np.zeros(0, np.int64)
-        self._sizes = np.zeros((0, 0))
-
-    def add(self, rows: JobRows, gives_up_none: BoolArray, refused: IntArray) -> None:
-        """Note refused rows; ``gives_up_none`` says which rows give up no GPUs of their pool."""
-        key = self._key(rows)
-        self._refused = np.concatenate([self._refused, key[refused]])
-        alike = np.unique(self._size(rows.column[refused[gives_up_none[refused]]]), axis=0)
-        self._sizes = np.concatenate([self._sizes.reshape(-1, alike.shape[1]), alike])
-
-    def among(self, rows: JobRows, gives_up_none: BoolArray) -> BoolArray:
-        """Which of some rows need no try: they were refused, or need no less than one that was."""
-        if not len(self._refused):
-            return np.zeros(len(rows), bool)
-        found: BoolArray = np.isin(self._key(rows), self._refused)
-        size = self._size(rows.column)
-        for least in self._sizes:
-            found |= gives_up_none & (size[:, 0] == least[0]) & (size >= least).all(axis=1)
-        return found
-
-    def _key(self, rows: JobRows) -> IntArray:
-        return rows.job * self._classes.columns + rows.column
-
-    def _size(self, column: IntArray) -> FloatArray:
-        """Pool of columns, and what makes it harder to find room for them there."""
-        C = self._classes
-        configuration = C.configuration[column]
-        span = np.maximum(C.configurations.nodes[configuration], 1)
-        share = C.configurations.share[configuration]
-        return np.column_stack(
-            [C.pool[column], C.gpus[column], -span, share, *needs_per_gpu(C, column)]
-        )
+            self._refused = self._refused[:0]
+        refused = wanted.rows.take(chosen[~np.isin(chosen, placed)])
+        self._refused = np.concatenate([self._refused, self._keys(refused)])

@@ -24,6 +24,7 @@ from optsched.placement.beside import (
     GpusOfRows,
     Movable,
     Occupants,
+    columns_with_room,
     move_plain,
     place_beside,
 )
@@ -41,7 +42,6 @@ from optsched.rounds.rows import (
 from optsched.rounds.selection import ahead_of_first_blocked, select
 from optsched.rounds.state import Reservation
 
-MANY = 2**62
 BARRED = "side constraints leave no room for it beside what runs"
 ATTEMPTS = 8
 """Rows for which room is made one by one in a round; beyond these only for the longest starved."""
@@ -256,9 +256,8 @@ class Seating:
             # All of them found room: nothing was refused that others could replace.
             if self._gpus.runs.sum() == before + len(chosen):
                 break
-            # Rows alike would be refused as well: without them fewer selections are made.
-            refused = queue.mask(chosen) & ~self._gpus.runs
-            left = self._without_hopeless(left, np.flatnonzero(refused))
+            # The selection knows sums over pools only: rows that no node has room for come out.
+            left = self._with_room(left, chosen[~self._gpus.runs[chosen]])
             if most_displaced is not None:
                 most = max(most_displaced - self._displaced_so_far(queue, left), 0)
             chosen = select(left, most)
@@ -327,42 +326,35 @@ class Seating:
 
     # --- rows that need no try ------------------------------------------------------------
 
-    def _without_hopeless(self, queue: RowQueue, refused: IntArray) -> RowQueue:
-        """A queue without rows that need no less than one that was refused.
+    def _with_room(self, queue: RowQueue, refused: IntArray) -> RowQueue:
+        """A queue without rows that find no room: neither where their jobs run nor elsewhere.
 
-        Such a row is in the same pool, on as many nodes, of the same workload, and has no fewer
-        GPUs. Rows that can stay where they are, and pairs, may find room all the same.
+        Rows in the columns of refused rows are left out as well. As long as room may still be made,
+        so many rows can be refused that no others need be left out.
+        """
+        rows = queue.rows
+        occupied = self._occupied(rows)
+        going = queue.continues.copy()
+        room = np.ones(self.classes.columns, bool)
+        if not self.attempts:
+            room = self.columns_with_room(np.unique(rows.column[queue.order]), occupied)
+            some = queue.order[going[queue.order]]
+            rule = StayRule(self.classes, occupied, self.constraints)
+            going[some] = ~rule.blocked(rows, some, *self._held_now(queue, some))
+        room[rows.column[refused]] = False
+        possible = room[rows.column] | going | (queue.hosts >= 0)
+        return replace(queue, order=queue.order[possible[queue.order]])
+
+    def columns_with_room(self, column: IntArray, occupied: Occupied | None = None) -> BoolArray:
+        """Which of some columns one more job alone finds room in, shape (N,); False for all others.
+
+        Beside what has GPUs, or what is given in its place.
         """
         C = self.classes
-        column = queue.rows.column
-        pool = C.pool[column]
-        gpus = C.gpus[column]
-        nodes = C.configurations.nodes[C.configuration[column]]
-        kinds = C.candidates.kinds
-        workload = kinds.workload[kinds.of_job[queue.rows.job]]
-        fewest: dict[tuple[int, int, int], int] = {}
-        for row in refused.tolist():
-            key = (int(pool[row]), int(nodes[row]), int(workload[row]))
-            fewest[key] = min(fewest.get(key, MANY), int(gpus[row]))
-        hopeless = np.zeros(len(column), bool)
-        for (one_pool, count, one), least in fewest.items():
-            alike = (pool == one_pool) & (nodes == count) & (workload == one)
-            hopeless |= alike & (gpus >= least)
-        hopeless &= queue.rows.partner < 0
-        hopeless &= ~queue.continues | self._blocked(queue, hopeless & queue.continues)
-        return replace(queue, order=queue.order[~hopeless[queue.order]])
-
-    def _blocked(self, queue: RowQueue, some: BoolArray) -> BoolArray:
-        """Mask of those of some rows that go on whose GPUs, CPUs or memory others have, shape (A,).
-
-        While room may still be made, one of them may yet find some: then none.
-        """
-        mask = np.zeros(len(some), bool)
-        if self.attempts:
-            return mask
-        going = queue.order[some[queue.order]]
-        rule = StayRule(self.classes, self._occupied(queue.rows), self.constraints)
-        mask[going] = rule.blocked(queue.rows, going, *self._held_now(queue, going))
+        bare = C.gpus[column] == 0
+        beside = self._earlier if occupied is None else occupied
+        mask = columns_with_room(C, column[~bare], beside)
+        mask[column[bare]] = True
         return mask
 
     # --- rows that are seated together ----------------------------------------------------

@@ -231,7 +231,7 @@ def test_rows_are_blocked_that_could_not_even_stay_alone(monkeypatch: pytest.Mon
     from optsched.placement.staying import StayRule
     from optsched.rounds.seating import Seating
 
-    asked, seen = Seating._without_hopeless, []
+    asked, seen = Seating._with_room, []
 
     def checked(self: Seating, queue: Any, refused: np.ndarray) -> Any:
         going = queue.order[queue.continues[queue.order] & (queue.rows.partner[queue.order] < 0)]
@@ -245,7 +245,7 @@ def test_rows_are_blocked_that_could_not_even_stay_alone(monkeypatch: pytest.Mon
             seen.append(found)
         return asked(self, queue, refused)
 
-    monkeypatch.setattr(Seating, "_without_hopeless", checked)
+    monkeypatch.setattr(Seating, "_with_room", checked)
     for seed in range(40):
         document = short_of_cpus(seed) if seed % 2 else random_state(seed)
         instance = optsched.Instance.from_document(document)
