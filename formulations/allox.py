@@ -15,7 +15,7 @@ from pydantic import Field
 
 from formulations.machines import FreeMachines, check_each_once, rank, sum_before
 from formulations.slots import Slots, cheapest_slots, whole_assignment
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
 from optsched.candidates import Absence, Candidates, Classes, Drop
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions
@@ -293,7 +293,7 @@ class _Places:
         on each, the highest place runs first.
         """
         C, slots = self.C, self.slots
-        chosen = np.repeat(np.arange(len(slots)), whole)
+        chosen = owners(whole)
         m = rank(slots.at[chosen])
         order = np.lexsort((-slots.i[chosen], m, slots.g[chosen]))
         chosen, m = chosen[order], m[order]
@@ -363,7 +363,7 @@ class _Places:
         of stretches that follow each other on the machines of their pools.
         """
         machines, names = self.machines, self.C.instance.jobs_table.names
-        group = np.repeat(np.arange(len(machines)), machines.count)
+        group = owners(machines.count)
         pool = machines.pool[group]
         free = [
             [

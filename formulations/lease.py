@@ -285,7 +285,7 @@ class LeaseProgram:
     @cached_property
     def of(self) -> IntArray:
         """Option of each X."""
-        return np.repeat(np.arange(len(self.o), dtype=np.int64), self.size)
+        return owners(self.size)
 
     @cached_property
     def t(self) -> IntArray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, owners
 from optsched.candidates import Classes
 from optsched.instance import Instance
 from optsched.instance.cluster import UP
@@ -71,7 +71,7 @@ class FreeMachines:
                     free[row][gpu] = max(free[row][gpu], seconds)
         groups = [np.unique(list(of_pool.values()), return_counts=True) for of_pool in free]
         return cls(
-            np.repeat(np.arange(len(pools), dtype=np.int64), [len(times) for times, _ in groups]),
+            owners([len(times) for times, _ in groups]),
             np.concatenate([np.zeros(0), *(times for times, _ in groups)]).astype(np.float64),
             np.concatenate([np.zeros(0), *(counts for _, counts in groups)]).astype(np.int64),
         )

@@ -237,7 +237,7 @@ class _Machines(NamedTuple):
                 f"has {variables.sum()} variables, at most {MOST_COLUMNS} are taken; "
                 "use program=timeline"
             )
-        column = np.repeat(np.arange(len(columns), dtype=np.int64), variables)
+        column = owners(variables)
         number = ranges(np.zeros(len(columns), np.int64), variables)
         return cls(count, first, resource, column, first[resource[column]] + number)
 
@@ -325,7 +325,7 @@ def _timeline(C: Classes, columns: IntArray, unit: float | None) -> TimelinePlan
     length = np.bincount(owner, minlength=len(C))[C.of_job[jobs]]
     mode = ranges(start.astype(np.int64), length.astype(np.int64))
     column = columns[mode]
-    activity = np.repeat(np.arange(len(jobs), dtype=np.int64), length)
+    activity = owners(length)
     duration = np.maximum(round_up(C.duration[column], unit), 1)
     release = round_up(arrival, unit)
     longest = np.zeros(len(jobs), np.int64)

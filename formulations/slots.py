@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray, ranges
+from optsched.arrays import FloatArray, IntArray, owners, ranges
 from optsched.arrays.matrices import sum_by
 from optsched.errors import UsageError
 
@@ -66,7 +66,7 @@ class Slots:
     @property
     def place_g(self) -> IntArray:
         """Group of each place (g, i)."""
-        return np.repeat(np.arange(len(self._deepest), dtype=np.int64), self._deepest)
+        return owners(self._deepest)
 
     @property
     def place_i(self) -> IntArray:

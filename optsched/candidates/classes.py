@@ -29,6 +29,7 @@ from optsched.arrays import (
     joined,
     looked_up,
     mask_of,
+    owners,
     ranges,
     refined,
     shown,
@@ -890,7 +891,7 @@ def alone_columns(columns: KindColumns, kind_of_class: IntArray, kinds: int) -> 
     first_of = np.concatenate(([0], np.cumsum(columns_of)))[:-1].astype(np.int64)
     length = columns_of[kind_of_class]
     column = alone[ranges(first_of[kind_of_class], length)]
-    owner = np.repeat(np.arange(len(kind_of_class), dtype=np.int64), length)
+    owner = owners(length)
     return column, owner, constant(-1, len(column), np.int64)
 
 

@@ -20,6 +20,7 @@ from optsched.arrays import (
     group_rows,
     is_constant,
     mask_of,
+    owners,
     ranges,
 )
 from optsched.candidates.columns import Drop, KindColumns, WayColumns
@@ -399,7 +400,7 @@ def _pairs_of_workloads(
     start = np.searchsorted(workload, wanted, "left")
     size = (np.searchsorted(workload, wanted, "right") - start).astype(np.int64)
     products = size[:, 0] * size[:, 1]
-    entry = np.repeat(np.arange(len(wanted), dtype=np.int64), products)
+    entry = owners(products)
     number = ranges(np.zeros(len(wanted), np.int64), products)
     if not len(number):
         return number, number, number

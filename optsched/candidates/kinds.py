@@ -120,7 +120,7 @@ class Kinds(Displayed):
         lengths = np.array([len(counts) for counts in self.level_lists], np.int64)
         flat = np.array([count for counts in self.level_lists for count in counts], np.int64)
         start = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-        return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths) * STRIDE + flat, start
+        return owners(lengths) * STRIDE + flat, start
 
     def of_same_jobs(self, before: Instance, now: Instance, future: bool) -> bool:
         """Whether an instance has the jobs, rates and nodes of the one before, which made these kinds.

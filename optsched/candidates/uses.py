@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray, is_range, ranges
+from optsched.arrays import FloatArray, IntArray, is_range, owners, ranges
 from optsched.candidates.resources import Resources
 from optsched.candidates.usage import Usage
 from optsched.display import Displayed, count
@@ -82,7 +82,7 @@ class Uses(Displayed):
         """Row of each entry."""
         if self.one_each:
             return self.start[:-1]
-        return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.start))
+        return owners(np.diff(self.start))
 
     def take(self, rows: IntArray) -> Uses:
         """Some of the rows, in this order."""

@@ -9,7 +9,7 @@ from itertools import chain, compress, islice
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, ranges
+from optsched.arrays import BoolArray, FloatArray, IntArray, owners, ranges
 from optsched.display import Displayed, count
 from optsched.instance.cluster import Numbering
 
@@ -102,7 +102,7 @@ class RunningJobs(Displayed, Mapping[int, Place]):
     @property
     def owner(self) -> IntArray:
         """Which of the R holds each GPU, in the order of `numbers`."""
-        return np.repeat(np.arange(len(self), dtype=np.int64), self.length)
+        return owners(self.length)
 
     @cached_property
     def _first(self) -> IntArray:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, owners
 from optsched.display import Displayed, count
 from optsched.instance.documents import parse_index
 from optsched.instance.running import RunningJobs
@@ -93,7 +93,7 @@ class RateTable(Displayed):
     @property
     def profile(self) -> IntArray:
         """Owner of each entry, shape (E,)."""
-        return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.indptr))
+        return owners(np.diff(self.indptr))
 
     @property
     def one_by_one(self) -> bool:

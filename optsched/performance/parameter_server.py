@@ -7,7 +7,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, ranges
+from optsched.arrays import BoolArray, FloatArray, IntArray, owners, ranges
 
 KEY = "parameter_server"
 """Of the parameters of a workload: its law."""
@@ -165,7 +165,7 @@ class ParameterServers:
 
     def _workers(self) -> tuple[IntArray, IntArray, IntArray]:
         """Rows (law, w, P_max(w)) for all w beside which a server fits."""
-        law = np.repeat(np.arange(len(self), dtype=np.int64), self.most_workers)
+        law = owners(self.most_workers)
         w = ranges(np.ones(len(self), np.int64), self.most_workers)
         servers = self.most_servers(law, w)
         fits = servers > 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray, ranges
+from optsched.arrays import FloatArray, IntArray, owners, ranges
 from optsched.arrays.matrices import rows_of, sum_by
 from optsched.placement.problem import (
     Assignment,
@@ -103,7 +103,7 @@ class PlacementProgram:
         """GPUs of all nodes; those with room for a request that shares, for each of its pairs."""
         R = self.problem.requests
         N = self.problem.nodes
-        self.gpu_node = np.repeat(np.arange(len(N), dtype=np.int64), N.gpus)
+        self.gpu_node = owners(N.gpus)
         self.gpu_index = ranges(np.zeros(len(N), np.int64), N.gpus)
         self.start = np.cumsum(N.gpus) - N.gpus
         self.room = N.room[self.gpu_node, self.gpu_index]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
 from optsched.candidates import Classes, JobRows
 from optsched.candidates.resources import Resources
 from optsched.instance import Instance
@@ -153,7 +153,7 @@ class Occupied:
         """The same by the numbers of the GPUs, row by row, and how many each row has."""
         column = rows.column[chosen]
         job = rows.job[chosen]
-        owner = np.repeat(np.arange(len(chosen), dtype=np.int64), count)
+        owner = owners(count)
         _check_gpus_of_columns(classes, column, job, gpu, count, owner)
         need, group_need = needs_per_gpu(classes, column)
         share = classes.configurations.share[classes.configuration[column]]
@@ -420,10 +420,7 @@ def _numbered(
             f"gpus: found {len(gpus)} entries, expected {len(job)}, one for each holder"
         )
     gpu = instance.cluster.numbering.numbers(chain.from_iterable(gpus))
-    owner = np.repeat(
-        np.arange(len(job), dtype=np.int64),
-        np.array(list(map(len, gpus)), np.int64),
-    )
+    owner = owners(np.array(list(map(len, gpus)), np.int64))
     wrong = np.flatnonzero(gpu == NONE)
     if len(wrong):
         name = next(islice(chain.from_iterable(gpus), int(wrong[0]), None))
@@ -553,7 +550,7 @@ def occupied_by(instance: Instance, jobs: IntArray, option: IntArray) -> Occupie
     share, needs = held_of(instance, jobs, option)
     holder = places.among(len(instance.jobs_table))[jobs]
     gpu = places.numbers_of(holder, numbering)
-    owner = np.repeat(np.arange(len(jobs), dtype=np.int64), places.length[holder])
+    owner = owners(places.length[holder])
     load = np.bincount(gpu, share[owner], numbering.gpus)
     holders = np.bincount(gpu, minlength=numbering.gpus)
     # Whole GPUs held by two: they run as a pair, and the instance does not say in which parts.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optsched.arrays import IntArray
+from optsched.arrays import IntArray, owners
 from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.instance.documents import NODE_STATES
@@ -112,7 +112,7 @@ def fabric_of(instance: Instance) -> Fabric:
     gpus = np.concatenate([pool.node_gpus for pool in pools])
     late = np.concatenate([~pool.usable(now) & (pool.node_state == 0) for pool in pools])
     state = np.where(late, len(STATES) - 1, np.concatenate([pool.node_state for pool in pools]))
-    of_host = np.repeat(np.arange(len(pools)), [len(pool.node_gpus) for pool in pools])
+    of_host = owners([len(pool.node_gpus) for pool in pools])
     graph = topology_graph(instance.cluster)
     links, inside = _condensed(graph, _owners(graph, names, gpus))
     uplinks: dict[int, dict[str, float | None]] = {}

@@ -304,7 +304,7 @@ def blocks_of(
     end = np.concatenate([shown.end, right, right])
     half = np.repeat([0, 1, 2], [len(shown), len(left), len(left)])
     pieces = (stop - first)[segment]
-    entry = np.repeat(np.arange(len(segment)), pieces)
+    entry = owners(pieces)
     piece = (
         first[segment[entry]]
         + np.arange(len(entry))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
 from optsched.candidates import Classes, JobRows
 from optsched.candidates.resources import Resources
 from optsched.instance import Instance
@@ -99,7 +99,7 @@ class View:
         """
         jobs = np.flatnonzero(self.must)
         gpus = [self.instance.jobs_table.running[job][1] for job in jobs.tolist()]
-        owner = np.repeat(np.arange(len(jobs)), [len(names) for names in gpus])
+        owner = owners([len(names) for names in gpus])
         numbering = self.instance.cluster.numbering
         gpu = numbering.numbers(chain.from_iterable(gpus))
         load = np.bincount(

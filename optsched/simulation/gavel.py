@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
 from optsched.assembly import make_formulation
 from optsched.errors import UsageError
 from optsched.instance import Instance
@@ -400,7 +400,7 @@ class GavelRounds(Run):
         job = self._rows.job[placed.row]
         partner = self._rows.partner[placed.row]
         pairs = partner >= 0
-        owner = np.repeat(np.arange(len(job), dtype=np.int64), [len(held) for held in placed.gpus])
+        owner = owners([len(held) for held in placed.gpus])
         gpu = np.array([number for held in placed.gpus for number in held], np.int64)
         nodes, first = spread_of(owner, gpu, self.instance.cluster.numbering.node_of(gpu), len(job))
         both = np.concatenate([np.arange(len(job)), np.flatnonzero(pairs)])

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, owners
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.relaxing import NEGLIGIBLE, Relaxation
 from optsched.program.side_rows import SideRows
@@ -318,7 +318,7 @@ def least_cost(
     if not len(rows):
         return cost
     start = matrix.indptr[rows]
-    row = np.repeat(np.arange(len(rows)), np.diff(matrix.indptr)[rows])
+    row = owners(np.diff(matrix.indptr)[rows])
     entry_price = price[matrix.indices]
     barred = np.isinf(entry_price)
     entry = np.where(barred, 0.0, matrix.data)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, ranges
+from optsched.arrays import FloatArray, IntArray, owners, ranges
 from optsched.performance.analytic.collectives import Numbers
 
 
@@ -77,7 +77,7 @@ class Operations:
         # One row for each operation of each (workload, samples), summed up again at the end.
         length = self.indptr[workload + 1] - self.indptr[workload]
         row = ranges(self.indptr[workload], length)
-        way = np.repeat(np.arange(len(workload), dtype=np.int64), length)
+        way = owners(length)
         m = samples[way]
         each = roofline(
             m * self.flops[row],

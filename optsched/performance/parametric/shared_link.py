@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, quotient
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, owners, quotient
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Positive, Tuple
 from optsched.instance.reading import join, listed, validate
@@ -704,7 +704,7 @@ class Anchors:
         values = [*(each if len(each) else none for each in log_factor), none]
         self._least = np.array([each[0] for each in logs])
         self._most = np.array([each[-1] for each in logs])
-        cell = np.repeat(np.arange(len(logs)), [len(each) for each in logs])
+        cell = owners([len(each) for each in logs])
         self._knots = np.concatenate(logs) + SPAN * cell
         self._values = np.concatenate(values)
 
