@@ -14,6 +14,10 @@ from placement_cases import brute_force, engine, instance_of, job, pool_of, rows
 from optsched import Instance
 from optsched.placement import Occupied, PlacedRows, place_beside, place_rows
 
+# Private names: what rounds ask before they try rows
+from optsched.placement.beside import columns_with_room
+from optsched.placement.requests import needs_per_gpu
+
 pytestmark = pytest.mark.property
 
 seeds = st.integers(0, 2**32 - 1)
@@ -47,6 +51,20 @@ def test_nothing_overlaps_and_what_is_refused_has_no_room(seed: int) -> None:
         assert not case.has_room(told.row, placed), told
     again = seated(case)
     assert (again.gpus, again.refused) == (found.gpus, found.refused)
+
+
+@settings(max_examples=80, deadline=None)
+@given(seeds)
+def test_columns_have_room_where_a_row_of_them_is_placed_alone(seed: int) -> None:
+    case = random_occupied(seed)
+    column = case.rows.column
+    possible = columns_with_room(case.classes, np.unique(column), case.occupied)
+    for row in case.wanted:
+        # Anti-affinity and barred nodes are not looked at, nor several resources of some nodes.
+        free = place_beside(case.classes, case.rows, np.array([row]), case.occupied)
+        assert possible[column[row]] or not case.has_room(row, {})
+        if not needs_per_gpu(case.classes, column[[row]])[1].any():
+            assert possible[column[row]] == (len(free) > 0)
 
 
 @settings(max_examples=60, deadline=None)
