@@ -69,7 +69,7 @@ def _some_by_some(C: Classes) -> Iterator[tuple[slice, FloatArray]]:
 
 def pool_gpus(C: Classes) -> FloatArray:
     """W_j, usable GPUs of each pool."""
-    return C.instance.cluster.gpus(C.instance.now).astype(np.float64)
+    return C.instance.pool_sizes.gpus.astype(np.float64)
 
 
 def proportional(C: Classes) -> FloatArray:

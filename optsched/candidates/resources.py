@@ -59,7 +59,7 @@ def resource_rows(
     of_way = ways.gpus * ways.share
     needs, of_servers = column_needs(instance, kinds, columns), server_needs(kinds, columns)
     names = [pool.name for pool in pools]
-    capacity = [float(pool.capacity(now)) for pool in pools]
+    capacity = instance.pool_sizes.gpus.astype(np.float64).tolist()
     renewable = [True] * len(pools)
     rows: list[IntArray] = []
     cols: list[IntArray] = []

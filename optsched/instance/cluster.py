@@ -21,6 +21,8 @@ PER_NODE = {"cpu": "node_cpus", "memory": "node_memory"}
 """Resources that belong to nodes, and the fields of `Pool` that have them."""
 NONE = -1
 """Number of a name that nothing has."""
+STRIDE = 2**40
+"""More than any count of GPUs: multiples of it keep the pools apart in one sorted array."""
 
 
 class Partition(NamedTuple):
@@ -219,6 +221,55 @@ class Tenant(Displayed):
     name: str
     weight: float = 1.0
     policy: str = "fairness"
+
+
+class PoolSizes(NamedTuple):
+    """GPUs on the usable nodes of every pool.
+
+    Attributes
+    ----------
+    gpus : IntArray, shape (pools,)
+        Usable GPUs.
+    nodes : IntArray, shape (pools,)
+        Usable nodes that have GPUs.
+    reach : IntArray, shape (sum of nodes + 1,)
+        Pool by pool, the GPUs on its 0, 1, 2, ... largest nodes, plus the pool's row times
+        `STRIDE`; increasing.
+    start : IntArray, shape (pools,)
+        Where each pool starts in ``reach``.
+    """
+
+    gpus: IntArray
+    nodes: IntArray
+    reach: IntArray
+    start: IntArray
+
+    @classmethod
+    def of(cls, pools: Sequence[Pool], now: float) -> PoolSizes:
+        """The sizes at a time; at infinity, nodes that become available are counted as well."""
+        reaches = [pool.reach(now) for pool in pools]
+        # Nodes without GPUs come last, and are left out.
+        reaches = [reach[: 1 + np.count_nonzero(reach[1:] > reach[:-1])] for reach in reaches]
+        # The largest nodes first, so that position k of the reach is what k nodes can hold.
+        nodes = np.array([len(reach) - 1 for reach in reaches], np.int64)
+        return cls(
+            gpus=np.array([reach[-1] for reach in reaches], np.int64),
+            nodes=nodes,
+            reach=np.concatenate([reach + row * STRIDE for row, reach in enumerate(reaches)]),
+            start=np.cumsum(nodes + 1) - nodes - 1,
+        )
+
+    def fewest_nodes(self, pool: IntArray, gpus: IntArray) -> IntArray:
+        """Fewest nodes that hold so many GPUs;
+        one more than has GPUs where they don't fit, 0 without a pool.
+        """
+        # The stride keeps the pools apart: one search for all pools at once.
+        position = np.searchsorted(self.reach, pool * STRIDE + gpus) - self.start[pool]
+        return np.where(pool >= 0, position, 0)
+
+    def most_gpus(self, pool: IntArray, nodes: IntArray) -> IntArray:
+        """Most GPUs that so many nodes have; nodes beyond the pool's are not counted."""
+        return self.reach[self.start[pool] + np.minimum(nodes, self.nodes[pool])] - pool * STRIDE
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from optsched.arrays import IntArray
 from optsched.display import Displayed, DisplayedTable, TableColumns, count, first_of
 from optsched.errors import checks_keywords
-from optsched.instance.cluster import Cluster, Tenant
+from optsched.instance.cluster import Cluster, PoolSizes, Tenant
 from optsched.instance.documents import FORMAT
 from optsched.instance.tables import (
     Colocation,
@@ -108,6 +108,11 @@ class Instance(DisplayedTable):
             [each.gpu_memory for each in workloads],
             self.options.uses,
         )
+
+    @cached_property
+    def pool_sizes(self) -> PoolSizes:
+        """GPUs on the nodes of every pool that can take work now."""
+        return PoolSizes.of(self.cluster.pools, self.now)
 
     @cached_property
     def queue(self) -> IntArray:

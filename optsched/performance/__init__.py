@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from optsched.instance.cluster import PoolSizes
 from optsched.lazy import lazy_names
-from optsched.performance.configurations import Configurations, PoolSizes
+from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
     ColocatingModel,
     Feasibility,

@@ -15,11 +15,12 @@ from pydantic import Field
 from optsched.arrays import FloatArray, IntArray, ranges
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
+from optsched.instance.cluster import PoolSizes
 from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG
 from optsched.performance.analytic.hardware import find
 from optsched.performance.analytic.transformer import Precision
-from optsched.performance.configurations import Configurations, PoolSizes
+from optsched.performance.configurations import Configurations
 from optsched.performance.parametric.fitting import by_names, flat
 from optsched.performance.profiles import Profiles, group_medians
 from optsched.performance.protocol import Feasibility, JobBatch, Prediction, Source
@@ -300,7 +301,7 @@ def _stated(instance: Instance) -> KnownRates:
     workload = workload[above]
     pool = place[table.place[entry]]
     gpus = np.where(table.gpus[entry] == OWN_GANG, 1, table.gpus[entry])
-    fewest = np.maximum(PoolSizes.of(instance, later=True).fewest_nodes(pool, gpus), 1)
+    fewest = np.maximum(PoolSizes.of(pools, np.inf).fewest_nodes(pool, gpus), 1)
     nodes = np.where(table.nodes[entry] == ANY_SPREAD, fewest, table.nodes[entry])
     types = numbered(each.gpu for each in pools)
     gpu = np.array([types[each.gpu] for each in pools], np.int64)[pool]

@@ -25,9 +25,10 @@ from optsched.arrays import (
 )
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
+from optsched.instance.cluster import PoolSizes
 from optsched.instance.reading import key, show
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG, RateTable
-from optsched.performance.configurations import Configurations, PoolSizes
+from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import Feasibility, JobBatch, Prediction, RateModel, Source
 
 # --- lookups --------------------------------------------------------------------------------------
@@ -275,8 +276,8 @@ class TableModel(RateModel):
     name = "table"
 
     def __init__(self, rates: RateTable, instance: Instance, later_nodes: bool = False) -> None:
-        self.sizes = PoolSizes.of(instance, later_nodes)
         pools = instance.cluster.pools
+        self.sizes = PoolSizes.of(pools, np.inf) if later_nodes else instance.pool_sizes
         self._made_of = (rates, instance.cluster, instance.now, later_nodes)
         rows = {place: row for row, place in enumerate(rates.places)}
         self.places_of_pools = np.array([rows.get(pool.name, -1) for pool in pools], np.int64)
@@ -285,11 +286,16 @@ class TableModel(RateModel):
         one_place = (self._type_place < 0) | (self._type_place == self.places_of_pools)
         self.plain = PlainRates.of(rates) if one_place.all() else None
         self.has_spreads = self.plain is None and bool((rates.nodes != ANY_SPREAD).any())
-        self._profile_counts = np.zeros(0, np.int64)
         counted = rates.gpus != OWN_GANG
         self._has_plain_numbers = not counted.all()
-        if self.plain is None:
-            self._profile_counts = np.unique(rates.profile[counted] * STRIDE + rates.gpus[counted])
+        self._has_counts = self.plain is None and bool(counted.any())
+
+    @cached_property
+    def _profile_counts(self) -> IntArray:
+        """``profile * STRIDE + count`` of the GPU counts that profiles list for any place, sorted."""
+        rates = self._made_of[0]
+        counted = rates.gpus != OWN_GANG
+        return np.unique(rates.profile[counted] * STRIDE + rates.gpus[counted])
 
     @cached_property
     def _entries(self) -> Entries:
@@ -379,7 +385,7 @@ class TableModel(RateModel):
             entry = plain = np.where(here, plain, -1)
         # Rates by GPU count, where some profile has them: by nodes first, then for the fewest
         # nodes.
-        if len(self._profile_counts):
+        if self._has_counts:
             count = table.counts.find(place, gpus)
             entry = table.spreads.find(count, ways.nodes[way])
             entry = np.where(
@@ -413,7 +419,7 @@ class TableModel(RateModel):
         """GPU counts in (low, high] that the profiles list for any place: (rows
         of the profiles given, counts).
         """
-        if not len(self._profile_counts):
+        if not self._has_counts or not (low < high).any():
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         first = np.searchsorted(self._profile_counts, profile * STRIDE + low, "right")
         length = np.searchsorted(self._profile_counts, profile * STRIDE + high, "right") - first
