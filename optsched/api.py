@@ -198,12 +198,10 @@ def solve(
         log.warning(
             "the start was of no use: %s was solved without a run that takes one", formulation
         )
-    with delayed_interrupt():  # what is found is not lost any more
-        notes = notes_on(chosen, solution.candidates, extended=extend is not None)
-        solution = replace(
-            solution, packed=_side_by_side(solution), notes=(*solution.notes, *notes)
-        )
-    return replace(solution, timings=timings | {"total": clock() - started})
+    notes = notes_on(chosen, solution.candidates, extended=extend is not None)
+    packed = _side_by_side(solution)
+    timings["total"] = clock() - started
+    return replace(solution, packed=packed, notes=(*solution.notes, *notes), timings=timings)
 
 
 def _check_options(
@@ -287,7 +285,8 @@ def _side_by_side(solution: Solution) -> Packed | None:
         return None
     from optsched.placement import packed
 
-    return packed(allocation, solution.schedule)
+    with delayed_interrupt():  # what is found is not lost any more
+        return packed(allocation, solution.schedule)
 
 
 @checks_arguments

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import AnyArray, FloatArray, IntArray, blocks
+from optsched.arrays import AnyArray, FloatArray, IntArray
 
 Matrix = TypeVar("Matrix", sp.csr_matrix, sp.csc_matrix)
 
@@ -84,26 +84,11 @@ def one_per_column(row: IntArray, entry: FloatArray, sort: IntArray, rows: int) 
     sort : IntArray, shape (columns,)
     rows : int
     """
-    columns = len(sort)
-    kind = index_type(rows, columns)
-    row = row.astype(np.min_scalar_type(rows))  # numbers of 8 or 16 bits are sorted in one pass
-    held = sum(
-        (np.bincount(row[sort[part]], minlength=rows) for part in blocks(columns)),
-        np.zeros(rows, np.int64),
-    )
-    indptr: AnyArray = np.concatenate([[0], np.cumsum(held)]).astype(kind)
-    indices: AnyArray = np.empty(columns, kind)
-    data = np.empty(columns)
-    begin = indptr[:-1].astype(np.int64)
-    for part in blocks(columns):
-        mine = row[sort[part]]
-        order = np.argsort(mine, kind="stable")
-        count = np.bincount(mine, minlength=rows)
-        place = np.arange(len(order)) + np.repeat(begin - (np.cumsum(count) - count), count)
-        indices[place] = order + part.start
-        data[place] = entry[sort[part][order]]
-        begin += count
-    return compressed(data, indices, indptr, (rows, columns))
+    mine = row.astype(np.min_scalar_type(rows))[sort]  # 8 or 16 bits are sorted in one pass
+    order = np.argsort(mine, kind="stable")
+    kind = index_type(rows, len(sort))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(mine, minlength=rows))]).astype(kind)
+    return compressed(entry[sort[order]], order.astype(kind), indptr, (rows, len(sort)))
 
 
 def rows_in_order(row: IntArray, data: FloatArray, shape: tuple[int, int]) -> sp.csr_matrix:

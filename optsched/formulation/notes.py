@@ -7,12 +7,11 @@ That is no error, but their author must not think that the deadlines were kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import AnyArray
 from optsched.candidates import Candidates
 from optsched.candidates.kinds import Absence
 from optsched.display.text import enumerated
@@ -28,28 +27,13 @@ class Field(NamedTuple):
     ----------
     words : str
         What its values are.
-    stated : callable
-        Whether an instance states it in a way that could make a difference.
     part_of : str
         A field without which it has no meaning: nothing is said of it where that is not read
         either.
     """
 
     words: str
-    stated: Callable[[Instance], bool]
     part_of: str = ""
-
-
-def _differs(values: AnyArray) -> bool:
-    return bool((values != values[:1]).any())
-
-
-def _arrivals_differ(instance: Instance) -> bool:
-    """Whether the jobs that are there have arrived at different times;
-    of those that come later there is a note.
-    """
-    arrival = instance.jobs_table.arrival
-    return _differs(arrival[arrival <= instance.now])
 
 
 INSTEAD_OF_COST = (
@@ -59,56 +43,26 @@ INSTEAD_OF_COST = (
 )
 """How a sum of costs is minimised today."""
 
-FIELDS: Mapping[str, Field] = {
-    "deadline": Field(
-        "deadlines", lambda instance: bool(np.isfinite(instance.jobs_table.deadline).any())
-    ),
-    "weight": Field("weights", lambda instance: _differs(instance.jobs_table.weight)),
-    "arrival": Field("arrival times", _arrivals_differ),
-    "tenant": Field("tenants", lambda instance: _differs(instance.jobs_table.tenant)),
-    "tenant_weight": Field(
-        "weights of tenants",
-        lambda instance: _differs(np.array([tenant.weight for tenant in instance.tenants])),
-        part_of="tenant",
-    ),
-    "queue": Field(
-        "policies of tenants",
-        lambda instance: any(tenant.policy == "fifo" for tenant in instance.tenants),
-        part_of="tenant",
-    ),
+FIELDS = {
+    "deadline": Field("deadlines"),
+    "weight": Field("weights"),
+    "arrival": Field("arrival times"),
+    "tenant": Field("tenants"),
+    "tenant_weight": Field("weights of tenants", part_of="tenant"),
+    "queue": Field("policies of tenants", part_of="tenant"),
     "preemptible": Field(
-        "jobs that cannot be preempted (-C uninterrupted and --place keep them where they run)",
-        lambda instance: not instance.jobs_table.preemptible.all(),
+        "jobs that cannot be preempted (-C uninterrupted and --place keep them where they run)"
     ),
-    "running": Field("where jobs run now", lambda instance: bool(instance.jobs_table.running)),
-    "after": Field("precedences (after)", lambda instance: bool(instance.jobs_table.after)),
-    "restart_cost": Field(
-        "restart costs",
-        lambda instance: (
-            bool(instance.jobs_table.restart_cost.any())
-            or any(workload.restart_cost for workload in instance.workloads)
-        ),
-    ),
-    "exempt_time": Field(
-        "exempt times", lambda instance: bool(instance.jobs_table.exempt_time.any())
-    ),
-    "checkpoint_interval": Field(
-        "checkpoint intervals", lambda instance: bool(instance.jobs_table.checkpoint_interval.any())
-    ),
-    "isolated_time": Field(
-        "isolated times", lambda instance: bool(instance.jobs_table.isolated_time.any())
-    ),
-    "colocation": Field(
-        "throughputs of jobs that share GPUs", lambda instance: bool(instance.colocation)
-    ),
-    "value": Field("values of options", lambda instance: bool(instance.options.value.any())),
-    "cost": Field(
-        f"costs of options ({INSTEAD_OF_COST})", lambda instance: bool(instance.options.cost.any())
-    ),
-    "partitions": Field(
-        "partitions of GPUs (MIG; no formulation reads them yet)",
-        lambda instance: any(pool.partitions for pool in instance.cluster.pools),
-    ),
+    "running": Field("where jobs run now"),
+    "after": Field("precedences (after)"),
+    "restart_cost": Field("restart costs"),
+    "exempt_time": Field("exempt times"),
+    "checkpoint_interval": Field("checkpoint intervals"),
+    "isolated_time": Field("isolated times"),
+    "colocation": Field("throughputs of jobs that share GPUs"),
+    "value": Field("values of options"),
+    "cost": Field(f"costs of options ({INSTEAD_OF_COST})"),
+    "partitions": Field("partitions of GPUs (MIG; no formulation reads them yet)"),
 }
 """By the names that ``reads`` and ``also_reads`` use.
 
@@ -175,14 +129,14 @@ def unread_note(
     extended : bool
         Whether a caller's function (``extend``) adds rows, which may read any field.
     """
-    in_queue = "queue" in read and FIELDS["queue"].stated(instance)
+    in_queue = "queue" in read and "queue" in instance.states
     read = {*read, "arrival"} if in_queue else read  # a tenant's queue is in the order of arrival
     words = [
         field.words
         for name, field in FIELDS.items()
-        if name not in read
+        if name in instance.states
+        and name not in read
         and (not field.part_of or field.part_of in read)
-        and field.stated(instance)
     ]
     if not words:
         return ""

@@ -110,6 +110,35 @@ class Instance(DisplayedTable):
         )
 
     @cached_property
+    def states(self) -> frozenset[str]:
+        """Names of the fields, of those that only some formulations and side constraints read,
+        that are stated in a way that could make a difference (`optsched.formulation.notes`).
+        """
+        table, tenants, options = self.jobs_table, self.tenants, self.options
+        there = table.arrival[table.arrival <= self.now]  # a note tells of those that come later
+        differs: Mapping[str, Any] = {
+            "deadline": np.isfinite(table.deadline),
+            "weight": table.weight != table.weight[:1],
+            "arrival": there != there[:1],
+            "tenant": table.tenant != table.tenant[:1],
+            "tenant_weight": [tenant.weight != tenants[0].weight for tenant in tenants],
+            "queue": [tenant.policy == "fifo" for tenant in tenants],
+            "preemptible": ~table.preemptible,
+            "running": bool(table.running),
+            "after": bool(table.after),
+            "restart_cost": table.restart_cost.any()
+            or any(workload.restart_cost for workload in self.workloads),
+            "exempt_time": table.exempt_time,
+            "checkpoint_interval": table.checkpoint_interval,
+            "isolated_time": table.isolated_time,
+            "colocation": bool(self.colocation),
+            "value": options.value,
+            "cost": options.cost,
+            "partitions": [bool(pool.partitions) for pool in self.cluster.pools],
+        }
+        return frozenset(name for name, values in differs.items() if np.any(values))
+
+    @cached_property
     def pool_sizes(self) -> PoolSizes:
         """GPUs on the nodes of every pool that can take work now."""
         return PoolSizes.of(self.cluster.pools, self.now)

@@ -159,7 +159,7 @@ class LinearArrays(Displayed):
         """All rows, block by block."""
         return rows_of(self.row_lower, self.row_upper)
 
-    @property
+    @cached_property
     def is_integer(self) -> bool:
         """Whether any column must be integer."""
         return bool(self.integer.any())

@@ -34,13 +34,12 @@ def implied_bounds(
         Still infinite where the rows give nothing.
     """
     lower, upper = lower.copy(), upper.copy()
-    row = matrix.indices
-    column = np.repeat(np.arange(matrix.shape[1]), np.diff(matrix.indptr))
-    value = matrix.data
     for _ in range(PASSES):
-        if np.isfinite(lower).all() and np.isfinite(upper).all():
-            break
         before = np.isfinite(lower).sum() + np.isfinite(upper).sum()
+        if before == lower.size + upper.size:
+            break
+        row, value = matrix.indices, matrix.data
+        column = np.repeat(np.arange(matrix.shape[1]), np.diff(matrix.indptr))
         # rows <= u as they are; rows >= l as -row <= -l
         for sign, side in ((1.0, row_upper), (-1.0, -row_lower)):
             useful = np.isfinite(side)[row] & (value != 0)

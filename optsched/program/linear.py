@@ -104,13 +104,19 @@ class Expression:
         return -self + other
 
     def __le__(self, other: Expression | ArrayLike) -> Relation:
-        return Relation(self - other, -np.inf, 0.0)
+        if isinstance(other, Expression):
+            return (self - other).between(-np.inf, 0.0)
+        return self.between(-np.inf, other)
 
     def __ge__(self, other: Expression | ArrayLike) -> Relation:
-        return Relation(self - other, 0.0, np.inf)
+        if isinstance(other, Expression):
+            return (self - other).between(0.0, np.inf)
+        return self.between(other, np.inf)
 
     def __eq__(self, other: object) -> Relation:  # type: ignore[override]
-        return Relation(self - other, 0.0, 0.0)  # type: ignore[operator]
+        if isinstance(other, Expression):
+            return (self - other).between(0.0, 0.0)
+        return self.between(other, other)  # type: ignore[arg-type]
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -121,7 +127,9 @@ class Expression:
 
     def between(self, lower: ArrayLike, upper: ArrayLike) -> Relation:
         """lower <= self <= upper, row by row; infinite where a side is absent."""
-        return Relation(self, np.asarray(lower, np.float64), np.asarray(upper, np.float64))
+        low, high = np.asarray(lower, np.float64), np.asarray(upper, np.float64)
+        rows = max([self.rows, *(len(side) for side in (low, high) if side.ndim)])
+        return Relation(self._stretched(rows), low, high)
 
     def sum(self) -> Expression:
         """The sum of all rows, shape (1,)."""
@@ -145,9 +153,7 @@ class Relation:
 
     __slots__ = ("expression", "lower", "upper")
 
-    def __init__(
-        self, expression: Expression, lower: float | FloatArray, upper: float | FloatArray
-    ) -> None:
+    def __init__(self, expression: Expression, lower: FloatArray, upper: FloatArray) -> None:
         self.expression, self.lower, self.upper = expression, lower, upper
 
     def __bool__(self) -> bool:
