@@ -223,7 +223,8 @@ class Tenant(Displayed):
     policy: str = "fairness"
 
 
-class PoolSizes(NamedTuple):
+@dataclass(frozen=True, eq=False, repr=False)
+class PoolSizes(Displayed):
     """GPUs on the usable nodes of every pool.
 
     Attributes
@@ -243,6 +244,12 @@ class PoolSizes(NamedTuple):
     nodes: IntArray
     reach: IntArray
     start: IntArray
+
+    def _headline(self) -> str:
+        usable = count(int(self.gpus.sum()), "GPU")
+        return (
+            f"{usable} on {count(int(self.nodes.sum()), 'node')} in {count(len(self.gpus), 'pool')}"
+        )
 
     @classmethod
     def of(cls, pools: Sequence[Pool], now: float) -> PoolSizes:
