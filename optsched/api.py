@@ -173,7 +173,7 @@ def solve(
     loaded = clock()
     timings = {"load": loaded - started}
     read = given.instance if isinstance(given, Candidates) else given
-    deadline = deadline.keeping(len(read.jobs_table))
+    deadline = deadline.keeping(len(read.jobs_table)).after_reading()
     wanted = {**(options or {}), **formulation_options}
     chosen = _formulation_for(read, formulation, wanted, constraints, extend)
     try:

@@ -56,8 +56,8 @@ the field then also accepts text with a unit, such as ``"5m"``.
 Part = TypeVar("Part")
 
 LEAST = 1.0
-"""Seconds before which no stage is cut off: what is left of a small problem takes less than that,
-and its answer is worth more than a limit of milliseconds."""
+"""Seconds from when the instance was read before which no stage is cut off: what is left of most
+problems takes less than that, and its answer is worth more than the limit."""
 
 
 KEPT = 0.25
@@ -89,6 +89,8 @@ class Deadline:
         Seconds that the caller needs for each job of the answer, such as to write a file.
     kept : float
         Seconds that are kept back for that; see `keeping`.
+    read : float or None
+        When the instance was there, by the clock; see `after_reading`.
     """
 
     seconds: float | None
@@ -96,6 +98,7 @@ class Deadline:
     clock: Callable[[], float] = time.monotonic
     kept_per_job: float = 0.0
     kept: float = 0.0
+    read: float | None = None
 
     @classmethod
     def after(cls, seconds: float | None, clock: Callable[[], float] = time.monotonic) -> Self:
@@ -118,9 +121,18 @@ class Deadline:
             return self
         return replace(self, kept=min(self.kept_per_job * jobs, KEPT * self.seconds))
 
+    def after_reading(self) -> Self:
+        """The same deadline, once the instance is there.
+
+        Reading is not interrupted, and takes longer than all that a cheap feasible point needs. So
+        a limit that was over by then still leaves `LEAST` seconds for that point.
+        """
+        return replace(self, read=self.clock())
+
     def check(self) -> None:
         """Raise `OutOfTime` if the time is over; called between the passes of long stages."""
-        if self.left <= 0 and self.spent > LEAST:
+        since = self.began if self.read is None else self.read
+        if self.left <= 0 and self.clock() - since > LEAST:
             raise OutOfTime(f"the time limit of {self.seconds:g} s is over")
 
     def watching(self, parts: Iterable[Part]) -> Iterator[Part]:

@@ -258,7 +258,9 @@ class HighsSession(Session):
                 if not (at_once and self._solved(highs, run, again)):
                     left = run.limits_left().time
                     patience = None if left is None else left + GRACE
-                    in_new_thread(lambda: self._solved(highs, run, again), patience)
+                    in_new_thread(
+                        lambda: self._solved(highs, run, again), patience, run.interrupt, GRACE
+                    )
             except TimeoutError:
                 return self._abandoned(run, start)
             except Exception as error:
@@ -304,22 +306,25 @@ class HighsSession(Session):
         return not refused
 
     def _abandoned(self, run: HighsRun, start: FloatArray | None) -> Values:
-        """The end of a run that goes on past its limit:
+        """The end of a run that goes on past its limit, or past Ctrl-C:
         the point that it started from, and the last bound.
 
-        HiGHS does not look at the clock while it sets up cliques, for example. Its thread cannot be
-        stopped from outside; it ends by itself once HiGHS looks at the clock again. The session
+        HiGHS does not look at the clock or at Ctrl-C while it sets up cliques, for example. Its
+        thread cannot be stopped from outside; it ends by itself once HiGHS looks again. The session
         loads the program anew.
         """
+        stopped = run.interrupt.is_set()
+        # Not on the flag of the user, which says that Ctrl-C was pressed
+        run.interrupt = threading.Event()
         run.interrupt.set()
         self._highs.setOptionValue("output_flag", False)
         self._highs = None
         return Values(
-            Termination.TIME_LIMIT,
+            Termination.INTERRUPTED if stopped else Termination.TIME_LIMIT,
             x=start,
             bound=run.mip.get("bound"),
             seconds=time.perf_counter() - run.started,
-            words=f"still running {GRACE:g} s past the time limit",
+            words=f"still running {GRACE:g} s past {'Ctrl-C' if stopped else 'the time limit'}",
         )
 
     def _apply(self, limits: Limits) -> None:

@@ -18,7 +18,9 @@ OR-tools runs in a new thread so that the waiting thread can handle Ctrl-C and a
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
@@ -39,16 +41,27 @@ def left_running() -> bool:
     return any(thread.name == NAME for thread in threading.enumerate())
 
 
-def in_new_thread(work: Callable[[], T], seconds: float | None = None) -> T:
+def in_new_thread(
+    work: Callable[[], T],
+    seconds: float | None = None,
+    interrupt: threading.Event | None = None,
+    grace: float = 0.0,
+) -> T:
     """Call something in a new thread and wait for it: its result, or what it raises.
 
     Ctrl-C reaches the waiting thread. If its handler raises, the new thread is left to end by
-    itself; so it is after ``seconds``, when `TimeoutError` is raised. The process waits for it at
+    itself; so it is after ``seconds``, and ``grace`` seconds after ``interrupt`` is set, when
+    `TimeoutError` is raised. The process waits for it at
     its end: a run of HiGHS that is still going on while Python shuts down aborts the process. The
     ``optsched`` command leaves at once (`left_running`).
     """
     future, thread = _started(work, NAME, daemon=False)
-    result = future.result(seconds)
+    until = math.inf if seconds is None else time.monotonic() + seconds
+    asked = False
+    while not wait([future], LOOK_EVERY).done and time.monotonic() < until:
+        if not asked and interrupt is not None and interrupt.is_set():
+            asked, until = True, min(until, time.monotonic() + grace)
+    result = future.result(0)
     thread.join()
     return result
 

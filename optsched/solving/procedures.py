@@ -4,6 +4,7 @@ its programs are solved, one after the other, and the answer is written down.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -409,7 +410,8 @@ def cut_off(
     deadline: Deadline,
     timings: Mapping[str, float],
 ) -> Solution:
-    """No answer: the time was over before a solver could begin; a note says what took it."""
+    """No answer: the time was over before a solver could begin; a note says what took it, and which
+    limit to try."""
     least = 0.01 * deadline.spent
     spent = [
         f"{words} took {timings[stage]:.2g} s"
@@ -425,7 +427,8 @@ def cut_off(
         certificate=Certificate(True, "none", {}),
         reproducible=False,
         timings=dict(timings),
-        notes=(f"{limit}: {', '.join(spent)}",),
+        # Nobody knows how long the rest takes; of large instances reading takes most of the time.
+        notes=(f"{limit}: {', '.join(spent)}; try {math.ceil(2.0 * deadline.spent)} s or more",),
     )
 
 

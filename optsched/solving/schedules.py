@@ -195,13 +195,16 @@ def _run_later(
     limits = engine.limits_left()
     work = LATER_NODES if limits.work is None else min(limits.work, LATER_NODES)
     used = engine.start_used  # of the start that a caller gave, which this one is not
-    session = engine.open(arrays, solver, start=later.complete(schedule))
-    engine.start_used = used
     try:
+        session = engine.open(arrays, solver, start=later.complete(schedule))
         return engine.record(session.run(replace(limits, work=work, gap=None, on_progress=None)))
-    except SolverCrashed as error:
-        engine.rebuilt.append(f"{later.name}: kept as they were, as {solver} broke down: {error}")
+    except (SolverCrashed, SolverUnavailable) as error:
+        # CP-SAT takes the program of the value, but not one with continuous columns
+        why = "broke down" if isinstance(error, SolverCrashed) else "does not take their program"
+        engine.rebuilt.append(f"{later.name}: kept as they were, as {solver} {why}: {error}")
         return Values(Termination.ERROR)
+    finally:
+        engine.start_used = used
 
 
 def _better(

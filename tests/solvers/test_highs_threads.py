@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ import pytest
 from programs import knapsack
 
 from optsched.solution import Termination
-from optsched.solvers import Highs, Limits, highs
+from optsched.solvers import Highs, Limits, highs, new_thread
 
 pytestmark = pytest.mark.process
 
@@ -189,7 +190,7 @@ def test_a_run_that_was_abandoned_stays_out_of_the_next_one(
     handlers: list[Any] = []
     asked: list[bool] = []
 
-    def never_ends(work: Callable[[], Any], seconds: float | None = None) -> None:
+    def never_ends(work: Callable[[], Any], *limits: Any) -> None:
         handlers.append(session._highs.cbMipInterrupt.callbacks[-1])
         bounds = SimpleNamespace(mip_primal_bound=1.0, mip_dual_bound=float(len(handlers)))
         event = SimpleNamespace(data_out=bounds, interrupt=lambda: asked.append(True))
@@ -203,6 +204,16 @@ def test_a_run_that_was_abandoned_stays_out_of_the_next_one(
         second = session.run(Limits())
     assert (second.termination, second.bound, asked) == (Termination.TIME_LIMIT, None, [True])
     assert session.run(Limits()).termination is Termination.OPTIMAL
+
+
+def test_a_run_that_does_not_look_at_ctrl_c_is_left() -> None:
+    ends, interrupt = threading.Event(), threading.Event()
+    interrupt.set()
+    try:
+        with pytest.raises(TimeoutError):
+            new_thread.in_new_thread(lambda: ends.wait(20.0), None, interrupt, 0.01)
+    finally:
+        ends.set()
 
 
 LEFT = """
