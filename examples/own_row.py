@@ -26,7 +26,9 @@ def gpus_of_tenant(C: Classes) -> np.ndarray:
     """GPUs of the pool that one unit of each column gives to the tenant's jobs, shape (columns,)."""
     tenants = [tenant.name for tenant in C.instance.tenants]
     theirs = C.tenant == tenants.index(TENANT)
-    return np.where(theirs[C.class_a] & (C.pool == C.instance.cluster.pool_index[POOL]), C.gpus, 0)
+    # A column of two jobs that share GPUs has a second class; of one job alone, class_b is -1.
+    theirs = theirs[C.class_a] | (~C.alone & theirs[C.class_b])
+    return np.where(theirs & (C.pool == C.instance.cluster.pool_index[POOL]), C.gpus, 0)
 
 
 def quota(limit: float) -> Extend:

@@ -35,6 +35,8 @@ MOST_REBUILT = 20_000
 OFF = 1e-6
 """Part of a lease by which the times of a schedule may be off, and of an amount by which a
 certificate lets rows be violated."""
+MOST_LEASES = 2.0**53
+"""Leases that count as any larger number does: no deadline is so late."""
 BEST_EFFORT = "it has no deadline: best effort, not planned"
 FirstLease = Literal["ignore", "minimise", "maximise", "random"]
 Capacity = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
@@ -191,8 +193,8 @@ class LeaseProgram:
 
     @cached_property
     def b(self) -> IntArray:
-        """Leases needed by each option."""
-        leases = self.C.sure_duration[self.o] / self.L
+        """Leases needed by each option; `MOST_LEASES` stands for more."""
+        leases = np.minimum(self.C.sure_duration[self.o] / self.L, MOST_LEASES)
         return np.maximum(np.ceil(leases - ROUNDING * np.maximum(leases, 1.0)), 1).astype(np.int64)
 
     @cached_property

@@ -96,7 +96,7 @@ def _holding(solution: Solution, holding: list[Mapping[str, Any]]) -> Iterator[R
 def _requirements(requirements: list[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """Side rows with a price."""
     items = [
-        f"{item['requirement']}: 1 % less of it would be worth {rounded(item['worth'])}"
+        f"{item['requirement']}: to loosen it by 1 % would be worth {rounded(item['worth'])}"
         for item in requirements
     ]
     title = "Requirements that cost something:"

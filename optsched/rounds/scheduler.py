@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
+from threading import RLock
 from typing import Any, Self
 
 from optsched.assembly import Performance, load
@@ -55,6 +56,8 @@ log = logging.getLogger("optsched")
 
 class Scheduler(ClosedByWith, Displayed):
     """Plans the rounds of a cluster whose jobs and nodes come and go.
+
+    Several threads may call it: their calls are carried out one after the other.
 
     Parameters
     ----------
@@ -133,6 +136,9 @@ class Scheduler(ClosedByWith, Displayed):
                 show(snapshot_every),
                 "a whole number of at least 1",
             )
+        # An event that comes while a round is planned waits for the plan: both are in the journal
+        # in the order in which they took effect.
+        self._one_at_a_time = RLock()
         self._live = live
         self._clock = clock
         self._every = snapshot_every
@@ -204,7 +210,8 @@ class Scheduler(ClosedByWith, Displayed):
     @property
     def state(self) -> RoundState:
         """All that the next plan depends on; what the performance model has learnt is in its instance."""
-        return self._live.whole
+        with self._one_at_a_time:
+            return self._live.whole
 
     @property
     def plan(self) -> Plan | None:
@@ -510,12 +517,13 @@ class Scheduler(ClosedByWith, Displayed):
         UsageError, InvalidInput, SolverUnavailable
             No round could be planned with it, as for a new `Scheduler`; nothing has changed.
         """
-        before = self._live.state.policy.memory_limit
-        self._take(NewPolicy, now, policy=policy_document(policy_of(policy)))
-        memory = self._live.state.policy.memory_limit
-        # A process is started anew under another limit, so it is told only of one that differs.
-        if self._process is not None and memory != before:
-            self._process.limit_memory(memory or half_of_memory())
+        with self._one_at_a_time:
+            before = self._live.state.policy.memory_limit
+            self._take(NewPolicy, now, policy=policy_document(policy_of(policy)))
+            memory = self._live.state.policy.memory_limit
+            # A process is started anew under another limit, so it is told only of one that differs.
+            if self._process is not None and memory != before:
+                self._process.limit_memory(memory or half_of_memory())
 
     def set_constraints(
         self, constraints: Sequence[Mapping[str, Any]], *, now: float | None = None
@@ -595,6 +603,10 @@ class Scheduler(ClosedByWith, Displayed):
 
     def _take(self, kind: type[Event], now: float | None, **fields: Any) -> None:
         """Check an event, write it down, and only then let it change the state."""
+        with self._one_at_a_time:
+            self._take_alone(kind, now, fields)
+
+    def _take_alone(self, kind: type[Event], now: float | None, fields: Mapping[str, Any]) -> None:
         event = validate(kind, {**fields, "now": self._time(now)})
         # Refuse first, then write, then act: what is in the journal can always happen again.
         outcome = self._live.after(event)
@@ -655,6 +667,10 @@ class Scheduler(ClosedByWith, Displayed):
         JournalError
             The plan could not be written down: it is not in effect.
         """
+        with self._one_at_a_time:
+            return self._solve_alone(now, dry_run)
+
+    def _solve_alone(self, now: float | None, dry_run: bool) -> Plan:
         if (
             not dry_run
             and self._live.number % self._every == 0
@@ -696,11 +712,12 @@ class Scheduler(ClosedByWith, Displayed):
     # --- the end ------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the solver's process and let go of the journal."""
-        if self._process is not None:
-            self._process.close()
-        if self._journal is not None:
-            self._journal.close()
+        """End the solver's process and let go of the journal, after the call in progress."""
+        with self._one_at_a_time:
+            if self._process is not None:
+                self._process.close()
+            if self._journal is not None:
+                self._journal.close()
 
 
 def _object(given: object, path: str, expected: str) -> Mapping[Any, Any]:

@@ -403,7 +403,7 @@ def holding_jobs(solution: Solution) -> list[dict[str, Any]]:
 
 def priced_requirements(solution: Solution) -> list[dict[str, Any]]:
     """Rows of side constraints with a dual:
-    what asking for 1 % less would be worth in objective units.
+    what loosening them by 1 % would be worth in objective units.
     """
     if solution.duals is None or solution.allocation is None:
         return []

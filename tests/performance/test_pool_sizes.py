@@ -14,7 +14,7 @@ from optsched.instance import Instance
 
 # Private names: a model by its class, where the registry knows it by name
 from optsched.instance.documents import NODE_STATES
-from optsched.performance import Configurations, PoolSizes
+from optsched.performance import Configurations
 
 NODE = st.tuples(
     st.integers(0, 9), st.sampled_from(NODE_STATES[:2]), st.sampled_from([None, 99.0, 100.0, 101.0])
@@ -39,7 +39,7 @@ def test_sizes_of_random_pools(pools: list[list[tuple[int, str, float | None]]])
         }
         for row, nodes in enumerate(pools)
     ]
-    sizes = PoolSizes.of(instance_of(*documents))
+    sizes = instance_of(*documents).pool_sizes
     usable = [
         sorted(
             (
@@ -68,22 +68,19 @@ def test_sizes_of_random_pools(pools: list[list[tuple[int, str, float | None]]])
 
 
 def test_no_pool_and_gangs_that_fit_nowhere() -> None:
-    sizes = PoolSizes.of(
-        instance_of(
-            {"name": "a", "nodes": 3, "gpus_per_node": 8},
-            {"name": "b", "nodes": 0, "gpus_per_node": 8},
-            {"name": "c", "nodes": 1, "gpus_per_node": 1},
-        )
-    )
+    sizes = instance_of(
+        {"name": "a", "nodes": 3, "gpus_per_node": 8},
+        {"name": "b", "nodes": 0, "gpus_per_node": 8},
+        {"name": "c", "nodes": 1, "gpus_per_node": 1},
+    ).pool_sizes
     pool = np.array([0, 1, 2, 0, 1, 2, -1, -1])
     gpus = np.array([25, 1, 2, 2**31, 2**31, 2**31, 0, 5])
     assert sizes.fewest_nodes(pool, gpus).tolist() == [4, 1, 2, 4, 1, 2, 0, 0]
 
 
 def test_a_million_nodes_given_as_a_count() -> None:
-    sizes = PoolSizes.of(
-        instance_of(*({"name": name, "nodes": 10**6, "gpus_per_node": 8} for name in "ab"))
-    )
+    pools = ({"name": name, "nodes": 10**6, "gpus_per_node": 8} for name in "ab")
+    sizes = instance_of(*pools).pool_sizes
     assert sizes.gpus.tolist() == [8 * 10**6] * 2
     assert sizes.nodes.tolist() == [10**6] * 2
     gpus = np.array([1, 8, 9, 8 * 10**6, 8 * 10**6 + 1])
