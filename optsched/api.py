@@ -277,11 +277,9 @@ def _lacks_columns(solution: Solution) -> bool:
 
 
 def _side_by_side(solution: Solution) -> Packed | None:
-    """Whether what runs at once finds GPUs on nodes; None for fractions of time,
-    which take turns.
-    """
+    """Whether what runs at once finds whole GPUs; None where nobody has a share of one."""
     allocation = solution.allocation
-    if solution.schedule is None and (allocation is None or not allocation.integral):
+    if allocation is None or not (allocation.classes.configurations.share < 1.0).any():
         return None
     from optsched.placement import packed
 

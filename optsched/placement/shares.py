@@ -34,6 +34,8 @@ ROUNDING = 1e-9
 """Slack of the shares of a GPU, and relative slack of CPUs, memory and other capacities."""
 FULL = 1.0 + ROUNDING
 """Shares of a capacity add up to at most this: three thirds fill a GPU, whatever the rounding."""
+ALL_THE_TIME = 1e-9
+"""Part of the time of a class that may be missing where its jobs run on a column all the time."""
 PIECES = 100
 """Shares, one for each GPU of each row, up to which all packings are searched through."""
 STEPS = 5_000
@@ -376,9 +378,9 @@ def packed(allocation: Allocation | None, schedule: Schedule | None = None) -> P
     """What a packing into whole GPUs holds of rows that run side by side;
     None if it is shown to hold all of them.
 
-    Such rows are those of an allocation of whole jobs, and those of a schedule at any time, of
-    which the first is used at which not all are shown to fit. Fractions of time say nothing of
-    what runs side by side.
+    Such rows are those of an allocation that run all the time, as all rows of whole jobs do; and
+    those of a schedule at any time, of which the first is used at which not all are shown to fit.
+    Rows that run for a part of the time take turns, of which fractions say nothing.
     """
     if schedule is not None:
         for time, column in _instants(schedule):
@@ -386,14 +388,22 @@ def packed(allocation: Allocation | None, schedule: Schedule | None = None) -> P
             if found is not None:
                 return found
         return None
-    if allocation is None or not allocation.integral:
+    if allocation is None:
         return None
     C = allocation.classes
-    return _packed(
-        C,
-        np.repeat(np.arange(C.columns), np.rint(allocation.x).astype(np.int64)),
-        None,
-    )
+    return _packed(C, np.repeat(np.arange(C.columns), _always_running(allocation)), None)
+
+
+def _always_running(allocation: Allocation) -> IntArray:
+    """Jobs of each column that run on it all the time, shape (N,).
+
+    Of a class with less time on a column than all its jobs have, nobody need be there always.
+    """
+    if allocation.integral:
+        return np.rint(allocation.x).astype(np.int64)
+    members = allocation.classes.count[allocation.classes.class_a]
+    always = allocation.x >= members * (1.0 - ALL_THE_TIME)
+    return np.where(always, members, 0).astype(np.int64)
 
 
 def _instants(schedule: Schedule) -> Iterator[tuple[float, IntArray]]:

@@ -259,8 +259,8 @@ class Solution(DisplayedTable):
         How many columns were made, where they were generated; the bound is that of all that could
         be.
     packed : Packed or None
-        Of whole jobs and schedules with shares of GPUs: how many of the rows that run side by side
-        find whole GPUs, where these are not shown to be all.
+        Where GPUs are shared: how many of the rows that run side by side, all the time or at a time
+        of a schedule, find whole GPUs, where these are not shown to be all.
     notes : tuple of str
         What the answer leaves out: fields that were stated and have no effect on it, jobs that
         arrive later.

@@ -250,3 +250,22 @@ def test_the_command_line_tells_it(tmp_path: Any, capsys: pytest.CaptureFixture[
     assert "of its 3 rows side by side, 2 fit" in " ".join(told.split())
     assert told.index("relaxation") < told.index("objective    3")
     assert "66.7 % of every fraction" in told and "all rows fit" not in told
+
+
+def test_rows_that_run_all_the_time_run_side_by_side_whole_jobs_or_not() -> None:
+    solution = optsched.solve(sharing([0.6] * 3), "max-throughput")
+    assert solution.allocation is not None and not solution.allocation.integral
+    document = solution.to_document()
+    assert document["packed"] == {"rows": 3, "held": 2, "most": 2}
+    assert fields(solution, document) == []
+    assert fields(solution, document | {"packed": {"rows": 3, "held": 3, "most": 3}}) == [
+        "packed.held",
+        "packed.most",
+    ]
+    assert "of its 3 rows side by side, 2 fit" in solution.summary()
+
+
+def test_rows_that_take_turns_claim_nothing() -> None:
+    """Four jobs with 0.6 each have 3.33 of 4 in sum: each may wait at some time."""
+    solution = optsched.solve(sharing([0.6] * 4), "max-min-fairness")
+    assert solution.packed is None
