@@ -408,7 +408,7 @@ def with_journal(jobs: int, kinds: int, count: int, part: float, folder: str) ->
                     churn.replace()
                 found, plan = churn.plan()
                 seconds.append(found)
-                plans.append(plan.digest())
+                plans.append(plan.id)
             assert plans[0] == plans[1]
         for churn in both:
             churn.scheduler.close()
@@ -424,7 +424,7 @@ def recovered(folder: str) -> Callable[[], Any]:
     def run() -> Any:
         with Scheduler.recover(folder, isolate=False) as scheduler:
             assert scheduler.plan is not None
-            return scheduler.plan.digest()
+            return scheduler.plan.id
 
     return run
 

@@ -39,8 +39,8 @@ class Allox(Formulation):
         i = 1, 2, ...: places in the order of a machine, counted from its END (i = 1 runs last).
     Parameters
         p_kg: seconds that a job of class k needs on a machine of group g, alone on the GPU;  n = sum_k n_k;
-        a_g: seconds from now until the machines of g are free: until their node is available, and until a job that
-        keeps its GPU has ended there;  t_k = now - arrival: age of a job.
+        a_g: seconds until the machines of g are free (node available, job that keeps its GPU ended);
+        t_k = now - arrival: age of a job.
     Variables
         x_kgi: jobs of class k at place i of machines of group g; i - 1 jobs run after each of them
         on its machine.
@@ -50,15 +50,15 @@ class Allox(Formulation):
         place  sum_k x_kgi  <=  N_g                every group g and place i
         x >= 0;   x_kgi only for the n machine places (g, i) that are cheapest for k
 
-    A job delays itself and all that run after it on its machine, hence i p_kg. The program is an
-    assignment problem: its vertices are whole numbers, so it is solved as a linear program, and its
-    duals prove the optimum. Some optimum uses only the n cheapest places of each job, because the n
-    - 1 other jobs cannot hold them all.
+    A job delays itself and all that run after it, hence i p_kg. Vertices of this assignment problem
+    are whole numbers, so it is solved as a linear program, and its duals prove the optimum. Some
+    optimum uses only the n cheapest places of each job, because the n - 1 other jobs cannot hold
+    them all.
 
-    Running jobs keep their GPU until they end; their ends count in the objective. Jobs that have
-    not arrived are left out: with release dates the program would only be a lower bound. So are
-    columns of two jobs that share a GPU. Refused: jobs that cannot run on exactly one GPU or that
-    have predecessors (``after``), and other resources that may run out.
+    Running jobs keep their GPU until they end; their ends count in the objective. Left out: jobs
+    that have not arrived (with release dates the program would only be a lower bound), and columns
+    of two jobs. Refused: jobs that cannot run on exactly one GPU or that have predecessors
+    (``after``), and other resources that may run out.
 
     Options
         alpha         of m waiting jobs, only the first max(floor(alpha m), free GPUs) by arrival are planned; the
@@ -67,11 +67,11 @@ class Allox(Formulation):
                       of moving.
 
     References
-        T. N. Le, X. Sun, M. Chowdhury, Z. Liu, "AlloX: Compute Allocation in Hybrid Clusters",
-        EuroSys 2020; W. A. Horn, "Minimizing average flow time with parallel machines", Operations
-        Research 21 (1973); J. Bruno, E. G. Coffman, R. Sethi, "Scheduling independent tasks to
-        reduce mean finishing time", CACM 17 (1974). With alpha: D. Narayanan et al., OSDI 2020,
-        repository policy ``allox``.
+        T. N. Le et al., "AlloX: Compute Allocation in Hybrid Clusters", EuroSys 2020; W. A. Horn,
+        "Minimizing average flow time with parallel machines", Operations Research 21 (1973); J.
+        Bruno, E. G. Coffman, R. Sethi, "Scheduling independent tasks to reduce mean finishing
+        time", CACM 17 (1974). With alpha: D. Narayanan et al., OSDI 2020, repository policy
+        ``allox``.
     """
 
     name = "allox"

@@ -21,7 +21,8 @@ class AlphaFairness(Formulation):
 
     Sets, x, T, n, s, p, prop, time and capacity as in `formulations.max_min_fairness`.
     Program
-        maximise  sum_k n_k w_k f(level_k),   level_k = sum_c T_kc x_c / (n_k m_k)   s.t.  time, capacity
+        maximise  sum_k n_k w_k f(level_k)   s.t.  time, capacity
+        level_k = sum_c T_kc x_c / (n_k m_k)
         f(v) = v^(1 - alpha) / (1 - alpha);   f(v) = log v for alpha = 1
 
     Options

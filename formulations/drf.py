@@ -40,16 +40,16 @@ class DominantResourceFairness(Formulation):
         the one with the highest throughput.
 
     A user with many tasks is a tenant with as many jobs. With tasks <1 CPU, 4 GB> and <3 CPU, 1 GB>
-    on <9 CPU, 18 GB> users A and B run 3 and 2 tasks, both with a dominant share of 2/3.
+    on <9 CPU, 18 GB> users A and B run 3 and 2 tasks, both with a share of 2/3.
 
     Options
         tenants    whether tenants share (default), or all jobs rise by their own weights.
 
     References
-        A. Ghodsi, M. Zaharia, B. Hindman, A. Konwinski, S. Shenker, I. Stoica. "Dominant Resource
-        Fairness: Fair Allocation of Multiple Resource Types", NSDI 2011, section 4; the share over
-        several pools is that of W. Wang, B. Li, B. Liang. "Dominant Resource Fairness in Cloud
-        Computing Systems with Heterogeneous Servers", INFOCOM 2014.
+        A. Ghodsi et al. "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types",
+        NSDI 2011, section 4; the share over several pools is that of W. Wang, B. Li, B. Liang.
+        "Dominant Resource Fairness in Cloud Computing Systems with Heterogeneous Servers", INFOCOM
+        2014.
     """
 
     name = "drf"

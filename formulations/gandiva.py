@@ -107,9 +107,9 @@ class Gandiva(_Packing):
     Without pairs this is `formulations.isolated`. On a pool where a pair is dropped its two jobs
     are single.
 
-    The objective reported is the total gain of the pairs over taking turns, sum over (i, l) of
-    max_j ratio_ilj - 1 >= 0, and each job's figure ``gain`` is that of its pair. ``matching`` has
-    the largest; ``greedy`` reaches at least half of that.
+    The objective reported is the total gain of the pairs over taking turns, the sum of max_j
+    ratio_ilj - 1 >= 0; each job's figure ``gain`` is that of its pair. ``matching`` has the largest
+    total, ``greedy`` at least half of it.
 
     Options
         pairing    ``random``, as published, or ``greedy``.
@@ -152,9 +152,8 @@ class Matching(_Packing):
         maximise  sum_{ab in E} w_ab z_ab
         s.t.      sum_{b != a} z_ab + 2 z_aa <= n_a    for every kind a;   z >= 0 integer
 
-    This is the maximum-weight matching of the graph with a vertex for every job: any integral z can
-    be filled with jobs, and any matching counted by kinds is such a z. It has one variable per two
-    kinds, whatever the number of jobs.
+    This is the maximum-weight matching of the graph with a vertex for every job, counted by kinds:
+    one variable per two kinds, whatever the number of jobs.
 
     Options
         pack     as in `formulations.gandiva`.

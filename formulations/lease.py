@@ -16,7 +16,15 @@ from pydantic import Field
 from formulations.lease_pieces import Pieces
 from formulations.lease_room import ROUNDING, Holds, LeaseRoom, earliest, most_that_fit
 from formulations.reference_rates import refuse_endless
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, ranges
+from optsched.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    mask_of,
+    owners,
+    pointers,
+    ranges,
+)
 from optsched.arrays.matrices import rows_of, sum_by
 from optsched.candidates import Absence, Candidates, Classes
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
@@ -36,7 +44,8 @@ OFF = 1e-6
 """Part of a lease by which the times of a schedule may be off, and of an amount by which a
 certificate lets rows be violated."""
 MOST_LEASES = 2.0**53
-"""Leases that count as any larger number does: no deadline is so late."""
+"""Most leases that a job is said to need: larger numbers do not fit into 64 bits, and no deadline
+leaves room for so many."""
 BEST_EFFORT = "it has no deadline: best effort, not planned"
 FirstLease = Literal["ignore", "minimise", "maximise", "random"]
 Capacity = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
@@ -72,12 +81,13 @@ class Lease(Formulation):
         starts    minimise  sum_o sum_t (L t / b_o) X_ot      the mean start of a job's leases, added up over jobs
         pieces    minimise  the stretches of leases in which jobs run without interruption (`formulations.lease_pieces`)
     Status, bound and gap certify the value only; starts and pieces are ``stages`` of the solution.
-    A stage is not solved if its program has more than 4,000 columns or no time is left; then jobs
-    are moved as early as others leave room.
+    With more than 4,000 columns, or no time left, jobs are moved as early as others leave room
+    instead.
 
-    Solvers start from the plan by earliest deadline first, which is also the answer if a limit
-    leaves nothing better. Without ``admission`` it exists only if it keeps all deadlines. Rounds
-    use ``admission`` and ``refine=shift`` unless the policy says otherwise, and decline no job that
+    Solvers start from the plan by earliest deadline first, or by least slack first if the former
+    leaves out jobs and the latter is better. It is also the answer if a limit leaves nothing
+    better; without ``admission`` it exists only if one of the two keeps all deadlines. Rounds use
+    ``admission`` and ``refine=shift`` unless the policy says otherwise. They decline no job that
     they admitted before (``take`` is = n_k for these) if they can.
 
     Options
@@ -89,9 +99,8 @@ class Lease(Formulation):
         capacity      {resource: [capacity in lease 0, 1, ...]}: calendars; the last number goes on.
 
     References
-        W. Gao, Z. Ye, P. Sun, Y. Wen, T. Zhang, "Chronus: A Novel Deadline-aware Scheduler for Deep
-        Learning Training Jobs", SoCC 2021; repository S-Lab-System-Group/ChronusArtifact,
-        code/alg/scheduler/solver.py.
+        W. Gao et al., "Chronus: A Novel Deadline-aware Scheduler for Deep Learning Training Jobs",
+        SoCC 2021; repository S-Lab-System-Group/ChronusArtifact, code/alg/scheduler/solver.py.
     """
 
     name = "lease"
@@ -270,7 +279,7 @@ class LeaseProgram:
             self.complete,
             self._describe,
             assumption=self._assumption,
-            known=self._by_deadline,
+            known=self._known,
             improve=self._shifted,
             later=(self._starts(), self._pieces().later()),
             declined=self._declined,
@@ -388,35 +397,66 @@ class LeaseProgram:
 
     # --- a plan without a solver ------------------------------------------------------------------
 
-    def _by_deadline(self) -> FloatArray | None:
-        """The plan by earliest deadline first; None if it leaves out a job that must be planned.
+    def _known(self) -> FloatArray | None:
+        """The plan by deadline, or by slack where the former leaves out jobs and the latter is better.
 
-        Options are taken in order of their deadlines, of equal ones the most valuable first, then
-        the one that needs least. A job is admitted where it can meet its deadline beside all that
-        were admitted before it, and gets the earliest leases that they leave. Jobs that run and
-        cannot be preempted come before all others.
+        None if both leave out a job that must be planned.
+        """
+        k = self.C.class_a[self.o]
+        wanted = np.where(self.size > 0, self.C.count[k], 0).astype(np.int64)
+        must = self.planned[~self.optional[self.planned]]
+        best, value = None, -np.inf
+        for order in (self._by_deadline, self._by_slack):
+            S, X = self._in_order(wanted, order())
+            left = self.C.count - np.bincount(k, S, minlength=len(self.C))
+            worth = float(self.v @ S + self._worth_of_first() @ X)
+            if not (left[must] > 0).any() and worth > value:
+                best, value = np.concatenate([S, X]).astype(np.float64), worth
+            if not (left[self.planned] > 0).any():
+                break
+        return best
+
+    def _by_deadline(self) -> IntArray:
+        """Options by earliest deadline first, of equal ones the most valuable, then the smallest.
+
+        A job is admitted where it can meet its deadline beside all that were admitted before it,
+        and gets the earliest leases that they leave.
 
         J. R. Jackson, "Scheduling a production line to minimize maximum tardiness", Management
         Science Research Project 43, UCLA, 1955 (the order, optimal on one machine); D. Gu et al.,
         "ElasticFlow: An Elastic Serverless Training Platform for Distributed Deep Learning", ASPLOS
         2023, section 4.1 (admission while all that were admitted before keep their deadlines).
         """
-        C = self.C
-        k = C.class_a[self.o]
-        table = C.instance.jobs_table
-        runs = np.array([job for job in table.running if not table.preemptible[job]], np.int64)
-        firm = np.isin(k, C.of_job[runs])
+        return np.lexsort((self._needs_of_all, -self.v, self.l, *self._before_all_others))
+
+    def _by_slack(self) -> IntArray:
+        """Options by least slack first: that of a job is the most leases that an option can wait.
+
+        Gangs do not run on one machine. By deadline, wide and long jobs that are due late find room
+        in too few leases, one after the other; those with little slack must come before short ones.
+        Of equal slack the job that needs most comes first, and of a job the most valuable option.
+        """
+        C, k, needs = self.C, self.C.class_a[self.o], self._needs_of_all
+        slack, least = np.full(len(C), np.iinfo(np.int64).min), np.full(len(C), np.inf)
+        np.maximum.at(slack, k, self.l - self.b)
+        np.minimum.at(least, k, needs)
+        return np.lexsort((needs, -self.v, k, -least[k], slack[k], *self._before_all_others))
+
+    @cached_property
+    def _needs_of_all(self) -> FloatArray:
+        """What an option needs of the resource of which it needs most, as a part of the capacity."""
         most = np.maximum(self.G[self.renewable].max(axis=1, initial=0.0), 1.0)
-        # What an option needs of the resource of which it needs most, as a part of the capacity.
-        needs = (self.b * self.uses / most[:, None]).max(axis=0, initial=0.0)
-        order = np.lexsort((needs, -self.v, self.l, self.optional[k], ~firm))
-        wanted = np.where(self.size > 0, C.count[k], 0).astype(np.int64)
-        S, X = self._in_order(wanted, order)
-        planned = np.bincount(k, S, minlength=len(C))[self.planned]
-        must = ~self.optional[self.planned]
-        if (planned < C.count[self.planned])[must].any():
-            return None
-        return np.concatenate([S, X]).astype(np.float64)
+        needs: FloatArray = (self.b * self.uses / most[:, None]).max(axis=0, initial=0.0)
+        return needs
+
+    @cached_property
+    def _before_all_others(self) -> tuple[BoolArray, BoolArray]:
+        """Last keys of every order, of which the last one counts most: jobs that run and cannot be
+        preempted come first, then those that may not be declined.
+        """
+        k, table = self.C.class_a[self.o], self.C.instance.jobs_table
+        runs = np.array([job for job in table.running if not table.preemptible[job]], np.int64)
+        return self.optional[k], ~np.isin(k, self.C.of_job[runs])
 
     # --- among plans of the same value ------------------------------------------------------------
 
@@ -728,7 +768,7 @@ class LeaseProgram:
         ):
             if wrong.any():
                 raise ValueError(f"job {names[int(schedule.job[np.argmax(wrong)])]} {problem}")
-        start = np.concatenate(([0], np.cumsum(self.size)))
+        start = pointers(self.size)
         length = t1 - t0
         x = np.zeros(len(self.o) + len(self.of))
         X = len(self.o) + ranges(start[place] + t0, length)

@@ -11,7 +11,13 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, owners
+from optsched.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    owners,
+    pointers,
+)
 from optsched.program import Expression, LinearProgram, Variables
 from optsched.solution import Schedule
 from optsched.solution.plan import Later
@@ -110,7 +116,7 @@ class Pieces:
         within it r descends from b_o, then t.
         """
         counts = self.b[self.several] * self._window[self.several]
-        return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        return pointers(counts)
 
     @cached_property
     def state_of(self) -> IntArray:

@@ -13,7 +13,14 @@ from pydantic import Field
 
 from formulations.machines import check_each_once, rank, sum_before
 from formulations.reference_rates import refuse_endless
-from optsched.arrays import FloatArray, IntArray, mask_of, owners, ranges
+from optsched.arrays import (
+    FloatArray,
+    IntArray,
+    mask_of,
+    owners,
+    pointers,
+    ranges,
+)
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Classes
 from optsched.errors import UsageError
@@ -229,7 +236,7 @@ class _Machines(NamedTuple):
         # More machines than jobs are of no use; nor are those that no column takes.
         count = np.minimum(np.floor(C.capacity + 1e-9), C.count.sum()).astype(np.int64)
         count[np.setdiff1d(np.arange(len(count)), resource)] = 0
-        first = np.concatenate(([0], np.cumsum(count)))
+        first = pointers(count)
         variables = count[resource]
         if variables.sum() > MOST_COLUMNS:
             raise UsageError(

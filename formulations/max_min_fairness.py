@@ -38,9 +38,8 @@ class MaxMinFairness(Formulation):
                    no rate, as the original does.
 
     References
-        D. Narayanan, K. Santhanam, F. Kazhamiaka, A. Phanishayee, M. Zaharia. "Heterogeneity-Aware
-        Cluster Scheduling Policies for Deep Learning Workloads" (Gavel), OSDI 2020, section 4.1 and
-        appendix A.1.
+        D. Narayanan et al. "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning
+        Workloads" (Gavel), OSDI 2020, section 4.1 and appendix A.1.
     """
 
     name = "max-min-fairness"

@@ -39,8 +39,8 @@ class MultipleChoice(Formulation):
     Options
         generated  value of a column without option and law, w_j being the weight: ``relative-rate``
                    w_j T_jc / max_c T_jc;  ``rate`` w_j T_jc;  ``weight`` w_j.
-        relax      solve the linear relaxation, an upper bound. At a vertex, at most as many classes as there are full
-                   resources have a fractional choice.
+        relax      solve the linear relaxation, an upper bound. At a vertex, no more classes have a fractional choice
+                   than there are full resources.
         prune      leave out columns dominated in value and use by another of the same job; the optimum is the same. Not
                    done with side constraints.
 

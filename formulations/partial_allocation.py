@@ -52,20 +52,19 @@ class PartialAllocation(Formulation):
 
     f_k <= 1. A job's discounted throughput is the product over all jobs, which x* maximises,
     divided by what the others could have without it, which it cannot influence. So no job gains by
-    misreporting its throughputs, and each keeps at least 1/e of its part of x*.
+    lies about its throughputs, and each keeps at least 1/e of its part of x*.
 
     The objective is the geometric mean of the levels at x*, exp(sum_k n_k w_k log(level_k) / sum_k
     n_k w_k), BEFORE the discounts; bound, prices and certificate are of x* too. The figure
     ``discount`` of each job is f_k, from one more program per class. Certified bounds prove f_k
-    level_k = (value at x* / value at x^-k) ^ (1 / w_k) to 1e-5 (for more than 5000 jobs, 2e-9 per
-    job). If that fails or a limit stops it, the answer is x* itself, ``feasible`` and without
-    discounts.
+    level_k to 1e-5 (for more than 5000 jobs, 2e-9 per job). If that fails or a limit stops it, the
+    answer is x*, ``feasible`` and without discounts.
 
     At x*, with prices q_r of the capacity and lambda_k of the time, sum_k n_k lambda_k + sum_r q_r W_r = sum_k n_k w_k
     and  w_k T_kc / (T_k x* / n_k)  <=  lambda_k + sum_r q_r usage_rc,  with equality where x*_c > 0.
 
-    Side constraints must be upper limits of sums, such as budgets and quotas, so that discounts
-    keep them. Others, such as deadlines, are refused, and so are jobs that share GPUs.
+    Side constraints must be upper limits of sums, such as budgets and quotas; others, such as
+    deadlines, and jobs that share GPUs are refused.
 
     Options
         weights   ``ignored``: w_k = 1, m_k = s_k / (p_k prop_k); weights then scale levels and change no allocation;

@@ -22,9 +22,8 @@ class ProportionalShares(Rule):
         y_kj = f_k W_j / s_kj where the job can run on pool j;  each row divided by max(1, sum_j f_k W_j / s_kj)
 
     A tenant counts if it has a job in the program; a job without a tenant is its own tenant, with
-    its own weight. Equal weights without tenants give `formulations.isolated`. The f of all jobs
-    add up to 1, so sum_k n_k s_kj y_kj <= W_j. Where CPUs, memory or another resource would be
-    exceeded, the columns that use it are scaled down.
+    its own weight. Equal weights without tenants give `formulations.isolated`. If CPUs, memory or
+    another resource would be exceeded, the columns that use it are scaled down.
 
     Options
         tenants    whether tenants share by their weights first; otherwise only the weights of jobs count.

@@ -11,7 +11,6 @@ from formulations.max_throughput import MaxThroughput
 from formulations.reference_rates import refuse_rateless
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
-from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.formulation.procedure import Auxiliary, Optimum, Procedure, RuleDecision, Step
 from optsched.program import AllocationProgram, LinearProgram, Total
@@ -67,11 +66,6 @@ class Rule(Formulation):
         total = MaxThroughput()
         return total.build(total.classes(C.candidates))
 
-    @property
-    def no_constraints(self) -> str:
-        """A rule has no program that rows could be added to."""
-        return f"{self.name} is a rule and takes no side constraints; solve another formulation with them"
-
     def decision(
         self, C: Classes, x: FloatArray, bound: tuple[float, str] | None = None
     ) -> RuleDecision:
@@ -89,7 +83,7 @@ class Rule(Formulation):
         """
         of_placement = all(constraint.of_placement for constraint in self.constraints)
         if not of_placement or self.extend is not None:
-            raise UsageError(self.no_constraints)
+            raise self.no_rows
         if len(C) == 0:
             return self.decision(C, np.zeros(C.columns))
         decision = yield from self.decide(C, seed)

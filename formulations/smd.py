@@ -33,7 +33,7 @@ class Smd(Formulation):
                   x binary
 
     Decomposition. The rows that couple jobs contain v_i, not (w_i, p_i), and mu_i never grows with
-    tau_i, so for every x the best (w_i, p_i) minimises tau_i alone:
+    tau_i, so the best (w_i, p_i) minimises tau_i alone, for every x:
 
         inner     (w_i*, p_i*) = argmin tau_i(w, p)  inside the limit,   u_i = mu_i(tau_i*)
         outer     maximise  sum_i u_i x_i   s.t.  (reservation), x binary
@@ -41,9 +41,9 @@ class Smd(Formulation):
     The inner problem is solved by enumeration, the outer one as a MILP. Pairs that need more than
     C^r are left out.
 
-    Of a job with explicit options, the inner problem takes the option with the greatest ``value``
-    inside the limit (``parameters.limit`` of its workload), of several the fastest. A job with
-    neither a law nor options is refused. Columns of two jobs that share GPUs are left out.
+    Of a job with explicit options, the inner problem takes the one with the greatest ``value``
+    inside the limit (``parameters.limit`` of its workload), then the fastest. A job with neither a
+    law nor options is refused. Columns of two jobs are left out.
 
     References
         M. Yu, C. Wu, B. Ji, J. Liu, "A sum-of-ratios multi-dimensional-knapsack decomposition for

@@ -34,11 +34,11 @@ class ThroughputPerCost(Formulation):
         ratio   maximise  sum_c (sum_k T_kc) x_c  /  sum_c g_c price_j(c) x_c          s.t.  time, capacity
 
     The sum divides by the price of ONE GPU, whatever the gang, as the original does. The ratio is
-    linear-fractional, hence one linear program in y = x tau (`optsched.program.ratio`); of its
-    optima the largest multiple that keeps all rows is taken.
+    one linear program in y = x tau (`optsched.program.ratio`); of its optima the largest multiple
+    that keeps all rows is taken.
 
-    Where all rows only limit (time, capacity, budgets, quotas), no solver is needed. With r_c = (sum_k T_kc) /
-    (g_c price_j(c)),
+    If all rows only limit (time, capacity, budgets, quotas), no solver is needed. With r_c = (sum_k
+    T_kc) / (g_c price_j(c)),
 
         sum_c (sum_k T_kc) x_c  =  sum_c r_c g_c price_j(c) x_c  <=  (max_c r_c) sum_c g_c price_j(c) x_c
 

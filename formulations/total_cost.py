@@ -19,7 +19,7 @@ class TotalCost(Formulation):
 
     Sets, x, n, time and capacity as in `formulations.max_min_fairness`.
     Parameters
-        price_c   USD/h of one unit of column c: GPUs x share of a GPU x cost per GPU hour of its pool; 0 without a pool
+        price_c   USD/h of one unit of column c: GPUs * share of a GPU * cost per GPU hour of its pool; 0 without a pool
     Program
         minimise  sum_c price_c x_c   s.t.  time, capacity
 

@@ -37,9 +37,9 @@ class WaterFilling(Formulation):
     Program
         maximise  sum_k n_k nt_k(x)   s.t.  nt_k(x) >= L_k for every class k,  time, capacity
 
-    The vector of the nt_k is unique: without tenants it is the lexicographic maximum of the sorted
-    (s_k / p_k) nt_k. The duals of all stages are in the solution and prove it
-    (`optsched.program.filling`); prices are those of the last program.
+    The nt_k are unique: without tenants the lexicographic maximum of the sorted (s_k / p_k) nt_k.
+    The duals of all stages prove it (`optsched.program.filling`); prices are those of the last
+    program.
 
     Options
         agnostic   T_kc := 1 per job of the column, hence prop_k = 1; ``"literal"`` also admits pools where the job has

@@ -311,8 +311,9 @@ def realise(
     solver : str
         Of the programs of ``patterns``.
     time_limit : float or str, optional
-        Seconds, or text such as ``"5m"``; the best slices so far are returned, and
-        ``Rounds.finished`` is false.
+        Seconds, or text such as ``"5m"``; the best slices so far are returned, or where patterns
+        had too little time rows side by side, the longest first. ``Rounds.finished`` is false, and
+        ``notes`` says so.
     threads, seed
         Of the solver.
 
@@ -344,9 +345,11 @@ def realise(
     made = cut(solution.allocation, engine, method, rounds)
     spent = time.perf_counter() - started
     total = solution.timings.get("total", 0.0) + spent
-    return replace(
-        solution, rounds=made, timings={**solution.timings, "rounds": spent, "total": total}
-    )
+    notes = solution.notes
+    if not made.finished and engine.time_left <= 0:
+        notes += (f"the time limit of {deadline.seconds:g} s stopped the search for rounds",)
+    timings = {**solution.timings, "rounds": spent, "total": total}
+    return replace(solution, rounds=made, notes=notes, timings=timings)
 
 
 @checks_arguments
@@ -385,11 +388,7 @@ def place(
     from optsched.placement import WORK, place_rows, runs_first
 
     started = time.perf_counter()
-    gpus = sum(int(pool.node_gpus.sum()) for pool in solution.instance.cluster.pools)
-    if gpus > MOST_PLACED:
-        raise InvalidArgument(
-            "place", f"a cluster of {gpus:,} GPUs", f"at most {MOST_PLACED:,} GPUs of nodes"
-        )
+    check_placeable(solution.instance)
     deadline = deadline_of(time_limit)
     limits = make_limits(deadline)
     if rows is None:
@@ -427,6 +426,15 @@ def place(
     notes = [note for note in solution.notes if note not in before]
     notes += notes_on(formulation, solution.candidates, placed=True, extended=extended)
     return replace(solution, placement=placement, timings=timings, notes=tuple(notes))
+
+
+def check_placeable(instance: Instance) -> None:
+    """Refuse a cluster of more GPUs than rows are placed on."""
+    gpus = sum(int(pool.node_gpus.sum()) for pool in instance.cluster.pools)
+    if gpus > MOST_PLACED:
+        raise InvalidArgument(
+            "place", f"a cluster of {gpus:,} GPUs", f"at most {MOST_PLACED:,} GPUs of nodes"
+        )
 
 
 @checks_arguments

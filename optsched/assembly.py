@@ -19,7 +19,7 @@ from optsched.instance.durations import UNLIMITED, Deadline
 from optsched.instance.reading import named, show
 from optsched.instance.shipped import shipped_path
 from optsched.performance import PerformanceModel, with_learnt
-from optsched.performance.composed import MODELS, OF, Chain, ComposedModel
+from optsched.performance.composed import MODELS, OF, ComposedModel
 from optsched.performance.files import PERFORMANCE, below, check_performance, read_model
 from optsched.registry import load_constraint, load_formulation, load_model, names
 
@@ -126,6 +126,8 @@ def make_model(instance: Instance, document: Any, path: str = PERFORMANCE) -> Pe
             return owner.from_instance(instance, options)
         made = [make_model(instance, part, where) for where, part in _parts(owner, options)]
         if owner.corrects:
+            from optsched.performance.composed import Chain  # few models correct what is stated
+
             made = [Chain.after_table(instance, part) for part in made]
         return owner.from_parts(instance, options, made)
 
@@ -206,7 +208,8 @@ def compile_for(
             "max-min-fairness, makespan, max-throughput and alpha-fairness"
         )
     ahead, nodes = formulation.plans_ahead, formulation.awaits_nodes
-    return compile(instance, model, ahead, nodes, on_demand, deadline)
+    model = model_of(instance) if model is None else model
+    return compile_candidates(instance, model, ahead, nodes, on_demand, deadline)
 
 
 def make_formulation(

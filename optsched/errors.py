@@ -110,7 +110,8 @@ class UsageError(OptschedError):
 
 
 class WrongValue(OptschedError):
-    """Something has a value that it cannot have; raised as `InvalidArgument` or `InvalidInput`.
+    """Something has a value that it cannot have; raised as `InvalidArgument`,
+    `InvalidInput` or `UnsuitableSolver`.
 
     Parameters
     ----------
@@ -153,6 +154,11 @@ def wrong_ending(path: str | Path, endings: str) -> InvalidArgument:
     return InvalidArgument("", str(path), expected, sentence=f"{path}: expected {expected}")
 
 
+def given_twice(path: str, name: str) -> InvalidArgument:
+    """The refusal of a name that is given twice."""
+    return InvalidArgument(path, f"{name} twice", "each name once")
+
+
 def unknown_name(
     path: str, name: str, known: Iterable[str], problem: str = "", hint: str = ""
 ) -> InvalidArgument:
@@ -171,8 +177,8 @@ class InvalidInput(WrongValue):
     Attributes
     ----------
     others : tuple of InvalidInput
-        More values that are wrong, where the reader goes on after the first, as for the cells of a
-        table. The message has a line for each.
+        More values that are wrong, such as other fields of a document or cells of a table. The
+        message has a line for each.
     more : int
         How many there are beside these.
     """
@@ -187,22 +193,37 @@ class InvalidInput(WrongValue):
             return (self,)
         return (InvalidInput(self.path, self.found, self.expected, self.file), *self.others)
 
+    def each(self, change: Callable[[InvalidInput], InvalidInput]) -> InvalidInput:
+        """The same error with each of its values changed, such as given the name of their file.
+
+        Parameters
+        ----------
+        change : callable
+            Takes the error of one value, and returns another one.
+
+        Returns
+        -------
+        InvalidInput
+        """
+        wrong = [change(one) for one in self.one_by_one()]
+        return all_wrong(wrong, len(wrong) + self.more)
+
 
 MOST_SHOWN = 20
+"""Wrong values that a message lists; more are counted."""
+MOST_COUNTED = 1000
+"""Wrong values after which nobody looks for more: a file may be wrong everywhere."""
 
 
-def all_wrong(errors: Sequence[InvalidInput], count: int, *, stopped: bool = False) -> InvalidInput:
-    """One error for ``count`` wrong values, of which at least the first `MOST_SHOWN` are given.
-
-    ``stopped`` says that nobody looked for further ones.
-    """
+def all_wrong(errors: Sequence[InvalidInput], count: int) -> InvalidInput:
+    """One error for ``count`` wrong values, of which at least the first `MOST_SHOWN` are given."""
     first, *others = errors[:MOST_SHOWN]
     more = count - len(others) - 1
     if not others and not more:
         return first
     lines = [str(error) for error in (first, *others)]
     if more:
-        lines.append(f"and {'at least ' if stopped else ''}{more:,} more")
+        lines.append(f"and {'at least ' if count >= MOST_COUNTED else ''}{more:,} more")
     sentence = "\n".join(lines)
     whole = InvalidInput(first.path, first.found, first.expected, first.file, sentence=sentence)
     whole.others, whole.more = tuple(others), more
@@ -278,6 +299,10 @@ class SolverUnavailable(OptschedError):
     """
 
     exit_code = 7
+
+
+class UnsuitableSolver(WrongValue, SolverUnavailable):
+    """The solver that was asked for is unknown, or lacks what the program needs."""
 
 
 class SolverCrashed(OptschedError):

@@ -16,6 +16,7 @@ from optsched.errors import (
     InvalidArgument,
     OptschedError,
     SolverUnavailable,
+    UnsuitableSolver,
     UsageError,
     did_you_mean,
     unknown_name,
@@ -141,12 +142,11 @@ def _check_name(what: str, name: object) -> None:
         raise InvalidArgument(what, repr(name), "the name of one")
 
 
-def _load(what: str, name: str, error: type[OptschedError] = UsageError) -> Any:
+def _load(what: str, name: str) -> Any:
     known = catalogue(what)
     _check_name(what, name)
     if name not in known:
-        refusal = _unknown(name, what, known)
-        raise refusal if error is UsageError else error(str(refusal))
+        raise _unknown(name, what, known)
     module, _, attribute = known[name].partition(":")
     return getattr(import_module(module), attribute)
 
@@ -192,7 +192,10 @@ def load_solver(name: str) -> type[Solver]:
     family, colon, engine = name.partition(":")
     if colon and family in FAMILIES:
         return import_module(FAMILIES[family]).engine_solver(engine)  # type: ignore[no-any-return]
-    return _load("solver", name, SolverUnavailable)  # type: ignore[no-any-return]
+    if name not in catalogue("solver"):
+        wrong = _unknown(name, "solver", catalogue("solver"))
+        raise UnsuitableSolver(wrong.path, wrong.found, wrong.expected, sentence=str(wrong))
+    return _load("solver", name)  # type: ignore[no-any-return]
 
 
 def solver_names() -> list[str]:

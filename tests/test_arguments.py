@@ -11,6 +11,7 @@ import pytest
 from refusals import refuses
 
 import optsched
+from optsched.errors import UsageError
 from optsched.instance.arguments import alternatives, kinds_of
 
 SIGNATURES = {
@@ -111,6 +112,14 @@ def test_a_wrong_option_is_named_without_the_branches_of_its_type() -> None:
             optsched.solve("@quickstart", formulation, options={option: value})
         assert "true or false" in caught.value.expected
         assert caught.value.path == f"option of {formulation}: {option}"
+
+
+@pytest.mark.parametrize("function", [optsched.pareto, optsched.compare])
+def test_formulations_one_by_one_are_told_to_be_a_list(function: Any) -> None:
+    with pytest.raises(
+        UsageError, match=r"by position, found 3 arguments: several values .* a list"
+    ):
+        function("@quickstart", "makespan", "cost")
 
 
 def test_the_types_of_an_annotation() -> None:

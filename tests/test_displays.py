@@ -13,7 +13,8 @@ import pytest
 import optsched
 from optsched.benchmarking import Benchmark, from_names
 from optsched.display import Displayed, DisplayedTable
-from optsched.display.columns import RECORDED, written
+from optsched.display.columns import RECORDED, title, written
+from optsched.display.html import escape
 from optsched.errors import InvalidArgument, SolverUnavailable
 from optsched.generate import generate
 from optsched.sensitivity import capacity_curve
@@ -125,7 +126,7 @@ def test_summaries_say_what_a_line_cannot(results: dict[str, Displayed]) -> None
     plan, front = results["plan"].summary(), results["front"].summary()
     assert "16 of 16 in use" in plan and "resnet-50-1" in plan
     assert "total throughput, steps/s (more is better)" in front and "at one end" in front
-    assert "with all else held" in results["what-if"].summary()
+    assert re.search(r": change \+.*, held \+.*, by prices \+", results["what-if"].summary())
     assert "1 of 1 problem settled" in results["sweep"].summary()
     assert "2 of 12 jobs" in results["trace"].summary()
     assert "deadlines met  100 %" in results["simulation"].summary()
@@ -153,8 +154,11 @@ def test_notebooks_show_a_table_of_each_result_with_rows(results: dict[str, Disp
             for column, values in columns.items()
             if column not in RECORDED and any(written(column, value) for value in values[:20])
         ]
-        # With its unit behind it, or without
-        assert all(f">{column}<" in html or f">{column}, " in html for column in shown), name
+        # In plain words, with the unit behind them
+        assert all(
+            f">{escape(title(column, result._kinds().get(column)))}<" in html for column in shown
+        ), name
+        assert not re.search(r"<th[^>]*>\w*_", html), name
         few = result.to_columns(2)
         assert {column: list(values)[:2] for column, values in columns.items()} == {
             column: list(values) for column, values in few.items()
@@ -164,6 +168,8 @@ def test_notebooks_show_a_table_of_each_result_with_rows(results: dict[str, Disp
 def test_a_notebook_shows_the_first_rows_of_many() -> None:
     instance = generate("cluster", jobs=50, seed=1).instance
     html = instance._repr_html_()
+    # Names of jobs, such as train-/01, stay on one line
+    assert "td:first-child:not(.long) { white-space: nowrap; }" in html
     assert html.count("<tr>") == 21 and "The first 20 rows; to_frame() has all." in html
 
 
@@ -192,7 +198,7 @@ def test_a_frame_without_pandas_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pandas", None)
     allocation = results["allocation"]
     assert isinstance(allocation, DisplayedTable)
-    with pytest.raises(SolverUnavailable, match="pip install pandas"):
+    with pytest.raises(SolverUnavailable, match=r"pip install pandas, or .* to_columns\(\)"):
         allocation.to_frame()
 
 

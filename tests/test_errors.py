@@ -104,8 +104,8 @@ def test_exit_codes() -> None:
     assert codes == {
         "OptschedError": 1, "WrongValue": 1, "UsageError": 2, "InvalidArgument": 2, "JournalError": 2,
         "InvalidInput": 3, "JournalDamaged": 3,
-        "NoAllocation": 4, "ReplayDiffers": 6, "VerificationFailed": 6, "SolverUnavailable": 7, "SolverCrashed": 7,
-        "Interrupted": 130,
+        "NoAllocation": 4, "ReplayDiffers": 6, "VerificationFailed": 6, "SolverUnavailable": 7, "UnsuitableSolver": 7,
+        "SolverCrashed": 7, "Interrupted": 130,
     }  # fmt: skip
 
 

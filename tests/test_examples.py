@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import optsched
+
 pytestmark = pytest.mark.documentation
 
 FOLDER = Path(__file__).parent.parent / "examples"
@@ -103,3 +105,20 @@ def test_the_picture_fails_with_the_library_s_exit_code(tmp_path: Path) -> None:
     assert "no instance @nothing ships" in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_quota_counts_a_tenant_s_job_that_is_the_second_of_a_pair() -> None:
+    builder = optsched.InstanceBuilder()
+    pool = builder.add_pool("v100", nodes=1, gpus_per_node=1)
+    tenants = [builder.add_tenant(name) for name in ("speech", "vision")]
+    works = [builder.add_workload(name, throughput={pool: 10.0}) for name in ("first", "second")]
+    for name, work, tenant in zip("ab", works, tenants, strict=True):
+        builder.add_job(name, workload=work, tenant=tenant, steps=1000, gpus=1)
+    builder.add_colocation(tuple(works), pool=pool, throughput=(9.0, 9.0))
+    example = runpy.run_path(str(FOLDER / "own_row.py"))
+    solution = optsched.solve(
+        optsched.compile(builder.instance()).per_job(),
+        "max-throughput",
+        extend=example["quota"](0.25),
+    )
+    assert solution.objective == pytest.approx(0.75 * 10.0 + 0.25 * 18.0)

@@ -193,9 +193,9 @@ def test_an_entry_that_says_little_and_is_shown_nowhere() -> None:
     text = page([Entry(described(Bare), None)])
     assert "[`bare`](#bare) | Nothing is said." in text
     assert "- also called `naked`" in text and "```sh\noptsched formulations bare\n```" in text
-    assert "| `many` | object of list of number | `{}` | by the field alone |" in text
-    assert "| `some` | whole number, null | `3` |  |" in text
-    assert "| `must` | list of text | required |  |" in text
+    assert "- `many` (object of list of number; `{}`): by the field alone\n" in text
+    assert "- `some` (whole number, null; `3`)\n" in text
+    assert "- `must` (list of text; required)\n" in text
     assert "![" not in text and "```formula" not in text
 
 

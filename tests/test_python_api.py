@@ -351,22 +351,22 @@ def begun() -> optsched.RoundState:
 
 
 def test_a_scheduler_goes_on_from_a_state(begun: optsched.RoundState, tmp_path: Path) -> None:
-    expected = optsched.solve_round(begun).digest()
+    expected = optsched.solve_round(begun).id
     file = tmp_path / "state.json"
     file.write_text(json.dumps(begun.to_document()))
     digests = []
     for source in (begun, begun.to_document(), file):
         with optsched.Scheduler(source, isolate=False) as scheduler:
-            assert scheduler.state.number == 2
+            assert scheduler.state.round == 2
             assert scheduler.state.policy.formulation == "makespan"
-            digests.append(scheduler.solve(now=begun.now).digest())
+            digests.append(scheduler.solve(now=begun.now).id)
     assert digests == [expected] * 3
 
 
 def test_a_policy_takes_the_place_of_the_state_s_own(begun: optsched.RoundState) -> None:
     with optsched.Scheduler(begun, {"formulation": "max-throughput"}, isolate=False) as scheduler:
         assert scheduler.state.policy.formulation == "max-throughput"
-        assert scheduler.state.number == 2
+        assert scheduler.state.round == 2
 
 
 def test_a_journal_begins_with_a_state(begun: optsched.RoundState, tmp_path: Path) -> None:
@@ -378,5 +378,5 @@ def test_a_journal_begins_with_a_state(begun: optsched.RoundState, tmp_path: Pat
     with optsched.Scheduler.recover(tmp_path / "journal", isolate=False, fsync=False) as recovered:
         assert recovered.state.to_document() == after
         assert recovered.plan is not None
-        assert recovered.plan.digest() == plan.digest()
-    assert optsched.replay(tmp_path / "journal").plan.number == 2
+        assert recovered.plan.id == plan.id
+    assert optsched.replay(tmp_path / "journal").plan.round == 2

@@ -59,3 +59,14 @@ def test_names_that_are_mentioned_exist() -> None:
     names = mentioned()
     assert len(names) > 100
     assert sorted(name for name in names - GROUPS if not exists(name)) == []
+
+
+def test_headings_in_docstrings_have_lines_of_their_own() -> None:
+    """A heading that runs into its text is a heading for nobody, and lost to the reference."""
+    run_on = re.compile(r"^\s*\w+ -{3,} ", re.MULTILINE)
+    assert [
+        f"{path.relative_to(ROOT)}: {found.group().strip()}"
+        for name in ("optsched", "formulations")
+        for path in sorted((ROOT / name).rglob("*.py"))
+        for found in run_on.finditer(path.read_text())
+    ] == []

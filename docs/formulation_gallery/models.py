@@ -17,7 +17,7 @@ def models_table() -> str:
     rows = [
         (f"`{item['name']}`", item["made_of"], markdown(item["summary"])) for item in catalogue()
     ]
-    lines = [("model", "made of", "in words"), ("---", "---", "---"), *rows]
+    lines = [("model", "made of", "what it is"), ("---", "---", "---"), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 

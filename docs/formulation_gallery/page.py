@@ -21,10 +21,10 @@ HEAD = """# Formulations
 
 <!-- Made by `make docs` from the docstrings and options of the catalogue: change those, not this page. -->
 
-Every formulation and side constraint with its mathematics, options, commands and an answer on an instance that ships.
-`optsched formulations NAME` shows the same in a terminal. [Which objective?](../concepts/objectives.md) helps to
-choose; [Words](../concepts/words.md) explains job, class and column. [Side
-constraints](constraints.md) has a table of these.
+Every formulation and side constraint with its mathematics, options, commands and an answer on an instance that ships;
+`optsched formulations NAME` shows the same. [Which objective?](../concepts/objectives.md) helps to choose.
+[Words](../concepts/words.md) explains job, class and column. *Reads*: the fields of jobs that matter; jobs that agree
+in them are one class. The [side constraints](constraints.md) come last.
 
 With `-O quantile=0.9`, deadlines (the side constraint, or `lease`) use the throughput that is reached with a
 probability of 90 % by the performance model; objectives use the median.
@@ -157,9 +157,11 @@ def _linked(module: str, links: Mapping[str, str], here: str) -> str:
 def _picture(entry: Entry) -> list[str]:
     if entry.shown is None or entry.picture is None:
         return []
-    told = f"{entry.name} on the instance {entry.shown.instance}"
+    told = f"{entry.name} on {entry.shown.instance}"
     if entry.shown.constraint is not None:
-        told = f"{entry.shown.formulation} on the instance {entry.shown.instance}, without {entry.name} and with it"
+        told = (
+            f"{entry.shown.formulation} on {entry.shown.instance}, without {entry.name} and with it"
+        )
     return [f"![{told}](../{entry.picture})", ""]
 
 
@@ -168,24 +170,31 @@ def _facts(entry: Entry) -> Iterator[str]:
     if entry.is_formulation:
         yield f"- {_kind(entry)}; {SENSES[document['sense']]}: {markdown(document['objective'])}"
     if document["reads"]:
-        yield f"- reads of each job: {_codes(document['reads'])}"
+        yield f"- reads {_codes(document['reads'])}"
     if document.get("aliases"):
         yield f"- also called {_codes(document['aliases'])}"
     yield f"- code: `{document['module'].replace('.', '/')}.py`"
 
 
 def _options(entry: Entry) -> list[str]:
-    """Name, values, default and meaning; the docstring's words win over the field's."""
-    rows = []
-    for option in entry.document["options"]:
+    """Name, values, default and meaning; the docstring's words win over the field's.
+
+    A list, as a table of four columns is too wide for a narrow window.
+    """
+    options = entry.document["options"]
+    if not options:
+        return []
+    lines = ["Options (values; default):", ""]
+    for option in options:
         meaning = entry.docstring.options.get(option["name"]) or markdown(option["description"])
         default = "required" if option["required"] else f"`{json.dumps(option['default'])}`"
-        rows.append((f"`{option['name']}`", _values(option["type"]), default, meaning))
-    return [_table(("option", "values", "default", "meaning"), rows)] if rows else []
+        told = f": {meaning}" if meaning else ""
+        lines.append(f"- `{option['name']}` ({_values(option['type'])}; {default}){told}")
+    return [*lines, ""]
 
 
 def _values(told: str) -> str:
-    """Values of an option without the bar, which would end a cell."""
+    """Values of an option, separated by commas."""
     return ", ".join(told.split(" | ")) if "[" not in told else f"`{told}`".replace("|", "or")
 
 

@@ -17,9 +17,8 @@ class AntiAffinity(SideConstraint):
 
         |{ j in jobs : a[j,n] > 0 }|  <=  1                                          (anti-affinity)
 
-    Programs over fractions of time know no nodes, so it adds no rows. The placement
-    (`optsched.place`, ``--place``) keeps it; jobs of the set may take turns on a node. Two jobs of
-    the set never share GPUs.
+    It adds no rows: fractions of time know no nodes. The placement (`optsched.place`, ``--place``)
+    keeps it; jobs of the set may take turns on a node, and never share GPUs.
 
     Options
         jobs   ids of the jobs, two or more.

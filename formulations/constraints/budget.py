@@ -9,7 +9,7 @@ from formulations.constraints.holdings import part_of
 from formulations.constraints.names import Amount, tenant_row
 from optsched.arrays import IntArray
 from optsched.candidates import Classes
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument
 from optsched.formulation import ConstraintOptions, SideConstraint
 from optsched.instance import Cluster, Instance
 from optsched.program import SideRows
@@ -24,10 +24,9 @@ class Budget(SideConstraint):
 
         sum_c f_c p_c x_c  <=  B                                                     (budget)
 
-    Idle GPUs are free, and ``cost`` of options does not count. For a total over the lives of the
-    jobs use a consumable resource. Where no pool states a price every GPU costs 1, with a note: B
-    is a number of GPUs then. Where only some pools state one, a pool without a price on which a
-    paying job could run is refused.
+    Idle GPUs are free; ``cost`` of options does not count. For a total over the lives of the jobs
+    use a consumable resource. If no pool states a price every GPU costs 1, with a note. If only
+    some do, a pool without a price on which a paying job could run is refused.
 
     Options
         limit    B, USD per hour.
@@ -81,11 +80,12 @@ class Budget(SideConstraint):
         free = np.flatnonzero(np.isnan(p) & (f > 0))
         if len(free):
             pool = int(C.pool[free[0]])
-            raise UsageError(
-                f"budget: pool {cluster.pools[pool].name}, where "
-                f"{C.job_name(int(C.class_a[free[0]]))} can run, has no "
-                f"price, expected {_price(pool)}"
-            ).of_jobs(C.jobs_among(C.member[:, free].sum(axis=1) > 0))
+            job = C.job_name(int(C.class_a[free[0]]))
+            path = f"cluster.pools[{pool}].cost_per_gpu_hour"
+            expected = f"USD (0 if it costs nothing), as {job} can run there within a budget"
+            raise InvalidArgument(path, "nothing", expected).of_jobs(
+                C.jobs_among(C.member[:, free].sum(axis=1) > 0)
+            )
         spending = sp.csr_matrix(np.where(f > 0, f * p, 0.0)[np.newaxis, :])
         spending.eliminate_zeros()
         if spending.nnz == 0:
@@ -104,7 +104,3 @@ class Budget(SideConstraint):
 
 def _priced(cluster: Cluster) -> bool:
     return any(pool.cost_per_gpu_hour is not None for pool in cluster.pools)
-
-
-def _price(pool: int) -> str:
-    return f"cluster.pools[{pool}].cost_per_gpu_hour in USD (0 if it costs nothing)"

@@ -20,16 +20,15 @@ class Deadlines(SideConstraint):
 
         sum_c T_kc x_c  >=  n_k N_k / (D_k - now)                                    (deadlines)
 
-    The rows ask for more than a deadline: a steady pace from now on. Deadlines that cannot all be
-    met at a constant rate can perhaps be met in turns; the formulation `lease` decides that, in
-    whole rounds.
+    The rows ask for more than a deadline: a steady pace from now on. `lease` decides deadlines that
+    jobs can only meet in turns.
 
-    T is the throughput at the formulation's option ``quantile`` (by default the median). A job in
-    one column keeps its deadline with that probability.
+    T is the throughput at the option ``quantile`` of the formulation (by default the median): a job
+    in one column keeps its deadline with that probability.
 
-    Without ``give_way`` a hard deadline that has passed, or of a job that can run nowhere, makes
-    the instance infeasible; with ``soft`` a soft one does too. So do deadlines that cannot all be
-    met at a constant rate. With ``give_way`` the misses are minimised first:
+    Infeasible without ``give_way``: deadlines that cannot all be met at a constant rate, and a hard
+    one (with ``soft`` also a soft one) that has passed or whose job can run nowhere. With
+    ``give_way`` the misses are minimised first:
 
         minimise  sum_k p_k n_k s_k   s.t.  sum_c T_kc x_c >= n_k (1 - s_k) N_k / (D_k - now),  the rows of the program
 

@@ -36,8 +36,8 @@ class MinimumService(SideConstraint):
         fraction   a; of the time at most 1.
         of         ``time`` or ``isolated``.
         jobs       ids of the jobs.
-        tenant     tenant of the jobs; without jobs, tenant and workload all jobs.
-        workload   workload of the jobs.
+        tenant     their tenant; without jobs, tenant and workload: all jobs.
+        workload   their workload.
 
     References
         A. Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, section 3 (sharing incentive); D.

@@ -27,10 +27,10 @@ class Moves(SideConstraint):
         sum_{k in R} ( n_k - sum_{c in S_k} member_kc x_c )  <=  M                   (moves)
         sum_{c in S_k} member_kc x_c  >=  n_k a              for every k in R        (moves, with ``keep``)
 
-    The left-hand side of the first row is the number of jobs that are moved or stopped; with
-    fractions of time, the expected number at a random instant. Nodes are left to the placement,
-    which moves as few GPUs as possible. A job that no column continues counts as moved; more than M
-    of these, or one with ``keep``, are infeasible.
+    The first row counts the jobs that are moved or stopped (with fractions of time, the expected
+    number at a random instant). The placement chooses nodes and moves as few GPUs as possible. A
+    job that no column continues counts as moved; more than M of these, or one with ``keep``, are
+    infeasible.
 
     Options
         limit   M, a number of jobs; this or ``keep``, or both.
@@ -38,9 +38,8 @@ class Moves(SideConstraint):
         gpus    whether another number of GPUs in the same pool is a move.
 
     References
-        H. Gog, M. Schwarzkopf, A. Gleave, R. Watson, S. Hand, "Firmament", OSDI 2016 (costs of
-        preemption and migration); G. Aggarwal, R. Motwani, A. Zhu, "The load rebalancing problem",
-        SPAA 2003 (at most k moves).
+        H. Gog et al., "Firmament", OSDI 2016 (costs of preemption and migration); G. Aggarwal et
+        al., "The load rebalancing problem", SPAA 2003 (at most k moves).
     """
 
     kind = "moves"

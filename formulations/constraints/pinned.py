@@ -109,15 +109,15 @@ class Pinned(_OfWays):
         sum of x_c  ==  0   over the columns c of k that are not in A                (pinned)
 
     A column without a pool is in none of ``pools``. Two jobs share GPUs only where both may run. A
-    job that ``pinned`` and ``forbidden`` leave nowhere to run makes the instance infeasible. To
-    make jobs run, use `formulations.constraints.minimum_service`.
+    job left nowhere to run makes the instance infeasible. To make jobs run, use
+    `formulations.constraints.minimum_service`.
 
     Options
         pools      names of the pools.
         gpus       total numbers of GPUs.
         jobs       ids of the jobs in J.
-        tenant     tenant of the jobs; without jobs, tenant and workload all jobs.
-        workload   workload of the jobs.
+        tenant     their tenant; without jobs, tenant and workload: all jobs.
+        workload   their workload.
 
     References
         A. Tumanov et al., "TetriSched", EuroSys 2016 (placement preferences as sets of equivalent
@@ -146,15 +146,15 @@ class Forbidden(_OfWays):
 
         sum of x_c  ==  0   over the columns c of k that are in F                    (forbidden)
 
-    Two jobs share GPUs only where both may run. A job that ``pinned`` and ``forbidden`` leave
-    nowhere to run makes the instance infeasible.
+    Two jobs share GPUs only where both may run. A job left nowhere to run makes the instance
+    infeasible.
 
     Options
         pools      names of the pools.
         gpus       total numbers of GPUs; with pools: these numbers in these pools.
         jobs       ids of the jobs in J.
-        tenant     tenant of the jobs; without jobs, tenant and workload all jobs.
-        workload   workload of the jobs.
+        tenant     their tenant; without jobs, tenant and workload: all jobs.
+        workload   their workload.
 
     References
         A. Tumanov et al., "TetriSched", EuroSys 2016 (placement preferences as sets of equivalent

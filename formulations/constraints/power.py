@@ -9,7 +9,7 @@ from formulations.constraints.holdings import first_names, gpus_held, usable_gpu
 from formulations.constraints.names import Amount, Names, pool_rows
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument
 from optsched.formulation import ConstraintOptions, Infeasible, SideConstraint
 from optsched.instance import Instance
 from optsched.program import SideRows
@@ -36,8 +36,8 @@ class Power(SideConstraint):
         pools   pools that count, such as those behind one fuse; without it all.
 
     References
-        C. Lefurgy, X. Wang, M. Ware, "Power capping: a prelude to power shifting", Cluster
-        Computing 11(2), 2008.
+        C. Lefurgy et al., "Power capping: a prelude to power shifting", Cluster Computing 11(2),
+        2008.
     """
 
     kind = "power"
@@ -58,7 +58,7 @@ class Power(SideConstraint):
         pools = pool_rows(self.kind, self.options.pools, instance).tolist()
         silent = all(instance.cluster.pools[row].watts_per_gpu is None for row in pools)
         if pools and silent and not len(instance.jobs_table):
-            raise _unstated(instance, pools[0], "watts_per_gpu")
+            raise _unstated(pools[0], "watts_per_gpu")
 
     def rows(self, C: Classes) -> SideRows | None:
         P, idle = self.options.limit, self.options.idle
@@ -91,24 +91,21 @@ class Power(SideConstraint):
 
     def _watts(self, C: Classes, field: str, needed: IntArray) -> FloatArray:
         """W per GPU of each pool by field; 0 for pools that are not needed;
-        raises `UsageError` for one that is.
+        raises `InvalidArgument` for one that is.
         """
         watts = np.zeros(len(C.instance.cluster.pools))
         for row in needed.tolist():
             stated = getattr(C.instance.cluster.pools[row], field)
             if stated is None:
-                error = _unstated(C.instance, row, field)
+                error = _unstated(row, field)
                 there = C.member[:, np.flatnonzero(C.pool == row)].sum(axis=1) > 0
                 raise error if field == IDLE else error.of_jobs(C.jobs_among(there))
             watts[row] = stated
         return watts
 
 
-def _unstated(instance: Instance, pool: int, field: str) -> UsageError:
+def _unstated(pool: int, field: str) -> InvalidArgument:
     """The error of a pool that does not say what its GPUs draw."""
     way_out = ", or idle=false" if field == IDLE else ""
-    return UsageError(
-        f"power: pool {instance.cluster.pools[pool].name} does not say what its GPUs "
-        "draw, expected "
-        f"cluster.pools[{pool}].{field} in W{way_out}"
-    )
+    expected = f"what a GPU draws in W, as power is limited{way_out}"
+    return InvalidArgument(f"cluster.pools[{pool}].{field}", "nothing", expected)

@@ -25,8 +25,7 @@ class Uninterrupted(SideConstraint):
 
         sum_{c in S_k} member_kc x_c  >=  n_k        for every k in H       (uninterrupted)
 
-    A job that no column continues, because its nodes take no new work, is left out: its GPUs are
-    not in the capacity.
+    A job that no column continues, because its nodes take no new work, is left out, with its GPUs.
 
     References
         Non-preemptible jobs are part of every batch scheduler; in Gavel and Sia they keep their

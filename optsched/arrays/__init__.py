@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -85,6 +85,11 @@ def taken(column: NDArray[Scalar], rows: AnyArray | None) -> NDArray[Scalar]:
     if count <= len(column):
         return column[:count]
     return _repeated(column[:1], count) if len(column) else column[rows]
+
+
+def rows_where(mask: BoolArray) -> IntArray | None:
+    """Row numbers where a mask is true, for `taken`; None where it is true everywhere."""
+    return None if mask.all() else np.flatnonzero(mask)
 
 
 def joined(parts: Sequence[NDArray[Scalar]]) -> NDArray[Scalar]:
@@ -389,7 +394,7 @@ def hash_lists(indptr: IntArray, columns: Sequence[AnyArray]) -> NDArray[np.uint
     """A 64-bit hash of each list of rows,
     where list i has the rows ``indptr[i]:indptr[i + 1]`` of the columns.
     """
-    position = ranges(np.zeros(len(indptr) - 1, np.int64), np.diff(indptr))
+    position = ranges(np.zeros(len(indptr) - 1, np.int64), lengths(indptr))
     # The sum of the hashes of its rows, each with its place in the list; unsigned sums run over
     # without harm.
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hash_rows([position, *columns]))])
@@ -443,7 +448,7 @@ def mask_of(index: IntArray | BoolArray | Sequence[int], count: int) -> BoolArra
 
 def owners(length: IntArray | Sequence[int]) -> IntArray:
     """The number of the list that each entry is in, of lists of these lengths in a row."""
-    return np.repeat(np.arange(len(length)), length)
+    return np.arange(len(length)).repeat(length)
 
 
 def quotient(
@@ -456,12 +461,25 @@ def quotient(
     return found
 
 
+def lengths(pointers: AnyArray) -> IntArray:
+    """The lengths of lists in a row, list i of which has ``pointers[i]:pointers[i + 1]``."""
+    # np.diff does the same in four times the time
+    return pointers[1:] - pointers[:-1]
+
+
+def pointers(length: IntArray | BoolArray | Sequence[int], kind: DTypeLike = np.int64) -> IntArray:
+    """Where each list begins, and where the last one ends, of lists of these lengths in a row."""
+    found = np.zeros(len(length) + 1, kind)
+    np.add.accumulate(length, out=found[1:])
+    return found
+
+
 def ranges(start: IntArray, length: IntArray) -> IntArray:
     """Concatenate ``start[i], start[i] + 1, ..., start[i] + length[i] - 1`` over all i."""
     total = int(length.sum())
     if total == 0:
         return np.zeros(0, np.int64)
-    offset = np.repeat(start - np.concatenate(([0], np.cumsum(length)[:-1])), length)
+    offset = (start - pointers(length)[:-1]).repeat(length)
     return offset + np.arange(total, dtype=np.int64)
 
 
@@ -469,6 +487,6 @@ def find_sorted(keys: IntArray, wanted: IntArray) -> IntArray:
     """Position of each wanted key in the sorted array ``keys``, or -1 where it is not there."""
     if len(keys) == 0:
         return np.full(len(wanted), -1, np.int64)
-    position = np.searchsorted(keys, wanted)
+    position = keys.searchsorted(wanted)
     position[position == len(keys)] = 0
     return np.where(keys[position] == wanted, position, -1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -21,15 +21,13 @@ class Columns(Displayed):
     """
 
     def __len__(self) -> int:
-        return len(next(iter(self._columns().values())))
+        values = (getattr(self, name) for name in self.__dataclass_fields__)
+        return next(len(value) for value in values if isinstance(value, np.ndarray | Columns))
 
     def take(self, rows: AnyArray | slice) -> Self:
         """The table of these rows; of a slice, arrays share their memory with this one's."""
-        chosen = {
-            name: column.take(rows) if isinstance(column, Columns) else column[rows]
-            for name, column in self._columns().items()
-        }
-        return replace(self, **chosen)
+        values = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
+        return type(self)(**{name: _taken(value, rows) for name, value in values})
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
@@ -41,7 +39,14 @@ class Columns(Displayed):
         return replace(parts[0], **joined)
 
     def _columns(self) -> dict[str, Any]:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {
             name: value for name, value in values.items() if isinstance(value, np.ndarray | Columns)
         }
+
+
+def _taken(value: Any, rows: AnyArray | slice) -> Any:
+    """Some rows of a column; what belongs to a table as a whole is the same for any rows."""
+    if isinstance(value, np.ndarray):
+        return value[rows]
+    return value.take(rows) if isinstance(value, Columns) else value

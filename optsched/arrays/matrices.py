@@ -9,7 +9,13 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import AnyArray, FloatArray, IntArray
+from optsched.arrays import (
+    AnyArray,
+    FloatArray,
+    IntArray,
+    lengths,
+    pointers,
+)
 
 Matrix = TypeVar("Matrix", sp.csr_matrix, sp.csc_matrix)
 
@@ -87,7 +93,7 @@ def one_per_column(row: IntArray, entry: FloatArray, sort: IntArray, rows: int) 
     mine = row.astype(np.min_scalar_type(rows))[sort]  # 8 or 16 bits are sorted in one pass
     order = np.argsort(mine, kind="stable")
     kind = index_type(rows, len(sort))
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(mine, minlength=rows))]).astype(kind)
+    indptr = pointers(np.bincount(mine, minlength=rows), kind)
     return compressed(entry[sort[order]], order.astype(kind), indptr, (rows, len(sort)))
 
 
@@ -96,7 +102,7 @@ def rows_in_order(row: IntArray, data: FloatArray, shape: tuple[int, int]) -> sp
     for rows that never decrease from one column to the next.
     """
     kind = index_type(*shape)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=shape[0]))]).astype(kind)
+    indptr = pointers(np.bincount(row, minlength=shape[0]), kind)
     return compressed(data, np.arange(shape[1], dtype=kind), indptr, shape)
 
 
@@ -111,14 +117,14 @@ def same_places(pattern: Matrix, data: FloatArray) -> Matrix:
 
 def scaled_rows(matrix: sp.csr_matrix, factor: FloatArray) -> sp.csr_matrix:
     """Every row times its factor; both matrices share the arrays of their indices."""
-    data = np.repeat(factor, np.diff(matrix.indptr))
+    data = factor.repeat(lengths(matrix.indptr))
     data *= matrix.data
     return same_places(matrix, data)
 
 
 def largest_of_rows(indptr: AnyArray, data: FloatArray) -> FloatArray:
     """The largest entry of every row of a matrix by rows, at least 0."""
-    largest, length = np.zeros(len(indptr) - 1), np.diff(indptr)
+    largest, length = np.zeros(len(indptr) - 1), lengths(indptr)
     widest = int(length.max(initial=0))
     if (
         4 * len(data) > 3 * widest * len(largest) and widest < NARROW

@@ -12,7 +12,7 @@ from optsched.api import write_atomically
 from optsched.assembly import load
 from optsched.benchmarking.run import Sweep, SweepOptions, run_tasks
 from optsched.benchmarking.task import Task, canonical
-from optsched.errors import UsageError
+from optsched.errors import UsageError, given_twice
 from optsched.instance.durations import Duration, seconds_or_none
 from optsched.registry import load_formulation, load_solver
 from optsched.rounds.allocation import check_policy
@@ -77,7 +77,7 @@ class Simulations:
             check_heeded(made, mode)
             check_policy(made, self.trace.instance)
             if (text := canonical(dict(policy))) in known:
-                raise UsageError(f"policy {label(policy_of(policy))} is given twice")
+                raise given_twice("policy", label(policy_of(policy)))
             known.add(text)
         return [self._task(policy, seed) for policy in self.policies for seed in self.seeds]
 

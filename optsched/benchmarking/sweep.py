@@ -13,7 +13,7 @@ from optsched.benchmarking.solve_task import prepare_solve, solve_task
 from optsched.benchmarking.sources import ProblemSource
 from optsched.benchmarking.task import Task, canonical
 from optsched.display import Displayed, count
-from optsched.errors import InvalidArgument, UsageError
+from optsched.errors import InvalidArgument, UsageError, given_twice
 from optsched.instance.durations import Duration, seconds_or_none
 from optsched.registry import load_solver
 
@@ -178,7 +178,7 @@ class Benchmark(Displayed):
                 raise UsageError(f"there is nothing to be done: no {what} is given")
             twice = [item for place, item in enumerate(given) if item in given[:place]]
             if twice:
-                raise UsageError(f"{what} {twice[0]} is given twice")
+                raise given_twice(what, str(twice[0]))
         if self.repeat < 1:
             raise InvalidArgument("repeat", str(self.repeat), "1 or more")
         for name, options in self.formulations:

@@ -30,6 +30,7 @@ from optsched.arrays import (
     looked_up,
     mask_of,
     owners,
+    pointers,
     ranges,
     refined,
     shown,
@@ -310,23 +311,25 @@ class Candidates(Displayed):
 
     def unplaced(self) -> Iterator[tuple[int, str]]:
         """Jobs that are not in the program, with the reason in words."""
-        table = self.instance.jobs_table
+        arrival = self.instance.jobs_table.arrival
+        now = self.instance.now
+        absent = np.flatnonzero(self.absence != Absence.PRESENT)
+        kinds = self.kinds.of_job[absent].tolist()
         reasons: dict[int, str] = {}
-        for job in np.flatnonzero(self.absence != Absence.PRESENT).tolist():
-            if self.absence[job] == Absence.NO_STEP_LEFT:
-                yield job, "no step left to do"
-            elif self.absence[job] == Absence.ARRIVES_LATER:
-                yield (
-                    job,
-                    f"arrives at {table.arrival[job]:g} s, after now ({self.instance.now:g} s)",
-                )
-            elif self.absence[job] == Absence.NOT_MEANT:
-                yield job, next(words for words, jobs in self.not_meant.items() if jobs[job])
-            else:
-                kind = int(self.kinds.of_job[job])
-                if kind not in reasons:
-                    reasons[kind] = self.why_no_column(kind)
-                yield job, reasons[kind]
+        for job, why, kind in zip(
+            absent.tolist(), self.absence[absent].tolist(), kinds, strict=True
+        ):
+            match why:
+                case Absence.NO_STEP_LEFT:
+                    yield job, "no step left to do"
+                case Absence.ARRIVES_LATER:
+                    yield job, f"arrives at {arrival[job]:g} s, after now ({now:g} s)"
+                case Absence.NOT_MEANT:
+                    yield job, next(words for words, jobs in self.not_meant.items() if jobs[job])
+                case _:
+                    if kind not in reasons:
+                        reasons[kind] = self.why_no_column(kind)
+                    yield job, reasons[kind]
 
     @cached_property
     def _drop_words(self) -> DropWords:
@@ -587,7 +590,7 @@ class Classes(DisplayedTable):
         if not in_order([self.class_a]):
             alone = alone[np.argsort(self.class_a[alone], kind="stable")]
         count = np.bincount(self.class_a[alone], minlength=len(self))
-        return alone, np.concatenate(([0], np.cumsum(count))).astype(np.int64)
+        return alone, pointers(count)
 
     @cached_property
     def all_alone(self) -> bool:
@@ -734,10 +737,8 @@ class Classes(DisplayedTable):
         order = placed
         if not in_order([self.of_job[placed]]):
             order = placed[np.argsort(self.of_job[placed], kind="stable")]
-        start = np.concatenate(
-            ([0], np.cumsum(np.bincount(self.of_job[placed], minlength=len(self))))
-        )
-        return order.astype(np.int64), start.astype(np.int64)
+        start = pointers(np.bincount(self.of_job[placed], minlength=len(self)))
+        return order.astype(np.int64), start
 
     def jobs_of(self, number: int) -> IntArray:
         """Jobs of a class, in order."""
@@ -888,7 +889,7 @@ def alone_columns(columns: KindColumns, kind_of_class: IntArray, kinds: int) -> 
     if not in_order([columns.kind[alone]]):
         alone = alone[np.argsort(columns.kind[alone], kind="stable")]
     columns_of = np.bincount(columns.kind[alone], minlength=kinds).astype(np.int64)
-    first_of = np.concatenate(([0], np.cumsum(columns_of)))[:-1].astype(np.int64)
+    first_of = pointers(columns_of)[:-1]
     length = columns_of[kind_of_class]
     column = alone[ranges(first_of[kind_of_class], length)]
     owner = owners(length)
@@ -903,7 +904,7 @@ def _pair_columns(candidates: Candidates, kind_of_class: IntArray, count: IntArr
         return pairs, pairs, pairs
     by_kind = np.argsort(kind_of_class, kind="stable").astype(np.int64)
     classes_of = np.bincount(kind_of_class, minlength=kinds).astype(np.int64)
-    start_of = np.concatenate(([0], np.cumsum(classes_of)))[:-1].astype(np.int64)
+    start_of = pointers(classes_of)[:-1]
     size_a, size_b = classes_of[columns.kind[pairs]], classes_of[columns.partner[pairs]]
     products = size_a * size_b
     _refuse_many_pairs(candidates, products, len(kind_of_class))

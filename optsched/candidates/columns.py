@@ -58,6 +58,9 @@ class WayColumns(Columns):
     nodes: IntArray
     share: FloatArray
 
+    def __len__(self) -> int:
+        return len(self.pool)
+
     @cached_property
     def rank(self) -> IntArray:
         """Place of each way in the order of pool, GPUs and nodes, shape (W,);
@@ -191,8 +194,9 @@ class KindColumns(Displayed):
     @classmethod
     def of(cls, kind: IntArray, way: IntArray, ways: WayColumns, **given: AnyArray) -> KindColumns:
         """Columns of these kinds in these ways, with defaults for what is not given."""
-        default = {name: column[: len(kind)] for name, column in _DEFAULTS.items()}
-        return cls(kind=kind, way=way, ways=ways, **(default | given))  # type: ignore[arg-type]
+        count = len(kind)
+        default = {name: _DEFAULTS[name][:count] for name in _DEFAULTS.keys() - given.keys()}
+        return cls(kind=kind, way=way, ways=ways, **default, **given)  # type: ignore[arg-type]
 
     @classmethod
     @cache

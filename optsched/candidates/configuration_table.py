@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.arrays import BLOCK, AnyArray, BoolArray, FloatArray, IntArray, blocks, ranges
+from optsched.arrays import (
+    BLOCK,
+    AnyArray,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    blocks,
+    pointers,
+    ranges,
+)
 from optsched.candidates.columns import KindColumns, WayColumns, gathered
 from optsched.candidates.generate import Sifted, rated, rated_by_kind
 from optsched.candidates.kinds import STRIDE, Kinds
@@ -76,7 +85,7 @@ class ConfigurationTable:
     @cached_property
     def left(self) -> IntArray:
         """Cells of each curve that are no columns yet, shape (S,)."""
-        columns = np.append(0, np.cumsum(self.column, dtype=np.int64))
+        columns = pointers(self.column)
         return np.diff(self.start) - np.diff(columns[self.start])
 
     def curve_of(self, cell: IntArray) -> IntArray:
@@ -145,7 +154,7 @@ def _gathered(
     ways = number.ways
     cells = sum(map(len, rate))
     found = ConfigurationTable(
-        np.concatenate(kind), np.concatenate(pool), np.append(0, np.cumsum(np.concatenate(length))), ways,
+        np.concatenate(kind), np.concatenate(pool), pointers(np.concatenate(length)), ways,
         np.concatenate(way, dtype=np.min_scalar_type(len(ways)), casting="unsafe"),
         np.concatenate(rate, dtype=np.float64), np.zeros(cells, bool), rates,
     )  # fmt: skip
@@ -229,6 +238,6 @@ def _without_whole(table: ConfigurationTable) -> ConfigurationTable:
     length = np.diff(table.start)[keep]
     cell = ranges(table.start[:-1][keep], length)
     return ConfigurationTable(
-        table.kind[keep], table.pool[keep], np.append(0, np.cumsum(length)), table.ways, table.way[cell],
+        table.kind[keep], table.pool[keep], pointers(length), table.ways, table.way[cell],
         table.rate[cell], table.column[cell], table.rated,
     )  # fmt: skip

@@ -15,21 +15,21 @@ from optsched.arrays import (
     BoolArray,
     FloatArray,
     IntArray,
-    Scalar,
     blocks,
     group_rows,
-    is_constant,
     mask_of,
     owners,
     ranges,
+    rows_where,
+    taken,
 )
 from optsched.candidates.columns import Drop, KindColumns, WayColumns
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.room import drop_roomless
 from optsched.errors import InvalidInput
 from optsched.instance import Colocation, Instance
+from optsched.instance.rates import ANY_SPREAD
 from optsched.instance.reading import show
-from optsched.instance.tables import ANY_SPREAD
 from optsched.performance import (
     Configurations,
     Feasibility,
@@ -113,7 +113,7 @@ def _everywhere(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[Ki
     pools, ways, place, counts = ways_on_fewest_nodes(gpus, sizes)
     for part in blocks(len(kind)):
         way = np.add.outer(place[part], pools * counts).ravel()
-        yield KindColumns.of(np.repeat(kind[part], len(pools)), way, ways)
+        yield KindColumns.of(kind[part].repeat(len(pools)), way, ways)
 
 
 def _kind_by_kind(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[KindColumns]:
@@ -143,8 +143,8 @@ def ways_on_fewest_nodes(
     pools = np.arange(len(sizes.gpus), dtype=np.int64)
     alike = group_rows([gpus], len(gpus))
     counts = np.sort(gpus[alike.first])
-    place = np.searchsorted(counts, gpus[alike.first])[alike.inverse]
-    pool, count = np.repeat(pools, len(counts)), np.tile(counts, len(pools))
+    place = counts.searchsorted(gpus[alike.first])[alike.inverse]
+    pool, count = pools.repeat(len(counts)), np.tile(counts, len(pools))
     return (
         pools,
         WayColumns(pool, count, sizes.fewest_nodes(pool, count), np.ones(len(pool))),
@@ -164,32 +164,32 @@ def rated(
     """The columns that can run, with their rates, and the others, with the reason."""
     drop = drop_unfit(columns, instance, kinds, table.sizes)
     drop = drop_roomless(columns, drop, instance, kinds, later_nodes)
-    fits = drop == Drop.KEPT
-    some = columns if fits.all() else columns.take(fits)
-    used = mask_of(some.way, len(columns.ways))
-    ways, number = columns.ways.take(used), np.cumsum(used) - 1
-    none = np.zeros(len(ways), np.int64)
-    configurations = Configurations(ways.pool, ways.gpus, ways.nodes, ways.share, none)
-    edges = (some.kind, some.way if used.all() else number[some.way])
-    prediction = table.predict(kinds.batch, configurations, edges=edges)
+    fits = rows_where(drop == Drop.KEPT)
+    kind, way, ways = taken(columns.kind, fits), taken(columns.way, fits), columns.ways
+    used = mask_of(way, len(ways))
+    if used.all():
+        asked, number = ways, way
+    else:  # models are asked about ways alone in which some column may run
+        asked, number = ways.take(used), (np.cumsum(used) - 1)[way]
+    none = np.zeros(len(asked), np.int64)
+    configurations = Configurations(asked.pool, asked.gpus, asked.nodes, asked.share, none)
+    prediction = table.predict(kinds.batch, configurations, edges=(kind, number))
     if model.name != table.name:
-        prediction = _with_model(prediction, model, kinds, configurations, edges)
-    rate, log_sd, source = prediction.rate, prediction.log_sd, prediction.source
-    if some is not columns:
-        rate = _spread_out(columns.rate, fits, rate)
-        log_sd = _spread_out(columns.log_sd, fits, log_sd)
-        source = _spread_out(columns.source, fits, source)
-    drop[fits] = _DROP_OF[prediction.feasible]
-    return replace(columns, rate=rate, log_sd=log_sd, source=source).sifted(drop)
-
-
-def _spread_out(rest: NDArray[Scalar], fits: BoolArray, values: NDArray[Scalar]) -> NDArray[Scalar]:
-    """A column with these values where the mask is true, and what it had before elsewhere."""
-    if is_constant(rest) and is_constant(values) and (rest[:1] == values[:1]).all():
-        return rest
-    column = np.array(rest)
-    column[fits] = values
-    return column
+        prediction = _with_model(prediction, model, kinds, configurations, (kind, number))
+    runs = rows_where(prediction.feasible == Feasibility.OK)
+    kept = KindColumns.of(
+        taken(kind, runs),
+        taken(way, runs),
+        ways,
+        rate=taken(prediction.rate, runs),
+        log_sd=taken(prediction.log_sd, runs),
+        source=taken(prediction.source, runs),
+    )
+    if fits is None and runs is None:
+        return kept, KindColumns.none()
+    drop[slice(None) if fits is None else fits] = _DROP_OF[prediction.feasible]
+    gone = np.flatnonzero(drop)
+    return kept, KindColumns.of(columns.kind[gone], columns.way[gone], ways, drop=drop[gone])
 
 
 _DROP_OF = np.zeros(len(Feasibility), np.uint8)

@@ -18,8 +18,10 @@ from optsched.arrays import (
     find_sorted,
     group_rows,
     joined,
+    lengths,
     looked_up,
     owners,
+    pointers,
     ranges,
     taken,
 )
@@ -117,10 +119,10 @@ class Kinds(Displayed):
         """All level lists one after the other,
         as sorted keys ``list * STRIDE + count``, and where each begins.
         """
-        lengths = np.array([len(counts) for counts in self.level_lists], np.int64)
+        length = np.array([len(counts) for counts in self.level_lists], np.int64)
         flat = np.array([count for counts in self.level_lists for count in counts], np.int64)
-        start = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-        return owners(lengths) * STRIDE + flat, start
+        start = pointers(length)
+        return owners(length) * STRIDE + flat, start
 
     def of_same_jobs(self, before: Instance, now: Instance, future: bool) -> bool:
         """Whether an instance has the jobs, rates and nodes of the one before, which made these kinds.
@@ -157,7 +159,7 @@ class Kinds(Displayed):
         self._refuse_endless_range(plain, length)
         leveled, level_count = self._level_counts()
         return (
-            joined([plain, plain[row], np.repeat(plain, length), leveled]),
+            joined([plain, plain[row], plain.repeat(length), leveled]),
             joined([low, count, ranges(low + 1, length), level_count]),
         )
 
@@ -212,7 +214,7 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
 
     Jobs that a co-location entry names one by one are kinds of their own.
     """
-    table = instance.jobs_table
+    table, jobs = instance.jobs_table, len(instance.jobs_table)
     absence = absence_of(instance, future)
     present = np.flatnonzero(absence == Absence.PRESENT)
 
@@ -223,32 +225,32 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
         if own.all()
         else np.where(own, table.rates, looked_up(workload_rates, table.workload))
     )
-    named: IntArray = constant(-1, len(table), np.int64)
+    named: IntArray = constant(-1, jobs, np.int64)
     stated = [job for entry in instance.colocation if entry.jobs is not None for job in entry.jobs]
     if stated:
         named = np.array(named)
         named[stated] = stated
     laws = _laws(instance)
-    law: IntArray = constant(-1, len(table), np.int64)
+    law: IntArray = constant(-1, jobs, np.int64)
     if len(laws):
         of_workload = np.full(len(instance.workloads) + 1, -1, np.int64)
         of_workload[laws.workload] = np.arange(len(laws))
         law = np.where(own | (table.options >= 0), -1, looked_up(of_workload, table.workload))
-    steps: FloatArray = constant(0.0, len(table), np.float64)
+    steps: FloatArray = constant(0.0, jobs, np.float64)
     if len(instance.options) or len(laws):
         timed = looked_up(_rates_from_durations(instance.options), table.options) | (law >= 0)
         steps = np.where(timed, table.steps, 0.0)
     decisive = [
         profile, own, table.workload, table.gpus_min, table.gpus_max, table.levels, table.options, steps, named,
     ]  # fmt: skip
-    if len(present) < len(table):
+    if len(present) < jobs:
         decisive = [taken(column, present) for column in decisive]
     groups = group_rows(decisive, len(present))
     first, of_job = groups.first, groups.inverse
-    if len(present) < len(table):
-        first, of_job = present[first], np.full(len(table), -1, np.int64)
+    if len(present) < jobs:
+        first, of_job = present[first], np.full(jobs, -1, np.int64)
         of_job[present] = groups.inverse
-    rows = None if len(first) == len(table) else first
+    rows = None if len(first) == jobs else first
     return Kinds(
         of_job=of_job,
         absence=absence,
@@ -280,6 +282,6 @@ def _rates_from_durations(options: OptionTable) -> BoolArray:
     """Whether some option of each list has a duration but no rate,
     which makes a rate of the steps; last: no list.
     """
-    owner = owners(np.diff(options.indptr))
+    owner = owners(lengths(options.indptr))
     implied = np.isnan(options.throughput) & ~np.isnan(options.duration)
     return np.bincount(owner[implied], minlength=len(options) + 1) > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates.columns import KindColumns
@@ -20,20 +19,21 @@ def column_needs(
     stated = instance.stated_needs
     if not stated.names:
         return {}
-    demand, uses = stated.demand, stated.uses
     none = len(instance.workloads)
     workload = np.where(kinds.workload < 0, none, kinds.workload)
+    own = workload[columns.kind]
     partner = np.where(columns.partner < 0, none, workload[columns.partner])
     option = np.where(columns.option < 0, len(instance.options.uses), columns.option)
     # What workers and servers hold is stated by their law.
     by_demand = (columns.option < 0) & (columns.workers == 0)
-    scale = sp.diags(np.where(by_demand, columns.gpus, 0.0))
-    needs = sp.csc_matrix(scale @ (demand[workload[columns.kind]] + demand[partner]) + uses[option])
-    needs.eliminate_zeros()
-    return {
-        name: (needs.indices[start:stop].astype(np.int64), needs.data[start:stop])
-        for name, start, stop in zip(stated.names, needs.indptr, needs.indptr[1:], strict=False)
-    }
+    gpus = np.where(by_demand, columns.gpus, 0.0)
+    needs = {}
+    for name in stated.names:
+        per_gpu = stated.demand[name]
+        amount = gpus * (per_gpu[own] + per_gpu[partner]) + stated.uses[name][option]
+        here = np.flatnonzero(amount)
+        needs[name] = here, amount[here]
+    return needs
 
 
 def server_needs(kinds: Kinds, columns: KindColumns) -> dict[str, tuple[IntArray, FloatArray]]:

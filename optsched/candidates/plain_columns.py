@@ -26,9 +26,11 @@ def plain_columns(
 
     Rates must come from the ``table`` alone.
     """
+    if table.plain is None or not len(kinds):
+        return None
     others = any((shown(column) >= 0).any() for column in (kinds.levels, kinds.options, kinds.law))
     needs = instance.stated_needs.gpu_memory.any() or any(instance.stated_needs.demands)
-    if table.plain is None or not len(kinds) or others or needs or not shown(kinds.own).all():
+    if others or needs or not shown(kinds.own).all():
         return None
     pools, ways, place, counts = ways_on_fewest_nodes(kinds.gpus_min, table.sizes)
     wrong, most = unfit(ways, table.sizes), len(kinds) * len(pools)

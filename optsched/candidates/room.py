@@ -130,18 +130,21 @@ def gpus_allowed(capacity: FloatArray, need: FloatArray) -> IntArray:
         Of the shape that both have together without their last axis; 2**40 where nothing limits it.
     """
     allowed = np.full(np.broadcast_shapes(capacity.shape, need.shape)[:-1], MOST)
-    for has, each in zip(np.moveaxis(capacity, -1, 0), np.moveaxis(need, -1, 0), strict=True):
-        if each.any():
-            with np.errstate(divide="ignore", invalid="ignore"):
-                room = np.where((each > 0) & (has < np.inf), has * (1 + ROUNDING) / each, MOST)
-            np.minimum(allowed, room, out=allowed)
-    whole: IntArray = np.floor(np.maximum(allowed + ROUNDING, 0.0)).astype(np.int64)
-    return whole
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for place in range(need.shape[-1]):
+            has = capacity[..., place]
+            each = need[..., place]
+            if each.any():
+                room = has * (1 + ROUNDING) / each
+                # No need, or a capacity that is not stated, limits nothing. `fmin` passes over 0 / 0.
+                np.fmin(allowed, room, out=allowed)
+    # A whole number is at least 0, so that rounding towards 0 rounds down.
+    return np.maximum(allowed + ROUNDING, 0.0).astype(np.int64)
 
 
-def gpus_allowed_by(capacity: float, need: float) -> float:
-    """The same for one capacity (inf: not limited) and one need above 0 per GPU, before it is rounded down."""
-    return capacity * (1 + ROUNDING) / need + ROUNDING
+def capacity_for(gpus: int, need: float) -> float:
+    """The least capacity that allows so many GPUs, of one need above 0 per GPU."""
+    return (gpus - ROUNDING) * need / (1 + ROUNDING)
 
 
 def node_capacities(pool: Pool, now: float) -> tuple[IntArray, FloatArray]:

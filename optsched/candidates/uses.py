@@ -8,7 +8,14 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray, is_range, owners, ranges
+from optsched.arrays import (
+    FloatArray,
+    IntArray,
+    is_range,
+    owners,
+    pointers,
+    ranges,
+)
 from optsched.candidates.resources import Resources
 from optsched.candidates.usage import Usage
 from optsched.display import Displayed, count
@@ -40,7 +47,7 @@ class Uses(Displayed):
         """Of a matrix of resources x rows; entries that are 0 are left out."""
         by_row = sp.csc_matrix(matrix)
         kept = by_row.data != 0
-        before = np.concatenate(([0], np.cumsum(kept)))
+        before = pointers(kept)
         start = before[by_row.indptr].astype(np.int64)
         return cls(
             start,
@@ -61,7 +68,7 @@ class Uses(Displayed):
         renewable = resources.renewable
         kept = renewable[uses.resource]
         number = np.cumsum(renewable) - 1
-        before = np.concatenate(([0], np.cumsum(kept)))
+        before = pointers(kept)
         capacity = resources.capacity[uses.resource[kept]]
         with np.errstate(divide="ignore", over="ignore"):
             # Above 1 a column can never run; how far above does not matter, and inf would spoil sums.
@@ -91,7 +98,7 @@ class Uses(Displayed):
             return Uses(start, self.resource[rows], self.share[rows], self.resources)
         length = np.diff(self.start)[rows]
         entries = ranges(self.start[rows], length)
-        start = np.concatenate(([0], np.cumsum(length))).astype(np.int64)
+        start = pointers(length)
         return Uses(start, self.resource[entries], self.share[entries], self.resources)
 
     def total(self, rows: IntArray) -> FloatArray:

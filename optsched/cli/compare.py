@@ -22,7 +22,7 @@ from optsched.cli.options import (
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, write_document, written_to
 from optsched.cli.values import Constraints, Kind, NamedList, Target
-from optsched.errors import InvalidArgument, UsageError
+from optsched.errors import InvalidArgument, UsageError, given_twice
 
 if TYPE_CHECKING:
     from optsched.study.comparison import ComparisonRow, Entry
@@ -38,7 +38,7 @@ def _options_by_formulation(texts: Sequence[str], option: str) -> dict[str, dict
         own = found.setdefault(name, {})
         for key, value in options.items():
             if key in own:
-                raise UsageError(f"{option} {name}: {key} is given twice")
+                raise given_twice(f"{option} {name}", key)
             own[key] = value
     return found
 

@@ -67,7 +67,7 @@ MEASURED = {
 NOTES = (
     "share: of the throughput that a job would have with the cluster to itself (of a plan: "
     "of its speed until it ends)",
-    "fairness: Jain's index of the shares, 1 if all are equal",
+    "fairness: Jain's index of the shares, 1 if all are equal; GPUs: part of the usable ones in use",
     "makespan: until the last job ends, at constant rates; deadlines: met of all; idle: "
     "jobs that get nothing",
 )

@@ -22,7 +22,7 @@ from optsched.cli.options import OUTPUT, output_option
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.cli.values import Kind
-from optsched.errors import InvalidArgument, UsageError
+from optsched.errors import InvalidArgument, given_twice
 
 if TYPE_CHECKING:
     from optsched.formats.sia import Pace
@@ -136,7 +136,7 @@ def _by_name(
     for text in texts:
         name, value = read(text, option)
         if name in found:
-            raise UsageError(f"{option}: {name} is given twice")
+            raise given_twice(option, name)
         found[name] = value
     return found
 
@@ -206,7 +206,7 @@ def _is_pace(key: str, value: object) -> bool:
     return number and (key == "restart" or (key == "slowdown" and value != 0))
 
 
-# By the name of a type of `optsched.formats.inputs`: section of the help, how texts become values.
+# By the name of the type of a parameter of an importer: section of the help, how texts become values.
 TYPES: Mapping[str, tuple[str, Kind]] = {
     "Source": (FILES, Kind(values.name, "FILE")),
     "Folder": (FILES, Kind(values.name, "FOLDER")),

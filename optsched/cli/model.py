@@ -29,7 +29,14 @@ from optsched.cli.tables import (
 )
 from optsched.cli.values import Kind, Named, NamedList, Picture, Settings, Target
 from optsched.display import count
-from optsched.errors import InvalidArgument, InvalidInput, UsageError, did_you_mean, unknown_name
+from optsched.errors import (
+    InvalidArgument,
+    InvalidInput,
+    UsageError,
+    did_you_mean,
+    given_twice,
+    unknown_name,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -148,7 +155,7 @@ def with_options(
     name, own = model
     for key in further:
         if key in own:
-            raise UsageError(f"--model {name}: {key} is given twice")
+            raise given_twice(f"--model {name}", key)
     return name, {**own, **further}
 
 

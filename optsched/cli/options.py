@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -20,6 +20,7 @@ from optsched.cli.values import Constraints, Seconds, Settings
 from optsched.errors import NOTHING_YET, Interrupted
 
 if TYPE_CHECKING:
+    from optsched.instance import Instance
     from optsched.instance.durations import Deadline
     from optsched.solution import Solution
     from optsched.solvers import Progress
@@ -207,6 +208,7 @@ def solved(
     problem: ProblemOptions,
     search: Search,
     listener: Callable[[Progress], None] | None = None,
+    check: Callable[[Instance], None] | None = None,
     **more: Any,
 ) -> Solution:
     """Solve, with a progress line if it takes long; ``more`` goes to `optsched.solve`.
@@ -215,6 +217,8 @@ def solved(
     ----------
     listener : callable, optional
         Gets the progress as well.
+    check : callable, optional
+        Refuses an instance before it is solved.
     """
     deadline = search.deadline
     from optsched import api
@@ -231,14 +235,22 @@ def solved(
 
         try:
             with keeping_answers():
-                return api.solve(
-                    problem.instance,
+                source: str | Instance = problem.instance
+                began = time.perf_counter()
+                if check is not None:
+                    source = api.load(source)
+                    check(source)
+                read = time.perf_counter() - began
+                solution = api.solve(
+                    source,
                     problem.formulation,
                     on_progress=on_progress if callbacks else None,
                     **problem.given,
                     **search.limits | {"time_limit": deadline},
                     **more,
                 )
+                taken = {stage: solution.timings[stage] + read for stage in ("load", "total")}
+                return replace(solution, timings={**solution.timings, **taken})
         except KeyboardInterrupt:  # while an instance is read or compiled no point is known
             raise Interrupted(NOTHING_YET) from None
 
@@ -253,9 +265,12 @@ def exit_code(solution: Solution | ProgramSolution, require_optimal: bool = Fals
     # A status is worth nothing where its certificate does not hold
     if not solution.certificate.ok:
         return NOT_CERTIFIED
+    unproven = NOTHING_FOUND if require_optimal else 0
+    # Where rows may not fit side by side, the optimum is that of a relaxation
+    relaxed = getattr(solution, "packed", None) is not None
     return {
-        Status.OPTIMAL: 0,
-        Status.FEASIBLE: NOTHING_FOUND if require_optimal else 0,
+        Status.OPTIMAL: unproven if relaxed else 0,
+        Status.FEASIBLE: unproven,
         Status.INFEASIBLE: INFEASIBLE,
         Status.UNBOUNDED: INFEASIBLE,
         Status.LIMIT: NOTHING_FOUND,

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from optsched.cli.shell import Shell, terminal_width
-from optsched.cli.tables import name, number, seconds
+from optsched.cli.tables import name, number, seconds, share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,7 +119,7 @@ def solver_words(event: Progress | None) -> list[str]:
     parts = [f"{figure} {number(value)}" for figure, value in figures if value is not None]
     if event.incumbent is not None and event.bound is not None:
         gap = abs(event.incumbent - event.bound) / max(1e-9, abs(event.incumbent))
-        parts.append(f"gap {100 * gap:.2g} %")
+        parts.append(f"gap {share(gap)}")
     return [*parts, *([event.words] if event.words else [])]
 
 

@@ -55,7 +55,7 @@ def plan_view(plan: Plan, state: RoundState) -> Iterator[RenderableType]:
     """The whole plan, part by part."""
     policy = state.policy
     follows = policy.formulation if policy.ranking is None else f"ranking {policy.ranking}"
-    yield heading(f"{name(plan.instance.name)}: round {plan.number:,} of {follows}")
+    yield heading(f"{name(plan.instance.name)}: round {plan.round:,} of {follows}")
     yield count(len(plan.instance.jobs_table), "job")
     yield cluster_words(plan.instance)
     yield ""
@@ -69,7 +69,7 @@ def plan_facts(plan: Plan) -> Iterator[tuple[str, str | Text]]:
     """What was planned, and how good the plan is."""
     from rich.text import Text
 
-    figures = plan.figures()
+    figures = plan.metrics
     yield (
         "clock",
         f"{number(plan.now)} s to {number(plan.until)} s: {seconds(plan.until - plan.now)}",

@@ -203,13 +203,15 @@ def solver_facts(record: SolverRecord) -> Iterator[tuple[str, str]]:
 
 def later_words(solution: Solution) -> Iterator[str]:
     """What decided among plans of the same objective:
-    ``starts 3,600, the least by the solver's word``.
+    ``pieces: 27 pieces that jobs are cut into (the least possible, as the solver claims)``.
     """
     for stage in solution.stages if solution.schedule is not None else ():
-        least = "" if stage.bound is None else f", at least {number(stage.bound)}"
-        if stage.bound is not None and alike(stage.value, stage.bound, OPTIMALITY, OPTIMALITY):
-            least = ", the least by the solver's word"
-        yield f"{stage.name} {number(stage.value)}{least}  {'; '.join(stage.words)}"
+        bound, claim = stage.bound, ""
+        if bound is not None:
+            least = alike(stage.value, bound, OPTIMALITY, OPTIMALITY)
+            limit = "the least possible" if least else f"at least {number(bound)}"
+            claim = f" ({limit}, as the solver claims)"
+        yield f"{stage.name}: {number(stage.value)} {'; '.join(stage.words)}{claim}"
 
 
 def changed_options(formulation: str, options: Mapping[str, Any]) -> list[str]:
@@ -577,7 +579,7 @@ def resource_tables(solution: Solution) -> Iterator[RenderableType]:
         yield table(*columns, rows=lines)
         yield from more(len(rows) - RESOURCES)
     if known and not prices:
-        yield "More of any resource would not help: all prices are 0."
+        yield "All prices are 0: with all limits as they are, a larger cluster would not help."
     elif prices:
         yield worth_words(solution)
 

@@ -26,7 +26,13 @@ from optsched.cli.options import (
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, written_to
 from optsched.cli.values import Target
-from optsched.errors import InvalidArgument, UsageError, wrong_ending
+from optsched.errors import (
+    Interrupted,
+    InvalidArgument,
+    OptschedError,
+    UsageError,
+    wrong_ending,
+)
 
 if TYPE_CHECKING:
     from optsched.solution import Solution
@@ -85,8 +91,6 @@ class RoundsOptions:
         from optsched import api
 
         assert self.rounds is not None
-        if not solution.certificate.ok:
-            return solution
         given = {key: search.limits[key] for key in ("threads", "seed") if key in search.limits}
         with progress(shell, "cutting into rounds"):
             return api.realise(
@@ -143,6 +147,7 @@ def solve(
     # Before anything is checked, imported or read: all that follows shares this clock
     search.deadline  # noqa: B018
     slices.check()
+    from optsched import api
     from optsched.cli.solution_view import program_view, solution_view
     from optsched.formats.mps import is_program
     from optsched.solvers.interrupt import interrupt_flag
@@ -159,14 +164,16 @@ def solve(
     else:
         _check_ending(output)
         chosen = replace(problem, formulation=problem.formulation or DEFAULT_FORMULATION)
-        solution = solved(shell, chosen, search, start=start, generate_columns=generate_columns)
-        if slices.rounds is not None and solution.allocation is not None:
-            solution = slices.cut(shell, solution, search)
+        solution = solved(
+            shell, chosen, search, check=api.check_placeable if place else None,
+            start=start, generate_columns=generate_columns,
+        )  # fmt: skip
     code = exit_code(solution, require_optimal)
     if certificate_failed(shell, solution):
         return code
-    if place and solution.allocation is not None:
-        solution = _placed(solution, search)
+    failure = None
+    if not program and solution.allocation is not None:
+        solution, failure = _with_gpus(shell, solution, search, slices, place)
     as_json = as_json or output == "-"
     with interrupt_flag():  # a first Ctrl-C does not cost what is found
         written = output is not None and output != "-" and _write(shell, solution, output, duals)
@@ -179,7 +186,28 @@ def solve(
             program_view(solution) if program else solution_view(solution),
             written=written_to(solution=output if written else None),
         )
-    return code
+    return code if failure is None else shell.failed(failure)
+
+
+def _with_gpus(
+    shell: Shell, solution: Solution, search: Search, slices: RoundsOptions, place: bool
+) -> tuple[Solution, BaseException | None]:
+    """The solution with its rounds and placement, and what ended them early.
+
+    Whatever that is, such as Ctrl-C, the answer is not lost: it may have taken an hour.
+    """
+    lacks = "rounds"
+    try:
+        if slices.rounds is not None:
+            solution = slices.cut(shell, solution, search)
+        lacks = "placement"
+        if place:
+            solution = _placed(solution, search)
+    except (KeyboardInterrupt, Interrupted):
+        return solution, Interrupted(f"interrupted: the solution is there without its {lacks}")
+    except OptschedError as error:
+        return solution, error
+    return solution, None
 
 
 def _placed(solution: Solution, search: Search) -> Solution:

@@ -99,6 +99,14 @@ def _title(row: Mapping[str, Any]) -> str:
 # --- simulations ----------------------------------------------------------------------------------
 
 
+LEGEND = {
+    "worst_rho": "rho: completion time over that with a fair share of the cluster (--rho: which share); "
+    "unfair: jobs with a rho above 1 (or --unfair)",
+    "restarts_per_job": "restarts: starts after the first, of a job on average",
+}
+"""What headings of metrics do not say."""
+
+
 def simulate_view(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """Trace, policies, what could not be done."""
     instance = trace.instance
@@ -123,7 +131,8 @@ def simulate_view(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> Iterator[R
             rows=[[line[0], *line[2 if whole else 1 :]] for line in cells],
             left=1,
         )
-    words = [
+    words = [words for metric, words in LEGEND.items() if metric in shown and done]
+    words += [
         f"{row['policy']}, seed {row['seed']}: {row['error']}" for row in rows if row.get("error")
     ]
     words += [

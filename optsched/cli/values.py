@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from optsched.cli.shell import check_target
-from optsched.errors import InvalidArgument, UsageError
+from optsched.errors import InvalidArgument, given_twice
 
 SIZE = re.compile(r"(\d+\.?\d*|\.\d+)\s*(?:([KMGT])?(i)?B)?", re.ASCII | re.IGNORECASE)
 MOST_DIGITS = 18
@@ -141,7 +141,7 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, Any]:
         if not equals or not key:
             raise InvalidArgument(option, repr(text), "key=value")
         if key in found:
-            raise UsageError(f"{option}: {key} is given twice")
+            raise given_twice(option, key)
         found[key] = value(rest.strip())
     return found
 
@@ -228,7 +228,7 @@ def pool_sizes(text: str, option: str) -> dict[str, int]:
         if not colon or not name or not gpus.strip().isdecimal():
             raise InvalidArgument(option, repr(part.strip()), "pool:gpus, such as v100:8,p100:16")
         if name in sizes:
-            raise UsageError(f"{option}: {name} is given twice")
+            raise given_twice(option, name)
         sizes[name] = int(gpus)
     return sizes
 

@@ -40,8 +40,9 @@ def verify(
 ) -> int:
     """Check a solution file against its instance or program: every number is recomputed.
 
-    Exit codes: 0 the solution is right, 3 the file holds no solution, 6 it is refused, with a line
-    for each wrong field on standard error (the first 20; --json has all).
+    Exit codes: 0 the solution is right, 2 it is by a formulation or side constraint that is not
+    installed here, 3 the file holds no solution, 6 it is refused, with a line for each wrong field
+    on standard error (the first 20; --json has all).
 
     Examples:
         optsched verify cluster.json plan.json

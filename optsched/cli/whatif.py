@@ -21,7 +21,7 @@ from optsched.cli.options import (
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.cli.values import Kind
-from optsched.errors import InvalidArgument, UsageError
+from optsched.errors import InvalidArgument, UsageError, given_twice
 
 if TYPE_CHECKING:
     from optsched.sensitivity import WhatIf
@@ -38,7 +38,7 @@ def _amounts(texts: Sequence[str], option: str) -> dict[str, float]:
         number = values.real(amount.strip(), f"{option} {name}")
         assert number is not None
         if name in found:
-            raise UsageError(f"{option}: {name} is given twice")
+            raise given_twice(option, name)
         found[name] = number
     return found
 

@@ -97,6 +97,18 @@ def mixed_unbounded() -> LinearProgram:
     return program([1, 1], [[1, -1]], upper=0.5, bounds=(0, [3, INF]), integer=[True, False])
 
 
+def near_ties() -> LinearProgram:
+    """A knapsack of 15 items: 432,551 by enumeration, and six points less than 1e-4 below."""
+    weight = np.round(100_000 * random_matrix(1, 15, 0))
+    return program(
+        (weight[0] + 10.0).tolist(),
+        weight.tolist(),
+        upper=weight.sum() // 2.0,
+        bounds=(0, 1),
+        integer=True,
+    )
+
+
 def hard_knapsacks(items: int = 200) -> LinearProgram:
     """Five strongly correlated knapsacks at once: an incumbent at once, its proof in hours."""
     # Values follow the weights, so that no item is better than others: that makes the proof long.
@@ -204,6 +216,7 @@ CASES = (
             KnownAnswer("negative integers", negative, -9.0, x=[-3, 0]),
             KnownAnswer("fractional bounds of integers", fractional_bounds, 3.0, x=[2, 1]),
             KnownAnswer("rounding is not solving", whole_from_fractions, 2.0, x=[1, 1]),
+            KnownAnswer("no gap is left by default", near_ties, 432_551.0),
             KnownAnswer("integer infeasible", infeasible, status=Status.INFEASIBLE),
             KnownAnswer(
                 "integer infeasible relaxation", infeasible_relaxation, status=Status.INFEASIBLE

@@ -129,7 +129,7 @@ class DisplayedTable(Displayed):
         except ImportError as error:
             raise SolverUnavailable(
                 f"to_frame() needs pandas, which cannot be loaded ({error}); "
-                "install it with pip install pandas"
+                "install it with pip install pandas, or take the lists of to_columns()"
             ) from None
         return pandas.DataFrame({name: list(column) for name, column in self.to_columns().items()})
 
@@ -138,7 +138,7 @@ class DisplayedTable(Displayed):
         return {}
 
     def _html(self) -> str:
-        from optsched.display.columns import RECORDED, heading, written
+        from optsched.display.columns import RECORDED, title, written
         from optsched.display.html import table_html
 
         # One row more than is shown tells whether there are more.
@@ -158,7 +158,7 @@ class DisplayedTable(Displayed):
         text = [any(isinstance(value, TEXTS) for value in columns[name]) for name in said]
         cells = zip(*(shown[name] for name in said), strict=True)
         more = f"<p>The first {HTML_ROWS} rows; to_frame() has all.</p>" if rows > HTML_ROWS else ""
-        headings = [heading(name, kinds.get(name)) for name in said]
+        headings = [title(name, kinds.get(name)) for name in said]
         return super()._html() + table_html(headings, cells, text) + more
 
 

@@ -52,6 +52,9 @@ RECORDED = frozenset({"key", "sha256", "optsched", "python", "cpu", "cores", "da
 """Columns that say how a row of a sweep came about: frames have them, notebooks leave them out."""
 
 HEADINGS: Mapping[str, str] = {
+    "gpus": "GPUs",
+    "gpus_min": "least GPUs",
+    "gpus_max": "most GPUs",
     "mean_jct": "mean JCT",
     "p50_jct": "median JCT",
     "p99_jct": "p99 JCT",
@@ -70,20 +73,16 @@ HEADINGS: Mapping[str, str] = {
     "mean_solve_ms": "mean time of a plan, ms",
     "p99_solve_ms": "p99 time of a plan, ms",
 }
-"""What people call the metrics of simulations, where their names do not say it."""
+"""What people call columns, where their names do not say it."""
 
 
-def title(name: str) -> str:
-    """What people call a column, with its unit: ``mean JCT``, ``cost, USD``."""
-    unit = KINDS.get(name, PLAIN).unit
-    words = HEADINGS.get(name, name)
-    return f"{words}, {unit}" if unit else words
-
-
-def heading(name: str, kind: ColumnFormat | None = None) -> str:
-    """The name of a column with its unit, where the cells do not say it."""
+def title(name: str, kind: ColumnFormat | None = None) -> str:
+    """What people call a column, with its unit where the cells do not say it:
+    ``mean JCT``, ``cost, USD``.
+    """
     unit = (kind or KINDS.get(name, PLAIN)).unit
-    return f"{name}, {unit}" if unit else name
+    words = HEADINGS.get(name, name.replace("_", " "))
+    return f"{words}, {unit}" if unit else words
 
 
 def written(name: str, value: Any, kind: ColumnFormat | None = None) -> str:

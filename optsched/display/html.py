@@ -14,6 +14,7 @@ NOTEBOOK_STYLE = """<style>
 .optsched dd { margin: 0; }
 .optsched th, .optsched td { text-align: right; padding: .1em .5em; }
 .optsched th.text, .optsched td.text { text-align: left; }
+.optsched td:first-child:not(.long) { white-space: nowrap; }
 .optsched .wide { overflow-x: auto; }
 </style>"""
 

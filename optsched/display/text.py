@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence, Sized
 from itertools import islice
 
+MOST_GAP = 100.0
+"""Gap above which only that it is large is said: where the objective is nearly 0, the quotient means
+nothing.
+"""
+
 
 def amount(value: float) -> str:
     """Four significant digits, of large numbers all before the point: ``0.9714``, ``31,345``."""
@@ -35,10 +40,12 @@ def percent(fraction: float) -> str:
 
 
 def share(gap: float) -> str:
-    """A gap in percent, two digits; what is rounding is 0."""
+    """A gap in percent, two digits; what is rounding is 0, and more than `MOST_GAP` is not counted."""
     # Less is rounding of the two numbers that were subtracted
     if gap < 1e-12:
         return "0 %"
+    if gap > MOST_GAP:
+        return f"over {100 * MOST_GAP:,.0f} %"
     return f"{100 * gap:,.0f} %" if gap >= 1 else f"{100 * gap:.2g} %"
 
 

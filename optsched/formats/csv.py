@@ -6,9 +6,12 @@ import logging
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from pathlib import Path
 from typing import Any
 
+from optsched.assembly import compile
+from optsched.candidates import Absence
+from optsched.display import count
 from optsched.errors import InvalidArgument, InvalidInput, did_you_mean
 from optsched.formats.inputs import (
     Pools,
@@ -19,7 +22,6 @@ from optsched.formats.inputs import (
 )
 from optsched.formats.tables import Kind, Table, WrongCells, read_table
 from optsched.instance import FORMAT, Instance
-from optsched.instance.build import wrong_parts
 from optsched.instance.documents import LARGEST, SMALLEST
 from optsched.instance.reading import listed, show
 
@@ -64,8 +66,6 @@ POOLS: dict[str, Kind] = {
 
 # Errors of other tables follow those of all lines of jobs.
 LAST = sys.maxsize
-# To find wrong jobs one by one takes long in a table that is wrong everywhere.
-MOST_COUNTED = 1000
 
 _JOB_FIELD = re.compile(r"jobs\[(\d+)\](?:\.(\w+))?")
 _POOL_FIELD = re.compile(r"cluster\.pools\[(\d+)\](?:\.(\w+))?")
@@ -119,7 +119,7 @@ def import_csv(
     pool_table: Source | None = None,
     now: Seconds = 0.0,
     round: Seconds = 360.0,
-    name: str = "csv",
+    name: str | None = None,
 ) -> Instance:
     """Make an instance of tables in CSV: jobs and rates, and pools.
 
@@ -141,8 +141,8 @@ def import_csv(
         Time at which the instance begins. Arrivals and deadlines are seconds on its clock.
     round : float, default 360
         Length of a round.
-    name : str
-        Name of the instance.
+    name : str, optional
+        Name of the instance, else that of the file of jobs without its ending.
 
     Raises
     ------
@@ -153,6 +153,8 @@ def import_csv(
     """
     if not round > 0:
         raise InvalidArgument("round", show(round), "seconds above 0")
+    if name is None:
+        name = "csv" if isinstance(jobs, bytes) else Path(jobs).stem
     wrong = WrongCells()
     # Rows of jobs with a wrong cell are reported and left out, so that the others are checked too
     with wrong.gathered():
@@ -189,13 +191,12 @@ def import_csv(
     try:
         instance = Instance.from_document(document)
     except InvalidInput as error:
-        # The reader of documents stops at its first error, which may be a name that was found above
-        errors = list(islice(wrong_parts(document), MOST_COUNTED))
-        for one in errors or ([] if wrong.lines else [error]):
+        for one in error.one_by_one():
             line, place = _place(one.path, job_rows, pool_rows)
             wrong.add(line, InvalidInput(place, one.found, one.expected))
-        wrong.refuse(stopped=len(errors) == MOST_COUNTED)
+        wrong.refuse(more=error.more)
     wrong.refuse()
+    _warn_of_stuck_jobs(instance)
     return instance
 
 
@@ -254,6 +255,22 @@ def _warn_of_idle_pools(rates: Table, pools: Sequence[Mapping[str, Any]]) -> Non
     if idle:
         what = f"pool {listed(idle)} has" if len(idle) == 1 else f"pools {listed(idle)} have"
         log.warning("%s no rate in %s: no job can run there", what, rates.name)
+
+
+def _warn_of_stuck_jobs(instance: Instance) -> None:
+    """Warn of jobs that can run nowhere: most often there is no rate for their number of GPUs."""
+    candidates = compile(instance, future=True, later_nodes=True)
+    stuck = candidates.absence == Absence.NO_COLUMN
+    if stuck.any():
+        first = int(stuck.argmax())
+        why = dict(candidates.unplaced())[first]
+        log.warning(
+            "%s of %s can run nowhere, such as %s: %s",
+            f"{int(stuck.sum()):,}",
+            count(len(stuck), "job"),
+            instance.jobs_table.names[first],
+            why.removeprefix("can run nowhere: "),
+        )
 
 
 def _place_column(rates: Table) -> str:

@@ -88,13 +88,13 @@ class WrongCells:
         except InvalidInput as error:
             self.add(line, error)
 
-    def refuse(self, *, stopped: bool = False) -> None:
+    def refuse(self, more: int = 0) -> None:
         """Raise `InvalidInput` if there are any, in the order of the lines;
-        ``stopped`` says that nobody looked for further ones.
+        ``more`` were counted that nobody has here.
         """
         if self._errors:
             errors = [error for _, error in self._first()]
-            raise all_wrong(errors, self._count, stopped=stopped)
+            raise all_wrong(errors, self._count + more)
 
     def _first(self) -> list[tuple[int, InvalidInput]]:
         return sorted(self._errors, key=lambda item: item[0])[:MOST_SHOWN]
@@ -459,6 +459,10 @@ def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
         line = reader.line_num + 1
 
 
+SPOKEN = {"job": "id", "job name": "id", "job id": "id", "name": "id", "gpu count": "gpus"}
+"""What people call columns in tables of their own."""
+
+
 def _check_header(
     where: str,
     header: Sequence[str],
@@ -469,7 +473,8 @@ def _check_header(
     wrong = WrongCells()
     for row, column in enumerate(header):
         if column not in columns:
-            hint = did_you_mean(column, columns, aside=True)
+            meant = SPOKEN.get(column.casefold().replace("_", " "), column)
+            hint = did_you_mean(meant, columns, aside=True)
             found = (
                 f"an unknown column {show(column)}" if column else f"no name in column {row + 1}"
             )

@@ -15,7 +15,7 @@ from optsched.arrays import BoolArray, FloatArray
 from optsched.candidates import Candidates, Classes
 from optsched.candidates.classes import READABLE
 from optsched.display import Displayed
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument
 from optsched.formulation.options import FormulationOptions
 from optsched.formulation.procedure import Procedure
 from optsched.formulation.side_constraint import SHOWN, Infeasible, SideConstraint
@@ -313,16 +313,17 @@ class Formulation(ABC, Displayed):
             or any(constraint.hard_deadlines for constraint in self.constraints)
         ):
             return quantile
-        raise UsageError(
-            f"option quantile of {self.name}: found {quantile:g}, "
-            "but nothing here holds jobs to deadlines (the side "
-            "constraint deadlines does)"
-        )
+        expected = "nothing: no jobs are held to deadlines here (the side constraint does that)"
+        raise InvalidArgument("quantile", f"{quantile:g}", expected)
 
     @property
-    def no_constraints(self) -> str:
-        """Why it refuses side constraints, where it does."""
-        return f"{self.name} decides what runs when: it takes no side constraints"
+    def no_rows(self) -> InvalidArgument:
+        """The refusal of side constraints and ``extend``
+        by what is no program of fractions of time.
+        """
+        why = "is a rule" if self.sense == "rule" else "decides what runs when"
+        sentence = f"{self.name} {why}: it takes no side constraints and no rows of one's own"
+        return InvalidArgument("constraints", "rows", f"none for {self.name}", sentence=sentence)
 
     def program(self, C: Classes) -> AllocationProgram | Plan:
         """`build` with the side constraints.
@@ -345,12 +346,8 @@ class Formulation(ABC, Displayed):
         """
         program = self.build(C)
         if not isinstance(program, AllocationProgram):
-            if self.constraints:
-                raise UsageError(self.no_constraints)
-            if self.extend is not None:
-                raise UsageError(
-                    f"{self.name} decides what runs when: it takes no rows of one's own (extend)"
-                )
+            if self.constraints or self.extend is not None:
+                raise self.no_rows
             return program
         side = list(program.side)
         for constraint in self.constraints:
@@ -449,10 +446,8 @@ def _check_reads(reader: str, reads: frozenset[str]) -> None:
     """
     known = {*READABLE, "gang"}
     for name in sorted(reads - known):
-        raise UsageError(
-            f"{reader} reads {name!r}, which is no job array: "
-            f"expected some of {', '.join(sorted(known))}"
-        )
+        arrays = f"job arrays, some of {', '.join(sorted(known))}"
+        raise InvalidArgument(f"reads of {reader}", repr(name), arrays)
 
 
 def _refuse_stranded(program: AllocationProgram, all_must_run: bool) -> None:

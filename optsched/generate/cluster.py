@@ -51,7 +51,8 @@ from optsched.generate.workloads import TrainedModel
 from optsched.instance import FORMAT, Instance, RateTable
 from optsched.instance.build import build_header
 from optsched.instance.from_arrays import assemble
-from optsched.instance.tables import ANY_SPREAD, OWN_GANG, JobNames
+from optsched.instance.rates import ANY_SPREAD, OWN_GANG
+from optsched.instance.tables import JobNames
 
 # Pairs of jobs and pools up to which the note on the level comes from solving the program.
 SOLVED = 10_000

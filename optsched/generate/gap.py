@@ -55,11 +55,13 @@ def draw(options: GapOptions) -> tuple[IntArray, IntArray, FloatArray]:
     p and c of type e are rounded to whole numbers as in the published files, b is rounded down
     (nothing else fits).
 
-    References ---------- Types a to d: P. C. Chu and J. E. Beasley 1997, A genetic algorithm for
-    the generalised assignment problem, after S. Martello and P. Toth 1981. Type e: M. Laguna, J.
-    Kelly, J. Gonzalez-Velarde, F. Glover 1995, Tabu search for the multilevel generalized
-    assignment problem. All five side by side: M. Yagiura, T. Ibaraki, F. Glover 2006, A path
-    relinking approach with ejection chains for the generalized assignment problem.
+    References
+    ----------
+    Types a to d: P. C. Chu and J. E. Beasley 1997, A genetic algorithm for the generalised
+    assignment problem, after S. Martello and P. Toth 1981. Type e: M. Laguna, J. Kelly, J.
+    Gonzalez-Velarde, F. Glover 1995, Tabu search for the multilevel generalized assignment problem.
+    All five side by side: M. Yagiura, T. Ibaraki, F. Glover 2006, A path relinking approach with
+    ejection chains for the generalized assignment problem.
     """
     random = options.random()
     n = options.jobs

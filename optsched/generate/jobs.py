@@ -110,8 +110,10 @@ def gavel(count: int, random: np.random.Generator) -> FloatArray:
     """Hours of Gavel's generator:
     60 x 10^U seconds with U in [1.5, 3] for 4 jobs of 5, in [3, 4] for the others.
 
-    References ---------- D. Narayanan et al., "Heterogeneity-aware cluster scheduling policies for
-    deep learning workloads", OSDI 2020, and the code published with it.
+    References
+    ----------
+    D. Narayanan et al., "Heterogeneity-aware cluster scheduling policies for deep learning
+    workloads", OSDI 2020, and the code published with it.
     """
     long = random.random(count) < LONG
     U = np.where(long, random.uniform(3.0, 4.0, count), random.uniform(1.5, 3.0, count))
@@ -155,8 +157,10 @@ def diurnal(
     peak : float
         p, hours after the beginning of a day; time 0 is such a beginning.
 
-    References ---------- P. Lewis and G. Shedler, "Simulation of nonhomogeneous Poisson processes
-    by thinning", Naval Research Logistics 26, 1979.
+    References
+    ----------
+    P. Lewis and G. Shedler, "Simulation of nonhomogeneous Poisson processes by thinning", Naval
+    Research Logistics 26, 1979.
     """
     found: list[FloatArray] = []
     missing = count

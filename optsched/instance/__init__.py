@@ -8,8 +8,9 @@ from optsched.instance.cluster import Cluster, Pool, Resource, Tenant
 from optsched.instance.documents import FORMAT
 from optsched.instance.files import instance_bytes, json_schema, read_instance
 from optsched.instance.instance import Instance, Job
+from optsched.instance.rates import RateTable
 from optsched.instance.shipped import shipped_path
-from optsched.instance.tables import Colocation, JobTable, OptionTable, RateTable, Workload
+from optsched.instance.tables import Colocation, JobTable, OptionTable, Workload
 from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:

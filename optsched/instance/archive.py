@@ -28,9 +28,10 @@ from optsched.instance.documents import (
 from optsched.instance.from_arrays import RATE_FIELDS, assemble
 from optsched.instance.instance import Instance
 from optsched.instance.job_rules import as_column
+from optsched.instance.rates import RateTable
 from optsched.instance.reading import parse_json, show, validate
 from optsched.instance.references import refuse_repeated
-from optsched.instance.tables import ARRAY_FIELDS, JobNames, RateTable
+from optsched.instance.tables import ARRAY_FIELDS, JobNames
 from optsched.instance.write import header_document, job_documents
 
 ARCHIVE = "optsched-instance-npz/1"

@@ -18,7 +18,7 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 
 from optsched.display.text import enumerated
-from optsched.errors import InvalidArgument
+from optsched.errors import InvalidArgument, UsageError
 from optsched.instance.reading import show
 
 Given = ParamSpec("Given")
@@ -74,6 +74,7 @@ KINDS: Mapping[str, Kind] = {
     "FloatArray": (_is(np.ndarray), "an array"),
 } | {name: (_has_class(name), f"{'an' if name[0] in 'AEIOU' else 'a'} {name}") for name in CLASSES}
 """Kinds by the names that annotations have for them."""
+BY_NAME = (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD)
 ALIASES = {
     "Performance": "Mapping | str | Path",
     "PointSource": "Mapping | FloatArray | Sequence | str | Path",
@@ -114,9 +115,21 @@ def checks_arguments(function: Callable[Given, Result]) -> Callable[Given, Resul
     def kinds() -> dict[str, list[Kind]]:
         return {item.name: kinds_of(item) for item in signature(function).parameters.values()}
 
+    @cache
+    def by_position() -> list[str] | None:
+        parameters = signature(function).parameters.values()
+        if any(item.kind is Parameter.VAR_POSITIONAL for item in parameters):
+            return None
+        return [item.name for item in parameters if item.kind not in BY_NAME]
+
     @wraps(function)
     def checked(*positional: Given.args, **named: Given.kwargs) -> Result:
-        known = kinds()
+        known, places = kinds(), by_position()
+        if places is not None and len(positional) > len(places):
+            raise UsageError(
+                f"{function.__name__} takes {enumerated(places, 'and')} by position, found "
+                f"{len(positional)} arguments: several values of one are a list, all else goes by name"
+            )
         for name, value in (*zip(known, positional, strict=False), *named.items()):
             allowed = known.get(name)
             if allowed and not any(holds(value) for holds, _ in allowed):

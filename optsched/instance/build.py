@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import BoolArray
-from optsched.errors import InvalidInput
+from optsched.errors import MOST_COUNTED, InvalidInput, all_wrong
 from optsched.instance.build_cluster import build_cluster
 from optsched.instance.cluster import Cluster, Tenant
 from optsched.instance.columns import JobColumns
@@ -19,23 +20,26 @@ from optsched.instance.documents import (
     ColocationDocument,
     HeaderDocument,
     InstanceDocument,
-    PoolDocument,
+    JobDocument,
     TenantDocument,
     WorkloadDocument,
 )
 from optsched.instance.instance import Instance
 from optsched.instance.interning import RateInterner
-from optsched.instance.reading import key, show, validate
+from optsched.instance.rates import OWN_GANG, RateTable
+from optsched.instance.reading import CHUNK, key, show, validate, validate_chunks
 from optsched.instance.references import check_needs, pool_row, refuse_repeated
 from optsched.instance.restart import read_restart_costs
-from optsched.instance.tables import (
-    OWN_GANG,
-    Colocation,
-    JobTable,
-    OptionTable,
-    RateTable,
-    Workload,
-)
+from optsched.instance.tables import Colocation, JobTable, OptionTable, Workload
+
+OTHERS = {
+    "optsched-round/1": 'this is a state: `optsched round` reads it and says why jobs wait; its field "instance" '
+    "is an instance",
+    "optsched-plan/1": "this is the plan of a round; the state that it follows from has an instance",
+    "optsched-solution/1": "this is a solution: `optsched verify INSTANCE SOLUTION` reads it",
+    "optsched-trace/1": "this is a trace: `optsched simulate` reads it",
+}
+"""What other documents are, which somebody may take for an instance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,86 +100,83 @@ def build_instance(document: object) -> Instance:
     kind = document.get("format")
     if not isinstance(kind, str) or kind != FORMAT:
         found = show(kind) if "format" in document else "nothing"
-        raise InvalidInput("format", found, f'"{FORMAT}"')
-    jobs = document.get("jobs")
-    header = build_header({key: value for key, value in document.items() if key != "jobs"})
+        known = f" ({OTHERS[kind]})" if isinstance(kind, str) and kind in OTHERS else ""
+        raise InvalidInput("format", found, f'"{FORMAT}"{known}')
+    try:
+        return _build(document)
+    except InvalidInput as error:
+        raise _with_others(error, document) from None
+
+
+def _build(document: Mapping[str, Any]) -> Instance:
+    """The instance of a document; raises `InvalidInput` for the first part that is wrong."""
+    header = build_header(_without_jobs(document))
     if "jobs" not in document:
         raise InvalidInput("jobs", "nothing", "a list of jobs")
     columns = JobColumns(
         header.document.now, header.cluster, header.workloads, header.tenants, header.rates
     )
-    table = columns.read(jobs)
+    table = columns.read(document["jobs"])
     return header.finish(table, header.rates.table(), columns.options.table(), columns.labels)
 
 
-def wrong_parts(document: Mapping[str, Any]) -> Iterator[InvalidInput]:
-    """All errors of the pools and jobs of a document
-    that `build_instance` refused at the first one, but for names that come a second time.
+def _without_jobs(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name != "jobs"}
 
-    Each object is checked by itself, and again without the field that was wrong. An error elsewhere
-    is not among them.
+
+def _with_others(error: InvalidInput, document: Mapping[str, Any]) -> InvalidInput:
+    """The error at which a document was refused, and those of its other parts.
+
+    All fields of all objects are among them, and of rules over several fields the first one that
+    each job breaks. If something beside the jobs is wrong, jobs are not held to what it says.
     """
-    pools = document["cluster"]["pools"]
-    found = False
-    for number, pool in enumerate(pools):
-        path = f"cluster.pools[{number}]"
-        for error in _wrong_fields(pool, path, partial(validate, PoolDocument, path=path)):
-            found = True
-            yield error
-    if found:
-        return
+    jobs = document.get("jobs")
+    jobs = jobs if isinstance(jobs, list | tuple) else ()
+    more = 0
     try:
-        header = build_header({key: value for key, value in document.items() if key != "jobs"})
-    except InvalidInput:
-        return
-    yield from _wrong_jobs(header, document["jobs"], 0)
+        header = build_header(_without_jobs(document))
+    except InvalidInput as outside:
+        fields = _wrong_fields(jobs)
+        wrong = [*outside.one_by_one(), *(fields.one_by_one() if fields is not None else ())]
+        more = outside.more + (fields.more if fields is not None else 0)
+    else:
+        pieces = range(0, len(jobs), CHUNK)
+        found = (_wrong_jobs(header, jobs[start : start + CHUNK], start) for start in pieces)
+        wrong = list(islice(chain.from_iterable(found), MOST_COUNTED))
+    # A name that comes twice is wrong in no part alone
+    if error.path not in {one.path for one in wrong}:
+        wrong = [*error.one_by_one(), *wrong]
+    return all_wrong(wrong, len(wrong) + more)
 
 
-def _wrong_jobs(
-    header: Header, jobs: Sequence[Mapping[str, Any]], first: int
-) -> Iterator[InvalidInput]:
+def _wrong_fields(jobs: Sequence[object]) -> InvalidInput | None:
+    """The error of fields of jobs that are wrong whatever the rest of the document says."""
+    try:
+        deque(validate_chunks(JobDocument, jobs, "jobs"), maxlen=0)
+    except InvalidInput as error:
+        return error
+    return None
+
+
+def _wrong_jobs(header: Header, jobs: Sequence[object], first: int) -> Iterator[InvalidInput]:
     """The errors of jobs, the first of which has this number;
     halves without an error are left at once.
     """
-
-    def check(part: Sequence[Mapping[str, Any]], path: str) -> None:
-        rates = RateInterner(header.cluster)
-        table = JobColumns(
-            header.document.now, header.cluster, header.workloads, header.tenants, rates, path=path
-        ).read(part)
-        check_jobs(table, rates.table(), path)
-
-    if len(jobs) == 1:
-        path = f"jobs[{first}]"
-        for error in _wrong_fields(jobs[0], "jobs[0]", lambda rest: check([rest], "jobs")):
-            yield InvalidInput(
-                path + error.path.removeprefix("jobs[0]"), error.found, error.expected
-            )
-        return
+    columns = JobColumns(
+        header.document.now, header.cluster, header.workloads, header.tenants, header.rates
+    )
     try:
-        check(jobs, "jobs")
-    except InvalidInput:
-        middle = len(jobs) // 2
-        yield from _wrong_jobs(header, jobs[:middle], first)
-        yield from _wrong_jobs(header, jobs[middle:], first + middle)
-
-
-def _wrong_fields(
-    document: Mapping[str, Any], path: str, check: Callable[[Mapping[str, Any]], object]
-) -> Iterator[InvalidInput]:
-    """The errors of the fields of one object."""
-    rest = dict(document)
-    while True:
-        try:
-            check(rest)
-        except InvalidInput as error:
-            yield error
-            field = error.path.removeprefix(path).lstrip(".").partition(".")[0]
-            # Without a field that there must be, or none, the check would say nothing new
-            if rest.pop(field, None) is None or field in ("id", "workload", "name", "nodes"):
-                return
-        else:
+        for start, chunk in validate_chunks(JobDocument, jobs, "jobs"):
+            columns.checked(chunk, start)
+    except InvalidInput as error:
+        if len(jobs) > 1:
+            middle = len(jobs) // 2
+            yield from _wrong_jobs(header, jobs[:middle], first)
+            yield from _wrong_jobs(header, jobs[middle:], first + middle)
             return
+        for one in error.one_by_one():
+            path = f"jobs[{first}]{one.path.removeprefix('jobs[0]')}"
+            yield InvalidInput(path, one.found, one.expected)
 
 
 def with_labels(workloads: tuple[Workload, ...], labels: Sequence[str]) -> tuple[Workload, ...]:

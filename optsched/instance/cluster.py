@@ -11,7 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    pointers,
+)
 from optsched.display import Displayed, count
 from optsched.instance.documents import NODE_STATES, parse_index
 from optsched.instance.links import joined_nodes
@@ -126,7 +131,7 @@ class Numbering(Displayed):
         rows = [np.arange(nodes, dtype=np.int64) for nodes in count]
         self.row: IntArray = np.concatenate([*rows, np.zeros(0, np.int64)])
         sizes = np.concatenate([*(pool.node_gpus for pool in pools), np.zeros(0, np.int64)])
-        self.start: IntArray = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+        self.start: IntArray = pointers(sizes)
 
     def _headline(self) -> str:
         return f"of {count(len(self.pool), 'node')} in {count(len(self.first), 'pool')}"
@@ -271,7 +276,7 @@ class PoolSizes(Displayed):
         one more than has GPUs where they don't fit, 0 without a pool.
         """
         # The stride keeps the pools apart: one search for all pools at once.
-        position = np.searchsorted(self.reach, pool * STRIDE + gpus) - self.start[pool]
+        position = self.reach.searchsorted(pool * STRIDE + gpus) - self.start[pool]
         return np.where(pool >= 0, position, 0)
 
     def most_gpus(self, pool: IntArray, nodes: IntArray) -> IntArray:

@@ -13,17 +13,11 @@ from optsched.errors import InvalidInput
 from optsched.instance.cluster import Cluster, Tenant
 from optsched.instance.documents import JobDocument
 from optsched.instance.interning import OptionInterner, RateInterner
+from optsched.instance.rates import OWN_GANG
 from optsched.instance.reading import CHUNK, listed, show, validate_chunks
 from optsched.instance.references import NOWHERE, check_running, resolve_predecessors
 from optsched.instance.running import Place
-from optsched.instance.tables import (
-    ARRAY_FIELDS,
-    DTYPES,
-    OWN_GANG,
-    JobNames,
-    JobTable,
-    Workload,
-)
+from optsched.instance.tables import ARRAY_FIELDS, DTYPES, JobNames, JobTable, Workload
 
 
 @dataclass

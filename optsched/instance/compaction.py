@@ -24,10 +24,12 @@ from optsched.arrays import (
     is_range,
     joined,
     looked_up,
+    pointers,
     ranges,
     taken,
 )
-from optsched.instance.tables import OptionTable, RateTable, Workload
+from optsched.instance.rates import RateTable
+from optsched.instance.tables import OptionTable, Workload
 
 ENTRY = ("place", "gpus", "nodes", "rate")
 """Arrays of a `RateTable` over entries."""
@@ -104,7 +106,7 @@ def take_profiles(rates: RateTable, rows: IntArray) -> RateTable:
     length = np.diff(rates.indptr)[rows]
     entry = ranges(rates.indptr[rows], length)
     columns = {name: taken(getattr(rates, name), entry) for name in ENTRY}
-    return RateTable(indptr=_pointers(length), **columns, places=rates.places)
+    return RateTable(indptr=pointers(length), **columns, places=rates.places)
 
 
 def join_profiles(first: RateTable, second: RateTable) -> RateTable:
@@ -151,7 +153,7 @@ def _equal_lists(
         lists = np.flatnonzero(some)
         length = np.diff(indptr)[lists]
         rows = ranges(indptr[lists], length)
-        same[lists] = lists[_equal_by_hash(_pointers(length), [column[rows] for column in columns])]
+        same[lists] = lists[_equal_by_hash(pointers(length), [column[rows] for column in columns])]
     return same
 
 
@@ -220,7 +222,7 @@ def compact_options(
     option = ranges(options.indptr[old], length)
     rows = option.tolist()
     table = OptionTable(
-        indptr=_pointers(length),
+        indptr=pointers(length),
         **{name: getattr(options, name)[option] for name in OPTION},
         uses=tuple([options.uses[row] for row in rows]),
         attributes=tuple([options.attributes[row] for row in rows]),
@@ -238,7 +240,3 @@ def compact_levels(
     same = [seen.setdefault(levels, row) for row, levels in enumerate(lists)]
     index, old = first_use(looked_up(np.array([*same, -1], np.int64), of_job))
     return tuple(lists[row] for row in old.tolist()), index
-
-
-def _pointers(length: IntArray) -> IntArray:
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(length)))

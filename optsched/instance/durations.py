@@ -56,8 +56,9 @@ the field then also accepts text with a unit, such as ``"5m"``.
 Part = TypeVar("Part")
 
 LEAST = 1.0
-"""Seconds from when the instance was read before which no stage is cut off: what is left of most
-problems takes less than that, and its answer is worth more than the limit."""
+"""Seconds from when the instance was read before which no stage is cut off, or as many as reading
+took: what is left of most problems takes less than that, and its answer is worth more than the
+limit."""
 
 
 KEPT = 0.25
@@ -125,14 +126,15 @@ class Deadline:
         """The same deadline, once the instance is there.
 
         Reading is not interrupted, and takes longer than all that a cheap feasible point needs. So
-        a limit that was over by then still leaves `LEAST` seconds for that point.
+        a limit that was over by then still leaves as long again for that point, `LEAST` seconds at
+        least: seconds alone would be too few on a slow or busy machine.
         """
         return replace(self, read=self.clock())
 
     def check(self) -> None:
         """Raise `OutOfTime` if the time is over; called between the passes of long stages."""
         since = self.began if self.read is None else self.read
-        if self.left <= 0 and self.clock() - since > LEAST:
+        if self.left <= 0 and self.clock() - since > max(LEAST, since - self.began):
             raise OutOfTime(f"the time limit of {self.seconds:g} s is over")
 
     def watching(self, parts: Iterable[Part]) -> Iterator[Part]:

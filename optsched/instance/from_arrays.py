@@ -23,18 +23,11 @@ from optsched.instance.documents import LARGEST, SMALLEST, RareDocument
 from optsched.instance.instance import Instance
 from optsched.instance.interning import OptionInterner
 from optsched.instance.job_rules import array_name, as_array, as_column, check_arrays, check_names
+from optsched.instance.rates import ANY_SPREAD, OWN_GANG, RateTable
 from optsched.instance.reading import listed, show
 from optsched.instance.references import check_running, resolve_predecessors
 from optsched.instance.running import Place
-from optsched.instance.tables import (
-    ANY_SPREAD,
-    ARRAY_FIELDS,
-    OWN_GANG,
-    JobNames,
-    JobTable,
-    RateTable,
-    Workload,
-)
+from optsched.instance.tables import ARRAY_FIELDS, JobNames, JobTable, Workload
 
 RATE_FIELDS = ("indptr", *ENTRY)
 

@@ -17,14 +17,8 @@ from optsched.display import Displayed, DisplayedTable, TableColumns, count, fir
 from optsched.errors import checks_keywords
 from optsched.instance.cluster import Cluster, PoolSizes, Tenant
 from optsched.instance.documents import FORMAT
-from optsched.instance.tables import (
-    Colocation,
-    JobTable,
-    OptionTable,
-    RateTable,
-    StatedNeeds,
-    Workload,
-)
+from optsched.instance.rates import RateTable
+from optsched.instance.tables import Colocation, JobTable, OptionTable, StatedNeeds, Workload
 from optsched.lazy import convenience
 
 if TYPE_CHECKING:

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from pydantic_core import PydanticSerializationError
 
-from optsched.arrays import condensed
+from optsched.arrays import (
+    condensed,
+    pointers,
+)
 from optsched.errors import InvalidInput
 from optsched.instance.cluster import Cluster
 from optsched.instance.documents import OptionDocument, RateEntry
+from optsched.instance.rates import ANY_SPREAD, RateTable
 from optsched.instance.reading import key, listed, show
 from optsched.instance.references import check_needs, pool_row
-from optsched.instance.tables import ANY_SPREAD, OptionTable, RateTable
+from optsched.instance.tables import OptionTable
 
 
 class RateInterner:
@@ -47,13 +52,22 @@ class RateInterner:
         )
         flat = [entry for entries in self._profiles for entry in entries]
         return RateTable(
-            indptr=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
+            indptr=pointers(lengths),
             place=np.array([self._place_rows[place] for place, *_ in flat], np.int64),
             gpus=condensed(np.array([gpus for _, gpus, _, _ in flat], np.int64)),
             nodes=condensed(np.array([nodes for _, _, nodes, _ in flat], np.int64)),
             rate=np.array([rate for *_, rate in flat], np.float64),
             places=self.places,
         )
+
+
+def _text(options: Sequence[OptionDocument]) -> str:
+    """Equal options have equal texts."""
+    try:
+        return "\n".join(option.model_dump_json() for option in options)
+    except PydanticSerializationError as error:
+        # Their fields are plain numbers and names: only Ctrl-C makes this fail, and pydantic wraps it
+        raise KeyboardInterrupt from error
 
 
 class OptionInterner:
@@ -66,10 +80,10 @@ class OptionInterner:
 
     def add(self, options: Sequence[OptionDocument], path: str) -> int:
         """Row of the list; a new one is checked first."""
-        text = "\n".join(option.model_dump_json() for option in options)
+        text = _text(options)
         if "-0.0" in text:
             options = [_without_signs(option) for option in options]
-            text = "\n".join(option.model_dump_json() for option in options)
+            text = _text(options)
         row = self._lists.get(text)
         if row is not None:
             return row
@@ -107,7 +121,7 @@ class OptionInterner:
         pools = self._cluster.pool_index
         nan = float("nan")
         return OptionTable(
-            indptr=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
+            indptr=pointers(lengths),
             pool=np.array(
                 [-1 if option.pool is None else pools[option.pool] for option in flat], np.int64
             ),

@@ -17,7 +17,7 @@ import pydantic_core
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from optsched.errors import InvalidArgument, InvalidInput, all_wrong, did_you_mean
+from optsched.errors import MOST_SHOWN, InvalidArgument, InvalidInput, all_wrong, did_you_mean
 from optsched.instance.durations import PATTERN
 from optsched.instance.shipped import shipped_names
 
@@ -87,11 +87,22 @@ def named(source: str | Path) -> Iterator[None]:
         yield
     except InvalidInput as error:
         file = "standard input" if str(source) == "-" else _file_words(source)
-        wrong = [
-            InvalidInput(one.path, one.found, one.expected, one.file or file)
-            for one in error.one_by_one()
-        ]
-        raise all_wrong(wrong, len(wrong) + error.more) from None
+        raise error.each(
+            lambda one: InvalidInput(one.path, one.found, one.expected, one.file or file)
+        ) from None
+
+
+@contextmanager
+def inside(path: str) -> Iterator[None]:
+    """Paths of errors of what is read inside begin with ``path``, the field that it stands in."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise error.each(
+            lambda one: InvalidInput(
+                f"{path}.{one.path}" if one.path else path, one.found, one.expected, one.file
+            )
+        ) from None
 
 
 @contextmanager
@@ -234,7 +245,7 @@ def _count_keys(document: Any) -> int:
 def validate(
     model: type[Model], document: object, path: str = "", *, hints: type[BaseModel] | None = None
 ) -> Model:
-    """Check a document against a pydantic model, translating the first error.
+    """Check a document against a pydantic model; all its wrong fields are one error.
 
     ``hints`` is the model whose keys an unknown key may have meant, where that is a larger one.
     """
@@ -264,9 +275,37 @@ def _list_of(model: type[Model]) -> TypeAdapter[list[Model]]:
 def translate(
     error: ValidationError, path: str, model: type[BaseModel], offset: int | None = None
 ) -> InvalidInput:
-    """Turn pydantic's first error into ours; ``offset`` is added to a leading list index."""
-    first = error.errors(include_url=False)[0]
-    loc, kind = first["loc"], first["type"]
+    """Turn pydantic's errors into one of ours; ``offset`` is added to a leading list index."""
+    wrong = _each_once(error.errors(include_url=False))
+    shown = [_translated(one, path, model, offset) for one in wrong[:MOST_SHOWN]]
+    return all_wrong(shown, len(wrong))
+
+
+def _each_once(errors: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Errors without those that only follow from others."""
+    # A list of which every entry is wrong is also reported as too short
+    above = {one["loc"][:depth] for one in errors for depth in range(len(one["loc"]))}
+    unknown: dict[tuple[int | str, ...], list[object]] = {}
+    for one in errors:
+        if one["type"] == "extra_forbidden":
+            unknown.setdefault(one["loc"][:-1], []).append(one["loc"][-1])
+
+    def follows(one: ErrorDetails) -> bool:
+        # A mistyped key is unknown, and the one that was meant is missing
+        *parent, name = one["loc"] or ("",)
+        return one["loc"] in above or (
+            one["type"] == "missing"
+            and any(did_you_mean(typed, [str(name)]) for typed in unknown.get(tuple(parent), ()))
+        )
+
+    return [one for one in errors if not follows(one)]
+
+
+def _translated(
+    error: ErrorDetails, path: str, model: type[BaseModel], offset: int | None
+) -> InvalidInput:
+    """One of pydantic's errors as ours."""
+    loc, kind = error["loc"], error["type"]
     where = [part for part in loc if part not in BRANCHES]
     if offset is not None and where and isinstance(where[0], int):
         where[0] += offset
@@ -281,7 +320,7 @@ def translate(
         return InvalidInput(
             join(path, where), f"an unknown key '{key(name)}'", f"one of the format's keys{hint}"
         )
-    context: Mapping[str, Any] = first.get("ctx", {})
+    context: Mapping[str, Any] = error.get("ctx", {})
     if kind == "optsched":
         location = _shorten_path((join(path, where) + context["subpath"]).lstrip("."))
         return InvalidInput(location, str(context["found"]), str(context["expected"]))
@@ -292,7 +331,7 @@ def translate(
     if kind.startswith("string_") and where[-1:] == ["[key]"]:
         return InvalidInput(
             join(path, where[:-2]),
-            f"{show(first['input'])} as a key",
+            f"{show(error['input'])} as a key",
             f"{_EXPECTED[kind]} as the key",
         )
     if kind == "missing":
@@ -301,18 +340,18 @@ def translate(
         )
     if (
         kind == "greater_than_equal"
-        and not isinstance(first["input"], str)
-        and first["input"] <= 0 < context["ge"] < 1
+        and not isinstance(error["input"], str)
+        and error["input"] <= 0 < context["ge"] < 1
     ):
-        return InvalidInput(join(path, where), show(first["input"]), "a number above 0")
-    if "<gang>" in loc and isinstance(first["input"], list):
+        return InvalidInput(join(path, where), show(error["input"]), "a number above 0")
+    if "<gang>" in loc and isinstance(error["input"], list):
         expected = 'a whole number, or a range such as {"min": 1, "max": 8}'
-        return InvalidInput(join(path, where), show(first["input"]), expected)
-    if kind == "float_type" and _has_unit_of_time(first["input"]):
-        return InvalidInput(join(path, where), show(first["input"]), "a number of seconds")
-    if kind == "float_type" and type(first["input"]) is int:
-        return InvalidInput(join(path, where), show(first["input"]), "a finite number")
-    return InvalidInput(join(path, where), show(first["input"]), expected_by(first))
+        return InvalidInput(join(path, where), show(error["input"]), expected)
+    if kind == "float_type" and _has_unit_of_time(error["input"]):
+        return InvalidInput(join(path, where), show(error["input"]), "a number of seconds")
+    if kind == "float_type" and type(error["input"]) is int:
+        return InvalidInput(join(path, where), show(error["input"]), "a finite number")
+    return InvalidInput(join(path, where), show(error["input"]), expected_by(error))
 
 
 def _has_unit_of_time(value: object) -> bool:

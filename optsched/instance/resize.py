@@ -23,7 +23,7 @@ from dataclasses import replace
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.errors import InvalidArgument, UsageError, did_you_mean, unknown_name
+from optsched.errors import InvalidArgument, did_you_mean, unknown_name
 from optsched.instance.build_cluster import MAX_GPUS, MAX_NODES
 from optsched.instance.cluster import PER_NODE, UP, Cluster, Pool, Resource
 from optsched.instance.instance import Instance
@@ -70,10 +70,8 @@ def _check(name: str, amount: float, cluster: Cluster, now: float) -> None:
     if name not in known:
         head, _, kind = name.rpartition(".")
         if head in cluster.pool_index and kind in PER_NODE:
-            raise UsageError(
-                f"add {name}: not every usable node of {head} states its {kind}, "
-                "so there is no limit"
-            )
+            unstated = f"a usable node of {head} that does not state its {kind}"
+            raise InvalidArgument(f"add {name}", unstated, "a limit to add to")
         problem = f"add: no pool or resource is called {name!r}"
         raise unknown_name("add", name, known, problem, did_you_mean(name, known))
     if not math.isfinite(amount):
@@ -82,10 +80,8 @@ def _check(name: str, amount: float, cluster: Cluster, now: float) -> None:
         raise InvalidArgument(f"add {name}", f"{amount:g}", "a whole number of GPUs")
     if known[name] + amount < 0:
         unit = " usable GPUs" if name in cluster.pool_index else ""
-        raise UsageError(
-            f"add {name}: {amount:+,.10g} of {known[name]:,.10g}{unit} would leave less "
-            "than nothing"
-        )
+        least = f"at least -{known[name]:,.10g}, as there are {known[name]:,.10g}{unit}"
+        raise InvalidArgument(f"add {name}", f"{amount:,.10g}", least)
 
 
 def _changed(cluster: Cluster, name: str, amount: float, now: float) -> Cluster:
@@ -117,7 +113,7 @@ def _with_node_resource(pool: Pool, kind: str, amount: float, now: float) -> Poo
     usable, values = pool.usable(now), getattr(pool, field).copy()
     total = float(values[usable].sum())
     if not usable.any():
-        raise UsageError(f"add {pool.name}.{kind}: no node of {pool.name} can take work")
+        raise InvalidArgument(f"add {pool.name}.{kind}", "no usable node", "one that takes work")
     values[usable] = (
         values[usable] * ((total + amount) / total) if total > 0 else amount / usable.sum()
     )
@@ -227,10 +223,8 @@ def _of_nodes_left(resource: Resource, before: Pool, after: Pool) -> Resource:
     gone -= {after.node_name(row) for row in range(len(after.node_gpus))}
     nodes = tuple(name for name in resource.nodes if name not in gone)
     if not nodes:
-        raise UsageError(
-            f"add {before.name}: the resource {resource.name} would be left without any "
-            "of its nodes"
-        )
+        none = f"no node of the resource {resource.name} left"
+        raise InvalidArgument(f"add {before.name}", none, "one or more")
     return resource._replace(nodes=nodes)
 
 

@@ -11,20 +11,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, owners
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.display import Displayed, count
 from optsched.instance.documents import parse_index
 from optsched.instance.running import RunningJobs
-
-OWN_GANG = 0
-"""GPU count of a rate given as a plain number:
-at the job's own gang (a job's rate) or on 1 GPU (a workload's).
-"""
-ANY_SPREAD = 0
-"""Nodes spanned of a rate that does not say: as few nodes as the count needs."""
-
 
 RestartCosts = Mapping[str, Mapping[int, float]]
 """Seconds that a restart costs, by the name of a pool or GPU type, and by numbers of GPUs."""
@@ -59,63 +50,6 @@ class Colocation(NamedTuple):
     gpus: int
     nodes: int
     throughput: tuple[float, float]
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class RateTable(Displayed):
-    """Interned throughput profiles; profile p owns the entries ``indptr[p]:indptr[p + 1]``.
-
-    Attributes
-    ----------
-    indptr : IntArray, shape (P + 1,)
-    place : array of int, shape (E,)
-        Index into ``places``, in as few bytes as it needs: the name of a pool, else of a GPU type.
-    gpus, nodes : IntArray, shape (E,)
-        GPU count (`OWN_GANG`: plain number) and nodes spanned (`ANY_SPREAD`: as few as needed).
-    rate : FloatArray, shape (E,)
-        steps/s of the whole job; 0 means that it cannot run so.
-    places : tuple of str
-    """
-
-    indptr: IntArray
-    place: IntArray
-    gpus: IntArray
-    nodes: IntArray
-    rate: FloatArray
-    places: tuple[str, ...]
-
-    def _headline(self) -> str:
-        return f"of {count(len(self), 'profile')} in {count(len(self.places), 'place')}"
-
-    def __len__(self) -> int:
-        return len(self.indptr) - 1
-
-    @property
-    def profile(self) -> IntArray:
-        """Owner of each entry, shape (E,)."""
-        return owners(np.diff(self.indptr))
-
-    @property
-    def one_by_one(self) -> bool:
-        """Whether every profile has its places in order and each of them once."""
-        rises = self.place[1:] > self.place[:-1]
-        begin = self.indptr[1:-1]
-        rises[begin[(begin > 0) & (begin < len(self.place))] - 1] = True
-        return bool(rises.all())
-
-    def document(self, profile: int) -> dict[str, Any]:
-        """The profile as in an instance file."""
-        result: dict[str, Any] = {}
-        for entry in range(self.indptr[profile], self.indptr[profile + 1]):
-            place, rate = self.places[self.place[entry]], float(self.rate[entry])
-            gpus, nodes = int(self.gpus[entry]), int(self.nodes[entry])
-            if gpus == OWN_GANG:
-                result[place] = rate
-            elif nodes == ANY_SPREAD:
-                result.setdefault(place, {})[str(gpus)] = rate
-            else:
-                result.setdefault(place, {}).setdefault(str(gpus), {})[str(nodes)] = rate
-        return result
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -185,26 +119,24 @@ class StatedNeeds(Displayed):
         )
 
     @cached_property
-    def demand(self) -> sp.csr_matrix:
-        """Per GPU, shape (workloads + 1, names); the last row is for none."""
-        return self._matrix(self.demands)
+    def demand(self) -> dict[str, FloatArray]:
+        """Per GPU by resource, shape (workloads + 1,); the last entry is for none."""
+        return self._by_name(self.demands)
 
     @cached_property
-    def uses(self) -> sp.csr_matrix:
-        """In total, shape (options + 1, names); the last row is for none."""
-        return self._matrix(self.totals)
+    def uses(self) -> dict[str, FloatArray]:
+        """In total by resource, shape (options + 1,); the last entry is for none."""
+        return self._by_name(self.totals)
 
     @cached_property
     def gpu_memory(self) -> FloatArray:
         """GB per GPU, 0 where it is not stated, shape (workloads + 1,); the last is for none."""
         return np.array([0.0 if each is None else each for each in (*self.memories, None)])
 
-    def _matrix(self, needs: Sequence[Mapping[str, float]]) -> sp.csr_matrix:
-        number = {name: place for place, name in enumerate(self.names)}
-        row = [place for place, need in enumerate(needs) for _ in need]
-        column = [number[name] for need in needs for name in need]
-        amount = [value for need in needs for value in need.values()]
-        return sp.csr_matrix((amount, (row, column)), shape=(len(needs) + 1, len(number)))
+    def _by_name(self, needs: Sequence[Mapping[str, float]]) -> dict[str, FloatArray]:
+        return {
+            name: np.array([*(need.get(name, 0.0) for need in needs), 0.0]) for name in self.names
+        }
 
 
 class JobNames(Displayed):

@@ -14,8 +14,8 @@ from optsched.arrays import IntArray
 from optsched.instance.cluster import Cluster, Pool
 from optsched.instance.documents import FORMAT, NODE_STATES, JobDocument
 from optsched.instance.instance import Instance
+from optsched.instance.rates import ANY_SPREAD, OWN_GANG, RateTable
 from optsched.instance.restart import restart_costs_document
-from optsched.instance.tables import ANY_SPREAD, OWN_GANG, RateTable
 
 
 def instance_document(instance: Instance) -> dict[str, Any]:

@@ -194,9 +194,11 @@ class GradientNoise(Columns):
     batch : array of float
         B0, samples per step.
 
-    References ---------- A. Qiao et al., "Pollux: co-adaptive cluster scheduling for
-    goodput-optimized deep learning", OSDI 2021, section 3.1; S. McCandlish et al., "An empirical
-    model of large-batch training", 2018.
+    References
+    ----------
+    A. Qiao et al., "Pollux: co-adaptive cluster scheduling for goodput-optimized deep learning",
+    OSDI 2021, section 3.1; S. McCandlish et al., "An empirical model of large-batch training",
+    2018.
     """
 
     sqr: FloatArray

@@ -315,7 +315,7 @@ class MeasuredPoints(Columns):
 
 
 class Interpolation(StoredModel):
-    """Seconds of a step that were measured, and of steps between measured ones.
+    """Measured seconds of a step, and interpolation between them.
 
     Of each pair (workload, GPU type), for k GPUs on n nodes with m samples each:
 

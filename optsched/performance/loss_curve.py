@@ -73,7 +73,9 @@ def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
     InvalidInput
         Fewer than 3 different epochs, or numbers that are none.
 
-    References ---------- Y. Peng et al., "Optimus", EuroSys 2018, section 3.1, and its repository,
+    References
+    ----------
+    Y. Peng et al., "Optimus", EuroSys 2018, section 3.1, and its repository,
     ``scheduler/estimator.py``.
     """
     e = np.asarray(epochs, np.float64)

@@ -61,10 +61,12 @@ class ParameterServers:
     constant : BoolArray, shape (L,)
         Whether the value is g_1, whatever the duration.
 
-    References ---------- Y. Peng et al., "Optimus: an efficient dynamic resource scheduler for deep
-    learning clusters", EuroSys 2018, and its repository, ``scheduler/estimator.py`` (both laws); M.
-    Yu et al., "A sum-of-ratios multi-dimensional-knapsack decomposition for DNN resource
-    scheduling", INFOCOM 2021 (limits and values).
+    References
+    ----------
+    Y. Peng et al., "Optimus: an efficient dynamic resource scheduler for deep learning clusters",
+    EuroSys 2018, and its repository, ``scheduler/estimator.py`` (both laws); M. Yu et al., "A
+    sum-of-ratios multi-dimensional-knapsack decomposition for DNN resource scheduling", INFOCOM
+    2021 (limits and values).
     """
 
     workload: IntArray

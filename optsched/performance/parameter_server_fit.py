@@ -92,7 +92,9 @@ def fit_parameter_server(
     InvalidInput
         Too few different (w, p), or numbers that are none.
 
-    References ---------- Y. Peng et al., "Optimus", EuroSys 2018, section 3.2, and its repository,
+    References
+    ----------
+    Y. Peng et al., "Optimus", EuroSys 2018, section 3.2, and its repository,
     ``scheduler/estimator.py``.
     """
     w, p, f = (np.asarray(column, np.float64) for column in (workers, servers, steps_per_second))

@@ -12,12 +12,17 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import Field
 
-from optsched.arrays import FloatArray, IntArray, ranges
+from optsched.arrays import (
+    FloatArray,
+    IntArray,
+    pointers,
+    ranges,
+)
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.cluster import PoolSizes
 from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount
-from optsched.instance.tables import ANY_SPREAD, OWN_GANG
+from optsched.instance.rates import ANY_SPREAD, OWN_GANG
 from optsched.performance.analytic.hardware import find
 from optsched.performance.analytic.transformer import Precision
 from optsched.performance.configurations import Configurations
@@ -91,7 +96,7 @@ class KnownRates:
         """From rows in any order."""
         order = np.argsort(ways.workload, kind="stable")
         count = np.bincount(ways.workload, minlength=len(ways.workloads))
-        indptr = np.concatenate(([0], np.cumsum(count))).astype(np.int64)
+        indptr = pointers(count)
         return cls(indptr, ways.take(order), rate[order])
 
     def nearest(self, wanted: Ways, options: PriorDocument) -> tuple[FloatArray, FloatArray]:
@@ -164,7 +169,7 @@ def _log_speed(gpu_type: str, precision: str) -> float:
 
 
 class Prior(StoredModel):
-    """A workload that is known on some GPU types and counts gets a rate on all others.
+    """Known rates, carried over to other GPU types and numbers of GPUs.
 
         rate' = rate x sqrt(FLOPS'/FLOPS x bandwidth'/bandwidth) x k'/k
 

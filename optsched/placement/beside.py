@@ -14,15 +14,15 @@ stored journals depend on it: see decision 031 in `docs/developers/decisions`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, ranges
-from optsched.candidates import Classes, JobRows
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, mask_of, pointers, ranges
+from optsched.candidates import Classes, JobRows, capacity_for
 from optsched.instance.cluster import Numbering
 from optsched.placement.best_fit import (
     FreeRoom,
@@ -120,10 +120,11 @@ def place_beside(
     """GPUs for rows that start, while all others stay where they are.
 
     Best fit (`optsched.placement.best_fit`) on what is left: larger gangs first, of equal ones
-    those that are wanted first; a gang without room may push smaller ones that start as well. A row
-    that is refused fits nowhere beside occupied GPUs and what has got a place (where no node
-    belongs to two of the resources of some nodes); another choice of places, or moving others
-    (`move_plain`, `Occupants`), may still have room for it.
+    those that need more CPUs, then more memory, then those that are wanted first. A gang without
+    room may push smaller ones that start as well. A row that is refused fits nowhere beside
+    occupied GPUs and what has got a place (where no node belongs to two of the resources of some
+    nodes); another choice of places, or moving others (`move_plain`, `Occupants`), may still have
+    room for it.
 
     Parameters
     ----------
@@ -308,7 +309,7 @@ class _Migration:
         self._movable_gpus = np.bincount(on, self._size[gangs], len(nodes)).astype(np.int64)
         # Gangs sorted by node: those on node n are by_node[start[n]:start[n + 1]].
         self._by_node = gangs[np.argsort(on, kind="stable")]
-        self._start = np.concatenate(([0], np.cumsum(np.bincount(on, minlength=len(nodes)))))
+        self._start = pointers(np.bincount(on, minlength=len(nodes)))
         self._left: dict[int, list[int]] = {}
 
     def make_room(self, gpus: int, most: float) -> tuple[IntArray, GpusByRow] | None:
@@ -526,19 +527,29 @@ class Occupants:
             held.part(may_go),
             self.constraints,
             bars[0] if bars else (),
+            may_span=self._spans(loose) > 1,
         )
 
         def without(gone: IntArray) -> RoomMade | None:
-            stays = np.append(np.ones(firm, bool), ~np.isin(near, loose[gone]))
-            return self._without(row, loose[gone], held, stays, most)
+            if self.running[loose[gone]].sum() > most:
+                return None
+            gpus = clearing.place_without(gone)
+            if gpus is None:
+                return None
+            stays = held.part(np.append(np.ones(firm, bool), ~np.isin(near, loose[gone])))
+            moves = loose[gone[clearing.may_move(gone)]]
+            return self._with_the_others(row, gpus, loose[gone], moves, stays)
 
+        nobody = np.zeros(0, np.int64)
+        if clearing.needed(nobody) is not None:
+            return without(nobody)
         # Nobody has to stop if GPUs are free, but scattered, and others can go elsewhere.
-        order = clearing.nearest()
-        for _ in range(SETS_TRIED if clearing.scattered else 0):
+        order = clearing.nearest() if clearing.scattered else nobody
+        for _ in range(SETS_TRIED):
             gone = clearing.needed(order)
             if gone is None:
                 break
-            change = without(gone) if clearing.may_all_move(gone) else None
+            change = without(gone)
             if change is not None and not change.out:
                 return change
             order = order[~np.isin(order, gone)]
@@ -548,27 +559,24 @@ class Occupants:
         gone = clearing.needed(behind[behind >= 0])
         return None if gone is None else without(gone)
 
-    def _without(
-        self, row: int, gone: IntArray, held: Occupied, stays: BoolArray, most: float
-    ) -> RoomMade | None:
-        """Where a row, and then those that go for it in their order, get GPUs beside what stays."""
-        if self.running[gone].sum() > most:
-            return None
-        occupied = held.part(stays)
-        found = self._placed(np.array([row]), occupied)
-        if row not in found:
-            return None
-        # The row first: those that go take what it leaves.
-        occupied = occupied.and_also(
-            self._on(np.array([row]), found[row], np.array([len(found[row])]))
-        )
-        found |= self._placed(gone[np.argsort(self.position[gone])], occupied)
+    def _spans(self, rows: IntArray) -> IntArray:
+        """Most nodes that some rows may span."""
+        C = self.classes
+        return np.asarray(C.configurations.nodes[C.configuration[self.rows.column[rows]]])
+
+    def _with_the_others(
+        self, row: int, gpus: IntArray, gone: IntArray, may_move: IntArray, stay: Occupied
+    ) -> RoomMade:
+        """A row on its GPUs, and those that go for it beside what stays, as far as they may move."""
+        found = {row: gpus}
+        if len(may_move):
+            # The row first: those that go take what it leaves.
+            occupied = stay.and_also(self._on(np.array([row]), gpus, np.array([len(gpus)])))
+            found |= self._placed(may_move[np.argsort(self.position[may_move])], occupied)
         return RoomMade(found, tuple(other for other in gone.tolist() if other not in found))
 
     def _placed(self, wanted: IntArray, occupied: Occupied) -> GpusByRow:
         """GPUs of those rows that find room beside occupied GPUs."""
-        if not len(wanted):
-            return {}
         return place_beside(
             self.classes,
             self.rows,
@@ -618,6 +626,8 @@ class Clearing:
         Side constraints; those of kind ``anti-affinity`` are read.
     barred : collection of str
         Nodes of which it gets nothing.
+    may_span : BoolArray, shape (M,), optional
+        Holders that may have GPUs of several nodes; by default none.
     """
 
     def __init__(
@@ -629,12 +639,14 @@ class Clearing:
         loose: Occupied,
         constraints: Iterable[Mapping[str, Any]] = (),
         barred: Collection[str] = (),
+        *,
+        may_span: BoolArray | None = None,
     ) -> None:
         requests = Requests.of(classes, rows, np.array([wanted]), constraints, [barred])
         problem = Problem.of(requests, requests.pool.tolist(), occupied)
         self._problem = problem
-        self._state = FreeRoom(problem)
         self._loose = loose
+        self._may_span = np.zeros(len(loose), bool) if may_span is None else may_span
         self._gpus = int(requests.gpus[0])
         self._span = int(requests.span[0])
         nodes = problem.nodes
@@ -655,16 +667,20 @@ class Clearing:
 
     def fits(self, gone: BoolArray) -> bool:
         """Whether the gang has room once the holders of a mask are gone."""
-        self._without(gone)
-        return choose(self._state, 0, self._span) is not None
+        return choose(FreeRoom(self._without(gone)), 0, self._span) is not None
+
+    def place_without(self, gone: IntArray) -> IntArray | None:
+        """GPUs of the gang by best fit once some holders are gone; None where it has no room."""
+        problem = self._without(mask_of(gone, len(self._loose)))
+        assignment = best_fit(problem, keep=True)
+        return problem.gpu_numbers(assignment) if assignment else None
 
     @property
     def scattered(self) -> bool:
         """Whether as many GPUs are free as the gang asks for,
         wherever they are, while nobody is gone.
         """
-        self._without(np.zeros(len(self._loose), bool))
-        return bool(self._state.gpus_with_room(0).sum() >= self._gpus)
+        return bool(self._now.gpus_with_room(0).sum() >= self._gpus)
 
     def needed(self, order: IntArray) -> IntArray | None:
         """Holders that have to go; None if there is no room even without all that may go.
@@ -683,111 +699,136 @@ class Clearing:
             Ascending.
         """
         gone = np.zeros(len(self._loose), bool)
-        most = len(order)
+        while (first := self._fewest(order, gone)) is not None:
+            if not first:
+                return np.flatnonzero(gone)
+            # Without the last of the first ones there is no room. Those before it may not be needed.
+            gone[order[first - 1]] = True
+            order = order[: first - 1]
+        return None
 
-        def enough(first: int) -> bool:
-            mask = gone.copy()
-            mask[order[:first]] = True
-            return self.fits(mask)
-
-        if not enough(most):
+    def _fewest(self, order: IntArray, gone: BoolArray) -> int | None:
+        """How many of the first holders in the order must go, besides those gone already;
+        None if all are too few.
+        """
+        never = len(order) + 1
+        turn = np.where(gone, 0, never)
+        turn[order] = np.arange(1, never)
+        least = self._least_turn(turn, never)
+        if least > len(order):
             return None
-        freed = self._freed_gpus(order)
-        while not enough(0):
-            # Room never shrinks when more holders go, so the smallest number that suffices is
-            # bisected. The first guess is nearly always right: needs beside GPUs are rarely scarce.
-            least = self._insufficient(freed, most)
-            half = least + 1
-            while most - least > 1:
-                least, most = (least, half) if enough(half) else (half, most)
-                half = (least + most) // 2
-            most -= 1
-            gone[order[most]] = True
-        return np.flatnonzero(gone)
+        if self._span == 1 and not self._group_use.any():
+            return least
+        if not self.fits(turn <= len(order)):
+            return None
+        # Room never shrinks when more holders go, so the smallest number is bisected. The first
+        # guess, the lower bound, is nearly always right.
+        few, enough, guess = least - 1, len(order), least
+        while enough - few > 1:
+            few, enough = (few, guess) if self.fits(turn <= guess) else (guess, enough)
+            guess = (few + enough) // 2
+        return enough
 
-    def may_all_move(self, gone: IntArray) -> bool:
-        """False where one of some holders surely finds no room, once the gang has its own.
-
-        Only holders of whole GPUs of one node are looked at, which all leave for a gang on it. Each
-        goes to another node, or takes what the gang leaves: looked at one by one, so that True
-        promises nothing.
-        """
-        mine = np.isin(self._owner, gone)
-        nodes = np.unique(self._node[mine])
-        loose = self._loose
-        whole = (loose.share[gone] == 1.0).all() and not self._group_use[gone].any()
-        if self._span > 1 or len(nodes) != 1 or not whole:
-            return True
-        problem, node = self._problem, int(nodes[0])
-        here = problem.of_pool(0)
-        self._without(np.zeros(len(loose), bool))
-        free, own = self._state.free[here], self._state.own[here]
-        size = np.bincount(self._owner[mine], minlength=len(loose))[gone]
-        need = loose.need[gone] * size[:, None]
-        # What the gang leaves on its node.
-        R = problem.requests
-        left = free[node - here.start] + size.sum() - self._gpus
-        own_left = own[node - here.start] + need.sum(axis=0) - R.need[0] * self._gpus
-        # Needs that rounding alone keeps from fitting are to fit.
-        need = need * (1.0 - ROUNDING) - ROUNDING
-        for gpus, amount in zip(size.tolist(), need, strict=True):
-            elsewhere = (free >= gpus) & (own >= amount).all(axis=1)
-            if not elsewhere.any() and not (left >= gpus and (own_left >= amount).all()):
-                return False
-        return True
-
-    def _freed_gpus(self, order: IntArray) -> tuple[IntArray, IntArray]:
-        """The GPUs of holders that may go: the node of each, and its holder's position in the order.
-
-        Sorted by node, then by position.
-        """
-        position = np.full(len(self._loose), len(order))
-        position[order] = np.arange(len(order))
-        of_gpu = position[self._owner]
-        by_node = np.lexsort((of_gpu, self._node))
-        by_node = by_node[of_gpu[by_node] < len(order)]
-        return self._node[by_node], of_gpu[by_node]
-
-    def _insufficient(self, freed: tuple[IntArray, IntArray], most: int) -> int:
-        """A lower bound: if so many of the first holders go, there are still too few free GPUs.
+    def _least_turn(self, turn: IntArray, never: int) -> int:
+        """The first turn at which the gang can have room: a lower bound, and exact on one node
+        where no resource of several nodes counts.
 
         Parameters
         ----------
-        freed : tuple of IntArray
-            What `_freed_gpus` returns.
-        most : int
-            So many of the first holders suffice.
+        turn : IntArray, shape (M,)
+            When each holder goes, from 0 on.
+        never : int
+            A later turn.
         """
-        # A holder may make room on nodes where it has no GPU: it leaves a resource of several nodes,
-        # or a node that was closed to the gang because of it.
-        if self._conflicts.any() or self._group_use.any():
+        # A holder may make room on nodes where it has no GPU: it leaves a resource of several nodes.
+        if self._group_use.any():
             return 0
-        node, place = freed
-        node = node[place < most]
-        place = place[place < most]
         problem = self._problem
-        free = np.zeros(len(problem.nodes), np.int64)
-        free[problem.of_pool(0)] = self._state.gpus_with_room(0)
+        nodes = problem.nodes
+        here = problem.of_pool(0)
+        goes = turn[self._owner]
+        by_gpu = self._of_gpus.enough_from(goes, never).reshape(nodes.room.shape)[here]
         if self._span > 1:
-            return int(np.sort(place)[max(self._gpus - int(free.sum()), 1) - 1])
-        # On one node: the holder with which the node has enough GPUs.
-        first = np.flatnonzero(np.diff(node, prepend=-1))
-        count_on_node = (
-            1 + np.arange(len(node)) - np.repeat(first, np.diff(np.append(first, len(node))))
-        )
-        suffices = count_on_node == np.maximum(self._gpus - free[node], 1)
-        return int(place[suffices].min())
+            every = np.sort(by_gpu, axis=None)
+            return int(every[self._gpus - 1]) if self._gpus <= len(every) else never
+        if self._gpus > by_gpu.shape[1] or problem.requests.clashing[0]:
+            return never
+        by_node = np.full(len(nodes), never)
+        by_node[here] = np.partition(by_gpu, self._gpus - 1, axis=1)[:, self._gpus - 1]
+        for own in self._of_nodes:
+            np.maximum(by_node, own.enough_from(goes, never), out=by_node)
+        # A node is closed to the gang as long as a job is there that it must be apart from.
+        apart = self._conflicts[self._owner]
+        np.maximum.at(by_node, self._node[apart], goes[apart])
+        by_node[problem.closed[0]] = never
+        return int(by_node[here].min(initial=never))
+
+    @cached_property
+    def _of_gpus(self) -> _Returned:
+        """Shares of single GPUs that holders give back."""
+        room = self._problem.nodes.room.ravel()
+        needed = float(self._problem.requests.share[0])
+        share = self._loose.share[self._owner]
+        lack = needed - room + np.bincount(self._spot, share, len(room)) - ROUNDING
+        # GPUs of which somebody who stays has a part, and those that a node does not have.
+        lack[room < (1.0 if needed == 1.0 else needed - ROUNDING)] = np.inf
+        return _Returned.of(lack, self._spot, share)
+
+    @cached_property
+    def _of_nodes(self) -> tuple[_Returned, ...]:
+        """CPUs and memory of nodes that they give back, as far as the gang needs them."""
+        need = self._problem.requests.need[0]
+        has = self._problem.nodes.own
+        parts = []
+        for own in np.flatnonzero(need).tolist():
+            amount = self._loose.need[self._owner, own]
+            used = np.bincount(self._node, amount, len(has))
+            lack = capacity_for(self._gpus, float(need[own])) - has[:, own] + used
+            parts.append(_Returned.of(lack, self._node, amount))
+        return tuple(parts)
+
+    def may_move(self, gone: IntArray) -> BoolArray:
+        """Mask of those of some holders, which all go, that may find room elsewhere.
+
+        False for a holder that surely finds none (`_elsewhere`). What the gang leaves on a node is
+        not enough for one that had to go; but what a holder of several nodes leaves may be.
+        """
+        alone = self._on_one_node[gone]
+        return self._elsewhere[gone] if alone.all() else np.ones(len(gone), bool)
+
+    @cached_property
+    def _on_one_node(self) -> BoolArray:
+        """Mask of the holders of whole GPUs of one node that need one node again,
+        if the gang does too; shape (M,).
+        """
+        first = np.full(len(self._loose), -1)
+        first[self._owner[::-1]] = self._node[::-1]
+        mask = (self._loose.share == 1.0) & ~self._group_use.any(axis=1) & ~self._may_span
+        mask &= self._span == 1
+        mask[self._owner[self._node != first[self._owner]]] = False
+        return np.asarray(mask & (first >= 0))
+
+    @cached_property
+    def _elsewhere(self) -> BoolArray:
+        """Mask of the holders for which a node has room now, as far as it is known; shape (M,)."""
+        here = self._problem.of_pool(0)
+        free, own = self._now.free[here], self._now.own[here]
+        size = np.bincount(self._owner, minlength=len(self._loose))
+        kinds = group_rows((size, *self._loose.need.T), len(size))
+        found = np.zeros(len(kinds), bool)
+        for kind, one in enumerate(kinds.first.tolist()):
+            # Needs that rounding alone keeps from fitting are to fit.
+            need = self._loose.need[one] * size[one] * (1.0 - ROUNDING) - ROUNDING
+            found[kind] = ((free >= size[one]) & (own >= need).all(axis=1)).any()
+        return ~self._on_one_node | found[kinds.inverse]
 
     def nearest(self) -> IntArray:
-        """All that may go, ordered so that the gang gets the nodes
+        """All that may move, ordered so that the gang gets the nodes
         that lack fewest GPUs, by the fewest holders.
         """
-        nothing = np.zeros(len(self._loose), bool)
-        self._without(nothing)
-        now = self._state.available(0)
-        self._without(~nothing)
+        now = self._now.available(0)
         # What each node could give if all went that may: the most that clearing it can bring.
-        cleared = self._state.available(0)
+        cleared = FreeRoom(self._problem).available(0)
         if self._span == 1:
             lack = np.where(cleared >= self._gpus, self._gpus - now, np.inf)
         else:
@@ -797,11 +838,16 @@ class Clearing:
         size = np.bincount(self._owner, minlength=len(self._loose))
         # Of holders equally near those come first that make room alone, the smallest of them first.
         alone = size >= np.minimum(far, self._gpus)
-        return np.lexsort((np.where(alone, size, -size), ~alone, far)).astype(np.int64)
+        order = np.lexsort((np.where(alone, size, -size), ~alone, far)).astype(np.int64)
+        return order[self._elsewhere[order]]
 
-    def _without(self, gone: BoolArray) -> None:
-        """Let the state be what is left beside occupied GPUs and the holders that are not gone."""
-        state = self._state
+    @cached_property
+    def _now(self) -> FreeRoom:
+        """What is left while nobody is gone."""
+        return FreeRoom(self._without(np.zeros(len(self._loose), bool)))
+
+    def _without(self, gone: BoolArray) -> Problem:
+        """The gang beside occupied GPUs and the holders that are not gone."""
         nodes = self._problem.nodes
         loose = self._loose
         stays = ~gone[self._owner]
@@ -813,9 +859,59 @@ class Clearing:
         room: FloatArray = np.where(nodes.room > 0, np.maximum(nodes.room - load, 0.0), 0.0)
         if self._conflicts.any():
             room[node[self._conflicts[owner]]] = 0.0
-        state.reset(room)
-        if loose.need.any() and self._problem.requests.need.any():
+        own, group = nodes.own, nodes.group_capacity
+        if loose.need.any():
             used = [np.bincount(node, need[owner], shape[0]) for need in loose.need.T]
-            state.own = np.maximum(nodes.own - np.stack(used, axis=1), 0.0)
+            own = np.maximum(nodes.own - np.stack(used, axis=1), 0.0)
         if self._group_use.any():
-            state.group = np.maximum(nodes.group_capacity - (~gone) @ self._group_use, 0.0)
+            group = np.maximum(group - (~gone) @ self._group_use, 0.0)
+        return replace(
+            self._problem, nodes=replace(nodes, room=room, own=own, group_capacity=group)
+        )
+
+
+@dataclass(frozen=True)
+class _Returned:
+    """What holders give back of one resource of cells (single GPUs, or nodes) that are short of it.
+
+    Attributes
+    ----------
+    lack : FloatArray, shape (cells,)
+        What a cell is short of at first; at most 0 where it has enough.
+    entry : IntArray, shape (n,)
+        Entries of holders in cells that are short, cell by cell.
+    cell : IntArray, shape (n,)
+    amount : FloatArray, shape (n,)
+        What each gives back.
+    """
+
+    lack: FloatArray
+    entry: IntArray
+    cell: IntArray
+    amount: FloatArray
+
+    @classmethod
+    def of(cls, lack: FloatArray, cell: IntArray, amount: FloatArray) -> _Returned:
+        """Of what n entries give back."""
+        # Where even all of them are too little, the cell never has enough.
+        reached = np.bincount(cell, amount, len(lack)) >= lack
+        entry = np.flatnonzero((lack[cell] > 0) & reached[cell])
+        entry = entry[np.argsort(cell[entry], kind="stable")]
+        return cls(lack, entry, cell[entry], amount[entry])
+
+    def enough_from(self, turn: IntArray, never: int) -> IntArray:
+        """The turn from which on each cell has enough, when entries give back in turns (n,)."""
+        found = np.where(self.lack <= 0, 0, never)
+        goes = turn[self.entry]
+        in_turn = np.argsort(self.cell * (never + 1) + goes)
+        given = np.cumsum(self.amount[in_turn])
+        enough = np.flatnonzero(given >= self._wanted)[::-1]
+        # Of several assignments to a cell the last one counts: that of its first entry.
+        found[self.cell[enough]] = goes[in_turn[enough]]
+        return found
+
+    @cached_property
+    def _wanted(self) -> FloatArray:
+        """What its cell lacks and what all cells before it have to give, of each entry."""
+        first = np.searchsorted(self.cell, self.cell)
+        return (np.cumsum(self.amount) - self.amount)[first] + self.lack[self.cell]

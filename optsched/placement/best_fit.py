@@ -12,17 +12,14 @@ that a gang finds room or spans fewer nodes. `why_refused` explains what found n
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from functools import partial
-from itertools import chain
+from collections.abc import Iterator
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
-from optsched.candidates import gpus_allowed_by
 from optsched.placement.problem import (
     Assignment,
     Pieces,
@@ -49,56 +46,15 @@ PUSHED = 12
 """Requests that one may push elsewhere, at most."""
 MOST_NAMED = 4
 """Nodes whose free GPUs a reason names."""
-SCANNED = 16
-"""Requests up to which plain ones scan all nodes."""
 TIGHTENED = 200
 """Requests that span more nodes than they need and are tried again, at most."""
-
-
-class NodesByFreeGpus:
-    """The nodes of a pool in sorted lists by the number of their free GPUs.
-
-    The best fit of a gang costs a few steps, however many nodes there are.
-
-    Parameters
-    ----------
-    free : IntArray, shape (N,)
-        Free GPUs of all nodes; it may change, and then `changed` must be called.
-    here : slice
-        Nodes of the pool.
-    most : int
-        GPUs of the largest node.
-    """
-
-    def __init__(self, free: IntArray, here: slice, most: int) -> None:
-        self._free = free
-        self._first = here.start
-        self._count: list[int] = free[here].tolist()
-        self._nodes: list[list[int]] = [[] for _ in range(most + 1)]
-        for node, count in enumerate(self._count, here.start):
-            self._nodes[count].append(node)
-
-    def changed(self, node: int) -> None:
-        """The free GPUs of a node have changed."""
-        before = self._nodes[self._count[node - self._first]]
-        del before[bisect_left(before, node)]
-        count = int(self._free[node])
-        self._count[node - self._first] = count
-        insort(self._nodes[count], node)
-
-    def best_fit(self, gpus: int, has_room: Callable[[int], bool]) -> int | None:
-        """The node with the fewest free GPUs that are enough and with room for all else that is needed;
-        of equal ones the first.
-        """
-        nodes = chain.from_iterable(self._nodes[gpus:])
-        return next(filter(has_room, nodes), None)
 
 
 class FreeRoom:
     """Free GPUs, CPUs and memory of the nodes; at first what occupied GPUs leave.
 
-    Requests of whole GPUs are counted by node; which GPUs they get is decided at the end
-    (`identities`). Requests that share GPUs get them at once.
+    Requests of whole GPUs are counted by node; which GPUs they get is decided at the end. Requests
+    that share GPUs get them at once.
 
     Attributes
     ----------
@@ -132,13 +88,7 @@ class FreeRoom:
         # How many jobs of each anti-affinity set are on each node.
         sets = {number for numbers in problem.requests.apart for number in numbers}
         self._of_set = {number: np.zeros(len(nodes), np.int64) for number in sets}
-        # For a few requests a scan of all nodes is cheaper than these heaps.
-        self._indexed = len(problem) > SCANNED
-        self._by_free: dict[int, NodesByFreeGpus] = {}
         self._untouched: dict[int, BoolArray] = {}
-        # Nodes with too few CPUs or too little memory for requests of a kind (`Problem.alike`):
-        # until a request gives some back, no other one of the kind need look at them again.
-        self._lacking: defaultdict[int, set[int]] = defaultdict(set)
 
     @classmethod
     def after(cls, problem: Problem, assignment: Assignment) -> FreeRoom:
@@ -169,46 +119,15 @@ class FreeRoom:
             mine = np.array([number in R.apart[one] for one in request.tolist()], bool)
             on_nodes[np.unique(node[mine])] = 1
 
-    def reset(self, room: FloatArray) -> None:
-        """Let this be the room of the GPUs, with nothing placed."""
-        self.room = room
-        self.free = np.asarray((room >= 1.0).sum(axis=1), np.int64)
-        self._by_free.clear()
-        self._lacking.clear()
-
     # --- what a request could have --------------------------------------------------------
 
-    def best_node(self, request: int) -> int | None:
-        """The best node for a request on one node (`Problem.on_one_node`), if one has room."""
-        problem = self.problem
-        gpus = int(problem.requests.gpus[request])
-        here = problem.of_pool(request)
-        if self._indexed:
-            pool = int(problem.requests.pool[request])
-            if pool not in self._by_free:
-                most = int(problem.nodes.gpus[here].max(initial=0))
-                self._by_free[pool] = NodesByFreeGpus(self.free, here, most)
-            return self._by_free[pool].best_fit(gpus, partial(self._has_own, request, gpus))
-        enough = self.available(request) >= gpus
-        node = fullest_with_room(np.where(enough, self.free[here], 0), gpus)
-        return None if node is None else here.start + node
-
-    def _has_own(self, request: int, gpus: int, node: int) -> bool:
-        """Whether a node has the CPUs and memory for so many GPUs of a request (`gpus_allowed`)."""
-        if not self.problem.needy[request]:
-            return True
-        lacking = self._lacking[int(self.problem.alike.inverse[request])]
-        if node in lacking:
-            return False
-        needs = self.problem.requests.need[request].tolist()
-        # As numbers, not arrays: a round asks this of thousands of nodes, one after the other.
-        enough = all(
-            need <= 0 or gpus_allowed_by(has, need) >= gpus
-            for has, need in zip(self.own[node].tolist(), needs, strict=True)
-        )
-        if not enough:
-            lacking.add(node)
-        return enough
+    def best_nodes(self, request: int, most: int) -> IntArray:
+        """Nodes for so many requests alike (`Problem.on_one_node`), as far as there is room."""
+        R = self.problem.requests
+        here = self.problem.of_pool(request)
+        gpus = int(R.gpus[request])
+        found = best_nodes(self.free[here], self.own[here], gpus, R.need[request], most)
+        return np.asarray(here.start + found, np.int64)
 
     def gpus_with_room(self, request: int) -> IntArray:
         """GPUs of each node of its pool with room for a request,
@@ -252,7 +171,7 @@ class FreeRoom:
     def take(self, request: int, pieces: Pieces) -> None:
         """Place a request of whole GPUs."""
         for node, gpus in pieces:
-            self._add_free(node, -gpus)
+            self.free[node] -= gpus
             self.on[node].add(request)
         self._charge(request, pieces, 1)
         self.pieces[request] = pieces
@@ -261,7 +180,7 @@ class FreeRoom:
         """Undo `take`; returns the pieces that the request had."""
         pieces = self.pieces.pop(request)
         for node, gpus in pieces:
-            self._add_free(node, gpus)
+            self.free[node] += gpus
             self.on[node].remove(request)
         self._charge(request, pieces, -1)
         return pieces
@@ -271,8 +190,7 @@ class FreeRoom:
         node, index = gpus.T
         before = self.room[node, index]
         self.room[node, index] = before - self.problem.requests.share[request]
-        for opened in node[before >= 1.0].tolist():
-            self._add_free(opened, -1)
+        self.free -= np.bincount(node[before >= 1.0], minlength=len(self.free))
         pieces = _pieces_of(gpus)
         self._charge(request, pieces, 1)
         self.pieces[request] = pieces
@@ -285,25 +203,18 @@ class FreeRoom:
         free = self._free_gpus(node)
         chosen = consecutive(free[None], np.array([count]))[0]
         free &= ~chosen
-        self._add_free(node, -count)
+        self.free[node] -= count
         return np.flatnonzero(chosen)
 
     def release(self, node: int, gpus: IntArray) -> None:
         """A gang that held GPUs of a node leaves them."""
         self._free_gpus(node)[gpus] = True
-        self._add_free(node, len(gpus))
+        self.free[node] += len(gpus)
 
     def _free_gpus(self, node: int) -> BoolArray:
         if node not in self._untouched:
             self._untouched[node] = self.room[node] >= 1.0
         return self._untouched[node]
-
-    def _add_free(self, node: int, gpus: int) -> None:
-        self.free[node] += gpus
-        if self._by_free:
-            of_pool = self._by_free.get(int(self.problem.nodes.pool[node]))
-            if of_pool is not None:
-                of_pool.changed(node)
 
     def _charge(self, request: int, pieces: Pieces, sign: int) -> None:
         problem = self.problem
@@ -312,8 +223,6 @@ class FreeRoom:
             self._of_set[number][[node for node, _ in pieces]] += sign
         if not problem.needy[request]:
             return
-        if sign < 0:
-            self._lacking.clear()
         for node, gpus in pieces:
             amount = sign * gpus
             self.own[node] -= amount * R.need[request]
@@ -335,8 +244,9 @@ def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assig
     """Place requests one after the other;
     with ``smallest`` so many of the smallest before all others.
 
-    Of equal ones, those given first come first. What is not placed in the end fits nowhere beside
-    what is.
+    Of gangs of equal size and span those come first that need more CPUs per GPU, then more memory,
+    then those given first: what needs little fits into what is left of a node. What is not placed
+    in the end fits nowhere beside what is.
 
     1. With ``keep``, requests whose jobs run on as few nodes as they need stay where they are.
     2. Gangs of whole GPUs in decreasing size: on the node with the least left over, or on as many
@@ -345,32 +255,33 @@ def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assig
        elsewhere.
     4. Requests of shares in decreasing share, on the fullest GPUs that have room.
     """
-    if smallest is None and problem.plain.all():
-        found = _place_plain(problem)
+    if smallest is None and problem.on_one_node.all():
+        found = _place_on_one_node(problem)
         if found is not None:
             return found
     R = problem.requests
     state = FreeRoom(problem)
-    possible = problem.fewest > 0
     later = np.zeros(len(problem), bool)
     if smallest is not None:
-        by_amount = np.lexsort((R.gpus * R.share, ~possible))
+        by_amount = np.lexsort((R.gpus * R.share, problem.fewest == 0))
         later[by_amount[smallest:]] = True
     if keep:
         for request in _running_largest_first(problem):
             if not later[request]:
                 _stay(state, request)
-    # Large gangs first: small ones fit into what they leave. Of equal ones the first stays first.
-    by_size = np.lexsort((R.span, -R.gpus, later))
-    _place_whole(state, by_size[(R.share == 1.0)[by_size] & possible[by_size]].tolist())
+    by_size = np.lexsort((_batches(problem), *_smaller_needs(R.need), R.span, -R.gpus, later))
+    _place_whole(state, by_size[R.share[by_size] == 1.0])
     assignment = with_identities(problem, state.pieces, state.shared)
+    by_share = np.lexsort((-R.gpus, -R.share, later))
+    by_share = by_share[R.share[by_share] < 1.0]
+    if not len(by_share):
+        return assignment
     # From here on requests of whole GPUs have theirs for good: requests that share see which are
     # left.
     for request, gpus in assignment.items():
         if request not in state.shared:
             state.room[gpus[:, 0], gpus[:, 1]] = 0.0
-    by_share = np.lexsort((-R.gpus, -R.share, later))
-    for request in by_share[(R.share < 1.0)[by_share] & possible[by_share]].tolist():
+    for request in by_share[problem.fewest[by_share] > 0].tolist():
         if request in state.pieces:
             continue
         pieces = choose(state, request, int(R.span[request]))
@@ -380,54 +291,84 @@ def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assig
     return with_identities(problem, state.pieces, state.shared, fixed)
 
 
-def _place_plain(problem: Problem) -> Assignment | None:
-    """Plain requests in decreasing size, each on one node; None if one would have to span several.
+def _smaller_needs(need: FloatArray) -> FloatArray:
+    """Sort keys by which those of equal gangs come first that need more CPUs, then more memory."""
+    return -need.T[::-1]
 
-    Nothing is repaired: where a gang is refused no node has its GPUs free, and only smaller ones
+
+def _batches(problem: Problem) -> IntArray:
+    """Equal numbers for requests that are placed together, as `best_nodes` can; shape (P,)."""
+    return np.where(problem.on_one_node, problem.alike.inverse, -1)
+
+
+def _place_on_one_node(problem: Problem) -> Assignment | None:
+    """Requests of one node in decreasing size; None if one would have to span several.
+
+    Nothing is repaired: where a gang is refused no node has what it needs, and only smaller ones
     come after it, so that none of these could make room for it.
     """
     nodes = problem.nodes
     R = problem.requests
     free = nodes.free.copy()
+    own = nodes.own.copy()
     on_node = np.full(len(problem), -1, np.int64)
-    pool_and_size = group_rows([R.pool, R.gpus], len(problem))
-    requests_of = np.argsort(pool_and_size.inverse, kind="stable")
-    last = np.cumsum(pool_and_size.count)
+    kinds = group_rows([R.pool, R.gpus, *R.need.T], len(problem))
+    requests_of = np.argsort(kinds.inverse, kind="stable")
+    last = np.cumsum(kinds.count)
     # Larger gangs first. Pools have no node in common, so their order does not matter.
-    for group in np.argsort(-R.gpus[pool_and_size.first], kind="stable").tolist():
-        alike = requests_of[last[group] - pool_and_size.count[group] : last[group]]
-        gpus = int(R.gpus[alike[0]])
+    need, size = R.need[kinds.first], R.gpus[kinds.first]
+    for kind in np.lexsort((*_smaller_needs(need), -size)).tolist():
+        alike = requests_of[last[kind] - kinds.count[kind] : last[kind]]
+        gpus = int(size[kind])
         here = nodes.of_pool(int(R.pool[alike[0]]))
-        chosen = here.start + best_nodes(free[here], gpus, len(alike))
+        chosen = here.start + best_nodes(free[here], own[here], gpus, need[kind], len(alike))
         # Spans do not matter on one node.
         if (R.span[alike[len(chosen) :]] > 1).any():
             return None
         on_node[alike[: len(chosen)]] = chosen
-        free -= gpus * np.bincount(chosen, minlength=len(nodes))
+        taken = gpus * np.bincount(chosen, minlength=len(nodes))
+        free -= taken
+        own -= taken[:, None] * need[kind]
     placed = np.flatnonzero(on_node >= 0)
     untouched = nodes.room >= 1.0
     return by_request(assign_gpus(untouched, placed, on_node[placed], R.gpus[placed]))
 
 
-def best_nodes(free: IntArray, gpus: int, most: int) -> IntArray:
+def best_nodes(free: IntArray, own: FloatArray, gpus: int, need: FloatArray, most: int) -> IntArray:
     """Nodes for equal gangs in turn,
-    each the one with the fewest free GPUs that are enough, at most so many.
+    each the one with the fewest free GPUs that has room, at most so many.
 
     A node that was the best for one gang is the best for the next one too, as long as it has room:
     it has fewer free GPUs than before. So the nodes are filled one after the other.
+
+    Parameters
+    ----------
+    free : IntArray, shape (N,)
+    own : FloatArray, shape (N, 2)
+        Free CPUs and memory.
+    gpus : int
+        Of each gang.
+    need : FloatArray, shape (2,)
+        CPUs and memory per GPU.
+    most : int
     """
-    enough = np.flatnonzero(free >= gpus)
-    fullest = enough[np.argsort(free[enough], kind="stable")]
-    return np.repeat(fullest, free[fullest] // gpus)[:most]
+    gangs = np.minimum(free, limit(own, need)) // gpus
+    some = np.flatnonzero(gangs)
+    fullest = some[np.argsort(free[some], kind="stable")]
+    return np.repeat(fullest, gangs[fullest])[:most]
 
 
-def _place_whole(state: FreeRoom, order: list[int]) -> None:
+def _place_whole(state: FreeRoom, order: IntArray) -> None:
     """Requests of whole GPUs in this order, then those that found no room,
     by pushing smaller ones elsewhere.
     """
-    span = state.problem.requests.span
-    kind = state.problem.alike.inverse.tolist()
-    refused = _take_room(state, [request for request in order if request not in state.pieces])
+    problem = state.problem
+    span = problem.requests.span
+    kind = problem.alike.inverse.tolist()
+    refused = _take_room(
+        state, [request for request in order.tolist() if request not in state.pieces]
+    )
+    refused = [request for request in refused if problem.fewest[request]]
     failed = 0
     hopeless: set[int] = set()  # kinds of which one has failed since a request was pushed
     for request in refused:
@@ -446,20 +387,29 @@ def _place_whole(state: FreeRoom, order: list[int]) -> None:
 
 def _take_room(state: FreeRoom, order: list[int]) -> list[int]:
     """Place requests in this order where they find room, and nothing else; those that found none."""
-    span = state.problem.requests.span
-    kind = state.problem.alike.inverse.tolist()
+    problem = state.problem
+    R = problem.requests
+    kind = problem.alike.inverse.tolist()
     refused = []
     # Room only shrinks here: where one found none, no other one of its kind does.
     hopeless: set[int] = set()
-    for request in order:
-        pieces = None
-        if kind[request] not in hopeless:
-            pieces = choose(state, request, int(span[request]))
-        if pieces is not None:
-            state.take(request, pieces)
-        else:
-            hopeless.add(kind[request])
-            refused.append(request)
+    for this, requests in groupby(order, kind.__getitem__):
+        alike = list(requests)
+        gpus = int(R.gpus[alike[0]])
+        if problem.on_one_node[alike[0]]:
+            nodes = state.best_nodes(alike[0], len(alike)).tolist()
+            for request, node in zip(alike, nodes, strict=False):
+                state.take(request, [(node, gpus)])
+            alike = alike[len(nodes) :]
+        for request in alike:
+            pieces = None
+            if this not in hopeless:
+                pieces = choose(state, request, int(R.span[request]))
+            if pieces is not None:
+                state.take(request, pieces)
+            else:
+                hopeless.add(this)
+                refused.append(request)
     return refused
 
 
@@ -471,12 +421,6 @@ def choose(state: FreeRoom, request: int, span: int) -> Pieces | None:
     problem = state.problem
     here = problem.of_pool(request)
     gpus = int(problem.requests.gpus[request])
-    if problem.on_one_node[request]:
-        node = state.best_node(request)
-        if node is not None:
-            return [(node, gpus)]
-        if span == 1:
-            return None
     available = state.available(request)
     enough = np.flatnonzero(available >= gpus)
     if len(enough):

@@ -14,7 +14,13 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
+from optsched.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    mask_of,
+    pointers,
+)
 from optsched.candidates import Classes, JobRows, Uses
 from optsched.placement.shares import FULL, Shares
 
@@ -362,5 +368,5 @@ def run_matrix(chosen: list[IntArray], rows: int) -> sp.csr_matrix:
     """Slices x rows, 1 where a row runs in a slice."""
     length = np.array([len(part) for part in chosen], np.int64)
     index = np.concatenate([np.zeros(0, np.int64), *chosen])
-    start = np.concatenate(([0], np.cumsum(length)))
+    start = pointers(length)
     return sp.csr_matrix((np.ones(len(index), np.int8), index, start), shape=(len(chosen), rows))

@@ -49,6 +49,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import SolverCrashed
+from optsched.instance.durations import Deadline
 from optsched.placement.instant import SCRAMBLE, Instant, run_matrix
 from optsched.placement.open_shop import decompose
 from optsched.placement.shares import FULL, Shares
@@ -163,9 +164,11 @@ class Items:
             np.float64
         )
 
-    def peel(self, need: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def peel(self, need: FloatArray, deadline: Deadline) -> tuple[FloatArray, FloatArray]:
         """A plain way to run all of ``need``:
         sets that fit, the longest jobs first, each until something ends.
+
+        Raises `OutOfTime`: with thousands of items each set takes a hundredth of a second.
 
         Returns
         -------
@@ -176,6 +179,7 @@ class Items:
         lengths = []
         counts = []
         while (left > 0).any():
+            deadline.check()
             load = np.asarray((self.member @ left) / self.count)
             urgency = self.member.T @ load  # of a pair: both jobs
             size = self.usage.max(axis=0, initial=0.0)
@@ -252,9 +256,10 @@ class PatternTimes:
 
 
 def shortest(items: Items, engine: Engine) -> PatternTimes:
-    """Run all items in the shortest time."""
-    # A plain way to start from: often it is short enough already.
-    lengths, counts = items.peel(items.need)
+    """Run all items in the shortest time; raises `OutOfTime` before it has a way to run them."""
+    # A plain way to start from: often it is short enough already. Its time counts as building, as
+    # about as much has to be left after the search for `spread`.
+    lengths, counts = engine.build(lambda: items.peel(items.need, engine.deadline))
     bound = 1.0
     finished = True
     if lengths.sum() <= FULL:
@@ -412,25 +417,23 @@ def spread(
     -------
     lengths : FloatArray
     runs : csr_matrix of 0/1, shape (slices, rows)
+
+    Raises
+    ------
+    OutOfTime
+        The rest of the groups would have no slices.
     """
     rows = int(max((part.max() for part in items.rows), default=-1)) + 1
     parts: list[list[Part]] = [[] for _ in lengths]
     indptr = items.member.indptr
-    for group, size in enumerate(items.count.tolist()):
+    for group, size in enumerate(engine.deadline.watching(items.count.tolist())):
         mine = items.member.indices[indptr[group] : indptr[group + 1]].astype(np.int64)
         if size == 1:
-            for number, chosen in enumerate(counts[:, mine] > 0):
-                parts[number].append(
-                    (
-                        np.ones(1),
-                        [
-                            np.array(
-                                [items.rows[item][0] for item in mine[chosen]],
-                                np.int64,
-                            )
-                        ],
-                    )
-                )
+            chosen = counts[:, mine] > 0
+            # A job alone is idle in most slices: to list it in all of them took longest.
+            for number in np.flatnonzero(chosen.any(axis=1)).tolist():
+                its_rows = [items.rows[item][0] for item in mine[chosen[number]]]
+                parts[number].append((np.ones(1), [np.array(its_rows, np.int64)]))
             continue
         for number, part in _shared_out(items, mine, size, lengths, counts, engine):
             parts[number].append(part)

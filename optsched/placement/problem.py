@@ -491,14 +491,12 @@ class Problem:
         )
 
     @cached_property
-    def alike(self) -> Groups:
-        """Requests that have room on the same nodes: if one of them has none, no other one has."""
+    def _like(self) -> Groups:
+        """Requests that could have the same GPUs of each node."""
         R = self.requests
         sets = {numbers: number for number, numbers in enumerate(dict.fromkeys(R.apart))}
         keys = (
             R.pool,
-            R.gpus,
-            R.span,
             R.share,
             R.clashing,
             self.closed_as,
@@ -509,20 +507,24 @@ class Problem:
         return group_rows(keys, len(self))
 
     @cached_property
+    def alike(self) -> Groups:
+        """Requests that have room on the same nodes: if one of them has none, no other one has."""
+        return group_rows((self._like.inverse, self.requests.gpus, self.requests.span), len(self))
+
+    @cached_property
     def fewest(self) -> IntArray:
         """Fewest nodes that each request needs if it has no others beside it,
         0 where it fits nowhere; shape (P,).
         """
-        R = self.requests
-        alike = self.alike
-        fewest = np.zeros(len(alike.first), np.int64)
-        for group, j in enumerate(alike.first.tolist()):
+        gpus = self.requests.gpus
+        fewest = np.zeros(len(self), np.int64)
+        for kind, one in enumerate(self._like.first.tolist()):
+            mine = np.flatnonzero(self._like.inverse == kind)
             # The largest nodes first: no fewer nodes have as many GPUs.
-            reach = np.cumsum(np.sort(self.at_most(j))[::-1])
-            if len(reach) and reach[-1] >= R.gpus[j]:
-                fewest[group] = np.searchsorted(reach, R.gpus[j]) + 1
-        needed = fewest[alike.inverse]
-        return np.where(needed <= R.span, needed, 0)
+            reach = np.cumsum(np.sort(self.at_most(one))[::-1])
+            possible = mine[gpus[mine] <= (reach[-1] if len(reach) else 0)]
+            fewest[possible] = np.searchsorted(reach, gpus[possible]) + 1
+        return np.where(fewest <= self.requests.span, fewest, 0)
 
     def worth(self, assignment: Assignment) -> Worth:
         """Recompute the objective of an assignment."""

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray, owners
 from optsched.errors import InvalidArgument, UsageError
+from optsched.instance.durations import OutOfTime
 from optsched.placement.instant import (
     Instant,
     first_fit,
@@ -172,12 +173,20 @@ def _open_shop(instant: Instant, place: IntArray, takes: IntArray) -> _Cut:
 
 def _patterns(instant: Instant, engine: Engine) -> _Cut:
     items = Items.of(instant)
-    packing = shortest(items, engine)
-    length, runs = spread(items, packing.lengths, packing.counts, engine)
+    bound, finished = 1.0, False
+    try:
+        packing = shortest(items, engine)
+        bound = packing.bound
+        length, runs = spread(items, packing.lengths, packing.counts, engine)
+        finished = packing.finished
+    except OutOfTime:
+        # Patterns of which only some became slices are worth less than none: the other rows would
+        # run after all of these. `_exactly` runs rows side by side in far less time.
+        length, runs = np.zeros(0), run_matrix([], len(instant))
     length, runs = in_order(length, runs)
     length, runs = _exactly(instant, length, runs)
     cut = _into_window(length, runs, float(length.sum()))
-    return cut._replace(bound=max(packing.bound, cut.scale), finished=packing.finished)
+    return cut._replace(bound=max(bound, cut.scale), finished=finished or cut.scale == 1.0)
 
 
 def _exactly(

@@ -36,6 +36,8 @@ FULL = 1.0 + ROUNDING
 """Shares of a capacity add up to at most this: three thirds fill a GPU, whatever the rounding."""
 ALL_THE_TIME = 1e-9
 """Part of the time of a class that may be missing where its jobs run on a column all the time."""
+IN_TURN = 1e-6
+"""Part of a pool that rows which take turns may need beyond it: the tolerance of a solver."""
 PIECES = 100
 """Shares, one for each GPU of each row, up to which all packings are searched through."""
 STEPS = 5_000
@@ -380,7 +382,8 @@ def packed(allocation: Allocation | None, schedule: Schedule | None = None) -> P
 
     Such rows are those of an allocation that run all the time, as all rows of whole jobs do; and
     those of a schedule at any time, of which the first is used at which not all are shown to fit.
-    Rows that run for a part of the time take turns, of which fractions say nothing.
+    Rows that run for a part of the time take turns: what every set of rows that fits keeps to,
+    their means over time keep to as well.
     """
     if schedule is not None:
         for time, column in _instants(schedule):
@@ -391,7 +394,21 @@ def packed(allocation: Allocation | None, schedule: Schedule | None = None) -> P
     if allocation is None:
         return None
     C = allocation.classes
-    return _packed(C, np.repeat(np.arange(C.columns), _always_running(allocation)), None)
+    always = _packed(C, np.repeat(np.arange(C.columns), _always_running(allocation)), None)
+    return always if always is not None or allocation.integral else _taking_turns(allocation)
+
+
+def _taking_turns(allocation: Allocation) -> Packed | None:
+    """What rows can have of their time where no sequence of packings gives them all of it."""
+    used = np.flatnonzero(allocation.x > 0)
+    shares = Shares.of(allocation.classes, used)
+    if shares is None:
+        return None
+    needed = max((float(part @ allocation.x[used]) for part in shares.necessary()), default=0.0)
+    if needed <= 1.0 + IN_TURN:
+        return None
+    rows = int((shares.pool >= 0).sum())
+    return Packed(rows, rows, rows, turns=1.0 / needed)
 
 
 def _always_running(allocation: Allocation) -> IntArray:

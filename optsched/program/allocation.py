@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # a process loads the utilities and candidates that it needs
     from optsched.candidates import Classes
     from optsched.program.conic import ConicProgram
     from optsched.program.linear_form import LinearForm
-    from optsched.program.minimum import DelayedMinimum, Minimum
+    from optsched.program.minimum import DelayedMinimum, LexicographicMinimum, Minimum
     from optsched.program.total import Total
 
 
@@ -126,6 +126,11 @@ class AllocationProgram(FeasibleRegion, Displayed):
     def minimum(self) -> Minimum:
         """The utility, of a program that maximises a smallest level, with or without delays."""
         return cast("Minimum", self.utility)
+
+    @property
+    def filling(self) -> LexicographicMinimum:
+        """The utility, of a program of water filling."""
+        return cast("LexicographicMinimum", self.utility)
 
     @property
     def delayed(self) -> DelayedMinimum:

@@ -9,7 +9,14 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, is_constant
+from optsched.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    is_constant,
+    lengths,
+    owners,
+)
 from optsched.display import Displayed, count
 from optsched.errors import UsageError
 from optsched.program.parts import (
@@ -105,7 +112,7 @@ class LinearArrays(Displayed):
     @cached_property
     def column(self) -> IntArray:
         """Column of each entry of A."""
-        return np.repeat(np.arange(self.shape[1], dtype=np.int64), np.diff(self.A.indptr))
+        return owners(lengths(self.A.indptr))
 
     @cached_property
     def sizes(self) -> FloatArray:
@@ -260,5 +267,5 @@ def _keys(matrix: sp.csc_matrix) -> IntArray:
     ascending, as indices are sorted.
     """
     matrix.sort_indices()
-    columns = np.repeat(np.arange(matrix.shape[1], dtype=np.int64), np.diff(matrix.indptr))
+    columns = owners(lengths(matrix.indptr))
     return columns * matrix.shape[0] + matrix.indices

@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray
+from optsched.arrays import (
+    FloatArray,
+    lengths,
+    owners,
+)
 
 PASSES = 3
 
@@ -39,7 +43,7 @@ def implied_bounds(
         if before == lower.size + upper.size:
             break
         row, value = matrix.indices, matrix.data
-        column = np.repeat(np.arange(matrix.shape[1]), np.diff(matrix.indptr))
+        column = owners(lengths(matrix.indptr))
         # rows <= u as they are; rows >= l as -row <= -l
         for sign, side in ((1.0, row_upper), (-1.0, -row_lower)):
             useful = np.isfinite(side)[row] & (value != 0)

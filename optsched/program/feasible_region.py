@@ -15,7 +15,6 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, is_range, looked_up
 from optsched.arrays.matrices import largest_of_rows
 from optsched.errors import UsageError
 from optsched.program.arrays import Block, LinearArrays
-from optsched.program.greedy_fill import greedy_fill
 from optsched.program.linear import LinearProgram, Variables
 from optsched.program.side_rows import LevelFloors, LimitRows, SideRows
 
@@ -60,9 +59,15 @@ class FeasibleRegion:
         """The highest level of a job of each class, shape (K,):
         all its time in its best column, alone or in a pair.
         """
+        return self.highest_among(None)
+
+    def highest_among(self, columns: BoolArray | None) -> FloatArray:
+        """The same in these columns alone; None: in all."""
         C, data = self.classes, self.levels.data
         if not C.all_alone:
             data = data / np.where(C.class_a == C.class_b, 2.0, 1.0)[self.levels.indices]
+        if columns is not None and not columns.all():
+            data = np.where(columns[self.levels.indices], data, 0.0)
         return largest_of_rows(self.levels.indptr, data)
 
     @cached_property
@@ -205,6 +210,8 @@ class FeasibleRegion:
 
     def filled_up(self, x: FloatArray) -> FloatArray:
         """Whole jobs added to a point greedily, by what they gain per unit of the resources."""
+        from optsched.program.greedy_fill import greedy_fill  # few programs have whole jobs
+
         return greedy_fill(self.classes, self.limit_rows, self.gain, ~self.barred, x)
 
     def best_places(self) -> FloatArray:

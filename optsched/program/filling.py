@@ -13,9 +13,12 @@ L_k is the level at the segment's start, r_k the rate there (0 for who is frozen
 the clock at its end, the unit of the rise: clocks may differ by eighteen orders of magnitude where
 weights do, d does not. Where the optimum lies inside the segment, somebody is held: a class with a
 positive dual has this level in every optimal solution, as complementary slackness says, and so
-cannot rise while nobody falls. It is frozen, and the others go on. A class that waits at level 0,
-and whose columns all have a negative reduced cost, has nothing in any optimal solution: it is
-frozen at 0. The duals so prove the whole vector of levels, stage by stage.
+cannot rise while nobody falls. It is frozen, and the others go on. A column with a negative reduced
+cost is 0 in every optimal solution, and stays so in all that follows: it is closed, and the highest
+level of its class is that of the columns still open. So after a stage whose prices say that some
+pools are full, all jobs rise at once to what the other pools can give them; there are about as many
+stages as sets of full pools, and not one for each job. The duals so prove the whole vector of
+levels, stage by stage.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, quotient
+from optsched.arrays import BoolArray, FloatArray, IntArray, quotient
 from optsched.program.allocation import AllocationProgram
 from optsched.program.arrays import LinearArrays
 from optsched.program.minimum import LexicographicMinimum
@@ -41,11 +44,15 @@ SURE = 1e-6
 """Rise, in units of the clock at the segment's end,
 that a held class may still have, if duals can tell.
 """
+CURVED = 10.0
+"""Relative error of prices over the root of the gap, at most."""
 HOLDING = 1e-3
 """Least sum of the duals of the levels, which is 1 where they alone hold the rise."""
+REACHED = 1e-9
+"""Relative distance from its highest level at which a class counts as there."""
 LOOSE, LOOSEST = 1e-10, 1e-7
 """Relative slack of levels that were reached before,
-which a solver meets up to its tolerance only; and the most.
+which a solver meets up to its tolerance only; and the most. Stages by prices need none.
 """
 
 
@@ -120,12 +127,17 @@ class Filling:
     ----------
     program : AllocationProgram
         With a lexicographic minimum of positive weights.
+    closes : bool
+        Whether columns are closed. False: as stages were solved that do not say so.
     """
 
-    def __init__(self, program: AllocationProgram) -> None:
+    def __init__(self, program: AllocationProgram, closes: bool = True) -> None:
         assert isinstance(program.utility, LexicographicMinimum)
-        self.program, self.utility = program, program.utility
-        self.highest = program.highest_level
+        self.program, self.utility, self.closes = program, program.utility, closes
+        self.open = np.ones(program.classes.columns, bool)
+        if closes:
+            self.open[program.limit_rows.closed_columns] = False
+        self.highest = program.highest_among(self.open)
         classes = len(self.highest)
         self.level = np.zeros(classes)
         self.frozen = self.highest <= 0
@@ -260,28 +272,46 @@ class Filling:
         # where the end of the segment holds the rise, the duals of the levels are rounding
         most = float(pull.max(initial=0.0))
         gap = 0.0 if bound is None else max(bound - (clock - low) / high, 0.0)
-        held = (pull > max(HELD * most, min(gap / SURE, most / 10.0))) & (pull.sum() > HOLDING)
+        doubt = min(gap / SURE, most / 10.0, self._off(gap) * most)
+        held = (pull > max(HELD * most, doubt)) & (pull.sum() > HOLDING)
         self.level, self.clock = np.where(before, self.level, level), clock
-        waiting = ~self.frozen & (rate <= 0)
-        if held.any() and waiting.any():
-            self.frozen |= waiting & self._starved(arrays, y, gap)
         self.frozen |= held
+        if held.any():
+            # The row of a class that waits at level 0 asks for nothing: it proves as much without.
+            y[arrays.row_block("levels").slice][(rate <= 0) & (level <= 0)] = 0.0
+            lost = self._lost(arrays, y, gap)
+            if self.closes:
+                self.open &= ~lost
+                self.highest = np.maximum(self.program.highest_among(self.open), self.level)
+                self.frozen |= self.highest <= self.level * (1 + REACHED)
+            else:
+                nothing = self.program.highest_among(~lost) <= 0
+                self.frozen |= nothing & (rate <= 0)
         return self.frozen & ~before
 
-    def _starved(self, arrays: LinearArrays, y: FloatArray, gap: float) -> BoolArray:
-        """Classes whose every column has a negative reduced cost:
-        no optimal solution gives them anything.
+    def _lost(self, arrays: LinearArrays, y: FloatArray, gap: float) -> BoolArray:
+        """Columns whose reduced cost is negative beyond doubt: no optimal solution has them.
 
-        A solution that gives a column x loses x times its reduced cost, and there is no more to
-        lose than the gap.
+        A solution that gives a column x loses x times minus its reduced cost, and there is no more
+        to lose than the gap. Pools that were full before may have prices of any height, so that
+        rounding is a part of the terms of each column, and not of the largest.
         """
-        C = self.program.classes
-        reduced = -(arrays.A.T @ y)[: C.columns]
-        size = float((abs(arrays.A).T @ np.abs(y))[: C.columns].max(initial=0.0))
-        open_to = reduced >= -max(HELD * size, gap / SURE)
-        some = mask_of(C.class_a[open_to], len(C))
-        some[C.class_b[open_to & ~C.alone]] = True
-        return ~some
+        columns = slice(self.program.classes.columns)
+        reduced = -(arrays.A.T @ y)[columns]
+        terms = (abs(arrays.A).T @ np.abs(y))[columns]
+        doubt = np.minimum(gap / SURE, self._off(gap) * terms)
+        return np.asarray(reduced < -np.maximum(HELD * terms, doubt))
+
+    def _off(self, gap: float) -> float:
+        """Relative error of duals, as far as they are known to be those of a vertex.
+
+        The whole gap may be due to one class. Where very many have a small part of all there is,
+        that leaves everything in doubt. But the dual problem is curved, as the more prices are off,
+        the more classes choose something else: prices that every class answers exactly are off by
+        about the root of the gap. An interior point leaves some of its duals everywhere; nothing of
+        the sort is known of them.
+        """
+        return CURVED * gap**0.5 if self.loose == 0 else 1.0
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -15,7 +15,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from optsched.arrays import AnyArray, FloatArray, IntArray
+from optsched.arrays import (
+    AnyArray,
+    FloatArray,
+    IntArray,
+    lengths,
+    pointers,
+)
 from optsched.arrays.matrices import by_columns, compressed, index_type, same_places
 from optsched.errors import UsageError
 from optsched.program.arrays import Block, LinearArrays
@@ -84,7 +90,10 @@ class Expression:
     __rmul__ = __mul__
 
     def __neg__(self) -> Expression:
-        return self * -1.0
+        return Expression(
+            [(same_places(matrix, -matrix.data), block) for matrix, block in self.terms],
+            -self.constant,
+        )
 
     def __add__(self, other: Expression | ArrayLike) -> Expression:
         if isinstance(other, Expression):
@@ -170,7 +179,8 @@ class LinearProgram:
     def __init__(self) -> None:
         self._columns: list[Block] = []
         self._rows: list[Block] = []
-        self._column_data: list[tuple[FloatArray, ...]] = []
+        self._bounds = [np.zeros((4, 0))]
+        self._integer = [np.zeros(0, bool)]
         self._relations: list[Relation] = []
         self._objective: Expression | None = None
         self._maximise = False
@@ -201,8 +211,11 @@ class LinearProgram:
         """
         block = self._add_block(self._columns, name, count)
         low, high = (-np.inf, np.inf) if implied is None else implied
-        numbers = tuple(_vector(value, count, float) for value in (lower, upper, low, high))
-        self._column_data.append((*numbers, _vector(integer, count, bool)))
+        bounds = np.empty((4, count))
+        for row, value in zip(bounds, (lower, upper, low, high), strict=True):
+            row[:] = value
+        self._bounds.append(bounds)
+        self._integer.append(np.full(count, integer, bool))
         return Expression.of(block)
 
     def constrain(self, relation: Relation, *, name: str) -> Block:
@@ -243,9 +256,7 @@ class LinearProgram:
     def _assemble(self) -> LinearArrays:
         width = self._columns[-1].stop if self._columns else 0
         height = self._rows[-1].stop if self._rows else 0
-        lower, upper, implied_lower, implied_upper, integer = (
-            np.concatenate(parts) for parts in zip(*self._column_data, strict=True)
-        ) if self._column_data else (np.zeros(0),) * 4 + (np.zeros(0, bool),)  # fmt: skip
+        lower, upper, implied_lower, implied_upper = np.concatenate(self._bounds, axis=1)
         data: list[AnyArray] = [np.zeros(0)]
         rows: list[AnyArray] = [np.zeros(0, np.int64)]
         cols: list[AnyArray] = [np.zeros(0, np.int64)]
@@ -253,7 +264,7 @@ class LinearProgram:
         for block, relation in zip(self._rows, self._relations, strict=True):
             for part, column_block in relation.expression.terms:
                 data.append(part.data)
-                rows.append(np.repeat(np.arange(block.start, block.stop), np.diff(part.indptr)))
+                rows.append(np.arange(block.start, block.stop).repeat(lengths(part.indptr)))
                 cols.append(part.indices + column_block.start)
             row_lower[block.slice] = relation.lower - relation.expression.constant
             row_upper[block.slice] = relation.upper - relation.expression.constant
@@ -275,7 +286,7 @@ class LinearProgram:
             np.minimum(upper, implied_upper),
         )
         return LinearArrays(
-            matrix, row_lower, row_upper, lower, upper, cost, integer.astype(bool), self._maximise, offset,
+            matrix, row_lower, row_upper, lower, upper, cost, np.concatenate(self._integer), self._maximise, offset,
             implied_lower, implied_upper, tuple(self._rows), tuple(self._columns),
         )  # fmt: skip
 
@@ -291,8 +302,7 @@ def _by_columns(
     """
     order = np.argsort(columns, kind="stable")
     kind = index_type(*shape, len(data))
-    indptr = np.zeros(shape[1] + 1, kind)
-    np.cumsum(np.bincount(columns, minlength=shape[1]), out=indptr[1:])
+    indptr = pointers(np.bincount(columns, minlength=shape[1]), kind)
     indices = rows[order].astype(kind, copy=False)
     matrix = by_columns(data[order], indices, indptr, shape)
     matrix.sum_duplicates()
@@ -301,7 +311,7 @@ def _by_columns(
 
 def _scaled(matrix: sp.csr_matrix, factors: FloatArray) -> sp.csr_matrix:
     """A matrix with each row multiplied by its factor."""
-    return same_places(matrix, matrix.data * np.repeat(factors, np.diff(matrix.indptr)))
+    return same_places(matrix, matrix.data * factors.repeat(lengths(matrix.indptr)))
 
 
 def _matrix(matrix: Matrix) -> sp.csr_matrix:
@@ -313,8 +323,7 @@ def _matrix(matrix: Matrix) -> sp.csr_matrix:
     dense = np.atleast_2d(np.asarray(matrix, np.float64))
     rows, columns = dense.nonzero()
     kind = index_type(*dense.shape, len(rows))
-    indptr = np.zeros(len(dense) + 1, kind)
-    np.cumsum(np.bincount(rows, minlength=len(dense)), out=indptr[1:])
+    indptr = pointers(np.bincount(rows, minlength=len(dense)), kind)
     return compressed(dense[rows, columns], columns.astype(kind), indptr, dense.shape)
 
 

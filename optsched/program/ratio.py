@@ -35,8 +35,10 @@ as a mean of ratios is at most the largest; and any amount of one column alone t
 reaches it. So no solver is needed (`Ratio.closed_form`): r is the optimum, and r / S as the dual of
 ``spending`` proves it, beside duals of rows with u = 0, which keep better columns at 0.
 
-References ---------- A. Charnes, W. W. Cooper. "Programming with linear fractional functionals",
-Naval Research Logistics Quarterly 9, 1962.
+References
+----------
+A. Charnes, W. W. Cooper. "Programming with linear fractional functionals", Naval Research Logistics
+Quarterly 9, 1962.
 """
 
 from __future__ import annotations
@@ -153,8 +155,10 @@ class Ratio(Utility):
         Columns of the best ratio are filled one after the other, in their order, each as far as the
         rows allow: the ratio is the same for any amount of them, the throughput is not.
 
-        Returns ------- (point, duals), or None where a row asks for something (it is a linear
-        program then), where nothing can run, or where a column that can run costs nothing.
+        Returns
+        -------
+        (point, duals), or None where a row asks for something (it is a linear program then), where
+        nothing can run, or where a column that can run costs nothing.
         """
         gain, rows = R.gain, R.requirements
         self._check(rows)

@@ -77,18 +77,18 @@ def inline_svg(ax: Axes, label: str) -> str:
 STYLE = f"""
 :root {{ color-scheme: only light; }}
 body {{ margin: 0; background: {PAPER}; color: {INK}; font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; }}
-main {{ max-width: 68rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; }}
+main {{ max-width: 72rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; }}
 h1 {{ font-size: 1.7rem; line-height: 1.2; margin: 0 0 .3rem; }}
 h2 {{ font-size: 1.2rem; margin: 2.6rem 0 .5rem; padding-top: .6rem; border-top: 1px solid {LINE}; }}
-p, figcaption {{ max-width: 48rem; }}
+p, figcaption {{ max-width: 60rem; }}
 .lead, .words, figcaption {{ color: {MUTED}; }}
 .words, figcaption {{ font-size: .9rem; margin: .5rem 0; }}
 nav {{ margin: 1rem 0 0; font-size: .9rem; }}
 nav a {{ color: {MAIN}; margin-right: 1rem; }}
 .wide {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: .3rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid {LINE}; }}
-th {{ background: {PANEL}; font-weight: 600; }}
+th, td {{ padding: .3rem .5rem; text-align: right; white-space: nowrap; border-bottom: 1px solid {LINE}; }}
+th {{ background: {PANEL}; font-weight: 600; white-space: normal; vertical-align: bottom; }}
 th.text, td.text {{ text-align: left; }}
 td.long {{ white-space: normal; min-width: 16rem; }}
 tbody tr:hover {{ background: {PANEL}; }}

@@ -309,23 +309,34 @@ def round_width(span: float, most: int, widths: Sequence[float], least: float = 
     return float(widths[-1] * np.ceil(max(span / most, least) / widths[-1]))
 
 
+MOST_TIMES = 9
+"""Marks of an axis of durations at most: labels must not touch."""
+
+
 def time_ticks(ax: Axes) -> None:
     """Round durations as ticks of a logarithmic axis of seconds."""
     low, high = ax.get_xlim()
     marks = {
         "1 s": 1.0,
+        "3 s": 3.0,
         "10 s": 10.0,
+        "30 s": 30.0,
         "1 min": 60.0,
+        "3 min": 180.0,
         "10 min": 600.0,
+        "30 min": 1800.0,
         "1 h": 3600.0,
+        "2 h": 7200.0,
         "6 h": 21_600.0,
+        "12 h": 43_200.0,
         "1 d": 86_400.0,
         "3 d": 259_200.0,
         "10 d": 864_000.0,
+        "30 d": 2_592_000.0,
         "100 d": 8_640_000.0,
     }
-    shown = {words: value for words, value in marks.items() if low <= value <= high}
-    if len(shown) > 1:
-        fixed_ticks(ax, list(shown.values()), list(shown))
+    shown = [item for item in marks.items() if low <= item[1] <= high]
+    shown = shown if len(shown) <= MOST_TIMES else shown[::2]
+    fixed_ticks(ax, [value for _, value in shown], [words for words, _ in shown])
     ax.tick_params(axis="x", colors=MUTED)
     ax.tick_params(axis="both", length=0, labelsize=LABEL, labelcolor=INK)

@@ -44,11 +44,13 @@ from optsched.report.simulation_pictures import (
 )
 from optsched.report.simulation_tables import (
     COST,
+    ENOUGH,
     FAIRNESS,
     PLANNING,
     SUMMARY,
     TIMES,
     USE,
+    best_policies,
     comparison_table,
     jobs_table,
     metrics_table,
@@ -81,7 +83,6 @@ def facts(shown: Simulated) -> list[tuple[str, str]]:
     entries = [
         ("policies", first_names([policy.name for policy in shown.policies], len(shown.policies))),
         ("trace" if len(traces) == 1 else "traces", first_names([trace.name for trace in traces])),
-        ("sha256", first_names([trace.sha256 for trace in traces])),
         ("jobs", first_names(dict.fromkeys(_jobs_words(run) for run in shown.simulations))),
         ("pools", first_names(dict.fromkeys(_pools_words(trace) for trace in traces))),
         ("arrivals", first_names(dict.fromkeys(_arrival_words(trace) for trace in traces))),
@@ -91,6 +92,7 @@ def facts(shown: Simulated) -> list[tuple[str, str]]:
         ("finish-time ratio", f"{shown.rho}: completion time {DEFINITIONS[shown.rho]}"),
         ("unfairly treated", f"jobs with a ratio above {shown.unfair:g}"),
         ("optsched", optsched.__version__),
+        ("sha256", first_names([trace.sha256 for trace in traces])),
     ]
     return [(name, text) for name, text in entries if text]
 
@@ -250,8 +252,8 @@ def simulation_sections(
     see `write_simulation_page`.
     """
     shown = Simulated.of(simulations, rho, unfair)
-    sections = [
-        Section("What was simulated", facts_html(facts(shown))),
+    sections = [] if len(shown.policies) < 2 else [Section("Which policy is best", _verdict(shown))]
+    sections += [
         Section("Summary", _table(shown, "summary", SUMMARY, _summary_words(shown))),
         Section(
             "Completion times",
@@ -298,8 +300,23 @@ def simulation_sections(
     runs = runs_table(shown)
     return [
         *sections,
+        Section("What was simulated", facts_html(facts(shown))),
         Section(runs.title, folded(count(len(runs.rows), "row"), summary_html(runs))),
     ]
+
+
+def _verdict(shown: Simulated) -> str:
+    """Which policy is best in what, or that none is."""
+    best = best_policies(shown)
+    if not best:
+        return words_html(
+            "No figure tells the policies apart. On a trace where jobs hardly wait, or where some "
+            "jobs did not end, this is to be expected."
+        )
+    words = (
+        "By means over the seeds. Whether a difference may be chance, the comparison below says."
+    )
+    return facts_html(best) + words_html(words)
 
 
 def _table(shown: Simulated, name: str, metrics: Sequence[str], words: str = "") -> str:
@@ -317,10 +334,16 @@ def _drawn(draw: Callable[[], Axes], words: str) -> str:
 
 def _summary_words(shown: Simulated) -> str:
     notes = []
-    if shown.seeds > 1:
+    if 1 < shown.seeds < ENOUGH:
+        notes.append(
+            f"Means over the seeds; below {ENOUGH} seeds they have no interval. "
+            "A dash means that a run has no value."
+        )
+    elif shown.seeds > 1:
         notes.append(
             "Means over the seeds ± half of their 95 % interval (Student's t), "
-            "without it where all seeds are alike. "
+            "without it where all seeds are alike; for shares whose interval would pass 0 or 100 %, "
+            "its ends in brackets. "
             "A dash means that a run has no value."
         )
     else:

@@ -11,15 +11,17 @@ from optsched.arrays import FloatArray
 from optsched.benchmarking.statistics import holm, mean_interval, paired
 from optsched.benchmarking.summary_table import NOTHING, Column, SummaryTable, cell_text
 from optsched.display import amount
-from optsched.display.columns import DURATION, KINDS, SHARE, title
-from optsched.display.text import signed_percent
+from optsched.display.columns import DURATION, KINDS, SHARE, title, written
+from optsched.display.text import enumerated, signed_percent
 from optsched.report.pictures import time_unit
 from optsched.report.simulated import Policy, Simulated, seed_of
 
 # After the point, at most, of a mean with an interval.
 DIGITS = 6
-# Pairs below which the signed-rank test cannot find p below 0.05.
-FEW = 6
+# Seeds from which a mean has an interval: that of two is wider than what it is about.
+ENOUGH = 3
+# A difference with a p below this is hardly chance.
+SIGNIFICANT = 0.05
 
 
 JOBS = ("jobs", "completed")
@@ -47,6 +49,20 @@ SUMMARY = (
     "unfair_fraction",
     "deadlines_met",
 )
+# Figures that depend on what the trace states; without it they have no column.
+STATED = ("deadlines_met", *COST)
+# Who is best is said of these figures: the smallest is best, or the largest.
+BEST = {
+    "mean_jct": min,
+    "p99_jct": min,
+    "makespan": min,
+    "worst_rho": min,
+    "unfair_fraction": min,
+    "deadlines_met": max,
+    "utilisation": max,
+    "restarts_per_job": min,
+    "cost": min,
+}
 # What policies are compared by.
 COMPARED = (*TIMES, *FAIRNESS, "utilisation", "gpu_hours", "restarts_per_job", *COST)
 
@@ -66,10 +82,14 @@ def metrics_table(
     if several:
         columns.append(Column("seeds", "count"))
     for metric in metrics:
-        scale, words_and_unit = _scale(metric, _known(shown, metric))
+        known = _known(shown, metric)
+        if metric in STATED and not len(known):
+            continue
+        scale, words_and_unit = _scale(metric, known)
+        most = 1 / scale if KINDS.get(metric) is SHARE else None
         columns.append(Column(words_and_unit, "formatted"))
         cells.append(
-            [_mean_text(_values(shown, metric, policy), scale) for policy in shown.policies]
+            [_mean_text(_values(shown, metric, policy), scale, most) for policy in shown.policies]
         )
     rows = tuple(
         (policy.name, *([len(policy.runs)] if several else []), *(column[row] for column in cells))
@@ -78,23 +98,51 @@ def metrics_table(
     return SummaryTable(name, heading, tuple(columns), rows, words)
 
 
+def best_policies(shown: Simulated) -> list[tuple[str, str]]:
+    """Which policy is best in each figure, which is worst, and by means over the seeds.
+
+    Policies without a value in some run are left out, and figures in which all are alike.
+    """
+    found = []
+    all_end = all(metrics["completed"] == metrics["jobs"] for metrics in shown.metrics)
+    for metric, best in BEST.items():
+        # Means over the jobs that happened to end flatter who left the long ones
+        if metric in (*TIMES, *FAIRNESS) and not all_end:
+            continue
+        means = {
+            policy.name: float(np.mean([value for value in values if value is not None]))
+            for policy in shown.policies
+            if None not in (values := _values(shown, metric, policy))
+        }
+        if len(means) < 2 or np.ptp([*means.values()]) <= 1e-9 * max(map(abs, means.values())):
+            continue
+        first, last = best(means.values()), (max if best is min else min)(means.values())
+        who, worst = (
+            enumerated([name for name, mean in means.items() if mean == end], "and")
+            for end in (first, last)
+        )
+        text = f"{who}: {written(metric, first)}; worst {worst}: {written(metric, last)}"
+        found.append((title(metric), text))
+    return found
+
+
 def comparison_table(shown: Simulated) -> SummaryTable:
     """Each policy less the first, on simulations of the same trace with the same seed."""
     first = shown.policies[0]
-    lines: list[tuple[list[str], float | None]] = []
+    rows: list[tuple[str, ...]] = []
     for metric in COMPARED:
         known = _known(shown, metric)
         if not len(known):
             continue
         scale, words_and_unit = _scale(metric, known)
-        for other in shown.policies[1:]:
-            cells, p = _compared(shown, metric, first, other, scale)
-            lines.append(([words_and_unit, *cells], p))
-    adjusted = holm([p for _, p in lines])
-    rows = tuple(
-        (*cells, cell_text(p, "p"), cell_text(value, "p"))
-        for (cells, p), value in zip(lines, adjusted, strict=True)
-    )
+        compared = [_compared(shown, metric, first, other, scale) for other in shown.policies[1:]]
+        # Within a figure, as `figure_pairs` does: over all figures, which depend on each other,
+        # the few seeds of a simulation could never tell a difference from chance
+        adjusted = holm([p for _, p in compared])
+        rows += [
+            (words_and_unit, *cells, cell_text(p, "p"), cell_text(value, "p"))
+            for (cells, p), value in zip(compared, adjusted, strict=True)
+        ]
     names = (
         "figure",
         "policy",
@@ -116,13 +164,23 @@ def comparison_table(shown: Simulated) -> SummaryTable:
         "means over the pairs in "
         "which both have the figure, mean difference, its 95 % interval (Student's t), "
         "the difference relative to the "
-        "first, p of Wilcoxon's signed-rank test, and p adjusted for the number of rows (Holm). "
+        "first, p of Wilcoxon's signed-rank test, and p adjusted for the number of policies "
+        "that a figure compares (Holm). "
         "One pair, or pairs "
         "that all differ by the same, say nothing of chance and have no interval."
     )
-    if 1 < shown.seeds < FEW:
-        words += f" With fewer than {FEW} pairs that test cannot find p below 0.05."
-    return SummaryTable("comparison", "Compared with the first policy", columns, rows, words)
+    least = _least_pairs(len(shown.policies) - 1)
+    if 1 < shown.seeds < least:
+        words += f" With fewer than {least} pairs no p Holm can be below {SIGNIFICANT:g}."
+    return SummaryTable("comparison", "Compared with the first policy", columns, tuple(rows), words)
+
+
+def _least_pairs(comparisons: int) -> int:
+    """Pairs from which an adjusted p can be below `SIGNIFICANT`.
+
+    The signed-rank test of n pairs finds no p below 2 / 2**n, that of differences of one sign.
+    """
+    return 2 + math.floor(math.log2(max(comparisons, 1) / SIGNIFICANT))
 
 
 def _compared(
@@ -260,17 +318,22 @@ def _scale(metric: str, known: FloatArray) -> tuple[float, str]:
     return 1.0, title(metric)
 
 
-def _mean_text(values: Sequence[float | None], scale: float) -> str:
+def _mean_text(values: Sequence[float | None], scale: float, most: float | None = None) -> str:
+    """A mean with its interval; a share is at most ``most`` and at least 0."""
     known = [value / scale for value in values if value is not None]
     # A mean over the seeds that happen to have a value would flatter the policy
     if len(known) < len(values):
         return NOTHING
     interval = mean_interval(known, "t")
     assert interval.mean is not None
-    if interval.high is None or np.ptp(known) <= 1e-12 * max(np.abs(known)):
+    alike = np.ptp(known) <= 1e-12 * max(np.abs(known))
+    if interval.low is None or interval.high is None or len(known) < ENOUGH or alike:
         return amount(interval.mean)
     half = interval.high - interval.mean
     digits = min(max(0, 1 - math.floor(math.log10(half))), DIGITS)
+    if most is not None and not 0 <= interval.low <= interval.high <= most:
+        low, high = max(interval.low, 0.0), min(interval.high, most)
+        return f"{interval.mean:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
     return f"{interval.mean:,.{digits}f} ± {half:,.{digits}f}"
 
 

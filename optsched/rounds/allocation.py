@@ -517,7 +517,7 @@ def check_policy(
     formulation = formulation_of(policy, instance, policy.constraints)
     formulation.check(instance)
     if not formulation.takes_rows and any(not own.of_placement for own in constraints):
-        raise UsageError(formulation.no_constraints)
+        raise formulation.no_rows
     candidates = compile_for(formulation, instance)
     try:
         C = formulation.classes(candidates)

@@ -79,7 +79,7 @@ def plan_of(
         isolated = combined("isolated", state.service.isolated, arrays)
     texts = json.loads(text_in(arrays["texts"]))
     return Plan(
-        number=state.number,
+        round=state.round,
         instance=state.instance,
         verdict=verdict,
         running=_places(state, verdict, arrays),

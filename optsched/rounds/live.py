@@ -77,9 +77,9 @@ class LiveState:
         return self._changes.now
 
     @property
-    def number(self) -> int:
+    def round(self) -> int:
         """Number of the coming round."""
-        return self._changes.before.number
+        return self._changes.before.round
 
     def settle(self) -> RoundState:
         """Let time pass up to now for all jobs: a state that is stored goes on from there, and so must this one."""

@@ -92,7 +92,7 @@ class PlannedRound:
             return None
         return replace(
             self.plan,
-            number=state.number,
+            round=state.round,
             instance=state.instance,
             stops=state.stops,
             ledger=state.ledger,

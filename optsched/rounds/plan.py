@@ -33,7 +33,7 @@ from optsched.rounds.plan_document import FORMAT
 from optsched.rounds.preemption import due_times
 from optsched.rounds.stops import Stops
 from optsched.rounds.throughput import Throughput, throughput_of
-from optsched.solution import Certificate, Solution
+from optsched.solution import Allocation, Certificate, Solution, Status
 from optsched.solving.warm_start import WarmStart
 
 
@@ -50,9 +50,13 @@ class Verdict(IntEnum):
 
 POOL = 2
 """Column of the key of a ledger's row that holds its pool, after the two jobs."""
+TURN = 0.0005
+"""A job that has all but this part of the time has no turn to wait for: 100 % is written."""
 STOPS = (Verdict.MOVE, Verdict.PREEMPT)
 STARTS = (Verdict.START, Verdict.MOVE)
 RUNS = (Verdict.START, Verdict.KEEP, Verdict.MOVE)
+SAID_IN_FULL = 3
+"""Jobs that wait, of which a summary gives the reasons."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -142,12 +146,12 @@ class _Ranks:
 
 @dataclass(frozen=True, repr=False)
 class Plan(DisplayedTable):
-    """What happens in a round.
+    """What happens in a round. Fields that are also in its document have the same name there.
 
     Attributes
     ----------
-    number : int
-        Of the round.
+    round : int
+        Number of the round.
     instance : Instance
         What was planned for, with what ran before (``running``).
     verdict : IntArray, shape (jobs,)
@@ -192,7 +196,7 @@ class Plan(DisplayedTable):
         Seconds by stage.
     """
 
-    number: int
+    round: int
     instance: Instance
     verdict: IntArray
     running: Mapping[int, Place]
@@ -223,10 +227,63 @@ class Plan(DisplayedTable):
         """When it ends, seconds."""
         return self.instance.now + self.instance.round
 
+    @cached_property
+    def id(self) -> str:
+        """A hash of all that the plan decides, and of all that the next one depends on."""
+        places = RunningJobs.of(self.running)
+        gpu = places.numbers(self.instance.cluster.numbering)
+        more: list[AnyArray] = [places.job, places.pool, places.length, gpu, places.since]
+        more += [] if self.isolated is None else [self.isolated]
+        more += [] if self.order is None else [self.order.renewed]
+        more += [] if self.admissions is None else [self.admissions.standing]
+        return self._hashed({}, more)
+
+    # The next ones are None where no new allocation was made: under a ranking, or in a fallback.
+
+    @property
+    def formulation(self) -> str | None:
+        """The formulation of the allocation."""
+        return None if self.solution is None else self.solution.formulation
+
+    @property
+    def status(self) -> Status | None:
+        """What the allocation is worth."""
+        return None if self.solution is None else self.solution.status
+
+    @property
+    def objective(self) -> float | None:
+        """The objective of the allocation."""
+        return None if self.solution is None else finite(self.solution.objective)
+
+    @property
+    def bound(self) -> float | None:
+        """No allocation can be better."""
+        return None if self.solution is None else finite(self.solution.bound)
+
+    @property
+    def gap(self) -> float | None:
+        """Between objective and bound."""
+        return None if self.solution is None else finite(self.solution.gap)
+
     @property
     def certificate(self) -> Certificate | None:
-        """The certificate of the allocation, where there is a new one."""
+        """The certificate of the allocation."""
         return None if self.solution is None else self.solution.certificate
+
+    @property
+    def allocation(self) -> Allocation | None:
+        """Fractions of time that this and the next rounds give."""
+        return None if self.solution is None else self.solution.allocation
+
+    @property
+    def prices(self) -> Mapping[str, float]:
+        """Prices of the resources in the allocation."""
+        return {} if self.solution is None else self.solution.prices
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether the same state gives the same plan: not if the clock stopped the solver."""
+        return self.solution is None or self.solution.reproducible
 
     @cached_property
     def throughput(self) -> Throughput | None:
@@ -305,7 +362,12 @@ class Plan(DisplayedTable):
         if share <= 0:
             return "the allocation gives it no time, and nothing is left over that it may run on"
         text = f"it is owed {owed:.2f} rounds" if owed >= 0 else f"it is {-owed:.2f} rounds ahead"
-        text = f"its turn comes later: {100 * share:.3g} % of the time is its, and {text}"
+        text = text if abs(owed) >= 0.005 else "it is owed nothing"
+        if share > 1 - TURN:
+            # A job whose turn is always has no later one
+            text = f"all of the time is its, but no GPUs are free for it in this round; {text}"
+        else:
+            text = f"its turn comes later: {100 * share:.3g} % of the time is its, and {text}"
         if self._behind_head_starts[job]:
             head_start = self.stops.policy.hysteresis
             rounds = f"{head_start:g} round{'s' * (head_start != 1)}"
@@ -532,7 +594,8 @@ class Plan(DisplayedTable):
 
     # --- figures and documents ------------------------------------------------------------
 
-    def figures(self) -> dict[str, Any]:
+    @cached_property
+    def metrics(self) -> Mapping[str, Any]:
         """Jobs by verdict, GPUs that are usable and in use, and the share of each pool in use."""
         cluster = self.instance.cluster
         numbering = self.instance.cluster.numbering
@@ -572,8 +635,8 @@ class Plan(DisplayedTable):
         """The plan in the format ``optsched-plan/1`` (`optsched.rounds.plan_document`)."""
         return {
             "format": FORMAT,
-            "id": self.digest(),
-            "round": self.number,
+            "id": self.id,
+            "round": self.round,
             "now": self.now,
             "until": self.until,
             "instance": {
@@ -590,9 +653,9 @@ class Plan(DisplayedTable):
             **self._solution_document(),
             "fallback": self.fallback,
             "notices": list(self.notices),
-            "metrics": self.figures(),
+            "metrics": self.metrics,
             "throughput": None if self.throughput is None else self.throughput._asdict(),
-            "reproducible": True if self.solution is None else self.solution.reproducible,
+            "reproducible": self.reproducible,
             "started_from": self.started_from,
             "timings": dict(self.timings),
         }
@@ -621,42 +684,22 @@ class Plan(DisplayedTable):
 
     def _solution_document(self) -> dict[str, Any]:
         """What the document says of the allocation."""
-        names = (
-            "formulation",
-            "status",
-            "objective",
-            "bound",
-            "gap",
-            "certificate",
-        )
-        solution = self.solution
-        if solution is None:
-            return {**dict.fromkeys(names), "allocation": [], "prices": {}}
-        certificate = solution.certificate
-        allocation = solution.allocation
+        certificate, allocation = self.certificate, self.allocation
         return {
-            "formulation": solution.formulation,
-            "status": solution.status.value,
-            "objective": finite(solution.objective),
-            "bound": finite(solution.bound),
-            "gap": finite(solution.gap),
-            "certificate": {"ok": certificate.ok, "proof": certificate.proof},
+            "formulation": self.formulation,
+            "status": self.status,
+            "objective": self.objective,
+            "bound": self.bound,
+            "gap": self.gap,
+            "certificate": (
+                None if certificate is None else {"ok": certificate.ok, "proof": certificate.proof}
+            ),
             "allocation": [] if allocation is None else allocation.to_records(),
-            "prices": {name: float(price) for name, price in solution.prices.items()},
+            "prices": {name: float(price) for name, price in self.prices.items()},
         }
 
-    def digest(self) -> str:
-        """A hash of all that the plan decides, and of all that the next one depends on."""
-        places = RunningJobs.of(self.running)
-        gpu = places.numbers(self.instance.cluster.numbering)
-        more: list[AnyArray] = [places.job, places.pool, places.length, gpu, places.since]
-        more += [] if self.isolated is None else [self.isolated]
-        more += [] if self.order is None else [self.order.renewed]
-        more += [] if self.admissions is None else [self.admissions.standing]
-        return self._hashed({}, more)
-
-    def digest_by_names(self) -> str:
-        """The digest as journals have it whose plans have no decisions:
+    def id_by_names(self) -> str:
+        """The `id` as journals have it whose plans have no decisions:
         GPUs are hashed by their names.
 
         Writing 100,000 names took longer than all else that a journal asks of a round.
@@ -665,7 +708,7 @@ class Plan(DisplayedTable):
 
     def _hashed(self, words: Mapping[str, Any], more: list[AnyArray]) -> str:
         # Timings and texts are left out: they differ between plans that decide the same.
-        header = {"round": self.number, "now": self.now, "fallback": self.fallback, **words}
+        header = {"round": self.round, "now": self.now, "fallback": self.fallback, **words}
         found = hashlib.blake2b(json.dumps(header).encode(), digest_size=16)
         ledger = [getattr(self.ledger, item.name) for item in fields(Ledger)]
         parts: list[AnyArray] = [*more, self.verdict, self.speed, *ledger]
@@ -687,10 +730,10 @@ class Plan(DisplayedTable):
     def _headline(self) -> str:
         jobs = np.bincount(self.verdict, minlength=len(Verdict))
         done = ", ".join(f"{jobs[verdict]:,} {verdict.name.lower()}" for verdict in Verdict)
-        return f"of round {self.number} of {self.instance.name}: {done}"
+        return f"of round {self.round} of {self.instance.name}: {done}"
 
     def _facts(self) -> Mapping[str, str]:
-        figures = self.figures()
+        figures = self.metrics
         shares = figures["utilisation"].items()
         by_pool = [f"{pool} {percent(share)}" for pool, share in shares if share is not None]
         jobs = self.instance.jobs_table.names
@@ -708,11 +751,20 @@ class Plan(DisplayedTable):
             "start": named[Verdict.START],
             "move": named[Verdict.MOVE],
             "preempt": named[Verdict.PREEMPT],
-            "hold": named[Verdict.HOLD],
+            "hold": self._waits(),
             "allocation": "" if solution is None else solution.summary().splitlines()[0],
             "fallback": self.fallback or "",
             "notices": "; ".join(self.notices),
         }
+
+    def _waits(self) -> str:
+        """The first jobs that go on waiting, each with its reason, and how many more there are."""
+        rows = np.flatnonzero(self.verdict == Verdict.HOLD).tolist()
+        # Each reason is made anew: those of 100,000 jobs would take longer than the round.
+        first = [self.decision(row) for row in rows[:SAID_IN_FULL]]
+        said = ", ".join(f"{item.job} ({item.reason})" for item in first)
+        more = len(rows) - len(first)
+        return f"{said} and {more:,} more" if more else said
 
     def to_columns(self, first: int | None = None) -> TableColumns:
         """The jobs: what happens to each, where it runs, and why."""

@@ -357,6 +357,6 @@ def victims(position: IntArray, row: int, movable: IntArray) -> IntArray:
     movable : IntArray
         Rows that may leave their GPUs: none of a job that cannot be preempted.
     """
-    last_first = movable[np.argsort(-position[movable], kind="stable")]
-    behind: IntArray = last_first[position[last_first] > position[row]]
-    return behind
+    behind = movable[position[movable] > position[row]]
+    last_first: IntArray = behind[np.argsort(-position[behind], kind="stable")]
+    return last_first

@@ -37,7 +37,7 @@ from optsched.rounds.journal import (
 )
 from optsched.rounds.ledger import Ledger, Service, Standing
 from optsched.rounds.live import LiveState
-from optsched.rounds.plan import Plan, Verdict, finite
+from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.policy import RoundPolicy, as_stored, policy_document
 from optsched.rounds.state import Reservation, RoundState, basis_of, basis_parts
 from optsched.rounds.stops import Grace, graces_document
@@ -66,20 +66,19 @@ def plan_record(plan: Plan, state: RoundState) -> dict[str, Any]:
 
     With `packed_decisions` it is all that the journal keeps.
     """
-    solution = plan.solution
     record: dict[str, Any] = {
         "event": "plan",
-        "round": plan.number,
+        "round": plan.round,
         "now": plan.now,
-        "digest": plan.digest(),
+        "digest": plan.id,
         "fallback": plan.fallback,
         "stands": plan.stands,
-        "reproducible": solution is None or solution.reproducible,
-        "status": None if solution is None else solution.status.value,
-        "objective": None if solution is None else finite(solution.objective),
-        "gap": None if solution is None else finite(solution.gap),
+        "reproducible": plan.reproducible,
+        "status": plan.status,
+        "objective": plan.objective,
+        "gap": plan.gap,
         "seconds": plan.timings.get("total"),
-        **plan.figures(),
+        **plan.metrics,
         "waiting": _longest(plan, state),
     }
     if plan.refused:
@@ -159,7 +158,7 @@ def state_parts(
     instance = replace(state.instance, performance=performance)
     document = {
         "format": STATE,
-        "round": state.number,
+        "round": state.round,
         "now": state.now,
         "policy": policy_document(state.policy),
         "reservations": [asdict(item) | {"nodes": list(item.nodes)} for item in state.reservations],
@@ -202,7 +201,7 @@ def read_state(document: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> R
     return RoundState(
         instance=from_npz(arrays["instance"].tobytes()),
         policy=RoundPolicy.model_validate(as_stored(document["policy"])),
-        number=int(document["round"]),
+        round=int(document["round"]),
         ledger=Ledger(**{field.name: arrays[f"ledger.{field.name}"] for field in fields(Ledger)}),
         service=Service(
             **{field.name: arrays[f"service.{field.name}"] for field in fields(Service)}
@@ -234,7 +233,7 @@ class Replayed(Displayed):
     plan: Plan
 
     def _headline(self) -> str:
-        return f"round {self.plan.number} of {self.plan.instance.name}"
+        return f"round {self.plan.round} of {self.plan.instance.name}"
 
 
 def recover(journal: str | Path) -> tuple[LiveState, Metrics]:
@@ -287,13 +286,13 @@ def replay(journal: str | Path, number: int | None = None) -> Replayed:
     snapshot, entries = read_from(journal, lambda document: int(document["round"]) <= number)
     live, metrics = _begun(journal, snapshot)
     for entry in entries:
-        if entry.record.get("event") != "plan" or live.number < number:
+        if entry.record.get("event") != "plan" or live.round < number:
             _happen_again(journal, live, metrics, entry)
             continue
         state, plan = _planned_again(journal, live, entry)
         instance = replace(state.instance, performance=live.performance())
         return Replayed(replace(state, instance=instance), plan)
-    last = live.number - 1
+    last = live.round - 1
     text = f"its last one is {last}" if last >= 0 else "no round was planned yet"
     raise UsageError(f"journal {journal} has no round {number}: {text}")
 
@@ -358,7 +357,7 @@ def _check_digest(journal: str | Path, plan: Plan, record: Mapping[str, Any]) ->
     """Refuse a plan that came out differently:
     it would go unnoticed, and all later rounds with it.
     """
-    found = plan.digest() if DECISIONS in record else plan.digest_by_names()
+    found = plan.id if DECISIONS in record else plan.id_by_names()
     if found != record["digest"]:
         raise ReplayDiffers(
             f"journal {journal}: round {record['round']} comes out as another plan: "
@@ -374,7 +373,7 @@ def _difference(plan: Plan, record: Mapping[str, Any]) -> str:
     """How a plan differs from the record of one:
     numbers of jobs by verdict, else that jobs or GPUs are others.
     """
-    here = plan.figures()["jobs"]
+    here = plan.metrics["jobs"]
     there = record.get("jobs", {})
     differ = [name for name in here if name in there and here[name] != there[name]]
     counts = (f"{name} {here[name]} jobs, not {there[name]}" for name in differ)

@@ -204,7 +204,7 @@ class Scheduler(ClosedByWith, Displayed):
 
     def _facts(self) -> Mapping[str, str]:
         plan = self.plan
-        last = "" if plan is None else f"round {plan.number}, until {number(plan.until)} s"
+        last = "" if plan is None else f"round {plan.round}, until {number(plan.until)} s"
         return {"clock": f"{number(self._live.now)} s", "last plan": last}
 
     @property
@@ -673,8 +673,8 @@ class Scheduler(ClosedByWith, Displayed):
     def _solve_alone(self, now: float | None, dry_run: bool) -> Plan:
         if (
             not dry_run
-            and self._live.number % self._every == 0
-            and self._live.number != self._snapshot_of
+            and self._live.round % self._every == 0
+            and self._live.round != self._snapshot_of
         ):
             self._snapshot()
         state, plan = self._live.planned(self._time(now), self._load)
@@ -703,7 +703,7 @@ class Scheduler(ClosedByWith, Displayed):
             self._journal.snapshot(
                 *state_parts(self._live.settle(), self._live.performance(), self.metrics)
             )
-            self._snapshot_of = self._live.number
+            self._snapshot_of = self._live.round
         except JournalError as error:
             if required:
                 raise

@@ -17,7 +17,7 @@ Where jobs share GPUs, rows taken one by one get in each other's way; the rows o
 the set that is worth most (`optsched.rounds.exchange`), and what it leaves is taken in that order.
 
 Which rows come before all others, and who is preempted for whom, is in
-`optsched.rounds.preemption`. What is left over goes to jobs without a claim (`backfill`).
+`optsched.rounds.preemption`. What is left over goes to jobs without a claim (`optsched.rounds.idle`).
 """
 
 from __future__ import annotations

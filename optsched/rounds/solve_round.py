@@ -8,7 +8,7 @@ A round goes through these stations, each in its file:
 3. `RoundRows.queue`: the rows that may run, in their order (`optsched.rounds.round_rows`; the rules
    are in `optsched.rounds.preemption`).
 4. `Seating.seat`: rows are selected (`optsched.rounds.selection`) and get GPUs
-   (`optsched.rounds.seating`); then others on what is left over (backfill).
+   (`optsched.rounds.seating`); then others on what is left over (`optsched.rounds.idle`).
 5. `seated_plan`: verdicts and reasons; `unplanned_round` where no round can be planned.
 6. `broken_rules`: the check of the plan, with nothing of what made it (`optsched.rounds.checking`).
 """
@@ -121,13 +121,13 @@ def solve_round(
     except OptschedError as error:
         why = str(error)
     except Exception as error:  # a plan is owed even where a model or a program of a user fails in a way of its own
-        log.exception("round %d cannot be planned", state.number)
+        log.exception("round %d cannot be planned", state.round)
         why = f"planning failed with {type(error).__name__}: {error}"
     if why is not None:
-        log.error("round %d: %s", state.number, why)
+        log.error("round %d: %s", state.round, why)
         plan = unplanned_round(state, view, why)
     if plan.fallback is not None:
-        log.warning("round %d falls back: %s", state.number, plan.fallback)
+        log.warning("round %d falls back: %s", state.round, plan.fallback)
     return replace(plan, timings={**plan.timings, "total": time.perf_counter() - started})
 
 
@@ -220,7 +220,7 @@ def seated_plan(
     running_on = before.key[before.runs_whole(outside)]
     followed = ledger.followed(keys_of(answer.classes, rows), running_on)
     return Plan(
-        number=state.number,
+        round=state.round,
         instance=state.instance,
         verdict=verdict,
         running=running,
@@ -338,7 +338,7 @@ def _reasons(
     moved = np.flatnonzero(verdict == Verdict.MOVE)
     reasons = {job: why for job, why in seating.refused.items() if verdict[job] in WAITS}
     reasons |= changes(view.configured, followed, moved)
-    reasons |= _moves_that_pay(view, answer, seating)
+    reasons |= _moves_that_pay(view, answer, verdict, seating)
     reasons |= dict(answer.classes.candidates.unplaced())
     reasons |= _not_admitted(answer, verdict)
     reasons |= _predecessors(view)
@@ -350,7 +350,9 @@ def _reasons(
     return reasons
 
 
-def _moves_that_pay(view: View, answer: Answer, seating: Seating) -> dict[int, str]:
+def _moves_that_pay(
+    view: View, answer: Answer, verdict: IntArray, seating: Seating
+) -> dict[int, str]:
     """Moves to idle GPUs on which jobs end sooner."""
     saved = {**answer.moves, **seating.saved}
     reasons: dict[int, str] = {}
@@ -359,7 +361,8 @@ def _moves_that_pay(view: View, answer: Answer, seating: Seating) -> dict[int, s
     seated = seating.seats.rows
     for job, column in zip(seated.job.tolist(), seated.column.tolist(), strict=True):
         seconds = saved.get((job, column))
-        if seconds is not None:
+        # A job that starts may have had slower GPUs within this round: it never ran there.
+        if seconds is not None and verdict[job] == Verdict.MOVE:
             pool = view.instance.cluster.pools[int(answer.classes.pool[column])].name
             where = f"on faster GPUs of {pool}"
             reasons[job] = f"it ends {seconds:,.0f} s sooner {where}, the restart counted"
@@ -408,7 +411,7 @@ def unplanned_round(state: RoundState, view: View, why: str) -> Plan:
     for job in np.flatnonzero(ran & ~on).tolist():
         reasons[job] = view.why_it_left(job) or "it has no steps left"
     return Plan(
-        number=state.number,
+        round=state.round,
         instance=state.instance,
         verdict=verdicts(on, on, ran),
         running={job: own for job, own in sorted(held.items()) if on[job]},

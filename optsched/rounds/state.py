@@ -39,7 +39,7 @@ from optsched.instance.documents import (
     Tuple,
 )
 from optsched.instance.files import read_file
-from optsched.instance.reading import show, validate
+from optsched.instance.reading import inside, show, validate
 from optsched.rounds.ledger import GPUS, POOL, Ledger, Service, Standing
 from optsched.rounds.policy import (
     RoundPolicy,
@@ -243,7 +243,7 @@ class RoundState(Displayed):
         The jobs, what runs where (``running``), the nodes and their states, the clock and the
         length of a round.
     policy : RoundPolicy
-    number : int
+    round : int
         Of the coming round.
     ledger : Ledger
         The allocation in force, with what is owed.
@@ -258,7 +258,7 @@ class RoundState(Displayed):
 
     instance: Instance
     policy: RoundPolicy
-    number: int
+    round: int
     ledger: Ledger
     service: Service
     warm: WarmStart | None = None
@@ -269,7 +269,7 @@ class RoundState(Displayed):
     def first(
         cls,
         instance: Instance,
-        policy: RoundPolicy | None = None,
+        policy: RoundPolicy | Mapping[str, Any] | None = None,
         reservations: Sequence[Reservation] = (),
     ) -> RoundState:
         """The state before the first round:
@@ -278,7 +278,7 @@ class RoundState(Displayed):
         Parameters
         ----------
         instance : Instance
-        policy : RoundPolicy, optional
+        policy : RoundPolicy or mapping, optional
             Default: max-min fairness.
         reservations : sequence of Reservation
             Nodes that are promised to somebody else for some time.
@@ -291,7 +291,7 @@ class RoundState(Displayed):
         running = mask_of(table.places.job, len(table))
         return cls(
             instance,
-            RoundPolicy() if policy is None else policy,
+            RoundPolicy() if policy is None else policy_of(policy),
             0,
             Ledger.empty(len(table)),
             Service.new(table.arrival, running, instance.now),
@@ -328,7 +328,7 @@ class RoundState(Displayed):
         names = self.instance.jobs_table.names.written()
         return {
             "format": FORMAT,
-            "round": self.number,
+            "round": self.round,
             "policy": policy_document(self.policy),
             "reservations": [
                 {
@@ -446,7 +446,7 @@ class RoundState(Displayed):
         jobs = self.instance.jobs_table
         running = self.instance.jobs_table.running
         return (
-            f"before round {self.number} of {self.instance.name}: {count(len(jobs), 'job')}, "
+            f"before round {self.round} of {self.instance.name}: {count(len(jobs), 'job')}, "
             f"{len(running):,} of them running, by {self.policy.ranking or self.policy.formulation}"
         )
 
@@ -593,17 +593,14 @@ def _read_document(document: Mapping[str, Any]) -> RoundState:
     if "policy" in given:
         given["policy"] = as_stored(given["policy"])
     checked = validate(RoundDocument, given)
-    try:
+    with inside("instance"):
         instance = Instance.from_document(checked.instance)
-    except InvalidInput as error:
-        path = f"instance.{error.path}" if error.path else "instance"
-        raise InvalidInput(path, error.found, error.expected) from None
     row_of = {name: row for row, name in enumerate(instance.jobs_table.names.written())}
     carried, service = _read_service(checked, instance, row_of)
     state = RoundState(
         instance=instance,
         policy=checked.policy,
-        number=checked.round,
+        round=checked.round,
         ledger=_read_ledger(checked, instance, row_of, carried),
         service=service,
         warm=None if checked.basis is None else read_basis(checked.basis, row_of),

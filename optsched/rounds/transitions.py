@@ -65,7 +65,7 @@ def followed(state: RoundState, plan: Plan) -> RoundState:
     return replace(
         state,
         instance=replace(state.instance, jobs_table=table),
-        number=state.number + 1,
+        round=state.round + 1,
         ledger=plan.ledger,
         service=service.planned(
             started, running, plan.speed, plan.begins, plan.restart_cost, state.now

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from optsched.display import Displayed
+from optsched.display import Displayed, count, seconds
 from optsched.errors import JournalDamaged, JournalError, UsageError
 from optsched.rounds.journal import Follower, follow, records, snapshots
 from optsched.rounds.journal.disk import ClosedByWith
-from optsched.rounds.plan import Plan, finite
+from optsched.rounds.plan import Plan
 from optsched.rounds.transitions import DECIDING, Event
 
 # --- counters --------------------------------------------------------------------------------
@@ -81,20 +81,33 @@ class Metrics(Displayed):
     histogram: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
     last: dict[str, Any] = field(default_factory=dict)
 
+    def _headline(self) -> str:
+        return (
+            f"{count(self.rounds, 'round')} in {seconds(self.seconds)}, "
+            f"{count(self.submitted, 'job')} submitted, {self.completed:,} completed"
+        )
+
+    def _facts(self) -> Mapping[str, str]:
+        last = self.last
+        return {
+            "jobs": f"{self.submitted:,} submitted, {self.completed:,} completed, "
+            f"{self.cancelled:,} cancelled",
+            "plans": f"{self.rounds:,}, {self.fallbacks:,} of them fall back",
+            "decisions": f"{self.starts:,} starts, {self.moves:,} moves, "
+            f"{self.preemptions:,} preemptions",
+            "last plan": f"round {last['round']}, {last['gpus_in_use']:,} of {last['gpus']:,} GPUs in use"
+            if last
+            else "",
+        }
+
     def event(self, event: Event) -> None:
         """Count the jobs of an event."""
         self._count(event.event, len(getattr(event, "jobs", ())))
 
     def plan(self, plan: Plan, seconds: float | None) -> None:
         """Count a plan that took so many seconds."""
-        solution = plan.solution
-        figures = {
-            "round": plan.number,
-            "now": plan.now,
-            "gap": None if solution is None else finite(solution.gap),
-            "objective": None if solution is None else finite(solution.objective),
-        }
-        self._planned({**figures, **plan.figures()}, plan.fallback is not None, seconds)
+        figures = {name: getattr(plan, name) for name in ("round", "now", "gap", "objective")}
+        self._planned({**figures, **plan.metrics}, plan.fallback is not None, seconds)
 
     def record(self, record: Mapping[str, Any]) -> None:
         """Count an event or a plan as a journal has it."""
@@ -110,12 +123,12 @@ class Metrics(Displayed):
         self.cancelled += jobs if kind == "cancel" else 0
 
     def _planned(self, last: dict[str, Any], fell_back: bool, seconds: float | None) -> None:
-        count = last["jobs"]
+        jobs = last["jobs"]
         self.rounds += 1
         self.fallbacks += fell_back
-        self.starts += count["start"]
-        self.moves += count["move"]
-        self.preemptions += count["preempt"]
+        self.starts += jobs["start"]
+        self.moves += jobs["move"]
+        self.preemptions += jobs["preempt"]
         if seconds is not None:
             self.seconds += seconds
             self.histogram[bisect_left(BUCKETS, seconds)] += 1
@@ -146,8 +159,8 @@ class Metrics(Displayed):
         yield f"# HELP {name} Time to plan a round."
         yield f"# TYPE {name} histogram"
         total = 0
-        for bound, count in zip((*BUCKETS, "+Inf"), self.histogram, strict=True):
-            total += count
+        for bound, plans in zip((*BUCKETS, "+Inf"), self.histogram, strict=True):
+            total += plans
             yield f'{name}_bucket{{le="{bound}"}} {total}'
         yield f"{name}_sum {self.seconds!r}"
         yield f"{name}_count {total}"

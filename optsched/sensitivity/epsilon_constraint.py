@@ -14,11 +14,13 @@ f may be concave (proportional fairness): its optima then share one vector of le
 for the first end. Two sessions are opened, one that maximises f and one for g, and only bounds of
 rows change in them.
 
-References ---------- Y. Haimes, L. Lasdon, D. Wismer. "On a bicriterion formulation of the problems
-of integrated system identification and system optimization", IEEE Transactions on Systems, Man and
-Cybernetics 1(3), 1971. G. Mavrotas. "Effective implementation of the epsilon-constraint method in
-multi-objective mathematical programming problems", Applied Mathematics and Computation 213(2), 2009
-(lexicographic ends, second stages).
+References
+----------
+Y. Haimes, L. Lasdon, D. Wismer. "On a bicriterion formulation of the problems of integrated system
+identification and system optimization", IEEE Transactions on Systems, Man and Cybernetics 1(3),
+1971. G. Mavrotas. "Effective implementation of the epsilon-constraint method in multi-objective
+mathematical programming problems", Applied Mathematics and Computation 213(2), 2009 (lexicographic
+ends, second stages).
 """
 
 from __future__ import annotations
@@ -124,7 +126,8 @@ def pareto(
             "objectives",
             repr(objectives),
             "two formulations",
-            sentence=f"a front is between two objectives, found {objectives!r} alone",
+            sentence=f"a front is between two objectives, found {objectives!r} alone: "
+            f'write them as a list, such as ["{objectives}", "cost"]',
         )
     if not isinstance(objectives, Iterable) or isinstance(objectives, Mapping):
         raise InvalidArgument("objectives", show(objectives), "two formulations")
@@ -187,16 +190,14 @@ def _programs(
     first, second = programs
     for formulation, program in ((f, first), (g, second)):
         if program.utility.method is Method.TANGENTS:
-            raise UsageError(
-                f"{formulation.name} takes a sequence of programs: it is no objective of a front"
-            )
+            one = "an objective that is one program, not a sequence of programs"
+            raise InvalidArgument("objectives", formulation.name, one)
     # The second objective is a row of the program, and rows are linear
     if second.concave:
-        raise UsageError(
-            f"{g.name} is not linear: it can be the first of the two objectives, not the second"
-        )
+        linear = "one that is linear as the second objective: this one can be the first"
+        raise InvalidArgument("objectives", g.name, linear)
     if first.concave and integral:
-        raise UsageError(f"{f.name} is not linear: it cannot be traded against whole jobs")
+        raise InvalidArgument("objectives", f.name, "one that is linear, beside whole jobs")
     return _with_rows(first, second, SECOND), _with_rows(second, first, FIRST)
 
 
@@ -210,10 +211,8 @@ def _common_classes(f: Formulation, g: Formulation, candidates: Candidates) -> C
     theirs = other.candidates.columns
     for name in ("kind", "partner", "pool", "gpus", "nodes", "option", "workers", "servers"):
         if not np.array_equal(getattr(ours, name), getattr(theirs, name)):
-            raise UsageError(
-                f"{f.name} and {g.name} are not over the same columns: "
-                "one of them leaves out or adds some"
-            )
+            same = "two over the same columns: one of these leaves out or adds some"
+            raise InvalidArgument("objectives", f"{f.name} and {g.name}", same)
     return C
 
 

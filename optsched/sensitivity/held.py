@@ -11,7 +11,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument
 from optsched.formulation import Formulation
 from optsched.program import AllocationProgram, LinearArrays, Method, SideRows
 from optsched.solution import Solution
@@ -141,27 +141,27 @@ def single_program(formulation: Formulation, C: Classes) -> AllocationProgram:
 
     Raises
     ------
-    UsageError
+    InvalidArgument
         The formulation is a rule, its answer is a schedule, or it is solved in several stages.
     Infeasible
         A side constraint that no allocation can meet.
     """
-    name = formulation.name
     if not formulation.is_one_program:
-        raise UsageError(
-            f"{name} is a rule or is solved in several stages: "
-            "it is no single program that could be held"
-        )
+        problem = "is a rule or is solved in several stages: it is no single program"
+        raise _not_held(formulation, problem)
     program = formulation.program(C)
     if not isinstance(program, AllocationProgram):
-        raise UsageError(
-            f"{name} decides what runs when: its program is not one of fractions of time"
-        )
+        problem = "decides what runs when: its program is not one of fractions of time"
+        raise _not_held(formulation, problem)
     if program.utility.method is not Method.DIRECT or program.utility.homogenised:
-        raise UsageError(
-            f"{name} is solved in several stages: it is no single program that could be held"
-        )
+        raise _not_held(formulation, "is solved in several stages: it is no single program")
     return program
+
+
+def _not_held(formulation: Formulation, problem: str) -> InvalidArgument:
+    expected = "one that is a single program of fractions of time"
+    sentence = f"{formulation.name} {problem}"
+    return InvalidArgument("formulation", formulation.name, expected, sentence=sentence)
 
 
 def _with_capacity(C: Classes, capacity: FloatArray) -> Classes:

@@ -12,8 +12,10 @@ Two readings of "8 more GPUs" are sensible, and both are reported:
 
 The held optima come from one session whose right sides are changed in place.
 
-References ---------- D. Bertsimas, J. Tsitsiklis. "Introduction to Linear Optimization", Athena
-Scientific 1997, section 5.2 (the optimum as a function of the right side).
+References
+----------
+D. Bertsimas, J. Tsitsiklis. "Introduction to Linear Optimization", Athena Scientific 1997, section
+5.2 (the optimum as a function of the right side).
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from optsched.api import (
 )
 from optsched.arrays import FloatArray
 from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 from optsched.formulation import Extend, Formulation, Infeasible
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.resize import resized
@@ -183,11 +185,11 @@ class WhatIf(DisplayedTable):
         if change.solution.objective is None or difference is None:
             return str(change.solution.status)
         parts = {
-            "compiled again": difference,
-            "with all else held": self.difference(change.held),
-            "by the prices": change.predicted,
+            "change": difference,
+            "held": self.difference(change.held),
+            "by prices": change.predicted,
         }
-        said = [f"{value:+.4g} {how}" for how, value in parts.items() if value is not None]
+        said = [f"{how} {value:+.4g}" for how, value in parts.items() if value is not None]
         return f"{amount(change.solution.objective)}: {', '.join(said)}"
 
     def to_columns(self, first: int | None = None) -> TableColumns:
@@ -199,9 +201,9 @@ class WhatIf(DisplayedTable):
             "add": [change.label for change in changes],
             "status": [str(change.solution.status) for change in changes],
             "objective": [change.solution.objective for change in changes],
-            "difference": [self.difference(change.solution) for change in changes],
+            "change": [self.difference(change.solution) for change in changes],
             "held": [self.difference(change.held) for change in changes],
-            "predicted": [change.predicted for change in changes],
+            "by_prices": [change.predicted for change in changes],
         }
 
 
@@ -256,7 +258,7 @@ def whatif(
     InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
     """
     if not add:
-        raise UsageError("nothing is added: expected the name of a pool or resource, and an amount")
+        raise InvalidArgument("add", "nothing", "the name of a pool or resource, and an amount")
     budget = make_limits(**limits)
     make_formulation(
         formulation, options, constraints, extend

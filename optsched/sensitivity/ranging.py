@@ -14,10 +14,12 @@ degenerate optimum another basis has the same price, and goes on where the first
 itself is a breakpoint, any price between the slopes on both sides is optimal, and a price strictly
 between them is valid at b0 alone.
 
-References ---------- T. Gal. "Postoptimal Analyses, Parametric Programming, and Related Topics",
-2nd edition, de Gruyter 1995, chapter 4. M. Eisner, D. Severance. "Mathematical techniques for
-efficient record segmentation in large shared databases", Journal of the ACM 23(4), 1976 (all
-breakpoints of a concave piecewise linear function, by intersections of tangents).
+References
+----------
+T. Gal. "Postoptimal Analyses, Parametric Programming, and Related Topics", 2nd edition, de Gruyter
+1995, chapter 4. M. Eisner, D. Severance. "Mathematical techniques for efficient record segmentation
+in large shared databases", Journal of the ACM 23(4), 1976 (all breakpoints of a concave piecewise
+linear function, by intersections of tangents).
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ import numpy as np
 from optsched.api import make_formulation
 from optsched.arrays import FloatArray
 from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count
-from optsched.errors import InvalidArgument, UsageError, unknown_name
+from optsched.errors import InvalidArgument, unknown_name
 from optsched.instance.arguments import checks_arguments
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
@@ -236,7 +238,8 @@ def capacity_curve(
         )
     points, finished = value.breakpoints(float(low), end, MOST_RUNS)
     if not points:
-        raise UsageError(f"{resource}: nothing is feasible with a capacity of {end:g} or less")
+        most = f"a capacity of {end:g} or less"
+        raise InvalidArgument(resource, most, "one with which something is feasible")
     capacity, values = (np.array(part) for part in zip(*points, strict=True))
     objective = np.array([held.program.units.objective(float(v)) for v in values])
     return CapacityCurve(resource, capacity, values, objective, finished)
@@ -247,28 +250,22 @@ def held_of(solution: Solution, solver: str = "auto", limits: Limits | None = No
     raises `UsageError` as `capacity_ranging` says.
     """
     if any(item.get("kind") == "extend" for item in solution.constraints):
-        raise UsageError(
-            "the solution was made with extend: its rows are not known here, so it has no ranges"
-        )
+        known = "one without rows of extend, which are not known here"
+        raise InvalidArgument("solution", "one that was made with extend", known)
     if solution.status is not Status.OPTIMAL:
-        raise UsageError(
-            f"the solution is {solution.status}: prices and their ranges are of optimal "
-            "solutions only"
-        )
+        optimal = "an optimal one, as only these have prices and ranges"
+        raise InvalidArgument("solution", f"one that is {solution.status}", optimal)
     formulation = make_formulation(solution.formulation, solution.options, solution.constraints)
     assert solution.allocation is not None or solution.schedule is not None
     if solution.allocation is None or len(solution.allocation.classes) == 0:
-        raise UsageError("no job is in the program: there are no prices")
+        raise InvalidArgument("solution", "one without jobs", "one with prices")
     program = single_program(formulation, solution.allocation.classes)
     if program.concave:
-        raise UsageError(
-            f"{solution.formulation} is not linear: its prices change with every capacity"
-        )
+        linear = "a linear program: prices of others change with every capacity"
+        raise InvalidArgument("formulation", solution.formulation, linear)
     if program.integral or not solution.prices:
-        raise UsageError(
-            f"the solution of {solution.formulation} has no prices: "
-            "integer programs and rules have none"
-        )
+        prices = "one with prices, which integer programs do not have"
+        raise InvalidArgument("solution", f"one of {solution.formulation} without prices", prices)
     if solver != "auto":
         load_solver(solver).require(Capability.DUALS, "ranging")
     return HeldProgram(formulation, program, Engine(load_solver, solver, limits or Limits()))

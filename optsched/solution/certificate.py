@@ -38,10 +38,11 @@ NOISE = 1e-8
 count as 0 where a column has no implied bound.
 """
 LARGEST_SHARE = "largest_share"
-ASKED, AVAILABLE = "asked", "available"
 """Residual of an instance that is infeasible
 because every allocation leaves a job without any time.
 """
+ASKED, AVAILABLE = "asked", "available"
+"""Residuals of one that is infeasible by a sum."""
 
 LEAST = 1e-6
 """Part of the largest terms in a program that those of a column,
@@ -164,11 +165,13 @@ def noise_of(arrays: LinearForm) -> float:
     """Objective values below this are rounding:
     1e-13 of the largest term that the objective can have.
     """
-    largest = 0.0
-    for part in _priced(arrays):
-        terms = np.abs(part.cost) * np.where(np.isfinite(part.reach), part.reach, 1.0)
-        largest = max(largest, float(terms.max()))
-    return 1e-13 * largest
+    return 1e-13 * max(map(_largest_term, _priced(arrays)), default=0.0)
+
+
+def _largest_term(part: ColumnPart) -> float:
+    """The largest term of some columns in the objective; at 1 where nothing bounds them."""
+    reach = part.reach
+    return float((np.abs(part.cost) * np.where(np.isfinite(reach), reach, 1.0)).max())
 
 
 def _priced(arrays: LinearForm) -> Iterator[ColumnPart]:
@@ -183,10 +186,11 @@ def noise_at(arrays: LinearForm, x: FloatArray) -> float:
     An objective near 0 may be a sum of large terms that cancel: then their size is its scale, and
     not its own.
     """
-    terms = abs(arrays.offset)
+    largest, terms = 0.0, abs(arrays.offset)
     for part in _priced(arrays):
+        largest = max(largest, _largest_term(part))
         terms += float(np.abs(part.cost) @ np.abs(x[part.at]))
-    return max(noise_of(arrays), 1e-13 * terms if np.isfinite(terms) else 0.0)
+    return 1e-13 * max(largest, terms if np.isfinite(terms) else 0.0)
 
 
 def alike(value: float, other: float, tolerance: float, noise: float) -> bool:
@@ -368,8 +372,8 @@ def _one_side(multipliers: FloatArray, rows: RowPart) -> FloatArray | None:
 
 def _possible(multipliers: FloatArray, rows: RowPart) -> FloatArray:
     """Multipliers of some rows without those of a sign that the rows cannot have."""
-    some = np.where(np.isposinf(rows.upper), np.minimum(multipliers, 0.0), multipliers)
-    return np.where(np.isneginf(rows.lower), np.maximum(some, 0.0), some)
+    some = np.where(rows.upper == np.inf, np.minimum(multipliers, 0.0), multipliers)
+    return np.where(rows.lower == -np.inf, np.maximum(some, 0.0), some)
 
 
 def zero_duals_prove(arrays: LinearForm, value: float, bound: float) -> bool:
@@ -400,8 +404,8 @@ def _wrong_sign(value: FloatArray, lower: FloatArray, upper: FloatArray) -> Floa
         and np.isposinf(upper[0])
     ):
         return np.maximum(value, 0.0)
-    wrong = np.where(np.isposinf(upper), value, 0.0)
-    np.maximum(wrong, np.where(np.isneginf(lower), -value, 0.0), out=wrong)
+    wrong = np.where(upper == np.inf, value, 0.0)
+    np.maximum(wrong, np.where(lower == -np.inf, -value, 0.0), out=wrong)
     return np.maximum(wrong, 0.0, out=wrong)
 
 

@@ -135,6 +135,7 @@ class PackedDocument(_Model):
     held: int
     most: int
     time: Number | None = None
+    turns: Number | None = None
 
 
 class StageDocument(_Model):

@@ -84,10 +84,14 @@ class Way(Displayed):
     source: str = Source.MEASURED.name.lower()
     log_sd: float = 0.0
 
+    @property
+    def words(self) -> str:
+        """The configuration as text: ``pool v100, gpus 2, nodes 1``."""
+        return ", ".join(f"{key} {value}" for key, value in self.configuration.items())
+
     def _headline(self) -> str:
-        named = ", ".join(f"{key} {value}" for key, value in self.configuration.items())
         gain = "" if self.gain is None else f", gain {amount(self.gain)} per unit of time"
-        return f"{named}: {amount(self.rate)} steps/s, {self.fraction:.1%} of the time{gain}"
+        return f"{self.words}: {amount(self.rate)} steps/s, {self.fraction:.1%} of the time{gain}"
 
     @property
     def in_use(self) -> bool:

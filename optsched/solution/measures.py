@@ -14,9 +14,10 @@ steps left of job j, R_j its rate in its fastest column alone and D_j its shorte
     utilisation  GPUs in use / usable GPUs            schedule: GPU seconds / (usable GPUs x seconds until the last end)
     cost         USD per hour of what is in use       schedule: on average until the last end
 
-References ---------- R. Jain, D. Chiu, W. Hawe. "A quantitative measure of fairness and
-discrimination for resource allocation in shared computer systems", DEC Research Report TR-301,
-1984.
+References
+----------
+R. Jain, D. Chiu, W. Hawe. "A quantitative measure of fairness and discrimination for resource
+allocation in shared computer systems", DEC Research Report TR-301, 1984.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Measures(Displayed):
     utilisation : float or None
         None without GPUs.
     cost_per_hour : float or None
-        USD; None where a pool in use has no price.
+        USD; 0 if nothing is in use, None where a pool in use has no price.
     makespan, last_end : float or None
         Seconds from now until all jobs measured have ended, and until the last of those that are
         served has.
@@ -144,7 +145,7 @@ def _of_allocation(allocation: Allocation, candidates: Candidates) -> Measures:
         share,
         fastest > 0,
         metrics["gpus_in_use"] / gpus if gpus > 0 else None,
-        metrics.get("cost_per_hour"),
+        metrics.get("cost_per_hour") if (allocation.x > 0).any() else 0.0,
     )
 
 
@@ -167,7 +168,8 @@ def _of_schedule(schedule: Schedule, candidates: Candidates) -> Measures:
         share,
         np.isfinite(shortest),
         float(held @ seconds) / (gpus * length) if gpus > 0 and length > 0 else None,
-        float(cost @ seconds) / length if length > 0 and np.isfinite(cost).all() else None,
+        # An empty schedule has no length, and costs nothing
+        float(cost @ seconds) / (length or 1.0) if np.isfinite(cost).all() else None,
     )
 
 

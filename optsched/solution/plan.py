@@ -17,6 +17,7 @@ import numpy as np
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.program import Assumption, LinearProgram, TimelineProgram, Units
+from optsched.program.list_schedule import list_schedule
 from optsched.program.units import AS_IT_IS
 from optsched.solution.certificate import ASKED, AVAILABLE, Certificate, certify_point, noise_at
 from optsched.solution.explanation import Conflict
@@ -139,6 +140,13 @@ class LinearPlan:
         """Differences of the objective below this are rounding."""
         return noise_at(self.program.arrays, self.complete(schedule))
 
+    def known_value(self) -> float | None:
+        """Objective of the point that needs no solver; None if there is none."""
+        x, arrays = self.known(), self.program.arrays
+        if x is None or not certify_point(arrays, x, arrays.objective(x), "none").ok:
+            return None
+        return arrays.objective(x)
+
     def certify(self, schedule: Schedule, value: float, proof: str) -> Certificate:
         """Check a schedule and its stated objective against every row."""
         return certify_point(self.program.arrays, self.complete(schedule), value, proof)
@@ -219,6 +227,11 @@ class TimelinePlan:
     def noise(self, schedule: Schedule) -> float:
         """Costs are whole: a bound within half a unit is the cost itself."""
         return 0.5 * self.unit
+
+    def known_value(self) -> float | None:
+        """Objective of a list schedule; None if none was found that keeps all there is."""
+        found = list_schedule(self.timeline)
+        return None if found is None else self.timeline.objective(*found) * self.unit
 
     def certify(self, schedule: Schedule, value: float, proof: str) -> Certificate:
         """Check a schedule in integers: nothing is off by less than a unit."""

@@ -84,11 +84,19 @@ class Schedule(DisplayedTable):
         Returns
         -------
         Schedule
+
+        Raises
+        ------
+        ValueError
+            A class has fewer jobs than members.
         """
         owner = classes.class_a[column]
         now = classes.instance.now
         running = (start <= now) & (now < end)
         slots = np.unique(np.stack([owner, member], axis=1), axis=0)
+        many = np.bincount(slots[:, 0], minlength=len(classes)) > classes.count
+        if many.any():
+            raise ValueError(f"{classes.job_name(int(np.argmax(many)))} runs more often than once")
         key = np.searchsorted(slots[:, 0] * (1 << 32) + slots[:, 1], owner * (1 << 32) + member)
         first = np.full(len(slots), classes.columns, np.int64)
         first[key[running]] = column[running]

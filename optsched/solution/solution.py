@@ -24,6 +24,7 @@ from optsched.display import (
     columns_of,
     count,
     first_of,
+    percent,
     seconds,
 )
 from optsched.errors import UsageError
@@ -145,12 +146,21 @@ class Packed(NamedTuple):
         A packing that was found holds so many of them; no packing holds more than ``most``.
     time : float or None
         When they do, of a schedule: absolute seconds.
+    turns : float or None
+        Of rows that take turns, and whose time no sequence of packings gives them: the part of
+        their time that all of them can have at most.
     """
 
     rows: int
     held: int
     most: int
     time: float | None = None
+    turns: float | None = None
+
+    @property
+    def refuted(self) -> bool:
+        """Whether it is shown that the rows cannot be carried out as they are."""
+        return self.most < self.rows or self.turns is not None
 
     def to_document(self) -> dict[str, Any]:
         """The counts as in a solution file; the time only of a schedule."""
@@ -158,6 +168,8 @@ class Packed(NamedTuple):
 
     def words(self, now: float) -> str:
         """``of its 3 rows side by side, 2 fit``, for every place that names the status."""
+        if self.turns is not None:
+            return f"its rows can have at most {percent(self.turns)} of their time"
         later = self.time is not None and self.time > now
         when = f" {seconds(self.time - now)} from now" if later and self.time is not None else ""
         proved = self.held == self.most

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+import numpy as np
+
 from optsched.arrays import FloatArray, IntArray
 from optsched.display import Displayed
+from optsched.errors import SolverCrashed
 
 
 class Termination(StrEnum):
@@ -25,6 +28,12 @@ class Termination(StrEnum):
     IMPRECISE = "imprecise"
     CLOSED_FORM = "closed_form"
     ERROR = "error"
+
+
+CLAIMS = (Termination.OPTIMAL, Termination.GAP_LIMIT)
+"""Ends by which a solver claims to be done."""
+NO_OPTIMUM = (Termination.INFEASIBLE, Termination.UNBOUNDED, Termination.INFEASIBLE_OR_UNBOUNDED)
+"""Ends by which it claims that there is no optimum."""
 
 
 class PointStatus(StrEnum):
@@ -48,6 +57,11 @@ class Basis(Displayed):
 
     columns: IntArray
     rows: IntArray
+
+
+def not_numbers(solver: str, what: str, count: int) -> SolverCrashed:
+    """The error of a back-end whose point or duals are not what they should be."""
+    return SolverCrashed(f"solver {solver} returned no {what} of {count} finite numbers")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -87,6 +101,39 @@ class Values(Displayed):
     words: str = ""
     rebuilt: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    def checked(self, rows: int, columns: int, solver: str) -> Values:
+        """These values, if they have the size of the program.
+
+        Whatever a back-end returns goes through here before anything is computed from it. Beside a
+        claim that there is no optimum a point is not looked at, and duals that are not finite are
+        none, as those of a run that was stopped.
+
+        Parameters
+        ----------
+        rows, columns : int
+            Of the program.
+        solver : str
+            Name of the back-end, for the message.
+
+        Returns
+        -------
+        Values
+
+        Raises
+        ------
+        SolverCrashed
+            Point or duals lack entries, have too many, or are not finite.
+        """
+        no_optimum = self.termination in NO_OPTIMUM
+        x, y = None if no_optimum else self.x, self.y
+        if x is not None and (x.shape != (columns,) or not np.isfinite(x).all()):
+            raise not_numbers(solver, "point", columns)
+        if y is None or (y.shape == (rows,) and np.isfinite(y).all()):
+            return self
+        if y.shape != (rows,) or self.termination in CLAIMS:
+            raise not_numbers(solver, "duals", rows)
+        return replace(self, y=None)
 
     def _headline(self) -> str:
         value = "no objective" if self.objective is None else f"objective {self.objective:.9g}"

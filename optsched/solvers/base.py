@@ -9,20 +9,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.arrays.matrices import beside
-from optsched.errors import SolverUnavailable
+from optsched.errors import SolverUnavailable, UnsuitableSolver
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.arrays import Block, differing_entries, with_entries
 from optsched.solution.values import Basis, Values
 
 if TYPE_CHECKING:  # few back-ends take these
     from optsched.program import ConicProgram, TimelineProgram
+    from optsched.program.filling import Path
 
 
 class Capability(StrEnum):
@@ -114,6 +115,16 @@ class Limits:
             At least a millisecond is left.
         """
         return self if self.time is None else replace(self, time=max(self.time - seconds, 1e-3))
+
+
+class FillingSession(Protocol):
+    """The stages of one water filling, one after the other."""
+
+    def stage(self, path: Path, limits: Limits) -> tuple[int, Values]:
+        """The segment of a path in which the rise ends, and values of its linear program."""
+
+    def last(self, level: FloatArray) -> Values:
+        """Values of the last linear program, in which nobody is below these levels."""
 
 
 class Session(ABC):
@@ -491,6 +502,25 @@ class Solver(ABC):
         """
         raise SolverUnavailable(f"solver {self.name} takes no allocation programs")
 
+    def open_filling(self, program: AllocationProgram, limits: Limits) -> FillingSession:
+        """Begin a water filling of an allocation program that the back-end does not refuse.
+
+        Parameters
+        ----------
+        program : AllocationProgram
+        limits : Limits
+
+        Returns
+        -------
+        FillingSession
+
+        Raises
+        ------
+        SolverUnavailable
+            The back-end takes none.
+        """
+        raise SolverUnavailable(f"solver {self.name} takes no allocation programs")
+
     @classmethod
     def require(cls, capability: Capability, why: str) -> None:
         """Refuse a program that needs what this back-end lacks.
@@ -507,9 +537,12 @@ class Solver(ABC):
             The back-end lacks it.
         """
         if capability not in cls.capabilities:
-            raise SolverUnavailable(
-                f"solver {cls.name} lacks {capability.value!r}, which {why} needs: "
-                "auto takes a solver that has it"
+            raise UnsuitableSolver(
+                "solver",
+                cls.name,
+                f"one with {capability.value}",
+                sentence=f"solver {cls.name} lacks {capability.value!r}, which {why} needs: "
+                "auto takes a solver that has it",
             )
 
     @classmethod
@@ -545,9 +578,12 @@ class Solver(ABC):
             The back-end takes none.
         """
         if not cls.capabilities & {Capability.CONTINUOUS, Capability.INTEGER}:
-            raise SolverUnavailable(
-                f"solver {cls.name} takes allocation programs as they are, and no {task}: "
-                "choose auto, highs or clarabel"
+            raise UnsuitableSolver(
+                "solver",
+                cls.name,
+                f"one for {task}",
+                sentence=f"solver {cls.name} takes allocation programs as they are, and no {task}: "
+                "choose auto, highs or clarabel",
             )
 
 

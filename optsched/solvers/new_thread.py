@@ -49,11 +49,11 @@ def in_new_thread(
 ) -> T:
     """Call something in a new thread and wait for it: its result, or what it raises.
 
-    Ctrl-C reaches the waiting thread. If its handler raises, the new thread is left to end by
-    itself; so it is after ``seconds``, and ``grace`` seconds after ``interrupt`` is set, when
-    `TimeoutError` is raised. The process waits for it at
-    its end: a run of HiGHS that is still going on while Python shuts down aborts the process. The
-    ``optsched`` command leaves at once (`left_running`).
+    Ctrl-C reaches the waiting thread. The new thread is left to end by itself if the handler of
+    Ctrl-C raises, after ``seconds``, and ``grace`` seconds after ``interrupt`` is set; in the last
+    two cases `TimeoutError` is raised. The process waits for that thread at its end: a run of HiGHS
+    that is still going on while Python shuts down aborts the process. The ``optsched`` command
+    leaves at once (`left_running`).
     """
     future, thread = _started(work, NAME, daemon=False)
     until = math.inf if seconds is None else time.monotonic() + seconds

@@ -36,6 +36,9 @@ TERMINATION = {
     "Not Solved": Termination.TIME_LIMIT,
 }
 """Terminations by PuLP's status."""
+LEAST_GAP = 1e-9
+"""Gap that is asked for where none is allowed. PuLP passes a gap of 0 on to few solvers, and the
+others would stop at their default, often 1e-4."""
 REFUSED = re.compile(r"No match for|.* is illegal for")
 """How CBC begins a line about an option that it does not take."""
 
@@ -97,7 +100,7 @@ class PulpSolver(EngineSolver):
         options: dict[str, Any] = {
             "msg": limits.on_log is not None,
             "timeLimit": limits.time,
-            "gapRel": limits.gap,
+            "gapRel": max(limits.gap or 0.0, LEAST_GAP),
         }
         return pulp.getSolver(cls.engine, **{**options, **limits.options})
 
@@ -135,7 +138,7 @@ class PulpSolver(EngineSolver):
                 raise UsageError(f"{self.name} refused its options: {error}") from None
             self._call(model, command, limits, log)
         seconds = time.perf_counter() - started
-        return self._values(pulp, arrays, model, columns, rows, seconds)
+        return self._values(pulp, arrays, model, columns, rows, seconds, limits.gap or 0.0)
 
     def _call(self, model: Any, command: Any, limits: Limits, log: Path) -> None:
         """Run the solver, and pass its log on."""
@@ -160,6 +163,7 @@ class PulpSolver(EngineSolver):
         columns: list[Any],
         rows: list[tuple[int, Any]],
         seconds: float,
+        gap: float,
     ) -> Values:
         words = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
         termination = _termination(pulp, model)
@@ -180,6 +184,11 @@ class PulpSolver(EngineSolver):
             for row, constraint in rows:
                 y[row] += constraint.pi or 0.0
         objective = model.objective.value() if found else None
+        bound = None
+        if found and solved and y is None:
+            # PuLP passes no bound on: the solver's word is that the optimum is within the gap.
+            value = arrays.objective(values)
+            bound = value + (gap if arrays.maximise else -gap) * abs(value)
         return Values(
             termination=termination,
             primal=PointStatus.FEASIBLE if found else PointStatus.NONE,
@@ -187,8 +196,7 @@ class PulpSolver(EngineSolver):
             x=values if found else None,
             y=y,
             objective=None if objective is None else float(objective),
-            # PuLP passes no bound on: of an optimum without duals it is the solver's word.
-            bound=arrays.objective(values) if found and solved and y is None else None,
+            bound=bound,
             seconds=seconds,
             words=words,
         )
@@ -277,6 +285,11 @@ class Cbc(PulpSolver):
     @classmethod
     def command(cls, pulp: Any, limits: Limits, warm: bool, log: Path) -> Any:
         """CBC with its own option names."""
+        # CBC's gap is relative to the larger of bound and objective, ours to the objective.
+        gap = (limits.gap or 0.0) / (1.0 + (limits.gap or 0.0))
+        # With `threads 1` CBC hands its nodes to a thread, which it may fail to wake for 10 s.
+        # Without the option it searches in its own thread.
+        threads = limits.threads if limits.threads > 1 else None
         extra = [
             f"primalTolerance {max(limits.tolerance, 1e-9)}",
             f"dualTolerance {max(limits.tolerance, 1e-9)}",
@@ -289,8 +302,8 @@ class Cbc(PulpSolver):
         return pulp.PULP_CBC_CMD(
             msg=False,
             timeLimit=limits.time,
-            gapRel=0.0 if limits.gap is None else limits.gap,
-            threads=max(limits.threads, 1),
+            gapRel=gap,
+            threads=threads,
             options=extra,
             warmStart=warm,
             logPath=str(log),

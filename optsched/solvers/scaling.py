@@ -14,7 +14,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import (
+    FloatArray,
+    IntArray,
+    lengths,
+)
 from optsched.arrays.matrices import same_places
 from optsched.program import LinearArrays
 from optsched.solution.values import Basis, Values
@@ -62,7 +66,7 @@ class Scaling:
 
     def _matrix(self, matrix: sp.csc_matrix) -> sp.csc_matrix:
         """The matrix, scaled; its entries stay where they are, zeros too."""
-        of_column = np.repeat(self.columns, np.diff(matrix.indptr))
+        of_column = self.columns.repeat(lengths(matrix.indptr))
         return same_places(matrix, matrix.data * self.rows[matrix.indices] * of_column)
 
     def cost(self, cost: FloatArray) -> FloatArray:
@@ -72,7 +76,7 @@ class Scaling:
     def back(self, values: Values) -> Values:
         """What a solver says of the scaled program, in the units of the original."""
         x, y = values.x, values.y
-        # What has the wrong size is left for the certificate to refuse.
+        # What has the wrong size is left for `Values.checked` to refuse.
         if x is not None and x.shape == self.columns.shape:
             x = x * self.columns
         if y is not None and y.shape == self.rows.shape:

@@ -4,7 +4,7 @@ A continuous program is optimal only by a bound that is recomputed from duals. I
 no duals, its claim of optimality and its bound are ignored; its point counts like that of a stopped
 run. Of an integer program the solver's bound is kept, as a claim.
 
-`judged` recomputes objective, residuals and bound; nobody else does. `certified` adds what is no
+`judged` recomputes objective, residuals and bound of a point of a program. `certified` adds what is no
 answer: all zero after a stopped run, or an infinite objective. It is called with an
 `EvaluatedPoint`:
 
@@ -16,8 +16,9 @@ answer: all zero after a stopped run, or an infinite objective. It is called wit
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,6 +35,7 @@ from optsched.solution.certificate import (
     alike,
     certify_point,
     checked_duals,
+    dual_bound,
     dual_residual,
     gap_of,
     is_bounded,
@@ -41,8 +43,9 @@ from optsched.solution.certificate import (
     without_noise,
     zero_duals_prove,
 )
+from optsched.solution.explanation import Explanation
 from optsched.solution.solution import Status
-from optsched.solution.values import Termination, Values
+from optsched.solution.values import CLAIMS, Termination, Values, not_numbers
 from optsched.solvers import Capability, Limits, Solver
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.solving.runs import SolverRuns
@@ -50,8 +53,8 @@ from optsched.solving.runs import SolverRuns
 if TYPE_CHECKING:
     from optsched.program.linear_form import LinearForm
 
-CLAIMS = (Termination.OPTIMAL, Termination.GAP_LIMIT)
-"""Ends by which a solver claims to be done."""
+log = logging.getLogger("optsched")
+
 STATED_NOISE = 1e4
 """Factor on the noise when the solver's stated objective is compared:
 its terms are accurate to 1e-9 only, ours to 1e-13."""
@@ -181,6 +184,7 @@ def judged(
         status=Status.OPTIMAL if closed and feasible else Status.FEASIBLE,
         solver=solver,
         duals=duals,
+        noise=noise,
     )
 
 
@@ -199,9 +203,24 @@ def proved_or_claimed_bound(point: EvaluatedPoint, values: Values, y: FloatArray
             residual = dual_residual(arrays, y)
         if bound is not None:
             return Bound(bound, "dual", "dual", y, residual)
-    if arrays.is_integer and values.bound is not None and np.isfinite(values.bound):
-        return Bound(values.bound, "solver", "claimed", y, residual)
+    claimed = values.bound if values.bound is not None and np.isfinite(values.bound) else None
+    if arrays.is_integer and point.program is None:
+        # What columns allow without any row: all that may be known early, and of a plan that leaves
+        # nobody out it is the optimum.
+        nothing = np.zeros(arrays.shape[0])
+        limit = dual_bound(arrays, nothing)
+        if limit is not None and (claimed is None or is_tighter(limit, claimed, arrays.maximise)):
+            return Bound(limit, "dual", "dual", nothing, dual_residual(arrays, nothing))
+    if arrays.is_integer and claimed is not None:
+        return Bound(claimed, "solver", "claimed", y, residual)
     return Bound(None, "none", "none", y, residual)
+
+
+def is_tighter(bound: float, other: float, maximise: bool) -> bool:
+    """Whether a bound shows more than another one, by more than rounding."""
+    return (bound < other if maximise else bound > other) and not alike(
+        bound, other, OPTIMALITY, 0.0
+    )
 
 
 def within_tolerance(value: float, bound: float, tolerance: float) -> bool:
@@ -219,13 +238,42 @@ def contradicts(bound: float, value: float, maximise: bool, noise: float) -> boo
     return excess > 0 and not alike(value, bound, OPTIMALITY, noise)
 
 
+def unless_refuted(outcome: Outcome, held: Outcome | None, maximise: bool) -> Outcome:
+    """An outcome; without its claim, and not certified, where a feasible point refutes it.
+
+    Nothing can be recomputed of what only a solver vouches for, such as the bound of an integer
+    program. A point that is better than the bound, or one where there should be none, shows that
+    its word is worth nothing.
+    """
+    if held is None or held.value is None or not (held.certificate.ok and outcome.rests_on_claim):
+        return outcome
+    if outcome.bound is None:
+        claim = "there is no feasible point"
+    elif contradicts(outcome.bound, held.value, maximise, held.noise):
+        claim = f"nothing is better than {outcome.bound:.9g}"
+    else:
+        return outcome
+    problem = f"the solver claims that {claim}, but a feasible point has {held.value:.9g}"
+    return replace(
+        outcome,
+        values=replace(outcome.values, termination=Termination.IMPRECISE, bound=None),
+        bound=None,
+        bound_source="none",
+        certificate=replace(outcome.certificate, ok=False, proof="none", problems=(problem,)),
+        status=Status.LIMIT if outcome.x is None else Status.FEASIBLE,
+        conflicts=(),
+        explanation=Explanation.IRREDUCIBLE,
+        refuted=True,
+    )
+
+
 # --- what a solver's point means -----------------------------------------------------------------
 
 
 def checked_point(x: FloatArray, columns: int, solver: str) -> FloatArray:
     """The first columns of a solver's point, which must be there and finite."""
     if x.ndim != 1 or len(x) < columns or not np.isfinite(x[:columns]).all():
-        raise SolverCrashed(f"solver {solver} returned a point with infinite or missing entries")
+        raise not_numbers(solver, "point", columns)
     return x[:columns]
 
 
@@ -364,26 +412,43 @@ def certified_allocation(
     return certified(runs, point, values, y)
 
 
-def certified_known(x: FloatArray, certify: Certify, found: Outcome | None) -> Outcome | None:
-    """The outcome of a point that needs no solver, with the bound of a run that left no point.
+def certified_known(
+    points: Iterable[FloatArray], certify: Certify, found: Outcome | None, maximise: bool = True
+) -> Outcome | None:
+    """The best outcome of points that need no solver, with the bound of a run that left no point.
 
-    None if it is not feasible.
+    None if none is feasible, as the start that a caller gave need not be.
     """
     values = Values(Termination.IMPRECISE) if found is None else found.values
-    outcome = certify(replace(values, x=x, y=None, objective=None), None)
-    return outcome if outcome.x is not None and outcome.certificate.ok else None
+    best: tuple[float, Outcome] | None = None
+    for x in points:
+        try:
+            outcome = certify(replace(values, x=x, y=None, objective=None), None)
+        except SolverCrashed as error:
+            log.info("a known point is left out: %s", error)
+            continue
+        if outcome.x is None or outcome.value is None or not outcome.certificate.ok:
+            continue
+        worth = outcome.value if maximise else -outcome.value
+        if best is None or worth > best[0]:
+            best = worth, outcome
+    return None if best is None else best[1]
 
 
 def known_allocation(
     runs: SolverRuns, program: AllocationProgram, found: Outcome | None, certify: Certify
 ) -> Outcome | None:
-    """`certified_known` of an allocation, where no run left one.
+    """`certified_known` of an allocation.
 
-    The allocation of a stopped run is no worse: the two are compared where it is cleaned.
+    None where a run left fractions of time: they are no worse, as the two are compared where they
+    are cleaned.
     """
-    if not runs.known_points or (found is not None and found.x is not None):
+    if found is not None and found.x is not None and not program.integral:
         return None
-    return certified_known(runs.build(program.known_point), certify, found)
+    points = [runs.build(program.known_point)]
+    if runs.start is not None and len(runs.start) == program.classes.columns:
+        points.append(program.repaired(runs.start))
+    return certified_known(points, certify, found)
 
 
 # --- outcomes without a point ---------------------------------------------------------------------

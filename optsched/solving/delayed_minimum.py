@@ -47,7 +47,7 @@ def solve_delayed(engine: Engine, program: AllocationProgram) -> Outcome:
     def known(found: Outcome | None) -> Outcome | None:
         return known_allocation(engine, program, found, certify)
 
-    return attempt(engine, ways, certify, known)
+    return attempt(engine, ways, certify, known, answers=engine.known_points)
 
 
 def _solve(

@@ -12,8 +12,9 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from threading import Event
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,8 +23,7 @@ from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Method
 from optsched.solution.solution import Attempt, Status
 from optsched.solution.values import PointStatus, Termination, Values
-from optsched.solvers import Capability
-from optsched.solvers.closed_form import ClosedForm
+from optsched.solvers import Capability, Limits, Session
 from optsched.solvers.interrupt import delayed_interrupt
 from optsched.solving.certify import (
     Certify,
@@ -33,11 +33,15 @@ from optsched.solving.certify import (
     known_allocation,
     nothing_found,
     unless_interrupted,
+    unless_refuted,
     without_point,
 )
 from optsched.solving.choice import pick_for_allocation, require_all
 from optsched.solving.outcome import BY_CLOCK, NO_OPTIMUM, Outcome
 from optsched.solving.runs import SolverRuns
+
+if TYPE_CHECKING:  # few programs have one
+    from optsched.solving.core import Core
 
 log = logging.getLogger("optsched")
 
@@ -47,10 +51,16 @@ WORTHWHILE = 0.05
 """Part of the time limit that must be left for another attempt to be begun."""
 KNOWN = "known point"
 """Name of an attempt that is a feasible point without a solver."""
-LARGE = 10_000
+LARGE = 3000
 """Columns from which a program of whole jobs is first solved with fractions of jobs."""
 SHARE = 0.25
-"""Part of the time left that this easier program may take."""
+"""Part of the time left that this easier program may take, and then each run of a core."""
+OPEN = 100
+"""Choices of the first core beside one for each class."""
+CORE_NODES = 200
+"""Nodes of branch and bound that a run of a core may take."""
+CORE_FAILURES = 2
+"""Runs of cores without a better point after which the whole program is solved."""
 
 
 @dataclass(eq=False)
@@ -59,6 +69,8 @@ class Engine(SolverRuns):
 
     _incumbent: FloatArray | None = None
     """Where the next integer program starts."""
+    _core: Core | None = None
+    """What its columns lose at least."""
 
     # --- linear programs ----------------------------------------------------------------------
 
@@ -94,8 +106,12 @@ class Engine(SolverRuns):
         def certify(values: Values, y: FloatArray | None) -> Outcome:
             return certified_linear(self, arrays, values, y, clean)
 
+        def known(found: Outcome | None) -> Outcome | None:
+            points = [some for some in (point, self.start) if some is not None]
+            fitting = [some for some in points if len(some) == arrays.shape[1]]
+            return certified_known(fitting, certify, found, arrays.maximise)
+
         ways = ways_of(self, once, integer=arrays.is_integer)
-        known = None if point is None else partial(certified_known, point, certify)
         return attempt(self, ways, certify, known, maximise=arrays.maximise)
 
     # --- allocation programs ------------------------------------------------------------------
@@ -114,12 +130,14 @@ class Engine(SolverRuns):
         def known(found: Outcome | None) -> Outcome | None:
             return known_allocation(self, program, found, certify)
 
-        return attempt(self, self._ways(program, prices), certify, known)
+        ways = self._ways(program, prices)
+        return attempt(self, ways, certify, known, answers=self.known_points)
 
     def _ways(self, program: AllocationProgram, prices: FloatArray | None) -> Iterator[Way]:
         """A closed form; without side rows and whole jobs;
         as it is, or lowered; by other solvers.
         """
+        self._incumbent = self._core = None  # those of the program before
         if self.asked_for is None and self.start is None:
             closed = self.build(lambda: program.utility.closed_form(program))
             if closed is not None:
@@ -140,6 +158,8 @@ class Engine(SolverRuns):
 
     def _closed_form(self, program: AllocationProgram, point: FloatArray, y: FloatArray) -> Outcome:
         """An optimum that no solver was needed for, certified like any other."""
+        from optsched.solvers.closed_form import ClosedForm  # few programs have one
+
         self.use(ClosedForm, "the best ratio is that of one column, as all rows only limit")
         values = Values(Termination.OPTIMAL, PointStatus.FEASIBLE, x=point, y=y)
         return certified_allocation(self, program, values, y)
@@ -177,14 +197,51 @@ class Engine(SolverRuns):
             return self._solve_conic(program, solver)
         arrays = self.build(lambda: program.to_linear().arrays)
         start = self.start if self._incumbent is None else self._incumbent
-        self._incumbent = None
+        core, self._incumbent, self._core = self._core, None, None
         if start is not None:
             start = program.complete(program.repaired(start))
         session = self.open(arrays, solver, start, program.classes)
-        values = self.run(session)
+        if core is None or start is None:
+            values = self.run(session)
+        else:
+            values = self._run_from_cores(session, core, start)
         if values.x is None or values.termination in NO_OPTIMUM:
             return without_point(self, arrays, values, program)
         return certified_allocation(self, program, values, values.y, arrays)
+
+    def _run_from_cores(self, session: Session, core: Core, point: FloatArray) -> Values:
+        """Cores around the best point so far, then the whole program without what is in no better
+        point.
+        """
+        value, extra, failures = core.value(point), OPEN, 0
+        while failures < CORE_FAILURES and self.has_time_left(WORTHWHILE):
+            lower, upper = core.around(point, extra)
+            if (lower < upper).sum() >= core.open_columns(value):
+                break
+            session.set_bounds(lower, upper)
+            session.set_start(point)
+            values = self.record(session.run(self._limits_of_a_core()))
+            self.by_clock |= values.termination in BY_CLOCK
+            if values.termination is Termination.INTERRUPTED:
+                return replace(values, x=point, objective=None, bound=None)
+            found = None if values.x is None else core.whole(values.x)
+            if found is not None and core.value(found) > value:
+                point, value = found, core.value(found)
+            else:
+                failures, extra = failures + 1, 2 * extra
+        session.set_bounds(*core.without_losers(value))
+        session.set_start(point)
+        values = self.run(session)
+        if values.x is None or core.value(values.x) < value:  # stopped before it took its start
+            return replace(values, x=point, objective=None)
+        return values
+
+    def _limits_of_a_core(self) -> Limits:
+        """A part of the time, few nodes, and silent: its bound is none of the whole program."""
+        limits = self.limits_left()
+        nodes = CORE_NODES if limits.work is None else min(CORE_NODES, limits.work)
+        seconds = None if limits.time is None else SHARE * limits.time
+        return replace(limits, time=seconds, work=nodes, on_progress=None)
 
     def _solve_conic(self, program: AllocationProgram, name: str | None = None) -> Outcome:
         if name is None:
@@ -193,7 +250,7 @@ class Engine(SolverRuns):
             solver = self.use(self.load(name), self.reason)
         cones = self.build(program.to_conic)
         runner = self.killable(solver, cones.A.nnz)
-        values = self.record(runner().solve_conic(cones, self.limits_left()))
+        values = self.record(runner().solve_conic(cones, self.limits_left()), cones.shape)
         if values.x is None:
             return without_point(self, program.requirements, values, program)
         y = values.y
@@ -242,7 +299,12 @@ class Engine(SolverRuns):
             [np.zeros(0), *(relaxed.duals.get(name, missing[name]) for name in missing)]
         )
         x = program.kept(relaxed.x)
-        self._incumbent = x if program.integral else None
+        if program.integral:
+            self._incumbent = x
+            if not program.concave:
+                from optsched.solving.core import Core
+
+                self._core = Core.of(program.classes, lowered.arrays, y)
         outcome = certified_allocation(self, program, replace(values, x=x), y)
         return replace(outcome, by_clock=by_clock)
 
@@ -272,6 +334,8 @@ class Attempts:
         Whether another attempt was called for, and too little time was left for it.
     stopped : bool
         Whether the clock or the user stopped one of them.
+    ended : Termination or None
+        Why no other attempt was made, or the last one was stopped: the clock or the user.
     """
 
     maximise: bool = True
@@ -282,6 +346,7 @@ class Attempts:
     failure: SolverCrashed | None = None
     out_of_time: bool = False
     stopped: bool = False
+    ended: Termination | None = None
 
     def add_crash(self, name: str, error: SolverCrashed) -> None:
         """Record that a solver crashed."""
@@ -297,7 +362,9 @@ class Attempts:
         but the point of the first outcome stays the best.
         """
         self.made.append(Attempt(outcome.solver.name, summary(outcome)))
-        self.stopped |= outcome.by_clock or outcome.values.termination in BY_CLOCK
+        by_clock = outcome.values.termination in BY_CLOCK
+        self.stopped |= outcome.by_clock or by_clock
+        self.ended = outcome.values.termination if by_clock else None
         if (
             outcome.bound_source == "dual"
             and outcome.duals is not None
@@ -389,6 +456,7 @@ def attempt(
     certify: Certify | None = None,
     known: Known | None = None,
     maximise: bool = True,
+    answers: bool = True,
 ) -> Outcome:
     """Solve a program in one way after the other until one settles it.
 
@@ -402,6 +470,8 @@ def attempt(
     known : callable, optional
     maximise : bool
         Sense of the program.
+    answers : bool
+        Whether the known point is the answer where it is the best; it refutes claims in any case.
 
     Returns
     -------
@@ -410,7 +480,8 @@ def attempt(
     # Ctrl-C between two runs, while a program is written down or a point is certified, must not
     # cost the point: the next run ends at once, and what is known by then is the answer.
     with delayed_interrupt() as interrupt:
-        outcome = unless_interrupted(_attempted(runs, ways, certify, known, maximise, interrupt))
+        attempts = _attempted(runs, ways, certify, known, maximise, interrupt)
+        outcome = unless_interrupted(_best(runs, attempts, certify, known if answers else None))
         if outcome.values.termination is Termination.INTERRUPTED:
             interrupt.clear()  # the answer tells of it
         return outcome
@@ -423,29 +494,34 @@ def _attempted(
     known: Known | None,
     maximise: bool,
     interrupt: Event,
-) -> Outcome:
+) -> Attempts:
     attempts, limits, asked = Attempts(maximise), runs.limits, runs.asked_for is not None
+    known_point = cache(lambda: None if known is None else known(None))
     try:
         for number, way in enumerate(ways):
             first = number == 0
             if not first and interrupt.is_set():
-                attempts.stopped = True
+                attempts.stopped, attempts.ended = True, Termination.INTERRUPTED
                 break
             if not first and not runs.has_time_left(WORTHWHILE):
-                attempts.out_of_time = True
+                attempts.out_of_time, attempts.ended = True, Termination.TIME_LIMIT
                 break
             if not first:  # options of the first solver mean nothing to another one
                 runs.limits = replace(limits, options={})
             outcome = _tried(runs, way, attempts, first=first, asked=first and asked)
             if outcome is None:
                 continue
+            if outcome.rests_on_claim:
+                own = None if outcome.certificate.ok else unclaimed(runs, outcome, certify)
+                for held in (own, attempts.best, known_point()):
+                    outcome = unless_refuted(outcome, held, maximise)
             attempts.add(outcome, keep=asked)
             if _settles(runs, outcome) or (asked and not attempts.lacks_bound):
                 break
             log.info("attempt: %s: %s", *attempts.made[-1])
     finally:
         runs.limits = limits
-    return _best(runs, attempts, certify, known)
+    return attempts
 
 
 def _tried(
@@ -500,9 +576,13 @@ def _best(
     if best is None:
         assert attempts.failure is not None
         raise attempts.failure
-    if len(attempts.made) > 1 or attempts.out_of_time:
+    refuted = attempts.best is not None and attempts.best.refuted
+    if len(attempts.made) > 1 or attempts.out_of_time or refuted:
         _report(runs, attempts, best)
     runs.chosen = best.solver
+    if attempts.ended is not None and best.values.termination is Termination.IMPRECISE:
+        # The point is one of an easier program; what could have improved it was stopped
+        best = replace(best, values=replace(best.values, termination=attempts.ended))
     if best.x is None and best.duals is not None:  # duals bound a point, and there is none
         best = replace(best, bound=None, bound_source="none", duals=None)
     return best
@@ -524,17 +604,28 @@ def _with_bound(runs: SolverRuns, attempts: Attempts, certify: Certify | None) -
 def _without_claim(
     runs: SolverRuns, best: Outcome | None, certify: Certify | None
 ) -> Outcome | None:
-    """A feasible point with its gap, where `auto` found no solver whose claim of an optimum holds.
+    """A feasible point with its gap, where `auto` found no solver whose claim of an optimum holds;
+    without a bound where the claim was refuted.
 
     Whole numbers within the tolerance of a solver may miss what it states once they are rounded.
     """
-    if best is None or certify is None or runs.asked_for is not None:
+    if best is None or best.certificate.ok:
         return best
-    if best.certificate.ok or best.x is None or best.bound_source != "solver":
+    if not best.refuted and (runs.asked_for is not None or best.bound_source != "solver"):
         return best
-    runs.chosen = best.solver
-    honest = certify(replace(best.values, termination=Termination.IMPRECISE), None)
-    return honest if honest.certificate.ok and honest.x is not None else best
+    return unclaimed(runs, best, certify, bound=best.values.bound) or best
+
+
+def unclaimed(
+    runs: SolverRuns, outcome: Outcome, certify: Certify | None, bound: float | None = None
+) -> Outcome | None:
+    """The point of an outcome without what its solver claims of it; None if it is not feasible."""
+    if outcome.x is None or certify is None:
+        return None
+    runs.chosen = outcome.solver
+    values = replace(outcome.values, termination=Termination.IMPRECISE, bound=bound)
+    honest = certify(values, None)
+    return honest if honest.certificate.ok and honest.x is not None else None
 
 
 def _report(runs: SolverRuns, attempts: Attempts, best: Outcome) -> None:

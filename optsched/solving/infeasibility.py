@@ -144,7 +144,7 @@ class Analyst:
             on_log=None,
         )
         try:
-            values = session.run(limits)
+            values = session.run(limits).checked(*session.arrays.shape, self._solver.name)
         except SolverCrashed:
             self._left()  # a process that did not keep the time was killed
             raise

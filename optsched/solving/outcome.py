@@ -13,6 +13,7 @@ from optsched.solution.certificate import Certificate
 from optsched.solution.explanation import Conflict, Explanation
 from optsched.solution.solution import ColumnsMade, Status
 from optsched.solution.stage import Stage
+from optsched.solution.values import NO_OPTIMUM as NO_OPTIMUM
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Solver
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from optsched.solution.plan import Plan
     from optsched.solution.schedule import Schedule
 
-NO_OPTIMUM = (Termination.INFEASIBLE, Termination.UNBOUNDED, Termination.INFEASIBLE_OR_UNBOUNDED)
 BY_CLOCK = (Termination.TIME_LIMIT, Termination.INTERRUPTED)
 STOPPED = (
     Termination.TIME_LIMIT,
@@ -54,6 +54,10 @@ class Outcome(Displayed):
     explanation : Explanation
         How small this set is known to be.
     solver : str
+    noise : float
+        Differences of the objective below this are rounding.
+    refuted : bool
+        Whether a feasible point showed that what the solver claimed is false.
     by_clock : bool
         Whether the clock or the user stopped a run that this rests on, and ``values`` does not say
         so.
@@ -70,7 +74,16 @@ class Outcome(Displayed):
     duals: Mapping[str, FloatArray] | None = None
     conflicts: tuple[Conflict, ...] = ()
     explanation: Explanation = Explanation.IRREDUCIBLE
+    noise: float = 0.0
+    refuted: bool = False
     by_clock: bool = False
+
+    @property
+    def rests_on_claim(self) -> bool:
+        """Whether a solver's word is all there is for the bound, or for that there is no point."""
+        if self.status is Status.INFEASIBLE:
+            return self.certificate.proof == "claimed"
+        return self.bound is not None and self.bound_source == "solver"
 
 
 @dataclass(frozen=True, eq=False)

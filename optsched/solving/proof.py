@@ -19,7 +19,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed, SolverUnavailable
 from optsched.program import AllocationProgram, LinearArrays
-from optsched.solution import PointStatus, Status, Termination, certify_point
+from optsched.solution import Certificate, PointStatus, Status, Termination, Values, certify_point
 from optsched.solution.certificate import is_bounded
 from optsched.solvers import Limits
 from optsched.solving.certify import certified_allocation, certified_linear
@@ -53,45 +53,52 @@ def cross_checked(
     engine: Engine,
     outcome: Outcome,
     attempt: Callable[[Outcome], CutOffResult],
-    adopt: Callable[[FloatArray], Outcome],
+    certify: Callable[[Values], Outcome],
 ) -> Outcome:
-    """An outcome with its claim tried again, if the engine is to prove and there is only a claim.
+    """An outcome of an integer program with its claim tried again, if the engine is to prove.
+
+    Where a point refuted the claim of the first solver, nothing is claimed of that point: then it is
+    what the cut-off is made of.
 
     Parameters
     ----------
     attempt : callable
         Looks for something better than an outcome.
-    adopt : callable
-        The outcome of a better point.
+    certify : callable
+        The outcome of a better point, which has no bound yet.
     """
-    claimed = (
-        outcome.status is Status.OPTIMAL
-        and outcome.bound_source == "solver"
-        and outcome.certificate.ok
-    )
-    if not (engine.prove and claimed) or outcome.values.termination is Termination.GAP_LIMIT:
+    end = outcome.values.termination
+    claimed = outcome.status is Status.OPTIMAL and outcome.bound_source == "solver"
+    refuted = outcome.status is Status.FEASIBLE and end is Termination.IMPRECISE
+    provable = outcome.certificate.ok and (claimed or refuted)
+    if not (engine.prove and provable) or end is Termination.GAP_LIMIT:
         return outcome
     first, value = outcome.solver.name, outcome.value
     for _ in range(ATTEMPTS):
         try:
             verdict = attempt(outcome)
+            better = None if verdict.x is None else certify(_unproven(outcome.values, verdict.x))
         except (SolverUnavailable, SolverCrashed) as error:
             log.warning("not cross-checked: %s", error)
             return outcome
         if verdict.bound is not None:
             log.info("cross-checked: %s", verdict.words)
-            certificate = replace(outcome.certificate, proof="cross-checked")
+            # A weaker bound that duals proved, as of the columns alone, gives way with its duals
+            residuals = {**outcome.certificate.residuals}
+            residuals.pop("duals", None)
+            certificate = Certificate(True, "cross-checked", residuals)
             return replace(
                 outcome,
                 certificate=certificate,
                 bound=verdict.bound,
                 bound_source="solver",
+                duals=None,
                 status=Status.OPTIMAL,
             )
-        if verdict.x is None:
+        if better is None or not better.certificate.ok or better.x is None:
             log.info("not cross-checked: %s", verdict.words)
             return outcome
-        outcome = _unproven(adopt(verdict.x))
+        outcome = better
         engine.rebuilt.append(
             f"{first} claimed that {value:.9g} is optimal; "
             f"{verdict.words} found {outcome.value:.9g}"
@@ -100,17 +107,10 @@ def cross_checked(
     return outcome
 
 
-def _unproven(outcome: Outcome) -> Outcome:
-    """A refuted bound is none."""
-    certificate = replace(outcome.certificate, proof="none")
-    values = replace(outcome.values, termination=Termination.IMPRECISE)
+def _unproven(values: Values, x: FloatArray) -> Values:
+    """A better point in the place of what was claimed; a refuted bound is none."""
     return replace(
-        outcome,
-        values=values,
-        bound=None,
-        bound_source="none",
-        status=Status.FEASIBLE,
-        certificate=certificate,
+        values, termination=Termination.IMPRECISE, x=x, y=None, objective=None, bound=None
     )
 
 
@@ -119,13 +119,14 @@ def _unproven(outcome: Outcome) -> Outcome:
 
 def proved_linear(engine: Engine, arrays: LinearArrays, outcome: Outcome) -> Outcome:
     """An outcome of a linear or mixed-integer program with its claim tried again."""
-
-    def adopt(x: FloatArray) -> Outcome:
-        value = arrays.objective(x)
-        values = replace(outcome.values, x=x, objective=value, bound=None, y=None)
-        return certified_linear(engine, arrays, values, None)
-
-    return cross_checked(engine, outcome, lambda found: better_point(engine, arrays, found), adopt)
+    if not arrays.is_integer:
+        return outcome
+    return cross_checked(
+        engine,
+        outcome,
+        lambda found: better_point(engine, arrays, found),
+        lambda values: certified_linear(engine, arrays, values, None),
+    )
 
 
 def proved_allocation(engine: Engine, program: AllocationProgram, outcome: Outcome) -> Outcome:
@@ -134,11 +135,12 @@ def proved_allocation(engine: Engine, program: AllocationProgram, outcome: Outco
         return outcome
     arrays = program.to_linear().arrays
 
-    def adopt(x: FloatArray) -> Outcome:
-        values = replace(outcome.values, x=x, objective=None, bound=None, y=None)
-        return certified_allocation(engine, program, values, None, arrays)
-
-    return cross_checked(engine, outcome, lambda found: better_point(engine, arrays, found), adopt)
+    return cross_checked(
+        engine,
+        outcome,
+        lambda found: better_point(engine, arrays, found),
+        lambda values: certified_allocation(engine, program, values, None, arrays),
+    )
 
 
 def better_point(
@@ -156,7 +158,8 @@ def better_point(
     asked, reason, chosen = engine.solver, engine.reason, engine.chosen
     try:
         session = engine.open(cut_off(arrays, outcome.value, margin), name)
-        values = engine.record(session.run(replace(engine.limits_left(), options={}, gap=None)))
+        limits = replace(engine.limits_left(), options={}, gap=None)
+        values = engine.record(session.run(limits), session.arrays.shape)
     finally:
         engine.solver, engine.reason, engine.chosen = asked, reason, chosen
     words = f"{name} finds nothing better than {outcome.value:.9g}"
@@ -166,8 +169,7 @@ def better_point(
         loose = 0.0 if step else margin if arrays.maximise else -margin
         return CutOffResult(words, bound=outcome.value + loose)
     if values.x is not None and values.termination is not Termination.UNBOUNDED:
-        x = values.x[: arrays.shape[1]]
-        x = np.where(arrays.integer, np.round(x), x)
+        x = np.where(arrays.integer, np.round(values.x), values.x)
         better = arrays.objective(x) - outcome.value
         if (better if arrays.maximise else -better) > 0 and certify_point(
             arrays, x, arrays.objective(x), "none"
@@ -215,7 +217,8 @@ def better_schedule(engine: Engine, program: TimelineProgram, cost: int) -> CutO
     if program.only_makespan:
         deadline = np.minimum(deadline, (cost - 1) // program.cost.makespan)
     values = engine.record(
-        solver().solve_timeline(replace(program, most=cost - 1, deadline=deadline), limits)
+        solver().solve_timeline(replace(program, most=cost - 1, deadline=deadline), limits),
+        (0, 2 * len(program)),
     )
     words = f"another search of cp-sat finds nothing below {cost}"
     if values.termination is Termination.INFEASIBLE:

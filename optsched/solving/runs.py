@@ -307,12 +307,16 @@ class SolverRuns:
 
     def run(self, session: Session) -> Values:
         """Run a session within what is left of the budget."""
-        values = self.record(session.run(self.limits_left()))
+        values = self.record(session.run(self.limits_left()), session.arrays.shape)
         self.bases.end(session, values)
         return values
 
-    def record(self, values: Values) -> Values:
-        """Count a run of a solver in the timings and totals."""
+    def record(self, values: Values, shape: tuple[int, int] | None = None) -> Values:
+        """Count a run of a solver in the timings and totals; what it returned must have the shape
+        of the program, where that is known here: of an allocation the certificate sees to it.
+        """
+        if shape is not None:
+            values = values.checked(*shape, self.name)
         self.iterations += values.iterations
         self.nodes += values.nodes
         self.rebuilt += values.rebuilt

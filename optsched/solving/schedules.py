@@ -31,7 +31,12 @@ from optsched.solution.plan import Later, LinearPlan, Plan, Shortage, TimelinePl
 from optsched.solution.stage import Stage
 from optsched.solvers import Capability
 from optsched.solvers.closed_form import ClosedForm
-from optsched.solving.certify import certified_linear, nothing_found
+from optsched.solving.certify import (
+    certified_known,
+    certified_linear,
+    contradicts,
+    nothing_found,
+)
 from optsched.solving.choice import others_for_timeline
 from optsched.solving.engine import Engine, attempt
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome, SolvedProgram
@@ -112,15 +117,13 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
         return SolvedProgram(plan, replace(outcome, conflicts=tuple(by_words.values())))
     arrays = plan.program.arrays
 
-    def adopt(x: FloatArray) -> Outcome:
-        point = meant(x)
-        value = arrays.objective(point)
-        values = replace(outcome.values, x=point, objective=value, bound=None, y=None)
-        return certified_linear(engine, arrays, values, None)
-
-    outcome = cross_checked(
-        engine, outcome, lambda found: better_point(engine, arrays, found, plan.step), adopt
-    )
+    if not plan.proves:
+        outcome = cross_checked(
+            engine,
+            outcome,
+            lambda found: better_point(engine, arrays, found, plan.step),
+            lambda values: certified_linear(engine, arrays, values, None, meant),
+        )
     return _refined(engine, plan, outcome)
 
 
@@ -162,17 +165,30 @@ def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> SolvedProgra
             if values.termination in (Termination.TIME_LIMIT, Termination.INTERRUPTED):
                 stopped, ended = True, values.termination
         value = later.value(schedule)
+        if bound is not None and contradicts(bound, value, maximise=False, noise=OPTIMALITY):
+            engine.rebuilt.append(
+                f"{later.name}: {outcome.solver.name} claimed that nothing is below {bound:.9g}, "
+                f"but the schedule has {value:.9g}"
+            )
+            bound = None
         bound = None if bound is None or not np.isfinite(bound) else min(bound, value)
         stages.append(Stage(later.name, value, bound, None, words=(later.words,)))
         log.info("%s: %.9g, bound %s", later.words, value, bound)
     point = plan.complete(schedule)
     value = plan.program.arrays.objective(point)
     values = outcome.values if ended is None else replace(outcome.values, termination=ended)
-    certificate = plan.certify(schedule, value, outcome.certificate.proof)
+    certificate = _of_duals(plan.certify(schedule, value, outcome.certificate.proof), outcome)
     refined = replace(outcome, x=point, value=value, values=values, certificate=certificate)
     if not certificate.ok:
         refined = replace(refined, status=Status.FEASIBLE)
     return SolvedProgram(plan, refined, schedule, tuple(stages))
+
+
+def _of_duals(certificate: Certificate, outcome: Outcome) -> Certificate:
+    """The certificate of another schedule of the same value, which the same duals bound."""
+    before = outcome.certificate.residuals
+    own = {"duals": before["duals"]} if "duals" in before else {}
+    return replace(certificate, residuals={**certificate.residuals, **own})
 
 
 def _with_held(arrays: LinearArrays, held: Sequence[Held], schedule: Schedule) -> LinearArrays:
@@ -197,7 +213,8 @@ def _run_later(
     used = engine.start_used  # of the start that a caller gave, which this one is not
     try:
         session = engine.open(arrays, solver, start=later.complete(schedule))
-        return engine.record(session.run(replace(limits, work=work, gap=None, on_progress=None)))
+        limits = replace(limits, work=work, gap=None, on_progress=None)
+        return engine.record(session.run(limits), session.arrays.shape)
     except (SolverCrashed, SolverUnavailable) as error:
         # CP-SAT takes the program of the value, but not one with continuous columns
         why = "broke down" if isinstance(error, SolverCrashed) else "does not take their program"
@@ -217,7 +234,7 @@ def _better(
     """The schedule of a run if it keeps all rows,
     loses nothing of what came before and is better by the last.
     """
-    if values.x is None or not np.isfinite(values.x).all():
+    if values.x is None:
         return schedule
     try:
         found = objectives[-1].read(values.x)
@@ -254,11 +271,14 @@ def _solve_timeline(engine: Engine, plan: TimelinePlan) -> SolvedProgram:
     first = _best_known(engine, plan.timeline)
     timeline = plan.timeline if first is None else _no_later_than(plan.timeline, *first)
 
+    def certify(values: Values, y: FloatArray | None) -> Outcome:
+        return _certified(engine, plan, values)
+
     def once(name: str | None) -> Outcome:
         values = _run_timeline(engine, timeline, first, name)
         if values.x is None or values.termination in NO_OPTIMUM:
             return _without_schedule(engine, values)
-        return _certified(engine, plan, values)
+        return certify(values, None)
 
     def ways() -> Iterator[Callable[[], Outcome]]:
         yield partial(once, None)
@@ -267,22 +287,12 @@ def _solve_timeline(engine: Engine, plan: TimelinePlan) -> SolvedProgram:
                 yield partial(once, other)
 
     def known(found: Outcome | None) -> Outcome | None:
-        if first is None:
-            return None
-        values = Values(Termination.IMPRECISE) if found is None else found.values
-        return _certified(
-            engine,
-            plan,
-            replace(values, x=_point(first), objective=None, primal=PointStatus.FEASIBLE),
-        )
+        points = [] if first is None else [_point(first)]
+        return certified_known(points, certify, found, maximise=False)
 
-    outcome = attempt(engine, ways(), known=known, maximise=False)
+    outcome = attempt(engine, ways(), certify, known, maximise=False)
     if outcome.x is None:
         return SolvedProgram(plan, outcome)
-    values = outcome.values
-
-    def adopt(x: FloatArray) -> Outcome:
-        return _certified(engine, plan, replace(values, x=x, objective=None, bound=None))
 
     def look_for_better(found: Outcome) -> CutOffResult:
         assert found.x is not None
@@ -292,7 +302,7 @@ def _solve_timeline(engine: Engine, plan: TimelinePlan) -> SolvedProgram:
             return verdict
         return replace(verdict, bound=verdict.bound * plan.unit)
 
-    outcome = cross_checked(engine, outcome, look_for_better, adopt)
+    outcome = cross_checked(engine, outcome, look_for_better, lambda values: certify(values, None))
     assert outcome.x is not None
     return SolvedProgram(plan, outcome, plan.read(*split_point(plan.timeline, outcome.x)))
 
@@ -309,7 +319,8 @@ def _run_timeline(
     solver = engine.choose_for_timeline(timeline, name)
     if Capability.TIMELINE in solver.capabilities:
         start = None if first is None else _point(first)
-        values = engine.record(solver().solve_timeline(timeline, engine.limits_left(), start))
+        values = solver().solve_timeline(timeline, engine.limits_left(), start)
+        values = engine.record(values, (0, 2 * len(timeline)))
     else:
         values = _run_indexed(engine, timeline, first, name)
     if first is None or values.termination not in STOPPED:
@@ -356,8 +367,8 @@ def _run_indexed(
     if first is not None and Capability.START in engine.chosen.capabilities:
         session.set_start(lowered.complete(*first))
     values = engine.run(session)
-    if values.x is None or not np.isfinite(values.x).all():
-        return replace(values, x=None, y=None)
+    if values.x is None:
+        return replace(values, y=None)
     start, mode = lowered.read(values.x)
     return replace(values, x=np.concatenate([start, mode]).astype(np.float64), y=None)
 
@@ -415,8 +426,10 @@ def _certified(engine: Engine, plan: TimelinePlan, values: Values) -> Outcome:
         bound=bound,
         bound_source="none" if bound is None else "solver",
         certificate=certificate,
-        status=Status.OPTIMAL if closed else Status.FEASIBLE,
+        # A cost below its bound comes of a broken row, or of a lie: neither is an optimum.
+        status=Status.OPTIMAL if closed and certificate.ok else Status.FEASIBLE,
         solver=engine.chosen,
+        noise=half,
     )
 
 

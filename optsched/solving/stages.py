@@ -99,10 +99,9 @@ def settled(program: AllocationProgram, stages: Sequence[Stage]) -> AllocationPr
         return settled(relaxation.relaxed(stages[0].kept["short"]), stages[1:])
     if program.utility.method is not Method.WATER_FILLING:
         return program
-    from optsched.program.filling import Filling
-    from optsched.solving.water_filling import replayed
+    from optsched.solving.water_filling import filling_of, replayed
 
-    filling = Filling(program)
+    filling = filling_of(program, stages)
     for stage in stages:
         replayed(filling, stage)
     return filling.final()

@@ -7,8 +7,9 @@ Here they are solved, in one session: a stage ends where duals prove that some l
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -20,28 +21,34 @@ from optsched.program.filling import LOOSE, LOOSEST, Filling, Path
 from optsched.solution import Termination, Values
 from optsched.solution.certificate import dual_bound, row_sign_error
 from optsched.solution.stage import Stage
-from optsched.solvers import Session
+from optsched.solvers import Session, Solver
 from optsched.solving.certify import (
     certified_allocation,
     known_allocation,
     nothing_found,
     without_point,
 )
-from optsched.solving.engine import Engine, attempt, ways_of
+from optsched.solving.choice import LARGE_LP
+from optsched.solving.engine import Engine, Way, attempt, other_ways
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome, SolvedProgram
 
 log = logging.getLogger("optsched")
 
 FILLING = "filling"
+CLOSES = "closes"
+"""What a stage keeps that was solved with columns closed; older files have stages that were not."""
 WRONG = 1e-3
 """Relative size of a dual of the wrong sign that is more than a solver's rounding."""
+VERTEX = "highs", "stages of filling, whose duals are clear at a vertex"
+"""What `auto` begins with where programs are large, and why: near a break of the path an interior
+point leaves some of its dual to everybody.
+"""
 REACHED = 1e-9
 """Relative distance from the end of a segment at which it counts as reached."""
 
 
 def solve_filling(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     """Water filling, from the start with every solver that is tried."""
-    engine.require_rows("water filling (the lexicographic minimum)")
     answers: list[SolvedProgram] = []
 
     def once(solver: str | None) -> Outcome:
@@ -56,28 +63,32 @@ def solve_filling(engine: Engine, program: AllocationProgram) -> SolvedProgram:
             answers.append(SolvedProgram(final, outcome, notes=_without_bound(())))
         return outcome
 
-    best = attempt(engine, ways_of(engine, once), known=known)
+    def ways() -> Iterator[Way]:
+        yield partial(once, None)
+        first = engine.name
+        # Where prices do not tell the levels of later stages apart, a vertex does.
+        if first == "prices" and engine.asked_for is None:
+            yield partial(once, first := VERTEX[0])
+        yield from other_ways(engine, once, first, integer=False)
+
+    best = attempt(engine, ways(), known=known, answers=engine.known_points)
     return next(answer for answer in answers if answer.outcome is best)
 
 
 def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> SolvedProgram:
     filling = Filling(program)
     stages: list[Stage] = []
-    session: Session | None = None
-    reached = _Reached()
+    runs = _runs_of(engine, program, solver)
     while not filling.done:
         path = filling.path()
-        if session is None:
-            first = engine.build(lambda at=path: filling.segment(at, 0))  # type: ignore[misc]
-            session = engine.open(first, solver, classes=program.classes)
-        number, values = _farthest(engine, session, filling, path, reached)
+        number, values, arrays = runs.farthest(filling, path)
         if values.x is None or values.termination is not Termination.OPTIMAL:
-            return _stopped(engine, filling, values, reached, stages)
-        y = _duals(engine, values, session.arrays)
+            return _stopped(engine, filling, values, runs.reached, stages)
+        y = _duals(engine, values, arrays)
         low, high = path.segment(number)
         clock = low + min(max(float(values.x[program.classes.columns]), 0.0) * high, high - low)
-        bound = dual_bound(session.arrays, y)
-        frozen = filling.freeze(path, number, session.arrays, clock, y, bound)
+        bound = dual_bound(arrays, y)
+        frozen = filling.freeze(path, number, arrays, clock, y, bound)
         if not frozen.any():
             raise SolverCrashed(
                 f"solver {engine.name} gave duals that do not tell who holds the level "
@@ -85,35 +96,111 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
             )
         log.info("filling: level %.6g on the clock, %d classes held", clock, int(frozen.sum()))
         stages.append(
-            Stage(FILLING, clock, None if bound is None else low + bound * high, _blocks(session.arrays, y),
-                  {"segment": np.array([float(number)]), "slack": np.array([filling.loose])})
-        )  # fmt: skip
-        reached.point = values
+            Stage(
+                FILLING,
+                clock,
+                None if bound is None else low + bound * high,
+                _blocks(arrays, y),
+                {
+                    "segment": np.array([float(number)]),
+                    "slack": np.array([filling.loose]),
+                    CLOSES: np.array([1.0]),
+                },
+            )
+        )
+        runs.reached = values
     final = filling.final()
-    if session is None:
-        return SolvedProgram(final, engine.solve_directly(final), stages=tuple(stages))
-    values = _last(engine, session, filling)
+    if not stages:
+        return SolvedProgram(final, engine.solve_directly(final))
+    values = runs.last(filling)
     if values.x is None or values.termination in NO_OPTIMUM:
-        return _stopped(engine, filling, values, reached, stages)
-    arrays = engine.build(lambda: final.to_linear().arrays)
+        return _stopped(engine, filling, values, runs.reached, stages)
+    last = engine.build(lambda: final.to_linear().arrays)
     return SolvedProgram(
-        final, certified_allocation(engine, final, values, values.y, arrays), stages=tuple(stages)
+        final, certified_allocation(engine, final, values, values.y, last), stages=tuple(stages)
     )
 
 
-@dataclass
-class _Reached:
-    """The last point that keeps the levels of all stages so far."""
+def _runs_of(engine: Engine, program: AllocationProgram, solver: str | None) -> _Runs:
+    """By prices where the program is one for them, or by linear programs in one session."""
+    direct = engine.solver_as_it_is(program) if solver is None else None
+    if direct is None:
+        return _LinearRuns(engine, program, solver)
+    name, reason = direct
+    return _PricedRuns(engine, program, engine.use(engine.load(name), reason))
 
-    point: Values | None = None
+
+class _Runs(ABC):
+    """Finds the end of each stage, and the optimum of the last program.
+
+    Attributes
+    ----------
+    reached : Values or None
+        The last point that keeps the levels of all stages so far.
+    """
+
+    def __init__(self, engine: Engine, program: AllocationProgram) -> None:
+        self.engine, self.program = engine, program
+        self.reached: Values | None = None
+
+    @abstractmethod
+    def farthest(self, filling: Filling, path: Path) -> tuple[int, Values, LinearArrays]:
+        """The segment in which the rise ends, its optimum and its program."""
+
+    @abstractmethod
+    def last(self, filling: Filling) -> Values:
+        """The optimum of the last program."""
+
+
+class _PricedRuns(_Runs):
+    """Stages by prices of the resources."""
+
+    def __init__(self, engine: Engine, program: AllocationProgram, solver: type[Solver]) -> None:
+        super().__init__(engine, program)
+        self.session = solver().open_filling(program, engine.limits)
+
+    def farthest(self, filling: Filling, path: Path) -> tuple[int, Values, LinearArrays]:
+        # Levels are exact to rounding: what others could rise by a slack of many would be no rounding.
+        filling.loose = 0.0
+        number, values = self.session.stage(path, self.engine.limits_left())
+        arrays = self.engine.build(lambda: filling.segment(path, number))
+        return number, self.engine.record(values), arrays
+
+    def last(self, filling: Filling) -> Values:
+        filling.loose = LOOSE
+        return self.engine.record(self.session.last(filling.level))
+
+
+class _LinearRuns(_Runs):
+    """Stages as linear programs, in one session whose program changes in place."""
+
+    def __init__(self, engine: Engine, program: AllocationProgram, solver: str | None) -> None:
+        super().__init__(engine, program)
+        self.solver = solver
+        self.session: Session | None = None
+
+    def farthest(self, filling: Filling, path: Path) -> tuple[int, Values, LinearArrays]:
+        if self.session is None:
+            first = self.engine.build(lambda: filling.segment(path, 0))
+            prefer = VERTEX if first.shape[0] > LARGE_LP else None
+            self.session = self.engine.open(
+                first, self.solver, classes=self.program.classes, prefer=prefer
+            )
+        number, values = _farthest(self, self.session, filling, path)
+        return number, values, self.session.arrays
+
+    def last(self, filling: Filling) -> Values:
+        assert self.session is not None
+        return _last(self.engine, self.session, filling)
 
 
 def _farthest(
-    engine: Engine, session: Session, filling: Filling, path: Path, reached: _Reached
+    runs: _LinearRuns, session: Session, filling: Filling, path: Path
 ) -> tuple[int, Values]:
     """The segment in which the rise ends, and its optimum:
     first by growing steps, then by halving.
     """
+    engine = runs.engine
     low, high, number, step = 0, len(path.breaks), 0, 1
     while True:
         session.become(engine.build(lambda at=number: filling.segment(path, at)))  # type: ignore[misc]
@@ -128,7 +215,7 @@ def _farthest(
             else float(values.x[filling.program.classes.columns])
         )
         if rise >= 0.0:
-            reached.point = values
+            runs.reached = values
         if nothing and number == low and filling.loose < LOOSEST:
             filling.loose *= (
                 10.0  # the solver met the levels of the stages before less closely than that
@@ -166,7 +253,11 @@ def _blocks(arrays: LinearArrays, y: FloatArray) -> dict[str, FloatArray]:
 
 
 def _stopped(
-    engine: Engine, filling: Filling, values: Values, reached: _Reached, stages: Sequence[Stage]
+    engine: Engine,
+    filling: Filling,
+    values: Values,
+    reached: Values | None,
+    stages: Sequence[Stage],
 ) -> SolvedProgram:
     """What there is when a run ends without an optimum:
     the last point that keeps all levels, without a bound.
@@ -178,9 +269,7 @@ def _stopped(
         outcome = without_point(engine, program.feasible_set().arrays, values, program)
         return SolvedProgram(program, outcome, stages=tuple(stages))
     arrays = engine.build(lambda: final.to_linear().arrays)
-    points = [
-        point.x for point in (reached.point, values) if point is not None and point.x is not None
-    ]
+    points = [point.x for point in (reached, values) if point is not None and point.x is not None]
     outcome = nothing_found(engine, values)
     for x in points:
         point = replace(values, x=x, y=None, objective=None, bound=None)
@@ -207,6 +296,11 @@ def _without_bound(stages: Sequence[Stage]) -> tuple[str, ...]:
     )
 
 
+def filling_of(program: AllocationProgram, stages: Sequence[Stage]) -> Filling:
+    """The filling that stages are to be replayed in, before the first one."""
+    return Filling(program, closes=not stages or CLOSES in stages[0].kept)
+
+
 def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:
     """Take a stage as it was solved;
     returns the bound on its value that its duals give, and the unit of its rise.
@@ -220,7 +314,7 @@ def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:
     stated, filling.loose = float(stage.kept["segment"][0]), float(stage.kept["slack"][0])
     number = int(stated)
     known = number == stated and 0 <= number < len(path.breaks)
-    if not LOOSE <= filling.loose <= LOOSEST or filling.done or not known:
+    if not 0.0 <= filling.loose <= LOOSEST or filling.done or not known:
         raise ValueError("nobody rises there")
     arrays = filling.segment(path, number)
     duals = stage.duals or {}

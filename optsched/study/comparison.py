@@ -22,7 +22,7 @@ from optsched.api import (
 )
 from optsched.candidates import Candidates
 from optsched.display import Displayed, DisplayedTable, TableColumns, amount, columns_of, count
-from optsched.errors import Interrupted, InvalidArgument, OptschedError, UsageError
+from optsched.errors import Interrupted, InvalidArgument, OptschedError, UsageError, given_twice
 from optsched.formulation import Formulation
 from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments
@@ -313,7 +313,7 @@ def _checked(
         raise UsageError("there is nothing to compare: no formulation is named")
     for place, (name, options) in enumerate(entries):
         if (name, dict(options)) in [(other, dict(given)) for other, given in entries[:place]]:
-            raise UsageError(f"{name} is given twice with the same options")
+            raise given_twice("formulation", f"{name} with the same options")
     return [make_formulation(name, options, constraints) for name, options in entries]
 
 

@@ -98,7 +98,7 @@ class JobExplanation(DisplayedTable):
         best = self.best_alternative
         return {
             "binding": first_of([binding.words for binding in self.binding], 3),
-            "next best": "" if best is None else str(best.configuration),
+            "next best": "" if best is None else best.words,
             "no prices": self.no_prices or "",
         }
 

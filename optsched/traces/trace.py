@@ -29,7 +29,7 @@ from optsched.instance.documents import (
     Positive,
     Tuple,
 )
-from optsched.instance.reading import key, show, validate
+from optsched.instance.reading import inside, key, show, validate
 from optsched.instance.tables import JobTable
 
 FORMAT = "optsched-trace/1"
@@ -175,11 +175,8 @@ class Trace(DisplayedTable):
         if not is_trace:
             return cls(Instance.from_document(document))
         parsed = validate(TraceDocument, document)
-        try:
+        with inside("instance"):
             instance = Instance.from_document(parsed.instance)
-        except InvalidInput as error:
-            path = f"instance.{error.path}" if error.path else "instance"
-            raise InvalidInput(path, error.found, error.expected) from None
         return cls(
             instance,
             _read_regimes(parsed.regimes, instance),

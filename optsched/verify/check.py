@@ -97,6 +97,8 @@ def verify(
     InvalidInput
         If the instance is invalid, or the solution cannot be read, is not JSON, or has not the
         format of a solution. Everything else that is wrong with the solution is a finding.
+    UsageError
+        A formulation or side constraint of the solution is not installed here.
     """
     if isinstance(instance, Solution):
         if document is not None:

@@ -51,7 +51,7 @@ class Verification(DisplayedTable):
         are not in the file, or the file is wrong.
     notes : tuple of str
         What a file that is right says of itself, recomputed here, and that limits what it is good
-        for: rows that do not all fit into whole GPUs.
+        for: rows of which it is not known whether all fit into whole GPUs.
     """
 
     findings: tuple[Finding, ...]

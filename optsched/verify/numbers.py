@@ -217,7 +217,13 @@ def check_bound(point: CheckedPoint) -> Bound:
                     "duals", f"they give the bound {proven!r}, the file says {document.bound!r}"
                 )
             method = "verified"
-    check_contradiction(document, findings, point.reported_noise)
+    known = None
+    if document.bound_source == "solver" and point.program.integral:
+        x = point.program.known_point()
+        value = point.program.value(x)
+        if certify_point(point.arrays, point.program.complete(x), value, "none").ok:
+            known = point.reported(value)
+    check_contradiction(document, findings, point.reported_noise, known)
     return method if len(findings) == before else "not verifiable"
 
 
@@ -252,20 +258,27 @@ def check_solver_without_duals(name: str, findings: Findings) -> None:
         )
 
 
-def check_contradiction(document: SolutionDocument, findings: Findings, noise: float = 0.0) -> None:
-    """A bound on the wrong side of the objective, by more than ``noise``:
-    objectives below that mean nothing.
+def check_contradiction(
+    document: SolutionDocument,
+    findings: Findings,
+    noise: float = 0.0,
+    known: float | None = None,
+) -> None:
+    """A bound on the wrong side of the objective, or of that of a ``known`` point, by more than
+    ``noise``: objectives below that mean nothing.
     """
-    objective = document.objective
     bound = document.bound
-    if objective is None or bound is None:
-        return
-    excess = objective - bound if document.sense == "max" else bound - objective
-    if excess > max(OPTIMALITY * max(abs(objective), abs(bound)), noise):
-        findings.add(
-            "bound",
-            f"found {bound!r}, which the objective {objective!r} contradicts ({document.sense})",
-        )
+    points = (
+        ("the objective", document.objective),
+        ("a point that needs no solver, of the objective", known),
+    )
+    for point, value in points:
+        if bound is None or value is None:
+            continue
+        excess = value - bound if document.sense == "max" else bound - value
+        if excess > max(OPTIMALITY * max(abs(value), abs(bound)), noise):
+            words = f"found {bound!r}, which {point} {value!r} contradicts ({document.sense})"
+            findings.add("bound", words)
 
 
 def check_prices(point: CheckedPoint) -> None:

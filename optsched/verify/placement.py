@@ -1,7 +1,9 @@
 """Whole GPUs in a solution file:
 whether rows that run side by side fit, and which GPUs each row has.
 
-A file that says nothing of shares of GPUs claims that whole jobs find GPUs side by side.
+A file whose rows run side by side and are shown not to fit is refused, whatever it says of them:
+nobody can carry it out. One with rounds says by itself who takes turns. A file that says nothing
+claims that all of them fit.
 """
 
 from __future__ import annotations
@@ -38,15 +40,18 @@ def check_packed(subject: RebuiltSolution, findings: Findings) -> None:
         return
     integral = subject.formulation.integral
     made = packed(Allocation(rows.classes, rows.x, integral), schedule)
-    whole_rows = integral or schedule is not None
-    if document.packed is None and not whole_rows:
-        return  # fractions of time alone do not claim that anything runs side by side
-    if made is not None and document.packed is None:
-        can = "fit" if made.held == made.most else "are shown to fit"
-        fit = f"of {made.rows} rows that run side by side {made.held} {can} into whole GPUs"
+    if made is not None and made.refuted and document.rounds is None:
+        words = made.words(subject.instance.now)
+        remedy = "" if schedule is not None else "; in rounds (--rounds) they take turns"
+        findings.add("packed", f"{words} on whole GPUs, so that it cannot be carried out{remedy}")
+    elif document.packed is None and not (integral or schedule is not None):
+        return  # of fractions that a search left open nobody claims anything
+    elif made is not None and document.packed is None:
+        fit = f"of {made.rows} rows that run side by side {made.held} are shown to fit"
         findings.add(
             "packed", f"found nothing, which says that all rows fit side by side, but {fit}"
         )
+    if made is not None and document.packed is None:
         return
     stated = None if document.packed is None else document.packed.model_dump(exclude_none=True)
     expected = None if made is None else made.to_document()

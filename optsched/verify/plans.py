@@ -37,8 +37,8 @@ def check_plan(subject: RebuiltSolution, plan: Plan, findings: Findings) -> Boun
         return "consistent"
     findings.alike("conflicts", document.conflicts, [])
     findings.alike("prices", document.prices, {})
-    if not (isinstance(plan, LinearPlan) and plan.proves):
-        findings.same("duals", document.duals, None, "a plan of whole numbers has none")
+    if not isinstance(plan, LinearPlan):
+        findings.same("duals", document.duals, None, "a timeline has none")
     schedule = resolve_schedule(subject, findings)
     if schedule is None:
         return "not verifiable"
@@ -46,7 +46,8 @@ def check_plan(subject: RebuiltSolution, plan: Plan, findings: Findings) -> Boun
     _check_first(subject, schedule, findings)
     _check_later(subject, plan, schedule, findings)
     method = _check_numbers(subject, plan, schedule, findings)
-    check_contradiction(document, findings)
+    known = plan.known_value() if document.bound_source == "solver" else None
+    check_contradiction(document, findings, known=known)
     return method if len(findings) == before else "not verifiable"
 
 
@@ -186,8 +187,8 @@ def _check_numbers(
     problems = [(problem, "") for problem in certificate.problems]
     check_residuals(stated, residuals, problems, "schedule", findings)
     proof = PROOFS.get(document.bound_source, ())
-    proves = isinstance(plan, LinearPlan) and plan.proves
-    if (document.bound_source == "dual" and not proves) or stated.proof not in proof:
+    linear = isinstance(plan, LinearPlan)
+    if (document.bound_source == "dual" and not linear) or stated.proof not in proof:
         findings.add(
             "certificate.proof",
             f'found "{stated.proof}" of a bound from "{document.bound_source}", which none gives',
@@ -204,7 +205,7 @@ def _check_numbers(
         if document.gap is None
         else f"the gap is {document.gap:.3g}, {allowed:.3g} is allowed"
     )
-    if proves and document.bound_source == "solver":
+    if isinstance(plan, LinearPlan) and plan.proves and document.bound_source == "solver":
         closed = False
         reason = CLAIM
     findings.same("status", str(document.status), "optimal" if closed else "feasible", reason)
@@ -214,11 +215,11 @@ def _check_numbers(
 def _check_bound(
     subject: RebuiltSolution, plan: Plan, findings: Findings
 ) -> tuple[Bound, dict[str, float]]:
-    """The bound of a plan without integer columns, recomputed from the duals in the file;
+    """The bound of a linear plan, recomputed from the duals if the file has them;
     residual of their signs.
     """
     document = subject.document
-    if not (isinstance(plan, LinearPlan) and plan.proves):
+    if not isinstance(plan, LinearPlan):
         return "consistent", {}
     arrays = plan.program.arrays
     source = document.bound_source

@@ -15,7 +15,7 @@ from optsched.solution.document import SolutionDocument, StageDocument
 from optsched.solution.stage import Stage
 from optsched.solving.engine import Engine
 from optsched.solving.stages import RELAXING, solve_staged
-from optsched.solving.water_filling import FILLING, WRONG, replayed
+from optsched.solving.water_filling import FILLING, WRONG, filling_of, replayed
 from optsched.verify.findings import Findings
 
 ROUNDING = 1e-12
@@ -55,7 +55,7 @@ def settle(
         filled = solve_staged(Engine(load_solver), program).program
         assert isinstance(filled, AllocationProgram)
         return filled
-    filling = Filling(program)
+    filling = filling_of(program, [_stage(stage) for stage in stages[first:]])
     for index, stage in enumerate(stages[first:], first):
         if not _check_stage(filling, stage, f"stages[{index}]", findings):
             return None
@@ -134,14 +134,10 @@ def _check_stage(filling: Filling, stage: StageDocument, path: str, findings: Fi
     before = len(findings)
     findings.same(f"{path}.name", stage.name, FILLING)
     findings.same(f"{path}.words", stage.words, [])
-    findings.same(
-        f"{path}.kept",
-        sorted(stage.kept),
-        ["segment", "slack"],
-        "what a stage of filling keeps",
-    )
+    kept = ["closes"] * filling.closes + ["segment", "slack"]
+    findings.same(f"{path}.kept", sorted(stage.kept), kept, "what a stage of filling keeps")
     if len(findings) > before or any(len(numbers) != 1 for numbers in stage.kept.values()):
-        findings.add(f"{path}.kept", "expected one number for each of segment and slack")
+        findings.add(f"{path}.kept", f"expected one number for each of {', '.join(kept)}")
         return False
     # A stage begins where the last one stopped, and may not end before that.
     start = filling.clock

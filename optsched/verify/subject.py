@@ -203,11 +203,9 @@ def _program(formulation: Formulation, classes: Classes) -> AllocationProgram | 
 def _formulation(
     document: SolutionDocument, instance: Instance, findings: Findings
 ) -> Formulation | None:
-    try:
-        owner = load_formulation(document.formulation)
-    except UsageError as error:
-        findings.add("formulation", str(error))
-        return None
+    # A name that nobody has registered here says nothing against the solution: it is an error, and
+    # no finding
+    owner = load_formulation(document.formulation)
     findings.same("formulation", document.formulation, owner.name)
     if instance.kind not in owner.accepts:
         findings.add(
@@ -262,11 +260,7 @@ def _constraint(
     if not isinstance(kind, str):
         findings.add(f"{path}.kind", f"found {show(kind)}, expected the kind of a side constraint")
         return None
-    try:
-        owner = load_constraint(kind)
-    except UsageError as error:
-        findings.add(f"{path}.kind", str(error))
-        return None
+    owner = load_constraint(kind)
     options = _options(
         owner,
         {key: value for key, value in given.items() if key != "kind"},

@@ -21,8 +21,11 @@ from optsched.arrays import (
     is_constant,
     is_range,
     joined,
+    lengths,
+    pointers,
     ranges,
     refined,
+    rows_where,
     taken,
 )
 
@@ -319,3 +322,20 @@ def test_find_sorted_beyond_both_ends() -> None:
 
 def test_find_sorted_with_repeated_keys_finds_the_first() -> None:
     assert find_sorted(np.array([1, 1, 2, 2, 2]), np.array([2, 1])).tolist() == [2, 0]
+
+
+@QUICK
+@given(st.lists(st.integers(0, 5), max_size=9))
+def test_pointers_say_where_lists_of_these_lengths_are(length: list[int]) -> None:
+    found = pointers(length)
+    assert found.tolist() == [sum(length[:row]) for row in range(len(length) + 1)]
+    assert lengths(found).tolist() == length
+    assert pointers(np.array(length, np.int64), np.int32).dtype == np.int32
+    assert pointers(np.array(length) > 2)[-1] == sum(one > 2 for one in length)
+
+
+def test_rows_where_a_mask_is_true() -> None:
+    column = np.array([3.0, 4.0, 5.0])
+    some, every = np.array([True, False, True]), np.ones(3, bool)
+    assert taken(column, rows_where(some)).tolist() == [3.0, 5.0]
+    assert taken(column, rows_where(every)) is column

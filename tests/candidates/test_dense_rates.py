@@ -19,7 +19,7 @@ from optsched.candidates import Candidates, Drop, KindColumns
 
 # Private names: single steps of the compilation are compared with the whole
 from optsched.candidates.columns import gathered
-from optsched.performance import table
+from optsched.instance import rates
 from optsched.program import AllocationProgram
 
 pytestmark = pytest.mark.property
@@ -112,7 +112,7 @@ def test_an_array_of_rates_says_what_documents_say(
     given = made(case)
     expected = told(compile(from_documents(given)))
     assert told(compile(optsched.Instance.from_arrays(**given))) == expected
-    monkeypatch.setattr(table, "FEW", -(10**6))  # pairs of profile and place by sorted keys
+    monkeypatch.setattr(rates, "FEW", -(10**6))  # pairs of profile and place by sorted keys
     assert told(compile(optsched.Instance.from_arrays(**given))) == expected
     for block in (1, 5):
         monkeypatch.setattr(arrays, "BLOCK", block)
@@ -230,3 +230,20 @@ def test_points_are_repaired_and_lifted_as_before(instance: str) -> None:
         if len(mine):
             best = mine[np.flatnonzero(dense[k, mine] == dense[k, mine].max())[-1]]
             assert set(np.flatnonzero(lifted * (C.class_a == k) * C.alone).tolist()) <= {best}
+
+
+def test_where_rates_are_found_is_worked_out_once_for_a_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made_of = []
+    of = rates.Entries.of
+    monkeypatch.setattr(
+        rates.Entries, "of", classmethod(lambda cls, table: made_of.append(table) or of(table))
+    )
+    instance = optsched.load("@quickstart")
+    first, again = optsched.solve(instance), optsched.solve(instance, "makespan")
+    assert made_of == [instance.rates]
+    fresh = optsched.solve(optsched.load("@quickstart"))
+    assert len(made_of) == 2
+    assert fresh.objective == first.objective
+    assert again.certificate.ok

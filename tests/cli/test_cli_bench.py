@@ -299,7 +299,7 @@ WRONG = [
     (
         ["@quickstart", "-f", "makespan", "-f", "makespan"],
         2,
-        'formulation ["makespan",{}] is given twice',
+        'formulation: found ["makespan",{}] twice',
     ),
     (["@quickstart", "-f", "makespan", "-O", "x=1"], 2, "option of makespan: found 'x'"),
     (
@@ -307,7 +307,7 @@ WRONG = [
         2,
         "-O lease: it is not in the sweep, expected one of max-min-fairness",
     ),
-    (["@quickstart", "--solver", "nothing"], 7, "'nothing'"),
+    (["@quickstart", "--solver", "nothing"], 7, "solver: found 'nothing'"),
     (["@quickstart", "-C", "nothing"], 2, "constraint: found 'nothing'"),
     (
         ["@quickstart", "--seeds", "-1"],

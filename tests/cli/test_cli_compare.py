@@ -114,7 +114,7 @@ def test_options_by_formulation(run: Any) -> None:
     ("given", "words"),
     [
         (["-f", "makespam"], "formulation: found 'makespam'"),
-        (["-f", "makespan", "-f", "makespan"], "makespan is given twice with the same options"),
+        (["-f", "makespan", "-f", "makespan"], "formulation: found makespan with the same options twice"),
         (["-f", "makespan:agnostic=maybe"], 'option of makespan: agnostic: found "maybe"'),
         (["-f", "makespan:=3"], "-f makespan: found '=3', expected key=value"),
         (["-f", "agnostic=true"], "-f: found 'agnostic=true', expected name or name:key=value,key=value"),
@@ -123,7 +123,7 @@ def test_options_by_formulation(run: Any) -> None:
         (["-f", "isolated", "-O", "makespan:agnostic=true"],
          "-O makespan: makespan is not compared, expected one of isolated"),
         (["-O", "max-throughput:integral=true", "-O", "max-throughput:integral=false"],
-         "-O max-throughput: integral is given twice"),
+         "-O max-throughput: found integral twice"),
         (["-C", "wish"], "constraint: found 'wish'"),
         (["--time-limit", "soon"], "--time-limit: found 'soon'"),
     ],
@@ -161,7 +161,10 @@ def test_refusals_and_conflicts_are_told_once(run: Any) -> None:
         "- makespan, max-throughput: at a constant rate from now on, these requirements cannot all hold"
         in out
     )
-    assert "- isolated: isolated is a rule and takes no side constraints" in out
+    assert (
+        "- isolated: isolated is a rule: it takes no side constraints and no rows of one's own"
+        in out
+    )
     assert "min share" not in out
 
 

@@ -327,7 +327,7 @@ def test_import_can_be_piped_to_solve(run: Any, gavel: tuple[str, ...]) -> None:
             "--pools: found 'v100', expected pool:gpus, such as v100:8,p100:16",
         ),
         (["--pools", "v100:x"], 2, "--pools: found 'v100:x'"),
-        (["--pools", "v100:2,v100:3"], 2, "--pools: v100 is given twice"),
+        (["--pools", "v100:2,v100:3"], 2, "--pools: found v100 twice"),
         (["--pools", "v100:2,"], 2, "--pools: found ''"),
         (
             ["--pools", "h100:2"],

@@ -51,13 +51,13 @@ def test_options_that_are_refused(run: Any, tmp_path: Path) -> None:
     jobs.write_text(TABLE)
     for options, message in (
         ([], "--pool: found no pools and no machines, expected one of them..."),
-        (["--pool", "p=1", "--pool", "p=2"], "--pool: p is given twice"),
+        (["--pool", "p=1", "--pool", "p=2"], "--pool: found p twice"),
         (
             ["--pool", "p=1", "--speed", "p"],
             "--speed: found 'p', expected POOL=FACTOR...",
         ),
         (["--pool", "p=1", "--speed", "p=-1"], "--speed: found 'p=-1'"),
-        (["--pool", "p=1", "--speed", "p=1", "--speed", "p=2"], "--speed: p is given twice"),
+        (["--pool", "p=1", "--speed", "p=1", "--speed", "p=2"], "--speed: found p twice"),
         (["--pool", "p=1", "--speed", "q=1"], "--speed: found pool 'q'"),
     ):
         assert run("import", "philly", jobs, *options, "-o", "-").refused(message)
@@ -92,7 +92,7 @@ def test_sia(run: Any, tmp_path: Path) -> None:
         (["--application", "net:speed=1"], "--application: found 'speed=1'"),
         (
             ["--application", "net:restart=1", "--application", "net:restart=2"],
-            "--application: net is given twice",
+            "--application: found net twice",
         ),
         (["--most", "x"], "--most: found 'x', expected a whole number"),
         (["--most", "0"], "found 1 pools and at most 0 GPUs"),

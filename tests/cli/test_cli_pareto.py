@@ -110,10 +110,10 @@ def test_side_constraints_hold_for_all_points(run: Any) -> None:
             ["-f", "makespan:agnostic=maybe", "-f", "cost"],
             'option of makespan: agnostic: found "maybe"',
         ),
-        (["-f", "makespan", "-f", "lease"], "lease decides what runs when"),
+        (["-f", "makespan", "-f", "lease"], "formulation: found lease"),
         (
             ["-f", "max-throughput", "-f", "proportional-fairness"],
-            "it can be the first of the two objectives",
+            "objectives: found proportional-fairness",
         ),
         ([*TWO, "--points", "few"], "--points: found 'few', expected a whole number"),
         ([*TWO, "--points", "1"], "points: found 1, expected a number from 2 to 10,000"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,11 +88,50 @@ def test_without_place_there_is_no_placement(run: Any) -> None:
 
 
 def test_rows_that_take_turns_are_an_error_that_says_what_to_do(run: Any, tmp_path: Path) -> None:
+    """What was solved is written all the same."""
     path = tmp_path / "plan.json"
-    assert run("solve", "@quickstart", "--place", "-o", path).refused(
-        "realise it in rounds first (--rounds)"
-    )
-    assert not path.exists()
+    result = run("solve", "@quickstart", "--place", "-o", path, "--json")
+    assert result.code == 2 and "realise it in rounds first (--rounds)" in str(result.error)
+    assert result.json == json.loads(path.read_text())
+    assert result.json["status"] == "optimal" and "placement" not in result.json
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("step", "lacks"), [("realise", "rounds"), ("place", "placement")])
+def test_what_was_solved_is_kept_if_rounds_or_placement_are_interrupted(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: str, lacks: str, number: int
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        signal.raise_signal(number)
+
+    monkeypatch.setattr(api, step, interrupted)
+    path = tmp_path / "plan.json"
+    asked = ("--rounds", "auto", "--place")
+    result = run("solve", "@quickstart", *asked, "-o", path, "--json")
+    told = f"optsched: interrupted: the solution is there without its {lacks}\n"
+    assert (result.code, result.complaints) == (130, told)
+    assert result.json == json.loads(path.read_text())
+    assert result.json["status"] == "optimal" and "placement" not in result.json
+    assert ("rounds" in result.json) == (lacks == "placement")
+    result = run("solve", "@quickstart", *asked)
+    assert result.code == 130 and "status       optimal\n" in result.out
+
+
+def test_a_cluster_too_large_to_be_placed_is_refused_before_it_is_solved(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def solved(*_: Any, **__: Any) -> None:
+        raise AssertionError("it was solved")
+
+    monkeypatch.setattr(api, "MOST_PLACED", 8)
+    monkeypatch.setattr(api, "solve", solved)
+    result = run("solve", "@quickstart", *WHOLE, "--place")
+    assert result.refused("place: found a cluster of 16 GPUs, expected at most 8 GPUs of nodes")
+
+
+def test_the_time_of_reading_is_shown_with_a_placement_too(run: Any) -> None:
+    timings = run("solve", "@quickstart", *WHOLE, "--place", "--json").json["timings"]
+    assert timings["load"] > 1e-4
 
 
 def test_an_infeasible_instance_stays_infeasible(run: Any) -> None:

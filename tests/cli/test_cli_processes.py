@@ -222,6 +222,7 @@ def test_progress_line_on_a_terminal(hard: Path) -> None:
     assert "\x1b[?25h" in text  # the cursor is back
 
 
+@pytest.mark.clock
 def test_no_progress_line_where_nobody_wants_one(hard: Path) -> None:
     code, text = on_a_terminal("solve", hard, *INTEGRAL, "-q", "--time-limit", "1.2")
     assert (code, text) == (0, "")

@@ -100,7 +100,7 @@ def test_a_simulation_that_fails_is_a_row_and_an_exit_code(run: Any, trace: str)
             2,
             "--policy: unknown policy 'srft' (did you mean srtf?), expected one of ",
         ),
-        (["-p", "fifo", "-p", "fifo"], 2, "policy fifo is given twice"),
+        (["-p", "fifo", "-p", "fifo"], 2, "policy: found fifo twice"),
         (["-p", "fifo:variant=7"], 2, "option of fifo: variant: found 7"),
         (["--mode", "magic"], 2, '--mode: found "magic"'),
         (["-p", "srtf", "--mode", "gavel"], 2, "mode gavel takes a formulation; srtf is a ranking"),

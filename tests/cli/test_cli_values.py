@@ -108,7 +108,7 @@ def test_pool_sizes() -> None:
     for wrong in ("", "v100", ":3", "v100:", "v100:-1", "v100:1.5"):
         with refuses(f"--pools: found {wrong!r}", UsageError):
             values.pool_sizes(wrong, "--pools")
-    with refuses("--pools: a is given twice", UsageError):
+    with refuses("--pools: found a twice, expected each name once", UsageError):
         values.pool_sizes("a:1,a:2", "--pools")
 
 
@@ -135,7 +135,14 @@ def test_percent(fraction: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("gap", "text"),
-    [(0.0, "0 %"), (1e-15, "0 %"), (2e-8, "2e-06 %"), (0.0123, "1.2 %"), (86.0, "8,600 %")],
+    [
+        (0.0, "0 %"),
+        (1e-15, "0 %"),
+        (2e-8, "2e-06 %"),
+        (0.0123, "1.2 %"),
+        (86.0, "8,600 %"),
+        (5.4e10, "over 10,000 %"),
+    ],
 )
 def test_share(gap: float, text: str) -> None:
     assert tables.share(gap) == text

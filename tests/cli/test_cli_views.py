@@ -441,10 +441,12 @@ def test_explain_tells_that_more_would_not_help(
     assert "More of slow would not help.\n" in out
     del small["jobs"][1:]
     out = run("solve", write(small)).out
-    assert "More of any resource would not help: all prices are 0.\n" in out
+    assert (
+        "All prices are 0: with all limits as they are, a larger cluster would not help.\n" in out
+    )
     assert "one more is worth" not in out
     assert (
-        "More of any resource would not help: all prices are 0.\n"
+        "All prices are 0: with all limits as they are, a larger cluster would not help.\n"
         in run("explain", write(small)).out
     )
     rule = run("explain", "@quickstart", "-f", "isolated").out

@@ -162,14 +162,17 @@ def test_a_curve(run: Any) -> None:
         (["--each", "--ranging"], "--each needs --add"),
         (["--add", "v100"], "--add: found 'v100', expected name:amount, such as v100:8 or k80:-4"),
         (["--add", "v100:many"], "--add v100: found 'many', expected a number"),
-        (["--add", "v100:1", "--add", "v100:2"], "--add: v100 is given twice"),
+        (["--add", "v100:1", "--add", "v100:2"], "--add: found v100 twice"),
         (
             ["--add", "v10:1"],
             "add: found 'v10', expected one of v100, p100, k80",
         ),
-        (["--add", "k80:-9"], "add k80: -9 of 4 usable GPUs would leave less than nothing"),
+        (
+            ["--add", "k80:-9"],
+            "add k80: found -9, expected at least -4, as there are 4 usable GPUs",
+        ),
         (["--add", "v100:1", "-f", "makespam"], "formulation: found 'makespam'"),
-        (["--ranging", "-f", "isolated"], "isolated is a rule or is solved in several stages"),
+        (["--ranging", "-f", "isolated"], "formulation: found isolated"),
     ],
 )
 def test_wrong_words(run: Any, given: list[str], words: str) -> None:

@@ -194,8 +194,8 @@ def test_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[s
     for more, words in (
         (["--unit", "0"], "unit: found 0.0, expected seconds above 0"),
         (["--speed", "gpu=fast"], "'gpu=fast'"),
-        (["--speed", "gpu=3"], "--speed: gpu is given twice"),
-        (["--pool", "gpu=1"], "--pool: gpu is given twice"),
+        (["--speed", "gpu=3"], "--speed: found gpu twice"),
+        (["--pool", "gpu=1"], "--pool: found gpu twice"),
     ):
         assert main([*given, *more]) == 2 and words in capsys.readouterr().err
 

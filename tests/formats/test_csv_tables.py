@@ -60,6 +60,14 @@ def test_everything_lands_where_it_belongs() -> None:
     ]  # fmt: skip
 
 
+def test_the_file_of_jobs_gives_the_name(tmp_path: Path) -> None:
+    team = tmp_path / "team.b.csv"
+    team.write_text(JOBS)
+    tables: dict[str, Any] = {"rates": RATES.encode(), "pool_table": POOLS.encode()}
+    assert import_csv(team, **tables).name == "team.b"
+    assert import_csv(JOBS.encode(), **tables).name == "csv"
+
+
 def test_a_pool_without_any_rate_is_told(caplog: pytest.LogCaptureFixture) -> None:
     imported(pools="name,nodes\nv100,2\nk80,8\n")
     assert not caplog.records
@@ -352,6 +360,18 @@ def test_all_wrong_cells_are_told_at_once() -> None:
     assert str(caught.value).splitlines() == [str(error) for error in caught.value.one_by_one()]
 
 
+def test_jobs_without_a_rate_for_their_gpus_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    imported(jobs="id,workload,gpus\na,net,1\nb,net,3\nc,net,3\n")
+    told = [record.getMessage() for record in caplog.records if "nowhere" in record.getMessage()]
+    assert len(told) == 1 and told[0].startswith("2 of 3 jobs can run nowhere, such as b: ")
+
+
+def test_what_people_call_a_column_is_a_hint() -> None:
+    with refuses('jobs.csv:1: found an unknown column "Job Name"...') as caught:
+        imported(jobs="Job Name,workload\na,net\n")
+    assert str(caught.value).endswith("(did you mean id?)")
+
+
 def test_cells_that_only_the_instance_refuses_are_told_at_once() -> None:
     jobs = "id,workload,gpus,steps,weight,arrival,deadline\na,net,2,-1,0,10,7200\nb,small,,,,9,5\nb,small,0,,1,,\n"
     with refuses("jobs.csv:2:steps: found -1.0...") as caught:
@@ -363,7 +383,7 @@ def test_cells_that_only_the_instance_refuses_are_told_at_once() -> None:
     with refuses("pools.csv:2:nodes: found -1...") as caught:
         imported(pools="name,nodes,gpu_memory\nv100,-1,0\nk80,1,-5\n")
     assert [error.path for error in caught.value.one_by_one()] == [
-        "pools.csv:2:nodes", "pools.csv:3:gpu_memory",
+        "pools.csv:2:nodes", "pools.csv:2:gpu_memory", "pools.csv:3:gpu_memory",
     ]  # fmt: skip
     with refuses('rates.csv:2:pool: found "a"...') as caught:
         imported(rates="workload,pool,throughput\nnet,a,1\nsmall,b,1\n")
@@ -380,7 +400,7 @@ def test_wrong_cells_repeated_ids_and_wrong_jobs_are_told_in_the_order_of_the_li
 
 
 @pytest.mark.parametrize(
-    ("cell", "last"), [("x", "and 2,980 more"), ("-1", "and at least 980 more")]
+    ("cell", "last"), [("x", "and at least 2,980 more"), ("-1", "and at least 980 more")]
 )
 def test_a_table_that_is_wrong_everywhere(cell: str, last: str) -> None:
     with pytest.raises(InvalidInput) as caught:
@@ -472,7 +492,7 @@ def test_the_example_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ),
         (["--pool", "v100=2x"], 2, "--pool: found 'v100=2x', expected"),
         (["--pool", "v100=2.5"], 2, "--pool: found 'v100=2.5', expected"),
-        (["--pool", "v100=1", "--pool", "v100=2"], 2, "--pool: v100 is given twice"),
+        (["--pool", "v100=1", "--pool", "v100=2"], 2, "--pool: found v100 twice"),
         (
             ["--pool", "v100=1", "--now", "noon"],
             2,

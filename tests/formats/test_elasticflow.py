@@ -158,8 +158,8 @@ def test_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert Instance.from_document(made).sha256 == Instance.from_document(expected).sha256
     for more, words in (
         (["--table", "T4"], "'T4'"),
-        (["--table", "T4=x"], "--table: T4 is given twice"),
-        (["--pool", "T4=1"], "--pool: T4 is given twice"),
+        (["--table", "T4=x"], "--table: found T4 twice"),
+        (["--pool", "T4=1"], "--pool: found T4 twice"),
         (["--pool", "K80=1"], "expected a table for each pool"),
     ):
         assert main([*given, *more]) == 2 and words in capsys.readouterr().err

@@ -73,7 +73,7 @@ def test_other_pools_and_the_jobs_that_have_arrived(make: Make) -> None:
     }
     assert (len(document["jobs"]), document["now"]) == (1, 10.0)
     for more in ({"spec": None}, {"pools": {"v100": (2, 4)}}):
-        with pytest.raises(UsageError, match="pools: found"):
+        with refuses("pools", UsageError):
             make(**more)
     with refuses("speeds: found pool 'v100', expected one of gpu", UsageError):
         make(speeds={"v100": 2.0})

@@ -323,24 +323,25 @@ def test_pools_that_do_not_say_what_they_cost_or_draw_are_named() -> None:
     bare = without(
         (0, "watts_idle"), (1, "watts_idle"), (1, "cost_per_gpu_hour"), (1, "watts_per_gpu")
     )
-    for constraint, message in (
+    for constraint, fields in (
         (
             {"kind": "budget", "limit": 6.0},
-            "budget: pool b, where job j0 (and 2 like it) can run, has no price, expected "
-            "cluster.pools[1].cost_per_gpu_hour in USD (0 if it costs nothing)",
+            "cluster.pools[1].cost_per_gpu_hour: found nothing, expected USD (0 if it costs "
+            "nothing), as job j0 (and 2 like it) can run there within a budget",
         ),
         (
             {"kind": "power", "limit": 9.0},
-            "power: pool b does not say what its GPUs draw, expected cluster.pools[1].watts_per_gpu in W",
+            "cluster.pools[1].watts_per_gpu: found nothing, "
+            "expected what a GPU draws in W, as power is limited",
         ),
         (
             {"kind": "power", "limit": 9.0, "pools": "a"},
-            "power: pool a does not say what its GPUs draw, expected cluster.pools[0].watts_idle in W, or idle=false",
+            "cluster.pools[0].watts_idle: found nothing, "
+            "expected what a GPU draws in W, as power is limited, or idle=false",
         ),
     ):
-        with pytest.raises(UsageError) as refusal:
+        with refuses(fields, UsageError):
             solve(constraint, cluster=bare)
-        assert str(refusal.value) == message
     # What is said of pool b is of no matter where it does not count.
     jobs = [{"id": "v", "throughput": {"a": 1.0}, **VISION}, {"id": "l", "throughput": {"b": 1.0}}]
     ours = [
@@ -350,20 +351,9 @@ def test_pools_that_do_not_say_what_they_cost_or_draw_are_named() -> None:
     assert solve(*ours, cluster=bare, jobs=jobs, workloads={}).status == "optimal"
 
 
-RULE = "is a rule and takes no side constraints; solve another formulation with them"
-SCHEDULE = "decides what runs when: it takes no side constraints"
-
-
 @pytest.mark.parametrize(
-    ("formulation", "words"),
-    [
-        ("fifo", RULE),
-        ("isolated", RULE),
-        ("matching", RULE),
-        ("allox", SCHEDULE),
-        ("makespan-unrelated", SCHEDULE),
-    ],
+    "formulation", ["fifo", "isolated", "matching", "allox", "makespan-unrelated"]
 )
-def test_schedules_and_rules_take_none(formulation: str, words: str) -> None:
-    with refuses(f"{formulation} {words}", UsageError):
+def test_schedules_and_rules_take_none(formulation: str) -> None:
+    with refuses(f"constraints: found rows, expected none for {formulation}", UsageError):
         solve({"kind": "budget", "limit": 1.0}, formulation=formulation)

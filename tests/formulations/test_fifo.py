@@ -320,7 +320,7 @@ def test_what_makes_no_sense() -> None:
         optsched.solve("@quickstart", "fifo", variant="lifo")
     with refuses("seed: found -1", UsageError):
         optsched.solve("@quickstart", "fifo", options={"seed": -1})
-    with refuses("fifo is a rule and takes no side constraints...", UsageError):
+    with refuses("constraints: found rows, expected none for fifo", UsageError):
         optsched.solve("@quickstart", "fifo", extend=lambda lp, variables, C: None)
 
 

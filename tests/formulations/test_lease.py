@@ -13,6 +13,7 @@ from refusals import refuses
 
 import optsched
 from optsched.errors import UsageError
+from optsched.generate import generate
 
 # Private names: the inner steps of an answer are compared with a reference
 from optsched.solution.measures import measure
@@ -355,3 +356,20 @@ def test_a_clock_that_does_not_tell_leases_apart_is_refused(now: float) -> None:
     )
     with refuses(f"now: found {now:g} s, where..., expected at most 3e+12 s, with leases of 360 s"):
         optsched.solve(instance, "lease")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_job_that_needs_leases_without_number_is_declined() -> None:
+    """10^36 s of work are more leases than 64 bits count: as a negative number they would fit."""
+    builder = optsched.InstanceBuilder(round="6m")
+    pool = builder.add_pool("v100", nodes=1, gpus_per_node=2)
+    builder.add_job("endless", steps=1e6, gpus=1, throughput={pool: 1e-30}, deadline="2h")
+    builder.add_job("short", steps=100, gpus=1, throughput={pool: 1.0}, deadline="2h")
+    solution = solve(builder.instance(), admission=True)
+    assert solution.objective == 1.0
+    assert [job for job, _ in solution.declined] == ["endless"]
+
+
+def test_cp_sat_keeps_the_plan_where_it_takes_no_later_objective() -> None:
+    instance = generate("leases", jobs=6, nodes=1, tightness=0.8, seed=1).instance
+    assert solve(instance, solver="cp-sat").objective == solve(instance).objective

@@ -43,7 +43,7 @@ def test_the_plan_by_deadline_is_the_answer_and_where_the_solver_starts(
     """On one GPU of j0 (2 leases by 2), j1 (2 by 3) and j2 (1 by 4), j1 is late after j0."""
     instance = leases([1, 1, 1], [2, 2, 1], [2, 3, 4], 1)
     solution = solve(instance, admission=True)
-    assert (solution.status, solution.objective, solution.bound) == ("feasible", 2.0, 1000.0)
+    assert (solution.status, solution.objective, solution.bound) == ("feasible", 2.0, 3.0)
     assert solution.solver.attempts[-1] == KNOWN and not solution.reproducible
     assert [name for name, _ in solution.declined] == ["j1"]
     assert len(no_time) == 1 and no_time[0][:3].tolist() == [1.0, 0.0, 1.0]
@@ -52,12 +52,39 @@ def test_the_plan_by_deadline_is_the_answer_and_where_the_solver_starts(
 @pytest.mark.usefixtures("no_time")
 def test_without_admission_there_is_a_plan_where_the_order_of_deadlines_meets_all() -> None:
     solution = solve(leases([1, 1], [2, 2], [2, 4], 1))
-    assert (solution.status, solution.objective) == ("feasible", 2.0)
-    # by deadline those of 1 GPU run at once, together, and leave no room for the second one of 2
-    tight = leases([1, 1, 2, 2], [1, 1, 1, 1], [2, 2, 2, 2], 3)
-    late = solve(tight)
+    assert (solution.status, solution.objective) == ("optimal", 2.0)
+
+
+@pytest.mark.usefixtures("no_time")
+def test_least_slack_first_is_tried_where_the_order_of_deadlines_leaves_out_jobs() -> None:
+    """By deadline j0 and j2 fill lease 0 and j1 lease 1: of the two leases of j3 one is left."""
+    solution = solve(leases([1, 2, 1, 1], [1, 1, 1, 2], [3, 2, 2, 3], 2))
+    assert (solution.status, solution.objective, solution.bound) == ("optimal", 4.0, 4.0)
+    assert (solution.certificate.proof, solution.bound_source) == ("dual", "dual")
+
+
+@pytest.mark.usefixtures("no_time")
+def test_the_better_of_both_plans_is_the_answer() -> None:
+    by_slack = leases([2, 1, 2, 1], [1, 2, 2, 2], [2, 2, 4, 4], 2)
+    assert solve(by_slack, admission=True).objective == 3.0
+    by_deadline = leases([1, 1, 2, 2], [1, 2, 2, 1], [3, 3, 2, 1], 2)
+    assert solve(by_deadline, admission=True).objective == 3.0
+
+
+@pytest.mark.usefixtures("no_time")
+def test_without_admission_there_is_no_plan_where_neither_order_keeps_all_deadlines() -> None:
+    """One exists, which a solver would find."""
+    neither = leases([2, 1, 1, 2], [2, 2, 2, 1], [4, 3, 3, 3], 3)
+    late = solve(neither)
     assert late.status == "limit" and late.allocation is None
-    assert solve(tight, admission=True).objective == 3.0
+    assert solve(neither, admission=True).objective == 3.0
+
+
+def test_a_plan_of_all_deadlines_is_there_whatever_the_time_limit() -> None:
+    """By deadline 27 jobs of these are late, and HiGHS needs a second."""
+    instance = generate("leases", jobs=2000, nodes=60, tightness=0.9, seed=4).instance
+    solution = verified(optsched.solve(instance, "lease", time_limit=0.01))
+    assert (solution.status, solution.objective, solution.bound) == ("optimal", 2643.0, 2643.0)
 
 
 @pytest.mark.usefixtures("no_time")
@@ -111,7 +138,7 @@ def test_the_plan_is_the_answer_where_every_solver_crashes(monkeypatch: pytest.M
     monkeypatch.setattr(HighsSession, "run", crash)
     monkeypatch.setattr("optsched.solving.runs.others", lambda *_, **__: ())
     solution = verified(optsched.solve(leases([1, 1], [2, 2], [2, 3], 1), "lease", admission=True))
-    assert (solution.status, solution.objective, solution.bound) == ("feasible", 1.0, None)
+    assert (solution.status, solution.objective, solution.bound) == ("feasible", 1.0, 2.0)
 
 
 @pytest.mark.usefixtures("no_time")

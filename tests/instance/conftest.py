@@ -63,14 +63,16 @@ def edit() -> Callable[[Document, str, Any], Document]:
 
 @pytest.fixture
 def refusal() -> Callable[[object], InvalidInput]:
-    """The error with which a document is refused; checks that its sentence is short and stands on one line."""
+    """The error with which a document is refused; checks that each wrong value has a short sentence on one line."""
 
     def refusal(document: object) -> InvalidInput:
         with pytest.raises(InvalidInput) as caught:
             Instance.from_document(document)  # type: ignore[arg-type]
-        assert len(str(caught.value)) < 300
-        assert str(caught.value).isprintable()
-        return caught.value
+        wrong = caught.value
+        lines = str(wrong).split("\n")
+        assert len(lines) == len(wrong.one_by_one()) + (wrong.more > 0)
+        assert all(line.isprintable() and len(line) < 300 for line in lines)
+        return wrong
 
     return refusal
 

@@ -787,7 +787,16 @@ def test_topology_refused(
     ],
 )
 def test_format_comes_first(refusal: Refusal, document: Document, found: str) -> None:
-    assert stated(f'format: found {found}, expected "optsched-instance/1"').holds(refusal(document))
+    assert stated(f'format: found {found}, expected "optsched-instance/1"...').holds(
+        refusal(document)
+    )
+
+
+def test_other_documents_are_told_apart() -> None:
+    with refuses(
+        'format: found "optsched-round/1", expected "optsched-instance/1" (this is a state: ...'
+    ):
+        optsched.load({"format": "optsched-round/1"})
 
 
 @pytest.mark.parametrize(
@@ -1019,6 +1028,63 @@ def test_half_of_a_surrogate_pair(
 ) -> None:
     error = refusal(edit(two_types, path, "\ud800"))
     assert (error.found, error.expected) == ('"\\ud800"', "text in Unicode")
+
+
+def wrong_paths(document: Document) -> list[str]:
+    with pytest.raises(InvalidInput) as caught:
+        Instance.from_document(document)
+    return [one.path for one in caught.value.one_by_one()]
+
+
+def test_all_wrong_values_are_told_at_once() -> None:
+    pool: Document = {"name": "p", "nodes": 1, "gpus_per_node": 4}
+    jobs: list[Any] = [
+        {"id": "a", "throughput": {"p": 1}, "step": 4},
+        {"id": "b", "throughput": {"p": 1}, "steps": -1, "weight": "x"},
+        5,
+        {"id": "d", "workload": "nobody's"},
+        {"id": "e", "throughput": {"p": 1}, "arrival": 5, "deadline": 3},
+    ]
+    fields = ["jobs[0].step", "jobs[1].steps", "jobs[1].weight", "jobs[2]"]
+    assert wrong_paths(instance_document([pool], jobs)) == [
+        *fields, "jobs[3].workload", "jobs[4].deadline",
+    ]  # fmt: skip
+    # What jobs say of other objects cannot be checked where those are wrong
+    broken = pool | {"nodes": "x", "gpu_memory": -1}
+    assert wrong_paths(instance_document([broken], jobs)) == [
+        "cluster.pools[0].nodes", "cluster.pools[0].gpu_memory", *fields,
+    ]  # fmt: skip
+
+
+def test_a_name_that_comes_twice_is_told_beside_other_errors() -> None:
+    pool = {"name": "p", "nodes": 1, "gpus_per_node": 4}
+    good = {"id": "a", "throughput": {"p": 1}}
+    jobs = [good, good, good | {"id": "b", "tenant": "nobody"}]
+    assert wrong_paths(instance_document([pool], jobs)) == ["jobs[1].id", "jobs[2].tenant"]
+
+
+def test_a_document_that_is_wrong_everywhere() -> None:
+    pool = {"name": "p", "nodes": 1, "gpus_per_node": 4}
+    jobs = [{"id": str(row), "workload": "x"} for row in range(9000)]
+    with pytest.raises(InvalidInput) as caught:
+        Instance.from_document(instance_document([pool], jobs))
+    *lines, end = str(caught.value).splitlines()
+    assert (len(lines), end) == (20, "and at least 980 more")
+    # An error in a later piece has the number of its job
+    jobs = [{"id": str(row), "throughput": {"p": 1}} for row in range(9000)]
+    jobs[8500]["after"] = jobs[8999]["weight"] = "x"
+    assert wrong_paths(instance_document([pool], jobs)) == ["jobs[8500].after", "jobs[8999].weight"]
+
+
+def test_errors_inside_a_state_have_its_paths() -> None:
+    document = optsched.RoundState.first(optsched.load("@quickstart")).to_document()
+    jobs = copy.deepcopy(document["instance"]["jobs"])
+    jobs[0]["steps"] = jobs[1]["steps"] = -1
+    document["instance"] = document["instance"] | {"jobs": jobs}
+    with refuses("instance.jobs[0].steps: found -1...") as caught:
+        optsched.RoundState.from_document(document)
+    assert isinstance(caught.value, InvalidInput)
+    assert [one.path for one in caught.value.others] == ["instance.jobs[1].steps"]
 
 
 def test_nodes_and_gpus_are_counted_over_all_pools() -> None:

@@ -118,7 +118,7 @@ def instance(tmp_path: Path) -> Path:
 
 def test_the_catalogue_is_listed_in_one_line_each(run: Run) -> None:
     listed = run("model", "list")
-    assert listed.code == 0 and "Look up stated rates" in listed.out
+    assert listed.code == 0 and "Stated rates only" in listed.out
     found = {item["name"]: item for item in run("model", "list", "--json").json["models"]}
     assert set(found) == set(registry.names("performance model"))
     assert found[NAME]["made_of"] == "profiles" and found["chain"]["made_of"] == "other models"
@@ -186,7 +186,7 @@ def test_options_and_chains(run: Run, profiles: Path, tmp_path: Path) -> None:
             ["-m", NAME, "-m", NAME, "-O", "floor=1"],
             "-O beside several models: give each its options",
         ),
-        (["-m", f"{NAME}:floor=1", "-O", "floor=1"], "floor is given twice"),
+        (["-m", f"{NAME}:floor=1", "-O", "floor=1"], "found floor twice"),
         (["-m", NAME, "-O", "floor"], "-O: found 'floor', expected key=value"),
         (["-m", NAME, "--repeats", "last"], "repeats: found 'last', expected first or all"),
         (

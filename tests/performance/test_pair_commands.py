@@ -188,7 +188,7 @@ def test_gavel_s_names_of_job_types_are_those_of_imported_instances(files: Files
         ),
         (
             ["-m", "row-column:penalty=1", "-O", "penalty=2"],
-            "--model row-column: penalty is given twice",
+            "--model row-column: found penalty twice",
         ),
     ],
 )

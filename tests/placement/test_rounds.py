@@ -295,7 +295,6 @@ def test_an_infeasible_instance_keeps_its_exit_code() -> None:
             ["--window", "3"],
             "--window says how long the slices of --rounds last: give both, or none",
         ),
-        (["--rounds", "open-shop"], "method: open-shop takes jobs that hold one GPU"),
     ],
 )
 def test_wrong_options_of_the_command_line(
@@ -304,3 +303,12 @@ def test_wrong_options_of_the_command_line(
     assert main(["solve", "@quickstart", *arguments]) == 2
     out, err = capsys.readouterr()
     assert out == "" and message in err and err.count("\n") == 1
+
+
+def test_rounds_that_cannot_be_made_leave_the_solution(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["solve", "@quickstart", "--rounds", "open-shop"]) == 2
+    out, err = capsys.readouterr()
+    assert "status       optimal" in out and "Rounds" not in out
+    assert "method: open-shop takes jobs that hold one GPU" in err

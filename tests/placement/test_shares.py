@@ -167,7 +167,7 @@ def test_whole_jobs_say_how_many_of_them_fit(three: Solution) -> None:
     document = three.to_document()
     assert three.objective == pytest.approx(3.0)
     assert document["packed"] == {"rows": 3, "held": 2, "most": 2}
-    assert fields(three, document) == []
+    assert fields(three, document) == ["packed"]
     assert optsched.solve(sharing([0.6, 0.4, 0.6]), "max-throughput", integral=True).packed is None
     assert (
         "packed" not in optsched.solve("@quickstart", "max-throughput", integral=True).to_document()
@@ -182,7 +182,9 @@ def test_every_place_that_names_the_status_says_how_many_fit(three: Solution) ->
     assert words in compared.summary()
     assert compared.to_document()["rows"][0]["packed"] == {"rows": 3, "held": 2, "most": 2}
     verified = optsched.verify(three)
-    assert verified.ok and verified.notes == (words,) and words in str(verified)
+    assert not verified.ok and f"{words} on whole GPUs" in str(verified)
+    in_rounds = optsched.verify(optsched.realise(three))
+    assert in_rounds.ok and in_rounds.notes == (words,) and words in str(in_rounds)
 
 
 def test_nothing_is_said_of_rows_that_the_count_finds_to_fit(
@@ -199,6 +201,7 @@ def test_a_file_that_says_nothing_of_shares_that_do_not_fit_is_refused(three: So
     del document["packed"]
     assert fields(three, document) == ["packed"]
     assert fields(three, document | {"packed": {"rows": 3, "held": 3, "most": 3}}) == [
+        "packed",
         "packed.held",
         "packed.most",
     ]
@@ -225,11 +228,32 @@ def test_rounds_of_shares_that_do_not_fit_are_refused(three: Solution) -> None:
     ]
 
 
+def test_rows_that_take_turns_say_what_part_of_their_time_they_can_have() -> None:
+    """Of four jobs with 0.6 of two GPUs two run at any time: each has half of the time, not 5/6."""
+    solution = optsched.solve(sharing([0.6] * 4), "max-min-fairness")
+    assert solution.packed is not None and solution.packed.turns == pytest.approx(0.6)
+    assert solution.objective is not None
+    assert solution.objective * solution.packed.turns == pytest.approx(0.5)
+    words = "its rows can have at most 60.0 % of their time"
+    assert words in repr(solution) and words in solution.summary()
+    document = solution.to_document()
+    assert fields(solution, document) == ["packed"]
+    assert fields(solution, {key: document[key] for key in document if key != "packed"}) == [
+        "packed"
+    ]
+    in_rounds = optsched.realise(solution)
+    assert in_rounds.rounds is not None
+    assert in_rounds.rounds.scale == pytest.approx(solution.packed.turns)
+    assert optsched.verify(in_rounds).ok
+    halves = optsched.solve(sharing([0.5] * 8), "max-min-fairness")
+    assert halves.packed is None and optsched.verify(halves).ok
+
+
 def test_schedules_say_how_many_of_their_jobs_fit() -> None:
     solution = optsched.solve(sharing([0.6] * 3), "makespan-unrelated")
     document = solution.to_document()
     assert document["packed"] == {"rows": 3, "held": 2, "most": 2, "time": 0.0}
-    assert fields(solution, document) == []
+    assert fields(solution, document) == ["packed"]
     del document["packed"]
     assert fields(solution, document) == ["packed"]
 
@@ -252,20 +276,32 @@ def test_the_command_line_tells_it(tmp_path: Any, capsys: pytest.CaptureFixture[
     assert "66.7 % of every fraction" in told and "all rows fit" not in told
 
 
+@pytest.mark.parametrize("options", [[], ["-O", "integral=true"]])
+def test_the_command_line_refuses_what_cannot_run_side_by_side(
+    tmp_path: Any, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    from optsched.instance import instance_bytes
+
+    file, plan = tmp_path / "three.json", tmp_path / "plan.json"
+    file.write_bytes(instance_bytes(sharing([0.6] * 3), "json"))
+    solve = ["solve", str(file), "-f", "max-throughput", *options, "-o", str(plan)]
+    assert main([*solve, "--require-optimal"]) == 5
+    assert main(solve) == 0
+    assert main(["verify", str(file), str(plan)]) == 6
+    assert "packed: of its 3 rows side by side, 2 fit on whole GPUs" in capsys.readouterr().err
+    assert main([*solve, "--rounds", "auto"]) == 0
+    assert main(["verify", str(file), str(plan)]) == 0
+
+
 def test_rows_that_run_all_the_time_run_side_by_side_whole_jobs_or_not() -> None:
     solution = optsched.solve(sharing([0.6] * 3), "max-throughput")
     assert solution.allocation is not None and not solution.allocation.integral
     document = solution.to_document()
     assert document["packed"] == {"rows": 3, "held": 2, "most": 2}
-    assert fields(solution, document) == []
+    assert fields(solution, document) == ["packed"]
     assert fields(solution, document | {"packed": {"rows": 3, "held": 3, "most": 3}}) == [
+        "packed",
         "packed.held",
         "packed.most",
     ]
     assert "of its 3 rows side by side, 2 fit" in solution.summary()
-
-
-def test_rows_that_take_turns_claim_nothing() -> None:
-    """Four jobs with 0.6 each have 3.33 of 4 in sum: each may wait at some time."""
-    solution = optsched.solve(sharing([0.6] * 4), "max-min-fairness")
-    assert solution.packed is None

@@ -15,7 +15,7 @@ from optsched.benchmarking import Results
 from optsched.benchmarking.profiles import profile_of
 from optsched.benchmarking.summary import summary
 from optsched.errors import UsageError
-from optsched.report.page import Section, inline_svg, page, table_html
+from optsched.report.page import STYLE, Section, inline_svg, page, table_html
 from optsched.report.pictures import new_axes
 from optsched.report.results_page import profile_picture, result_sections
 
@@ -107,6 +107,12 @@ def test_sections_can_be_put_together() -> None:
 @pytest.mark.unit
 def test_a_long_cell_may_be_broken() -> None:
     assert '<td class="text long">' in table_html(["x"], [["a b " * 30]], [True])
+
+
+@pytest.mark.unit
+def test_headings_are_broken_rather_than_columns_cut_off() -> None:
+    assert re.search(r"^th, td {[^}]* white-space: nowrap;", STYLE, re.MULTILINE)
+    assert re.search(r"^th {[^}]* white-space: normal;", STYLE, re.MULTILINE)
 
 
 def test_pictures_of_one_page_have_ids_of_their_own() -> None:

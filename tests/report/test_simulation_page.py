@@ -15,7 +15,6 @@ from simulation_samples import simulation_of, trace_of
 from test_results_page import Checker
 
 # Private names: what a picture or a page is made of, before it is drawn
-from optsched.benchmarking.statistics import holm
 from optsched.display.text import signed_percent
 from optsched.errors import UsageError
 from optsched.report import simulation_sections, write_simulation_page
@@ -25,6 +24,9 @@ from optsched.report.simulation_tables import (
     COMPARED,
     SUMMARY,
     TIMES,
+    _least_pairs,
+    _mean_text,
+    best_policies,
     comparison_table,
     jobs_table,
     metrics_table,
@@ -86,6 +88,38 @@ def test_seeds_that_are_alike_have_no_interval() -> None:
     assert "±" not in cells(alike)[0]["mean JCT, min"]
 
 
+def test_two_seeds_have_no_interval() -> None:
+    assert not [
+        text for row in cells([*RUNS[:2], *RUNS[3:5]]) for text in row.values() if "±" in text
+    ]
+
+
+def test_intervals_of_shares_stay_within_their_bounds() -> None:
+    shares: list[float | None] = [0.2, 0.95, 1.0]
+    found = re.fullmatch(r"([\d.]+) \(([\d.]+) to ([\d.]+)\)", _mean_text(shares, 0.01, 100.0))
+    assert found and [float(text) for text in found.groups()] == pytest.approx([72, 0, 100], abs=1)
+    assert "±" in _mean_text([0.5, 0.51, 0.52], 0.01, 100.0)
+
+
+def test_figures_that_the_trace_does_not_state_have_no_column() -> None:
+    (row,) = cells(RUNS[:1], SUMMARY)
+    assert not [name for name in row if name.startswith("deadlines met")]
+
+
+def test_the_best_policy_of_each_figure() -> None:
+    told = dict(best_policies(Simulated.of(RUNS)))
+    mean = {
+        name: np.mean([run.metrics()["mean_jct"] for run in runs])
+        for name, runs in (("fifo", RUNS[:3]), ("<las>", RUNS[3:]))
+    }
+    best, worst = sorted(mean, key=lambda name: mean[name])
+    assert re.fullmatch(f"{best}: [^;]*; worst {worst}: .*", told["mean JCT"])
+    assert best_policies(Simulated.of(RUNS[:3])) == []
+    alike = [RUNS[0], replace(RUNS[0], policy="other")]
+    assert "No figure tells" in simulation_sections(alike)[0].html
+    assert "mean JCT" not in dict(best_policies(Simulated.of([RUNS[0], unfinished(RUNS[3], 3)])))
+
+
 def test_no_mean_over_what_happens_to_be_known() -> None:
     """The makespan is known in two of three runs: the policy has none."""
     rows = cells([RUNS[0], unfinished(RUNS[1], 3), *RUNS[2:]])
@@ -122,14 +156,30 @@ def test_differences_of_pairs() -> None:
     assert float(row["95 % from"]) < apart < float(row["to"])
     assert row["relative"] == f"{100 * apart / mean(before):+.3g} %"
     assert row["p"] == f"{stats.wilcoxon(np.subtract(after, before)).pvalue:.3f}"
-    known = [None if row["p"] == "-" else float(row["p"]) for row in rows]
-    assert [row["p Holm"] for row in rows] == [
-        "-" if p is None else f"{p:.3f}" for p in holm(known)
-    ]
+    assert [row["p Holm"] for row in rows] == [row["p"] for row in rows]  # one comparison a figure
     assert "fewer than 6 pairs" in table.words
     assert "deadlines met, %" not in by_figure  # unknown in all
     assert by_figure["restarts of a job"]["95 % from"] == "-"  # all differ by 0
     assert len(rows) <= len(COMPARED)
+
+
+def test_p_is_adjusted_within_a_figure() -> None:
+    shown = Simulated.of([*RUNS, *(replace(run, policy="same") for run in RUNS[3:])])
+    table = comparison_table(shown)
+    # The least that three pairs can give, times two policies
+    assert ("0.250", "0.500") in {(row[-2], row[-1]) for row in table.texts}
+    assert "fewer than 7 pairs" in table.words
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("comparisons", range(1, 12))
+def test_the_least_pairs_of_a_verdict(comparisons: int) -> None:
+    least = _least_pairs(comparisons)
+    before, enough = (
+        stats.wilcoxon(np.arange(1.0, pairs + 1)).pvalue * comparisons
+        for pairs in (least - 1, least)
+    )
+    assert enough < 0.05 <= before
 
 
 def test_relative_changes() -> None:
@@ -218,8 +268,9 @@ def titles(simulations: list[Simulation]) -> list[str]:
 def test_the_sections() -> None:
     html = {section.title: section.html for section in simulation_sections([NOTED[0], *NOTED[3:]])}
     assert list(html) == [
-        "What was simulated", "Summary", "Completion times", "Fairness", "Use of the cluster", "Who held which GPUs",
-        "Cost and energy", "Planning", "Compared with the first policy", "Job by job", "Notices", "Every simulation",
+        "Which policy is best", "Summary", "Completion times", "Fairness", "Use of the cluster", "Who held which GPUs",
+        "Cost and energy", "Planning", "Compared with the first policy", "Job by job", "Notices", "What was simulated",
+        "Every simulation",
     ]  # fmt: skip
     assert "<dt>fifo</dt><dd>it &lt;ended&gt;</dd>" in html["Notices"]
     assert "<dt>&lt;las&gt;</dt><dd>it &lt;ended&gt; (3 of 3 runs)</dd>" in html["Notices"]

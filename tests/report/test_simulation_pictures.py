@@ -23,6 +23,7 @@ from optsched.report import (
 )
 
 # Private names: what a picture or a page is made of, before it is drawn
+from optsched.report.pictures import MOST_TIMES, new_axes, time_ticks
 from optsched.report.simulated import Simulated
 from optsched.report.simulation_pictures import POINTS, busy_gpus, window_means
 from optsched.simulation import Simulation, simulate
@@ -92,6 +93,21 @@ def test_axes_of_completion_times() -> None:
     same = completion_times_picture([simulation_of(trace_of(10, steps=np.full(10, 7200.0)))])
     assert same.get_xscale() == "linear" and same.get_xlabel() == "completion time (JCT), min"
     assert same.get_lines()[0].get_xdata().max() < 200
+
+
+@pytest.mark.parametrize(("low", "high"), [(1002.0, 18_288.0), (3.5, 40.0), (0.5, 9e6)])
+def test_a_logarithmic_axis_of_times_has_units(low: float, high: float) -> None:
+    ax = new_axes(6.8, 4.0)
+    ax.set_xscale("log")
+    ax.set_xlim(low, high)
+    time_ticks(ax)
+    ax.figure.canvas.draw()
+    shown = [text for text in (label.get_text() for label in ax.get_xticklabels()) if text]
+    shown += [
+        text for text in (label.get_text() for label in ax.get_xticklabels(minor=True)) if text
+    ]
+    assert 2 <= len(shown) <= MOST_TIMES
+    assert all(text.split()[1] in ("s", "min", "h", "d") for text in shown)
 
 
 def test_the_ratios_and_where_they_are_1() -> None:

@@ -340,7 +340,7 @@ def _figures(state: RoundState, plan: Plan) -> list[str]:
         found.append("a fraction of the time outside 0 to 1")
     if plan.solution is not None and not plan.solution.certificate.ok:
         found.append("the certificate does not hold")
-    if plan.number != state.number:
+    if plan.round != state.round:
         found.append("the plan has another round's number")
     json.dumps(plan.to_document(), allow_nan=False)
     return found

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from refusals import stated
 from storm_rules import Facts, Node, Place, broken, displaced, strained
 
 from optsched.errors import InvalidInput, UsageError
@@ -153,7 +154,7 @@ class Storm:
         most = self.policy.get("max_moves")
         if most is not None and "patience" not in self.policy and len(moved) > most:
             wrong.append(f"{moved} are stopped or moved, {most} may be")
-        assert not wrong, f"round {plan.number}: " + "; ".join(wrong)
+        assert not wrong, f"round {plan.round}: " + "; ".join(wrong)
         if plan.fallback is not None:
             late = any(own["kind"] == "deadlines" for own in self.policy.get("constraints", ()))
             assert self.facts.strained or late or "cannot be preempted" not in plan.fallback, (
@@ -387,7 +388,7 @@ class Storm:
         try:
             change()
         except UsageError as error:
-            assert "takes no side constraints" in str(error)
+            assert stated("constraints: found rows").holds(error)
             assert self.scheduler.state is before
             return False
         return True

@@ -238,4 +238,4 @@ def test_a_round_that_was_not_kept_is_told(tmp_path: Path) -> None:
         optsched.replay(tmp_path / "j", 3)
     told = "has no round 3 any more: it begins with round 4, as older snapshots were not kept"
     assert told in str(refused.value)
-    assert optsched.replay(tmp_path / "j", 4).plan.number == 4
+    assert optsched.replay(tmp_path / "j", 4).plan.round == 4

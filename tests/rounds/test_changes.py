@@ -153,7 +153,7 @@ def test_together_or_one_by_one(formulation: str, pairs: bool, events: list[Docu
         json.dumps(live.state.to_document(), allow_nan=False) for live in (together, alone)
     )
     assert first == second
-    plans = [live.planned(120.0)[1].digest() for live in (together, alone)]
+    plans = [live.planned(120.0)[1].id for live in (together, alone)]
     assert plans[0] == plans[1]
 
 

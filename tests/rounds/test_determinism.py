@@ -22,13 +22,14 @@ for _ in range(int(sys.argv[3])):
     storm.rounds(1)
     document = storm.plan.to_document()
     assert storm.plan.fallback is None and document["reproducible"], storm.plan.fallback
-    print(storm.plan.digest(), json.dumps({**document, "timings": 0}))
+    print(storm.plan.id, json.dumps({**document, "timings": 0}))
 storm.scheduler.close()
 """
 
 
 def told(policy: str, where: str, seed: int, rounds: int = 5) -> str:
-    paths = os.pathsep.join((str(Path(__file__).parents[2]), str(Path(__file__).parent)))
+    here = Path(__file__).parent
+    paths = os.pathsep.join(map(str, (here.parents[1], here.parent, here)))
     environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": paths}
     arguments = [sys.executable, "-c", PROGRAM, policy, where, str(rounds)]
     done = subprocess.run(arguments, capture_output=True, text=True, env=environment)

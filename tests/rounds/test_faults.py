@@ -168,7 +168,7 @@ def test_a_plan_in_which_all_stands_is_recovered(
     third = scheduler.solve(120.0)
     scheduler.close()
     again = Scheduler.recover(tmp_path / "journal", isolate=False)
-    assert again.plan is not None and again.plan.digest() == third.digest()
+    assert again.plan is not None and again.plan.id == third.id
     again.close()
 
 
@@ -262,7 +262,7 @@ def test_a_full_disk_takes_no_event_and_no_plan(
     assert (second.fallback, third.fallback) == (None, None)
     scheduler.close()
     again = Scheduler.recover(tmp_path / "journal", isolate=False)
-    assert again.plan is not None and again.plan.digest() == third.digest()
+    assert again.plan is not None and again.plan.id == third.id
     again.close()
 
 

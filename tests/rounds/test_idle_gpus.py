@@ -170,7 +170,7 @@ class Storm:
             self.world, plan, left, least=least, moves=most is None or self.moved(plan) < most
         )
         # A round that falls back knows nothing of jobs that the formulation refused.
-        self.wrong += [f"round {plan.number}: {words}" for words in found if not plan.fallback]
+        self.wrong += [f"round {plan.round}: {words}" for words in found if not plan.fallback]
         bounded = plan.throughput
         if bounded is not None and bounded.bound is not None:
             assert bounded.reached <= bounded.bound * (1 + 1e-9)
@@ -178,7 +178,7 @@ class Storm:
         # Under a formulation, claims move jobs too, which then may go on to better GPUs.
         vain = self.world.moves_in_vain(plan, left) if "ranking" in self.policy else []
         found = [*vain, *self.world.follow(plan)]
-        self.wrong += [f"round {plan.number}: {words}" for words in found]
+        self.wrong += [f"round {plan.round}: {words}" for words in found]
         # Also before the grace time of the last round is over.
         self.now += self.random.choice((ROUND, ROUND, ROUND, 10.0))
 

@@ -258,7 +258,9 @@ def test_create_and_open(tmp_path: Path) -> None:
         journal.append({})
     with Journal.open(path, create=True) as journal:
         assert journal.next_n == 1
-    with pytest.raises(JournalError, match=r"no journal can be made at .*: there is one already$"):
+    with pytest.raises(
+        JournalError, match=r"there is one already; Scheduler.recover goes on with it$"
+    ):
         Journal.create(path)
     with refuses("keep: found 0", UsageError):
         Journal.open(path, keep=0)
@@ -342,32 +344,6 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
             Journal.open(tmp_path)
         assert len(list(records(tmp_path))) == 1  # reading needs no lock
         journal.append({})
-    Journal.open(tmp_path).close()
-
-
-@pytest.mark.parametrize("again", [True, False])
-def test_a_writer_whose_lock_was_deleted_writes_no_more(tmp_path: Path, again: bool) -> None:
-    """Whoever finds no lock makes one, so that two would write."""
-    with Journal.create(tmp_path) as first:
-        first.append({"by": "first"})
-        (tmp_path / "journal.lock").unlink()
-        if again:
-            second = Journal.open(tmp_path)
-            second.append({"by": "second"})
-        for call in (
-            lambda: first.append({}),
-            lambda: first.append({}),
-            lambda: first.snapshot({}, {}),
-        ):
-            with pytest.raises(JournalError, match=r"journal\.lock was deleted or replaced"):
-                call()
-        if again:
-            second.append({"by": "second"})
-            second.close()
-    assert [entry.record["by"] for entry in records(tmp_path)] == [
-        "first",
-        *["second"] * (2 * again),
-    ]
     Journal.open(tmp_path).close()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -10,6 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -155,16 +158,98 @@ def test_a_copy_has_an_owner_of_its_own(tmp_path: Path) -> None:
     assert (writers(tmp_path / "j"), writers(tmp_path / "copy")) == (["first"], ["second"])
 
 
+def test_a_second_process_is_refused_though_the_lock_was_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    with Journal.create(path) as journal:
+        journal.append({"by": "first"})
+        (path / "journal.lock").unlink()
+        out, err = second(path).communicate("")
+        assert not out and f"journal {path} is in use by another process" in err
+        journal.append({"by": "first"})
+        assert token(path)["process"] == os.getpid()  # the file is there again
+        out, err = second(path).communicate("")
+        assert not out and f"is in use by process {os.getpid()} on " in err
+    assert writers(path) == ["first"] * 2
+    Journal.open(path).close()
+
+
+def test_a_dead_process_whose_lock_was_deleted_keeps_nobody_out(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    Journal.create(path).close()
+    process = second(path)
+    assert process.stdout is not None and process.stdout.readline() == "written\n"
+    (path / "journal.lock").unlink()
+    with pytest.raises(JournalError, match="is in use by another process"):
+        Journal.open(path)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    with Journal.open(path) as journal:
+        journal.append({"by": "first"})
+    assert writers(path) == ["second", "first"]
+
+
+OLDER = """
+import fcntl, sys, time
+lock = open(sys.argv[1], "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+lock.write("17")
+print("locked", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_version_that_looks_at_the_lock_alone_is_seen_after_the_lock_was_deleted(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "j"
+    with Journal.create(path) as journal:
+        (path / "journal.lock").unlink()
+        older = subprocess.Popen(
+            [sys.executable, "-c", OLDER, str(path / "journal.lock")],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        with older:
+            assert older.stdout is not None and older.stdout.readline() == "locked\n"
+            with pytest.raises(JournalError, match=r"its journal\.lock was deleted or replaced"):
+                journal.append({"by": "first"})
+            older.kill()
+
+
+def test_a_disk_that_locks_no_folders_has_the_lock_of_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    real = fcntl.flock
+
+    def flock(file: int | FileIO, operation: int) -> None:
+        if isinstance(file, int):  # a folder
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        real(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    path = tmp_path / "j"
+    with Journal.create(path) as journal:
+        journal.append({"by": "first"})
+        with pytest.raises(JournalError, match=f"is in use by process {os.getpid()} on "):
+            Journal.open(path)
+        (path / "journal.lock").unlink()
+        with pytest.raises(JournalError, match=r"its journal\.lock was deleted or replaced"):
+            journal.append({"by": "first"})
+
+
 def test_a_scheduler_that_lost_its_journal_takes_no_event_and_no_plan(tmp_path: Path) -> None:
     document = instance_document([{"name": "v100", "nodes": 1, "gpus_per_node": 2}], [])
     job = {"id": "a", "steps": 1e5, "throughput": {"v100": 1.0}}
-    path = tmp_path / "j"
+    path, elsewhere = tmp_path / "j", tmp_path / "elsewhere"
     with Scheduler(optsched.Instance.from_document(document), journal=path, isolate=False) as first:
         first.submit(job)
-        with pytest.raises(JournalError, match="is in use by process"):
-            Scheduler.recover(path, isolate=False)
         (path / "journal.lock").unlink()
+        with pytest.raises(JournalError, match="is in use by another process"):
+            Scheduler.recover(path, isolate=False)
+        first.submit(job | {"id": "b"})
         state = first.state
+        shutil.copytree(path, elsewhere)
+        shutil.rmtree(path)
+        elsewhere.rename(path)
         with Scheduler.recover(path, isolate=False) as other:
             for call in (lambda: first.cancel("a"), first.solve):
                 with pytest.raises(JournalError, match="another process may write it"):
@@ -172,4 +257,4 @@ def test_a_scheduler_that_lost_its_journal_takes_no_event_and_no_plan(tmp_path: 
             assert first.state is state
             other.cancel("a")
     with Scheduler.recover(path, isolate=False) as other:
-        assert not len(other.instance.jobs_table)
+        assert len(other.instance.jobs_table) == 1

@@ -172,29 +172,31 @@ def test_a_job_whose_claim_is_on_gpus_that_stay_taken_runs_elsewhere_in_the_end(
     assert ran >= 3
 
 
-def test_no_set_of_holders_is_dropped_that_finds_other_places(
+def test_no_holder_that_finds_another_place_is_said_to_find_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where one holder surely finds no room, placing them all finds that out as well."""
+    """Placing them all finds that out as well."""
     from optsched.placement import beside
 
-    judged: list[bool] = []
-    asked = beside.Clearing.may_all_move
-    tried = beside.Occupants._without
+    judged: list[np.ndarray] = []
+    asked = beside.Clearing.may_move
+    tried = beside.Occupants._with_the_others
 
-    def remember(self: beside.Clearing, gone: np.ndarray) -> bool:
+    def remember(self: beside.Clearing, gone: np.ndarray) -> np.ndarray:
         judged.append(asked(self, gone))
-        return True
+        return np.ones(len(gone), bool)
 
-    def placed(self: beside.Occupants, *given: Any) -> beside.Change | None:
-        change = tried(self, *given)
-        if judged and not judged.pop():
-            found.append(change is not None and not change.out)
+    def placed(
+        self: beside.Occupants, row: int, gpus: Any, gone: Any, *given: Any
+    ) -> beside.RoomMade:
+        change = tried(self, row, gpus, gone, *given)
+        waits = gone[~judged[-1]].tolist()
+        found.extend(other not in change.out for other in waits)
         return change
 
     found: list[bool] = []
-    monkeypatch.setattr(beside.Clearing, "may_all_move", remember)
-    monkeypatch.setattr(beside.Occupants, "_without", placed)
+    monkeypatch.setattr(beside.Clearing, "may_move", remember)
+    monkeypatch.setattr(beside.Occupants, "_with_the_others", placed)
     for seed in range(25):
         instance = optsched.Instance.from_document(random_state(seed))
         state = RoundState.first(instance, RoundPolicy(patience=1, hysteresis=0.0))
@@ -202,6 +204,28 @@ def test_no_set_of_holders_is_dropped_that_finds_other_places(
             plan = solve_round(state)
             state = advanced(followed(state, plan), state.until)
     assert found and not any(found)
+
+
+@pytest.mark.parametrize("gang_first", [True, False])
+def test_a_gang_of_one_node_goes_to_two_where_it_may(*, gang_first: bool) -> None:
+    """Two GPUs are free on different nodes: enough for the job that runs, not for the one that waits."""
+    rates = {"h": {"2": {"2": 2.0}}, "g": {"2": {"1": 2.0}}, "f": {"1": 1.0}}
+    jobs: list[Document] = [
+        {"id": "h", "gpus": 2, "workload": "h", "arrival": -30.0},
+        {"id": "g", "gpus": 2, "workload": "g", "arrival": -60.0 if gang_first else -20.0},
+        *({"id": f"f{k}", "workload": "f", "preemptible": False} for k in (1, 2)),
+    ]
+    for row, gpus in ((0, ["p-0/0", "p-0/1"]), (2, ["p-1/0"]), (3, ["p-2/0"])):
+        jobs[row]["running"] = {"pool": "p", "gpus": gpus, "since": -10.0}
+    document = {
+        "format": "optsched-instance/1", "round": LENGTH, "jobs": [{**job, "steps": 1e9} for job in jobs],
+        "cluster": {"pools": [{"name": "p", "nodes": 3, "gpus_per_node": 2}]},
+        "workloads": {name: {"throughput": {"p": each}} for name, each in rates.items()},
+    }  # fmt: skip
+    state = RoundState.first(optsched.Instance.from_document(document), RoundPolicy(ranking="fcfs"))
+    plan = solve_round(state)
+    assert at(plan, "g") == Verdict.START
+    assert at(plan, "h") == Verdict.MOVE
 
 
 def short_of_cpus(seed: int) -> Document:

@@ -67,7 +67,7 @@ def planned(
         "format": "optsched-instance/1", "now": 10.0, "round": 60.0, "jobs": jobs,
         "cluster": {"pools": [{**pool, "gpus_per_node": 1} for pool in (fast, slow)]},
     }  # fmt: skip
-    policy = RoundPolicy(ranking="fcfs", options=options or {}, **more)
+    policy = RoundPolicy(**{"ranking": "fcfs", "options": options or {}, **more})
     plan = solve_round(RoundState.first(optsched.Instance.from_document(document), policy))
     assert plan.fallback is None
     return plan
@@ -84,6 +84,14 @@ def test_a_job_moves_to_an_idle_faster_pool() -> None:
     (move,) = plan.move
     assert move.reason == "it ends 750 s sooner on faster GPUs of fast, the restart counted"
     assert places(planned([job("a", "slow", ("s/0",))], {"moves": "published"})) == {"a": ("s/0",)}
+
+
+def test_a_job_that_starts_has_nothing_to_restart() -> None:
+    """One of three jobs starts on the slow GPUs and gets the fast one within the same round."""
+    jobs = [job(name) for name in "abc"]
+    plan = planned(jobs, formulation="max-min-fairness", ranking=None)
+    assert len(plan.start) == 3 and "f0/0" in {gpu for item in plan.start for gpu in item.gpus}
+    assert [item.reason for item in plan.start] == [""] * 3
 
 
 def test_it_stays_where_the_restart_costs_more_than_the_move_saves() -> None:

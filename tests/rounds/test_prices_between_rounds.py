@@ -139,16 +139,18 @@ def test_a_policy_may_ask_for_prices(formulation: str) -> None:
 
 
 def test_a_policy_of_what_prices_cannot_is_refused_before_the_first_round() -> None:
-    told = "solver prices cannot take this program: its utility is neither .*; auto takes a solver that can"
+    told = (
+        "solver prices cannot take this program: its last program maximises another total .*; auto"
+    )
     with pytest.raises(SolverUnavailable, match=told):
-        Scheduler(instance(), {"solver": "prices", "formulation": "water-filling"}, isolate=False)
+        Scheduler(instance(), {"solver": "prices", "formulation": "drf"}, isolate=False)
     served = {"solver": "prices", "constraints": [{"kind": "minimum-service", "fraction": 0.1}]}
     with pytest.raises(
         SolverUnavailable,
         match="'minimum-service' do not only limit sums; auto takes a solver that can",
     ):
         Scheduler("@quickstart", served, isolate=False)
-    with pytest.raises(SolverUnavailable, match="solver prices lacks 'integer'"):
+    with refuses("solver: found prices, expected one with integer", SolverUnavailable):
         Scheduler("@quickstart", {"solver": "prices", "formulation": "lease"}, isolate=False)
 
 

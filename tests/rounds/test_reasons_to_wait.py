@@ -41,9 +41,29 @@ def test_hysteresis_is_named_where_it_keeps_a_job_waiting() -> None:
     assert first.startswith("its turn comes later: ") and first.endswith(f"; {HEAD_START}")
 
 
+def test_a_job_that_has_all_of_the_time_is_not_told_that_its_turn_comes_later() -> None:
+    with optsched.Scheduler("@packing", {"formulation": "makespan"}) as scheduler:
+        plans = [scheduler.solve(now=scheduler.state.now + 360) for _ in range(4)]
+    waits = [item.reason for plan in plans for item in (*plan.preempt, *plan.hold)]
+    assert not [reason for reason in waits if ": 100 % of the time" in reason]
+    always = "all of the time is its, but no GPUs are free for it in this round; it is "
+    assert [reason for reason in waits if reason.startswith(always)]
+
+
 @pytest.mark.parametrize("policy", [{"hysteresis": 0.0}])
 def test_without_hysteresis_the_job_has_its_turn(policy: Any) -> None:
     assert reason_beside_a_running_gang(**policy) == []
+
+
+def test_a_summary_says_why_the_first_jobs_wait() -> None:
+    jobs = [
+        {"id": f"j{row}", "gpus": 1, "steps": 1e6, "throughput": {"v100": 10.0}} for row in range(6)
+    ]
+    cluster = {"pools": [{"name": "v100", "nodes": 1, "gpus_per_node": 1}]}
+    document = {"format": "optsched-instance/1", "round": 360, "cluster": cluster, "jobs": jobs}
+    plan = optsched.solve_round(optsched.Instance.from_document(document))
+    said = ", ".join(f"{item.job} ({item.reason})" for item in plan.hold[:3])
+    assert f"\n  hold        {said} and 2 more\n" in plan.summary()
 
 
 def test_a_plan_that_was_read_back_gives_the_same_reasons(tmp_path: Path) -> None:

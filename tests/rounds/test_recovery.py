@@ -102,7 +102,7 @@ def recovered(storm: Storm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert list(map(again.plan.decision, jobs)) == list(map(made.plan.decision, jobs))
         assert again.plan.notices == made.plan.notices
         later = made.state.until
-        assert again.solve(later).digest() == made._live.planned(later)[1].digest()
+        assert again.solve(later).id == made._live.planned(later)[1].id
 
 
 def test_jobs_of_which_nobody_said_since_when_they_run(
@@ -174,7 +174,7 @@ def test_any_round_is_solved_again_from_a_state_that_was_not(policy: str, tmp_pa
     assert len(plans) == 6
     for record in plans:
         found = optsched.replay(tmp_path / "j", record["round"])
-        assert found.plan.digest() == record["digest"]
+        assert found.plan.id == record["digest"]
 
 
 def stopped_of(solved: Any) -> Any:
@@ -195,8 +195,8 @@ def test_what_the_clock_stopped_is_read_from_the_ledger(
     record = [entry.record for entry in records(journal)][-1]
     assert record["event"] == "plan" and not record["reproducible"]
     found = optsched.replay(journal, 1)
-    assert found.plan.solution is None and found.plan.digest() == record["digest"]
-    assert optsched.solve_round(found.state).digest() != record["digest"]
+    assert found.plan.solution is None and found.plan.id == record["digest"]
+    assert optsched.solve_round(found.state).id != record["digest"]
 
 
 @given(st.lists(st.tuples(ANY, ANY), max_size=6), st.integers(0, 30))
@@ -273,7 +273,7 @@ def test_decisions_of_another_plan_are_refused(tmp_path: Path) -> None:
 
 def test_a_journal_without_decisions_is_solved_again(tmp_path: Path) -> None:
     journal = two_rounds(tmp_path / "j")
-    named = optsched.replay(journal, 1).plan.digest_by_names()
+    named = optsched.replay(journal, 1).plan.id_by_names()
 
     def older(record: dict[str, Any]) -> dict[str, Any]:
         kept = {

@@ -42,7 +42,7 @@ def deed(scheduler, n):
     '''The n-th thing that happens; plans are told with their digest.'''
     now, kind = 20.0 * n, n % 3
     if kind == 2:
-        return scheduler.solve(now).digest()
+        return scheduler.solve(now).id
     names = [scheduler.instance.jobs_table.names[row] for row in range(len(scheduler.instance.jobs_table))]
     if kind == 0 or not names:
         workload = ("small", "light", "wide")[n % 7 % 3]
@@ -77,7 +77,8 @@ DEEDS = 75
 
 
 def started(folder: Path, until: int = DEEDS) -> subprocess.Popen[bytes]:
-    paths = os.pathsep.join((str(Path(__file__).parents[2]), str(Path(__file__).parent)))
+    here = Path(__file__).parent
+    paths = os.pathsep.join(map(str, (here.parents[1], here.parent, here)))
     arguments = [sys.executable, "-c", PROGRAM, str(folder), str(until), "here"]
     environment = {**os.environ, "PYTHONPATH": paths}
     return subprocess.Popen(

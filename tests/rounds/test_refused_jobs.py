@@ -154,4 +154,4 @@ def test_a_round_that_was_recorded_holds_the_same_jobs(tmp_path: Path) -> None:
         instance, {"formulation": "allox"}, journal=tmp_path / "j", isolate=False
     ) as made:
         first = made.solve(now=0)
-    assert optsched.replay(tmp_path / "j", 0).plan.digest() == first.digest()
+    assert optsched.replay(tmp_path / "j", 0).plan.id == first.id

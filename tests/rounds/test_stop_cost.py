@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched.instance.archive import from_npz, to_npz
@@ -206,7 +207,7 @@ def test_states_and_journals_keep_them(tmp_path: Path) -> None:
         assert again.state.to_document() == state.to_document()
     read = RoundState.from_document(state.to_document())
     assert read.policy.exempt_time == 30.0
-    assert optsched.solve_round(read).digest() == optsched.solve_round(state).digest()
+    assert optsched.solve_round(read).id == optsched.solve_round(state).id
 
 
 def test_instances_keep_them_and_others_stay_as_they_were() -> None:
@@ -215,7 +216,7 @@ def test_instances_keep_them_and_others_stay_as_they_were() -> None:
     assert given.to_document()["jobs"][0]["exempt_time"] == 5.0
     plain = optsched.Instance.from_document(instance(job("a"), job("b")))
     assert from_npz(to_npz(plain)).sha256 == plain.sha256 != given.sha256
-    with pytest.raises(optsched.InvalidInput, match="exempt_time"):
+    with refuses("jobs[0].exempt_time: found -1"):
         optsched.Instance.from_document(instance(job("a", exempt_time=-1)))
 
 
@@ -305,7 +306,7 @@ def test_states_and_journals_keep_graces(tmp_path: Path) -> None:
         assert again.plan.begins.tolist() == plan.begins.tolist()
     read = RoundState.from_document(state.to_document())
     assert read.graces == state.graces
-    assert optsched.solve_round(read).digest() == optsched.solve_round(state).digest()
+    assert optsched.solve_round(read).id == optsched.solve_round(state).id
 
 
 @pytest.mark.parametrize("policy", [{"formulation": "isolated"}, {"ranking": "srtf"}])

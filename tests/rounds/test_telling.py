@@ -117,10 +117,12 @@ def test_figures_from_records_are_those_of_the_scheduler(tmp_path: Path) -> None
         found.record(record)
     assert found == wanted and found.prometheus() == wanted.prometheus()
     assert (found.submitted, found.completed, found.cancelled, found.rounds) == (2, 1, 1, 4)
+    assert repr(found).endswith("2 jobs submitted, 1 completed>")
+    assert "2 submitted, 1 completed, 1 cancelled" in found.summary()
     plans = [record for record in entries if record["event"] == "plan"]
     assert plans[1]["waiting"] == [["b", 60.0]] and plans[0]["waiting"] == []
     assert last_round(path) == 3
-    assert optsched.replay(path).plan.number == 3
+    assert optsched.replay(path).plan.round == 3
 
 
 def test_a_replayed_state_has_what_its_model_had_learnt(tmp_path: Path) -> None:

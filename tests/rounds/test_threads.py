@@ -36,8 +36,8 @@ def test_threads_submit_while_rounds_are_planned(tmp_path: Path) -> None:
             for call in calls:
                 call.result()
         jobs = {job.id for job in scheduler.state.instance.jobs}
-        digest = scheduler.solve().digest()
+        digest = scheduler.solve().id
     assert jobs == {f"{thread}-{number}" for thread in range(THREADS) for number in range(JOBS)}
     with Scheduler.recover(tmp_path / "journal", isolate=False) as again:
         assert {job.id for job in again.state.instance.jobs} == jobs
-        assert again.plan is not None and again.plan.digest() == digest
+        assert again.plan is not None and again.plan.id == digest

@@ -229,14 +229,14 @@ def test_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("add", "words"),
     [
-        ({}, "nothing is added: expected the name of a pool or resource, and an amount"),
+        ({}, "add: found nothing, expected the name of a pool or resource, and an amount"),
         ({"v10": 1}, "add: found 'v10', expected one of v100, p100, k80"),
         ({"v100": 0.5}, "add v100: found 0.5, expected a whole number of GPUs"),
         ({"v100": float("inf")}, "add v100: found inf, expected a finite number"),
-        ({"k80": -5}, "add k80: -5 of 4 usable GPUs would leave less than nothing"),
+        ({"k80": -5}, "add k80: found -5, expected at least -4, as there are 4 usable GPUs"),
         (
             {"k80.cpu": 5},
-            "add k80.cpu: not every usable node of k80 states its cpu, so there is no limit",
+            "add k80.cpu: found a usable node of k80 that does not state its cpu",
         ),
         (
             {"k80": 2_000_000_000},
@@ -317,9 +317,7 @@ def test_removed_gpus_are_the_last_of_usable_nodes(listed: optsched.Instance) ->
 
 def test_a_resource_keeps_its_nodes_or_is_refused(listed: optsched.Instance) -> None:
     assert resized(listed, {"a": -3}).cluster.resources[1].nodes == ("n3",)
-    with pytest.raises(
-        UsageError, match="add a: the resource disk would be left without any of its nodes"
-    ):
+    with refuses("add a: found no node of the resource disk left", UsageError):
         resized(listed, {"a": -4})
 
 
@@ -329,7 +327,7 @@ def test_cpus_memory_and_resources(listed: optsched.Instance) -> None:
     assert pool.node_cpus.tolist() == [4, 8, 8, 16]
     assert pool.node_memory.tolist() == [128, 256, 256, 128]
     assert changed.cluster.resources[0].capacity == 3.5
-    with pytest.raises(UsageError, match=r"add licences: -3 of 2 would leave less than nothing"):
+    with refuses("add licences: found -3, expected at least -2, as there are 2", UsageError):
         resized(listed, {"licences": -3})
 
 

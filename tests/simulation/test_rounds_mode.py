@@ -16,6 +16,8 @@ from optsched.rounds import memory
 from optsched.rounds.memory import Memory, PlannedRound
 from optsched.rounds.solve_round import solve_round
 from optsched.simulation import Simulation, simulate
+from optsched.solution import Values
+from optsched.solvers import HighsSession, Limits
 from optsched.traces import Trace
 
 pytestmark = pytest.mark.property
@@ -462,3 +464,23 @@ def test_options_that_make_no_sense_are_refused(
 def test_a_policy_that_there_is_not_is_refused(make: Make) -> None:
     with refuses("policy: found 'nonesuch'", UsageError):
         simulate(make([job("a", 1.0)]), "nonesuch")
+
+
+@pytest.mark.parametrize(
+    ("policy", "rounds", "runs"),
+    [("max-min-fairness", 107, 12), ("srtf", 115, 0), ("fifo", 115, 0)],
+)
+def test_the_first_simulation_of_a_newcomer_is_little_work(
+    monkeypatch: pytest.MonkeyPatch, policy: str, rounds: int, runs: int
+) -> None:
+    """Half a day of rounds; with a job that stays on a slow pool it would be four days, of which
+    most are that job's, and a solver would run in each for an allocation that is known."""
+    real, solved = HighsSession.run, []
+
+    def counted(session: HighsSession, limits: Limits) -> Values:
+        solved.append(session)
+        return real(session, limits)
+
+    monkeypatch.setattr(HighsSession, "run", counted)
+    result = simulate("@quickstart", policy)
+    assert (len(result.rounds.start), len(solved)) == (rounds, runs)

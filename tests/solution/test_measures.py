@@ -82,6 +82,12 @@ def test_pools_without_a_price_have_no_cost() -> None:
         assert found is not None and found.cost_per_hour is None
 
 
+def test_what_uses_no_gpus_costs_nothing() -> None:
+    problem = instance(jobs=[{"id": "a", "gpus": 1, "steps": 80, "throughput": {"p": 2.0}}])
+    found = measure(optsched.solve(problem, "cost"), optsched.compile(problem))
+    assert found is not None and (found.utilisation, found.cost_per_hour) == (0, 0)
+
+
 def test_nobody_to_measure() -> None:
     problem = instance(jobs=[])
     found = measure(optsched.solve(problem, "makespan-unrelated"), optsched.compile(problem))
@@ -95,6 +101,7 @@ def test_nobody_to_measure() -> None:
         is found.utilisation
         is None
     )
+    assert found.cost_per_hour == 0
 
 
 def test_durations_that_are_stated_are_exact() -> None:

@@ -196,6 +196,18 @@ class BoundTooGood(FaultyHighs):
         return values if values.bound is None else replace(values, bound=values.bound * 0.9)
 
 
+class StopsEarly(FaultyHighs):
+    """Stops 1e-4 from its bound at the latest, and passes its objective for the bound."""
+
+    @classmethod
+    def limits(cls, limits: Limits) -> Limits:
+        return replace(limits, gap=max(limits.gap or 0.0, 1e-4))
+
+    @classmethod
+    def values(cls, values: Values, session: Session) -> Values:
+        return replace(values, bound=values.objective)
+
+
 class Explodes(FaultyHighs):
     """Raises something of its own."""
 
@@ -329,7 +341,9 @@ FOUND: list[tuple[type[Solver], str, str, str]] = [
     (NoStart, "integer", "a point to start from is taken", "no point within one node"),
     (NoStart, "sessions", "a basis comes back and is taken", "iterations from its own basis"),
     (Random, "sessions", "the same seed gives the same bytes", "the points differ"),
-    (BoundTooGood, "integer", "knapsack", "the bound 46.8 is worse than the objective"),
+    (BoundTooGood, "integer", "knapsack", "status feasible, expected optimal"),
+    (StopsEarly, "integer", "no gap is left by default", "objective: found 432538"),
+    (StopsEarly, "limits", "the gap is kept", "is below a point of 20937.4"),
     (Explodes, "linear", "maximum", "raised ZeroDivisionError: oops"),
     (Swallows, "limits", "an unknown option is refused", "was ignored"),
     (Silent, "limits", "progress is reported", "no event"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from programs import dense, hard_knapsacks, infeasible
 
@@ -103,6 +105,17 @@ def test_a_model_that_takes_all_the_time_is_not_solved() -> None:
     values = load_solver("cbc")().open(arrays).run(Limits(time=1e-9))
     assert values.termination is Termination.TIME_LIMIT and values.x is None
     assert values.words == "the time was over before the model was made"
+
+
+@pytest.mark.filterwarnings("ignore:PULP_CBC_CMD is deprecated:DeprecationWarning")
+def test_one_thread_of_cbc_is_its_own(tmp_path: Path) -> None:
+    """Asked for one thread it would start another, and in one run of 150 wait for it for 10 s."""
+    pulp = pytest.importorskip("pulp")
+    cbc = {
+        threads: load_solver("cbc").command(pulp, Limits(threads=threads), False, tmp_path / "log")
+        for threads in (1, 4)
+    }
+    assert "threads" not in cbc[1].optionsDict and cbc[4].optionsDict["threads"] == 4
 
 
 def test_what_is_left_of_limits() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from dataclasses import replace
 from typing import Any
@@ -141,7 +142,7 @@ def test_many_whole_jobs_begin_with_their_relaxation(monkeypatch: pytest.MonkeyP
         best.objective, rel=1e-6
     )
     assert [attempt.name for attempt in solution.solver.attempts] == ["prices", "highs"]
-    assert len(starts) == 1 and best.objective is not None
+    assert starts and best.objective is not None
     monkeypatch.setattr(HighsSession, "run", lambda self, limits: Values(Termination.WORK_LIMIT))
     stopped = optsched.solve(instance, "multiple-choice", work_limit=1)
     assert (
@@ -226,10 +227,45 @@ def test_what_the_clock_left_out_is_not_reproducible(monkeypatch: pytest.MonkeyP
     )
     assert (solution.status, solution.termination, solution.reproducible) == (
         "feasible",
-        "imprecise",
+        "time_limit",
         False,
     )
     assert [attempt.name for attempt in solution.solver.attempts] == ["prices"]
+    assert optsched.verify(instance, solution.to_document()).ok
+
+
+@pytest.mark.parametrize("end", [Termination.TIME_LIMIT, Termination.INTERRUPTED])
+def test_what_stopped_the_solver_of_whole_jobs_is_why_the_point_is_no_better(
+    monkeypatch: pytest.MonkeyPatch, end: Termination
+) -> None:
+    """The point is that of the relaxation, which was solved."""
+    instance = generate("knapsack", jobs=16, choices=3, resources=3, tightness=0.3, seed=4).instance
+    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr(HighsSession, "run", lambda session, limits: Values(end))
+    monkeypatch.setattr("optsched.solving.runs.others", lambda *_, **__: ())
+    solution = optsched.solve(instance, "multiple-choice", time_limit=Deadline.after(10.0))
+    assert (solution.status, solution.termination) == ("feasible", end)
+    assert solution.solver.attempts[0].name == "prices"
+    assert optsched.verify(instance, solution.to_document()).ok
+
+
+def test_a_search_interrupted_between_two_attempts_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Prices.solve_allocation
+
+    def interrupted(self: Prices, *given: Any) -> Values:
+        values = real(self, *given)
+        signal.raise_signal(signal.SIGINT)
+        return values
+
+    instance = generate("knapsack", jobs=16, choices=3, resources=3, tightness=0.3, seed=4).instance
+    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr(Prices, "solve_allocation", interrupted)
+    solution = optsched.solve(instance, "multiple-choice")
+    assert (solution.status, solution.termination, solution.reproducible) == (
+        "feasible",
+        "interrupted",
+        False,
+    )
     assert optsched.verify(instance, solution.to_document()).ok
 
 
@@ -252,6 +288,33 @@ def test_an_attempt_that_the_clock_stopped_is_not_reproducible(
         end is not Termination.TIME_LIMIT
     )
     assert optsched.verify(instance, solution.to_document()).ok
+
+
+@pytest.mark.parametrize("end", [Termination.TIME_LIMIT, Termination.INTERRUPTED])
+def test_what_stopped_the_solver_is_the_reason(
+    monkeypatch: pytest.MonkeyPatch, end: Termination
+) -> None:
+    """Also where the answer is the point of the relaxation, which nothing stopped."""
+    now, real = 1000.0, HighsSession.run
+
+    def run(self: HighsSession, limits: Limits) -> Values:
+        nonlocal now
+        if not self.arrays.is_integer:
+            return real(self, limits)
+        now += 60.0
+        return Values(end)
+
+    instance = generate("knapsack", jobs=18, choices=3, resources=3, tightness=0.3, seed=6).instance
+    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr(HighsSession, "run", run)
+    limit = Deadline.after(60.0, lambda: now)
+    solution = optsched.solve(instance, "multiple-choice", time_limit=limit)
+    assert (solution.status, solution.termination, solution.reproducible) == (
+        "feasible",
+        end,
+        False,
+    )
+    assert solution.bound is not None and optsched.verify(instance, solution.to_document()).ok
 
 
 def test_a_program_that_the_clock_left_unsettled_lists_its_only_attempt(

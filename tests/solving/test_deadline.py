@@ -16,11 +16,15 @@ import optsched
 from optsched import api
 from optsched.candidates import compile as compile_candidates
 from optsched.cli.main import main
+
+# A private name: the deadline of a command, for a clock that the test moves
+from optsched.cli.options import Search
 from optsched.formulation import Formulation
 
 # Private names: single strategies, without the engine that chooses them
 from optsched.instance import durations
 from optsched.instance.durations import Deadline, OutOfTime
+from optsched.placement import check_rounds
 from optsched.program import linear_to_conic
 from optsched.registry import load_solver
 from optsched.solution import Solution, Termination
@@ -81,6 +85,20 @@ def test_a_point_is_found_though_reading_took_the_whole_limit(
     assert solution.allocation is not None and solution.bound is not None and solution.ok
 
 
+def test_a_slow_machine_that_reads_for_long_may_compile_for_as_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(api, "load", clock.slows(api.load, 8.0))
+    compiled = clock.slows(api.compile_for, 4.0)
+    monkeypatch.setattr(api, "compile_for", compiled)
+    solution = optsched.solve("@quickstart", time_limit=Deadline.after(5.0, clock))
+    assert solution.allocation is not None and solution.ok
+    monkeypatch.setattr(api, "compile_for", clock.slows(compiled, 5.0))
+    solution = optsched.solve("@quickstart", time_limit=Deadline.after(5.0, clock))
+    assert (solution.status, solution.allocation) == ("limit", None)
+
+
 @pytest.mark.parametrize("stage", STAGES[1:])
 def test_a_stage_that_takes_the_whole_limit_ends_in_a_status(
     stage: str, monkeypatch: pytest.MonkeyPatch
@@ -112,10 +130,17 @@ def test_what_comes_before_the_solver_counts(stage: str, monkeypatch: pytest.Mon
 def test_the_command_says_what_took_the_time(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    clock = Clock(step=1e-6)
     monkeypatch.setattr(durations, "LEAST", 0.0)
-    assert main(["solve", "@quickstart", "--time-limit", "0.000001"]) == 5
+    monkeypatch.setattr(Search, "deadline", Deadline.after(5.0, clock))
+    monkeypatch.setattr(api, "load", clock.slows(api.load, 6.0))
+    monkeypatch.setattr(api, "compile_for", clock.slows(api.compile_for, 7.0))
+    assert main(["solve", "@quickstart", "--time-limit", "5"]) == 5
     printed = capsys.readouterr()
-    assert "limit" in printed.out and "before a solver could begin: reading took" in printed.err
+    assert (
+        "limit" in printed.out
+        and "before a solver could begin: reading took 6 s, compiling took 7 s" in printed.err
+    )
 
 
 def test_a_small_problem_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,6 +215,29 @@ def test_a_deadline_that_is_shared_goes_on() -> None:
     clock.now += 49.0
     assert optsched.realise(solution, time_limit=deadline).rounds is not None
     assert deadline.left == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("limit", [2.0, 50.0, 80.0])
+def test_rounds_are_made_though_the_time_is_over(limit: float) -> None:
+    """Each look takes a second: no time for plain patterns, for their slices, or for all of these.
+
+    Rows that run side by side, the longest first, are there at once.
+    """
+    random = np.random.default_rng(1)
+    instance = optsched.Instance.from_arrays(
+        pools={"a": 20, "b": 15},
+        throughput=random.lognormal(0, 1, (60, 2)),
+        gpus=random.choice([1, 3, 5, 7], 60),
+    )
+    solution = optsched.solve(instance, "makespan")
+    clock = Clock(step=1.0)
+    made = optsched.realise(solution, "patterns", time_limit=Deadline.after(limit, clock))
+    assert made.rounds is not None and made.allocation is not None
+    assert limit < clock.now - 1001.0 < limit + 10.0
+    assert not made.rounds.finished and 0.9 < made.rounds.scale < made.rounds.bound == 1.0
+    assert made.notes[-1] == f"the time limit of {limit:g} s stopped the search for rounds"
+    assert check_rounds(made.rounds, made.allocation.classes) == []
+    assert optsched.verify(instance, made.to_document()).ok
 
 
 def test_the_set_up_of_clarabel_counts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -404,3 +405,11 @@ def test_a_pair_is_told_with_its_partner_and_never_with_itself() -> None:
 def test_no_such_job() -> None:
     with refuses('job: found "resnet-50-11", expected the id of a job of the instance', UsageError):
         explain_job(solved("@quickstart", "max-throughput"), "resnet-50-11")
+
+
+def test_the_next_best_way_is_in_words() -> None:
+    found = optsched.explain_job(optsched.solve("@quickstart", "makespan"), "gpt-2-small-6")
+    assert found.best_alternative is not None
+    assert (
+        re.search(r"next best +pool \w+, gpus \d", found.summary()) and "{" not in found.summary()
+    )

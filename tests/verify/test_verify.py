@@ -17,8 +17,9 @@ from refusals import refuses
 
 import optsched
 from optsched import Instance, registry
+from optsched.assembly import make_formulation
 from optsched.candidates import Classes
-from optsched.errors import InvalidInput
+from optsched.errors import InvalidInput, UsageError
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.instance import instance_bytes
 from optsched.program import AllocationProgram, Total
@@ -453,7 +454,7 @@ def changes_of_words(document: Document) -> Iterator[Tampering]:
     yield put(("conflicts",), ["pool v100 has 8 usable GPUs"])
     yield put(("instance", "sha256"), "0" + document["instance"]["sha256"][:-1])
     yield put(("instance", "name"), "another")
-    for name in {"max-min-fairness", "makespan", "isolated", "nothing"} - {document["formulation"]}:
+    for name in {"max-min-fairness", "makespan", "isolated"} - {document["formulation"]}:
         yield put(
             ("formulation",),
             name,
@@ -472,7 +473,6 @@ def changes_of_words(document: Document) -> Iterator[Tampering]:
             yield drop(("options", key))
         elif document["options"][key] != defaults[key]:
             yield drop(("options", key), "objective", "bound_source")
-    yield put(("constraints",), [{"kind": "nothing"}], "constraints[0].kind")
     yield put(("constraints",), [{"hint": "no kind"}], "constraints[0].kind")
     yield put(("constraints",), [{"kind": "deadlines", "soft": 3}], "constraints[0].soft")
     yield put(("unplaced",), [*document["unplaced"], {"job": "nobody", "reason": "so"}], "unplaced[0].job",
@@ -583,6 +583,15 @@ def test_a_solution_of_another_instance_is_refused(case: str) -> None:
         assert "instance.sha256" in fields(verify(Instance.from_document(other), document)), what
 
 
+def test_what_is_not_installed_here_says_nothing_against_a_file() -> None:
+    instance = optsched.load("@quickstart")
+    document = optsched.solve(instance).to_document()
+    with refuses("formulation: found 'colleagues'...", UsageError):
+        verify(instance, document | {"formulation": "colleagues"})
+    with refuses("constraint: found 'colleagues'...", UsageError):
+        verify(instance, document | {"constraints": [{"kind": "colleagues"}]})
+
+
 def test_a_forged_hash_does_not_help() -> None:
     """With the hash of the other instance in the file, the numbers give it away."""
     given, document = solved("quickstart makespan highs")
@@ -685,7 +694,11 @@ def test_a_suboptimal_allocation_with_a_forged_claim_is_found_by_solving_again()
     assert solo is not None
     x = solo.x.copy()
     x[np.flatnonzero(x)[0]] -= 1.0
-    worse = _document_of(given, document, x)
+    (finding,) = verify(given, _document_of(given, document, x)).findings
+    assert finding.field == "bound" and "a point that needs no solver" in finding.message
+    greedy = make_formulation("max-throughput", {"integral": True}).program(solo.classes)
+    assert isinstance(greedy, AllocationProgram)
+    worse = _document_of(given, document, greedy.known_point())
     verification = verify(given, worse)
     assert verification.ok, str(verification)
     assert verification.bound == "consistent"

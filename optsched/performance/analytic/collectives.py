@@ -8,9 +8,11 @@ rank, or none, communicates with nobody: 0 s, whatever the links.
     tree           2 ceil(log2 k) alpha + 2 S / B      pipelined, up and down
     hierarchical   a ring inside each node, and one between the nodes
 
-References ---------- R. W. Hockney, "The communication challenge for MPP: Intel Paragon and Meiko
-CS-2", Parallel Computing 20, 1994. NVIDIA/nccl-tests, doc/PERFORMANCE.md: the factor 2(k-1)/k of
-the bus bandwidth. The constants of the tree are not verified.
+References
+----------
+R. W. Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", Parallel
+Computing 20, 1994. NVIDIA/nccl-tests, doc/PERFORMANCE.md: the factor 2(k-1)/k of the bus bandwidth.
+The constants of the tree are not verified.
 """
 
 from __future__ import annotations

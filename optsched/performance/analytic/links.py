@@ -8,9 +8,10 @@ Each number comes from the first of these that has it, and `PoolLinks.sources` s
 3. the datasheet of the GPU inside a node (NVLink unless it is an optional bridge, else PCIe, as
    much of it as NCCL expects to get), and between nodes a default network.
 
-References ---------- NVIDIA/nccl, src/graph/topo.h: effective bandwidth of an NVLink by compute
-capability, PCIe 3.0 x16 and a 100 Gb/s NIC 12 GB/s; src/graph/tuning.cc: latency of a step of a
-ring with protocol Simple.
+References
+----------
+NVIDIA/nccl, src/graph/topo.h: effective bandwidth of an NVLink by compute capability, PCIe 3.0 x16
+and a 100 Gb/s NIC 12 GB/s; src/graph/tuning.cc: latency of a step of a ring with protocol Simple.
 """
 
 from __future__ import annotations

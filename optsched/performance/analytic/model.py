@@ -230,7 +230,7 @@ class TrainingPlan(NamedTuple):
 
 
 class AnalyticModel(RateModel):
-    """Rates of workloads that say what they compute, in every configuration of every pool.
+    """Rates from a description of what a workload computes, and datasheets of GPUs.
 
     - ``parameters.transformer``: the fastest feasible plan of tensor, pipeline and data parallelism
       (`optsched.performance.analytic.parallel3d`); a step is one global batch. Where plans exist

@@ -90,11 +90,13 @@ def step_seconds(
     2) b, as in the paper's figure, and units that follow each other in the order of equal slots
     take longer than that form. All lines are compared with an event simulation in the tests.
 
-    References ---------- Y. Huang et al., "GPipe", NeurIPS 2019. S. Fan et al., "DAPPLE", PPoPP
-    2021 (1f1b). D. Narayanan et al., "Efficient large-scale language model training on GPU clusters
-    using Megatron-LM", SC 2021 (interleaved). S. Li, T. Hoefler, "Chimera: efficiently training
-    large-scale neural networks with bidirectional pipelines", SC 2021. B. Yang et al., "PipeMare:
-    asynchronous pipeline parallel DNN training", MLSys 2021.
+    References
+    ----------
+    Y. Huang et al., "GPipe", NeurIPS 2019. S. Fan et al., "DAPPLE", PPoPP 2021 (1f1b). D. Narayanan
+    et al., "Efficient large-scale language model training on GPU clusters using Megatron-LM", SC
+    2021 (interleaved). S. Li, T. Hoefler, "Chimera: efficiently training large-scale neural
+    networks with bidirectional pipelines", SC 2021. B. Yang et al., "PipeMare: asynchronous
+    pipeline parallel DNN training", MLSys 2021.
     """
     p, M, f, b, v = _numbers(stages, micro_batches, forward, backward, chunks)
     match schedule:

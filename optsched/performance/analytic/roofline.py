@@ -12,8 +12,10 @@ moved whatever the batch (weights) takes, for m samples,
 On a slice of a GPU both peak and bandwidth are the slice's shares of them
 (`optsched.performance.analytic.hardware`).
 
-References ---------- S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual
-performance model for multicore architectures", Communications of the ACM 52(4), 2009.
+References
+----------
+S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for
+multicore architectures", Communications of the ACM 52(4), 2009.
 """
 
 from __future__ import annotations
@@ -23,7 +25,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, owners, ranges
+from optsched.arrays import (
+    FloatArray,
+    IntArray,
+    owners,
+    pointers,
+    ranges,
+)
 from optsched.performance.analytic.collectives import Numbers
 
 
@@ -63,7 +71,7 @@ class Operations:
         """From rows (F, Q, R, c) of each workload."""
         length = [len(rows) for rows in lists]
         table = np.array([row for rows in lists for row in rows], np.float64).reshape(-1, 4)
-        return cls(np.concatenate(([0], np.cumsum(length))).astype(np.int64), *table.T)
+        return cls(pointers(length), *table.T)
 
     def seconds(
         self,

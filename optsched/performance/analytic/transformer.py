@@ -17,9 +17,11 @@ Activations that a layer keeps for its backward pass, for m sequences at 2 bytes
 parallelism: s m h (10 + 24/T) bytes, and 5 a s^2 m / T more where attention keeps its a matrices of
 scores; with full recomputation its input only, 2 s m h.
 
-References ---------- D. Narayanan et al., "Efficient large-scale language model training on GPU
-clusters using Megatron-LM", SC 2021, eqs. 2 and 3. V. Korthikanti et al., "Reducing activation
-recomputation in large transformer models", MLSys 2023, eqs. 1 and 2.
+References
+----------
+D. Narayanan et al., "Efficient large-scale language model training on GPU clusters using
+Megatron-LM", SC 2021, eqs. 2 and 3. V. Korthikanti et al., "Reducing activation recomputation in
+large transformer models", MLSys 2023, eqs. 1 and 2.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ the one that was used longest ago leaves first.
 
 
 class CachedModel(WrappedModel):
-    """Remember what another model says, for as long as it says the same.
+    """Rates of another model, remembered until it changes.
 
     For a scheduler that keeps one model from round to round: rows of jobs that are alike (workload,
     rates of their own, gang) are predicted once for each configurations table, by its content, and

@@ -31,7 +31,7 @@ from optsched.performance.table import TableModel
 
 
 class Chain(ComposedModel):
-    """Ask models in order; what the first one does not know (`NO_RATE`), the next is asked.
+    """Models in order: each is asked for the rates that those before it lack.
 
     A model that says that a configuration cannot run (zero rate, out of memory) has said something:
     the chain stops. What the instance itself states always comes first, as with every model.

@@ -29,7 +29,7 @@ PAIRS = "pairs"
 
 
 class Interference(WrappedModel):
-    """Jobs that share GPUs keep a fraction of their rates alone, which a model of pairs says.
+    """Jobs that share GPUs keep a fraction of their rates, given by a model of pairs.
 
     Beside job b, in one configuration, job a runs at  rate(a) x fraction_g(a | b).
 

@@ -13,8 +13,8 @@ from pydantic import Field
 from optsched.arrays import FloatArray, IntArray, hash_lists
 from optsched.instance import Instance
 from optsched.instance.documents import Count, Document
+from optsched.instance.rates import RateTable
 from optsched.instance.reading import validate
-from optsched.instance.tables import RateTable
 from optsched.performance.composed.base import WrappedModel, the_one
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
@@ -44,7 +44,7 @@ class NoisyDocument(Document):
 
 
 class NoisyModel(WrappedModel):
-    """Rates of another model, each multiplied by an error that stays the same for a way to run.
+    """Rates of another model, each with a reproducible error.
 
     For workload w on k GPUs and n nodes of a pool of GPU type g
 

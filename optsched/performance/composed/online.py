@@ -388,7 +388,7 @@ class OnlineDocument(Document):
 
 
 class OnlineModel(WrappedModel):
-    """Rates of another model times what measurements say that it is wrong by.
+    """Rates of another model, corrected by measurements.
 
     For workload w, GPU type g and cell c (w on k GPUs and n nodes of g), with the rate r_c of the
     other model,

@@ -26,7 +26,7 @@ class OracleDocument(Document):
 
 
 class OracleModel(RateModel):
-    """Look up rates in a table that is given to the model rather than stated by the instance.
+    """Rates from a table, instead of those that the instance states.
 
     A simulation solves with what a scheduler believes (the instance and its model) and lets jobs
     run at what this table says. Workloads that it leaves out have no rate.

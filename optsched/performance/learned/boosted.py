@@ -95,7 +95,7 @@ class PairTrees:
 
 
 class Boosted(TimeModel):
-    """Gradient-boosted trees on the time of a step, alone or on what another model leaves.
+    """Gradient-boosted trees on the time of a step, or on the errors of another model.
 
     For each workload on each GPU type, with k GPUs on n nodes, m samples per GPU and pass, A
     passes,
@@ -137,9 +137,10 @@ class Boosted(TimeModel):
     ``learning_rate``, ``leaves``, ``rows_per_leaf``, ``penalty`` (L2, of the leaves), ``seed``,
     ``unseen``.
 
-    References ---------- J. H. Friedman, "Greedy function approximation: a gradient boosting
-    machine", Annals of Statistics 29 (2001); grown with scikit-learn's
-    HistGradientBoostingRegressor.
+    References
+    ----------
+    J. H. Friedman, "Greedy function approximation: a gradient boosting machine", Annals of
+    Statistics 29 (2001); grown with scikit-learn's HistGradientBoostingRegressor.
     """
 
     name: ClassVar[str] = "boosted"

@@ -91,8 +91,7 @@ class BlendDocument(Document):
 
 
 class Blend(TimeModel):
-    """The mean of several models of a step's time,
-    each weighed by how sure it is and by how far it is from the others.
+    """Weighted mean of several models: less weight for uncertain ones and outliers.
 
     Of the models i = 1, ..., M that can say something of a way to run, with x_i = log t_i and their
     median x~,
@@ -114,9 +113,11 @@ class Blend(TimeModel):
     shared-link, and shared-link without what is a pair's own; these were chosen with Sia's profiles
     in view).
 
-    References ---------- J. M. Bates and C. W. J. Granger, "The combination of forecasts",
-    Operational Research Quarterly 20 (1969); weights by distance from the middle: P. J. Huber and
-    E. M. Ronchetti, "Robust statistics", 2nd ed. (2009).
+    References
+    ----------
+    J. M. Bates and C. W. J. Granger, "The combination of forecasts", Operational Research Quarterly
+    20 (1969); weights by distance from the middle: P. J. Huber and E. M. Ronchetti, "Robust
+    statistics", 2nd ed. (2009).
     """
 
     name: ClassVar[str] = "blend"
@@ -175,8 +176,7 @@ def _median(log_time: FloatArray, known: BoolArray) -> FloatArray:
 
 
 class Conformal(TimeModel):
-    """The times of another model,
-    with ``log_sd`` and intervals from a quarter of the measurements (`Radius`).
+    """Another model, with intervals measured on a quarter of the rows (`Radius`).
 
     The other model is fitted to the rest of them, at random, and asked about the quarter; what it does not know is left
     out. Every way has the same interval of the log:  t' exp(-radius) <= t <= t' exp(radius).

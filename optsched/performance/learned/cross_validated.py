@@ -99,7 +99,7 @@ class CrossValidatedDocument(Document):
 
 
 class CrossValidated(TimeModel):
-    """Each workload on each GPU type by the law that best predicts what it has not seen.
+    """For each workload and GPU type the law with the least error on rows left out.
 
     The laws are `pollux`, `usl` and `interpolation`. A way that was measured has the time that was
     measured (source `MEASURED`). For all others the measured ways of the pair (workload, GPU type)
@@ -116,8 +116,10 @@ class CrossValidated(TimeModel):
     the source `EXTRAPOLATED`. ``log_sd`` comes from the errors on the ways left out, and is at
     least 0.3 there.
 
-    References ---------- M. Stone, "Cross-validatory choice and assessment of statistical
-    predictions", Journal of the Royal Statistical Society B 36 (1974).
+    References
+    ----------
+    M. Stone, "Cross-validatory choice and assessment of statistical predictions", Journal of the
+    Royal Statistical Society B 36 (1974).
     """
 
     name: ClassVar[str] = "cross-validated"

@@ -338,8 +338,10 @@ class GaussianPairs(LearnedPairs):
 
     Options: ``sample``, ``iterations`` (of the search), ``seed`` (of the sample).
 
-    References ---------- C. E. Rasmussen, C. K. I. Williams, "Gaussian Processes for Machine
-    Learning", MIT Press 2006, algorithm 2.1 and section 5.4.1.
+    References
+    ----------
+    C. E. Rasmussen, C. K. I. Williams, "Gaussian Processes for Machine Learning", MIT Press 2006,
+    algorithm 2.1 and section 5.4.1.
     """
 
     name: ClassVar[str] = "gaussian-pairs"

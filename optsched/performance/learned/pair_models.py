@@ -268,10 +268,11 @@ class Completion(LearnedPairs):
     Options: ``rank``, ``penalty``, ``biased``, ``iterations``, ``seed``, ``nearest``,
     ``reference``.
 
-    References ---------- D. Narayanan et al., "Heterogeneity-aware cluster scheduling policies for
-    deep learning workloads", OSDI 2020, section 3.3, and its repository,
-    ``scheduler/throughput_estimator.py``; C. Delimitrou, C. Kozyrakis, "Quasar", ASPLOS 2014
-    (biases).
+    References
+    ----------
+    D. Narayanan et al., "Heterogeneity-aware cluster scheduling policies for deep learning
+    workloads", OSDI 2020, section 3.3, and its repository, ``scheduler/throughput_estimator.py``;
+    C. Delimitrou, C. Kozyrakis, "Quasar", ASPLOS 2014 (biases).
     """
 
     name: ClassVar[str] = "completion"
@@ -428,9 +429,10 @@ class BoostedPairs(LearnedPairs):
     Options: ``iterations``, ``learning_rate``, ``leaves``, ``rows_per_leaf``, ``penalty`` (L2,
     leaves), ``seed``.
 
-    References ---------- J. H. Friedman, "Greedy function approximation: a gradient boosting
-    machine", Annals of Statistics 29 (2001); grown with scikit-learn's
-    HistGradientBoostingRegressor.
+    References
+    ----------
+    J. H. Friedman, "Greedy function approximation: a gradient boosting machine", Annals of
+    Statistics 29 (2001); grown with scikit-learn's HistGradientBoostingRegressor.
     """
 
     name: ClassVar[str] = "boosted-pairs"
@@ -535,9 +537,11 @@ class Utilisation(LearnedPairs):
 
     Options: ``rule``.
 
-    References ---------- G. Yeung et al., "Horus: interference-aware and prediction-based
-    scheduling in deep learning systems", TPDS 2022; R. E. Barlow et al., "Statistical Inference
-    under Order Restrictions", Wiley 1972 (pool adjacent violators).
+    References
+    ----------
+    G. Yeung et al., "Horus: interference-aware and prediction-based scheduling in deep learning
+    systems", TPDS 2022; R. E. Barlow et al., "Statistical Inference under Order Restrictions",
+    Wiley 1972 (pool adjacent violators).
     """
 
     name: ClassVar[str] = "utilisation"

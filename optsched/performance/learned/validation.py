@@ -75,8 +75,10 @@ class Radius:
     rows : int
         n.
 
-    References ---------- J. Lei et al., "Distribution-free predictive inference for regression",
-    JASA 113 (2018), theorem 2.2.
+    References
+    ----------
+    J. Lei et al., "Distribution-free predictive inference for regression", JASA 113 (2018), theorem
+    2.2.
     """
 
     level: float

@@ -83,7 +83,7 @@ class PolluxDocument(Document):
 
 
 class Pollux(StoredModel):
-    """Seconds of a step of k GPUs on n nodes, m samples each, in one law per (workload, GPU type).
+    """Pollux's law: computation and communication, per workload and GPU type.
 
         T_grad = a_c + b_c m
         T_sync = 0                         k = 1
@@ -101,9 +101,10 @@ class Pollux(StoredModel):
     published objective, which needs measured sync times, with several starts where AdaptDL has
     one).
 
-    References ---------- A. Qiao et al., "Pollux: co-adaptive cluster scheduling for
-    goodput-optimized deep learning", OSDI 2021, section 3.2; AdaptDL (Apache-2.0),
-    ``adaptdl/goodput.py``.
+    References
+    ----------
+    A. Qiao et al., "Pollux: co-adaptive cluster scheduling for goodput-optimized deep learning",
+    OSDI 2021, section 3.2; AdaptDL (Apache-2.0), ``adaptdl/goodput.py``.
     """
 
     name = "pollux"

@@ -65,8 +65,7 @@ class ScalingDocument(Document):
 
 
 class Amdahl(StoredModel):
-    """Seconds of a step of a fixed batch on k GPUs,
-    of which a share s of the work L cannot be divided.
+    """Amdahl's law: a share s of the work L of a step cannot be divided.
 
         t = L (1 + s (k - 1)) / k
 
@@ -78,8 +77,10 @@ class Amdahl(StoredModel):
     One of which no part shrinks with more GPUs (L = 0) does not follow the law: its batch stays unknown, as if it had
     not been measured.
 
-    References ---------- G. Amdahl, "Validity of the single processor approach to achieving large
-    scale computing capabilities", 1967.
+    References
+    ----------
+    G. Amdahl, "Validity of the single processor approach to achieving large scale computing
+    capabilities", 1967.
     """
 
     name = "amdahl"

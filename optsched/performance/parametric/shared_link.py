@@ -558,8 +558,7 @@ class SharedLinkOptions(Document):
 
 
 class SharedLink(StoredModel):
-    """Seconds of a step of k GPUs with m samples each:
-    compute of its own, communication over links that all share.
+    """Seconds of a step: computation of each GPU, communication over shared links.
 
         T_1 = a + b m                                                     per workload and GPU type
         x   = T_1 (1 + c (1 - 1/k))                                       c per pair and level
@@ -601,9 +600,11 @@ class SharedLink(StoredModel):
     were chosen by leaving out pairs, or larger k, of Sia's profiles: on other clusters errors may
     well be larger than there.
 
-    References ---------- Ring: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective
-    communication operations in MPICH", 2005; the overlap: A. Qiao et al. (Pollux), OSDI 2021; the
-    rest is this project's own.
+    References
+    ----------
+    Ring: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations
+    in MPICH", 2005; the overlap: A. Qiao et al. (Pollux), OSDI 2021; the rest is this project's
+    own.
     """
 
     name = "shared-link"

@@ -104,13 +104,41 @@ def lock(path: Path) -> FileIO:
         file.close()
 
 
+class FolderLock:
+    """A folder that one process has for itself, whatever becomes of the files in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._handle: int | None = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise
+        except OSError:  # some disks in networks lock files, and no folders
+            self.close()
+
+    def holds(self, folder: Path) -> bool:
+        """Whether a path leads to this folder, and it is locked."""
+        return self._handle is not None and _is_open_at(self._handle, folder)
+
+    def close(self) -> None:
+        """Let other processes have it."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
+
+
 def is_same_file(file: FileIO, path: Path) -> bool:
     """Whether a path still leads to an open file: not to another one, nor to none."""
+    return _is_open_at(file.fileno(), path)
+
+
+def _is_open_at(handle: int, path: Path) -> bool:
     try:
         there = os.stat(path)
     except FileNotFoundError:
         return False
-    return os.path.samestat(there, os.fstat(file.fileno()))
+    return os.path.samestat(there, os.fstat(handle))
 
 
 def size(file: FileIO) -> int:

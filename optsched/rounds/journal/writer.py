@@ -89,7 +89,10 @@ def _check_room(folder: Path) -> None:
     except OSError as error:
         raise cannot_write(folder, error) from None
     if HEADER in names:
-        raise JournalError(f"no journal can be made at {folder}: there is one already")
+        raise JournalError(
+            f"no journal can be made at {folder}: there is one already; "
+            "Scheduler.recover goes on with it"
+        )
     strange = [name for name in names if name not in begun and not name.startswith(disk.TEMPORARY)]
     if strange:
         raise JournalError(

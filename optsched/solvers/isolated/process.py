@@ -51,7 +51,14 @@ from optsched.processes import (
 )
 from optsched.program import AllocationProgram, ConicProgram, LinearArrays, TimelineProgram
 from optsched.solution.values import Basis, Termination, Values
-from optsched.solvers.base import Capability, Limits, Progress, Session, Solver
+from optsched.solvers.base import (
+    Capability,
+    FillingSession,
+    Limits,
+    Progress,
+    Session,
+    Solver,
+)
 from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.isolated.messages import Address, Call, Change, Failure, Prepare
 
@@ -128,9 +135,11 @@ class SolverProcess:
         run ends in `SolverCrashed`, and the next process starts at once. Otherwise the time was
         that of the whole call: the run ends without a point, with the termination ``time_limit``.
 
-    Notes ----- A process serves one run at a time. Each run ends within ``Limits.time + grace``
-    seconds, in an answer or as ``lasting`` says; so does one that comes while the process still
-    starts (about 0.4 s), which is left to start.
+    Notes
+    -----
+    A process serves one run at a time. Each run ends within ``Limits.time + grace`` seconds, in an
+    answer or as ``lasting`` says; so does one that comes while the process still starts (about 0.4
+    s), which is left to start.
     """
 
     def __init__(
@@ -551,8 +560,7 @@ class IsolatedSession(Session):
 
     def become(self, arrays: LinearArrays) -> None:
         """Change the program into another one; what differs is found there."""
-        # The setters that the base class calls note changes of their own, which one `become` replaces
-        # for.
+        # The setters that the base class calls note their changes; one `become` takes their place.
         before = len(self._changes)
         super().become(arrays)
         self._changes[before:] = [("become", (_plain(arrays),))]
@@ -638,6 +646,10 @@ class IsolatedSolver(Solver):
         and look at the clock between passes.
         """
         return self.original().solve_allocation(program, limits, start)
+
+    def open_filling(self, program: AllocationProgram, limits: Limits) -> FillingSession:
+        """In this process too."""
+        return self.original().open_filling(program, limits)
 
     def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:
         """Solve a conic program in the process."""

@@ -2,7 +2,7 @@
 
 An allocation program couples its classes by the capacities alone. With prices p on these rows it
 falls apart into one small problem per class, whose solution is the best response of the class;
-p . W and the worth of all responses are a bound (the Lagrangian dual). Five searches for the
+p . W and the worth of all responses are a bound (the Lagrangian dual). Six searches for the
 best prices end in an optimum and its proof:
 
 - `max_min`: the smallest level. In-out cutting planes (`cutting_planes`): the `oracle` solves the
@@ -12,6 +12,7 @@ best prices end in an optimum and its proof:
   are many.
 - `targets`: the same where the level that a class needs for a value is no multiple of it, because
   of deadlines, jobs that stay where they are, or delays: a sequence of such searches.
+- `clock`: a stage of water filling, by such a sequence too; `floors` proves the last program of one.
 - `linear_total`: a total of levels, in the same way.
 - `interior`: a total of concave utilities, by a primal-dual interior-point method whose Newton
   systems are reduced to the prices. `steps` are its sweeps over the classes.

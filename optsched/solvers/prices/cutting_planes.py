@@ -7,8 +7,10 @@ program. The next prices lie between the best so far and those of the master.
 These cuts are of the Lagrangian dual, in prices. Tangent cuts of a concave utility, in levels, are
 something else: `optsched.program.total.Total.tangent` makes them, for certificates.
 
-References ---------- In-out stabilisation: W. Ben-Ameur, J. Neto, "Acceleration of cutting-plane
-and column generation algorithms", Networks 49, 2007.
+References
+----------
+In-out stabilisation: W. Ben-Ameur, J. Neto, "Acceleration of cutting-plane and column generation
+algorithms", Networks 49, 2007.
 """
 
 from __future__ import annotations
@@ -54,6 +56,8 @@ class CuttingPlanes(ABC):
         Those of the lowest bound.
     value, bound : float
         Of the best allocation so far; no allocation is above the bound.
+    wanted : float
+        Gap at which the search ends.
     """
 
     passes: ClassVar[int]
@@ -62,7 +66,7 @@ class CuttingPlanes(ABC):
     """Cuts between rounds of the second phase, and one more for each resource."""
 
     def __init__(self, capacity: FloatArray, watch: StopRule | None) -> None:
-        self.capacity, self.watch = capacity, watch
+        self.capacity, self.watch, self.wanted = capacity, watch, EXACT
         self.master = MasterProgram(capacity)
         self.value, self.bound, self.rounds = 0.0, np.inf, 0
         self.prices = np.zeros(len(capacity))
@@ -78,7 +82,7 @@ class CuttingPlanes(ABC):
     @property
     def ended(self) -> bool:
         """Whether the gap is closed, or the caller wants no more."""
-        if self.gap <= EXACT:
+        if self.gap <= self.wanted:
             return True
         return self.watch is not None and self.watch(self.value, self.bound)
 

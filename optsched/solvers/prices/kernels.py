@@ -19,7 +19,7 @@ from optsched.solvers.prices.compiling import compiler
 class Sweeps:
     """The compiled sweeps.
 
-    They are those of `Oracle.ask`, `Point.totals`, `Market.worth` and the layout of a market, and
+    They are those of `Oracle.ask`, `PinnedPoint.totals`, `Market.worth` and the layout of a market, and
     the two of `optsched.solvers.prices.polish.PinnedClasses`.
     """
 
@@ -147,7 +147,7 @@ def _walk(
 
 
 def _pin(a: Any, weight: Any, lower: Any, upper: Any, pinned: Any, alpha: Any, beta: Any) -> None:
-    """`Pinned.but` class by class:
+    """`PinnedClasses.but` class by class:
     time that pinned classes spend in each place at the level t is alpha + beta t.
     """
     for k in range(len(weight)):
@@ -166,7 +166,7 @@ def _pin(a: Any, weight: Any, lower: Any, upper: Any, pinned: Any, alpha: Any, b
 def _stand(
     a: Any, weight: Any, lower: Any, upper: Any, pinned: Any, level: float, share: Any, time: Any
 ) -> float:
-    """`Pinned.beside` class by class:
+    """`PinnedClasses.beside` class by class:
     shares at a level, the time in each place, and the least level.
     """
     least = level
@@ -190,7 +190,7 @@ def _stand(
 def _spread(
     place: Any, lower: Any, upper: Any, share: Any, weight: Any, amount: Any, x: Any
 ) -> None:
-    """`Point.totals` of the pinned classes, class by class."""
+    """`PinnedPoint.totals` of the pinned classes, class by class."""
     for k in range(len(amount)):
         members = weight[k] / amount[k]
         if upper[k] >= 0:

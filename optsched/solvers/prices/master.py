@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
-from optsched.solution.values import Termination
+from optsched.solution.values import Termination, Values
 from optsched.solvers.base import Limits, Session
 from optsched.solvers.highs import Highs
 from optsched.solvers.prices.oracle import Response
@@ -80,11 +80,11 @@ class MasterProgram:
         if self._session is None or len(self.proposals) > KEPT * len(self.capacity) + SPARE:
             self._forget()
         assert self._session is not None
-        values = self._session.run(LIMITS)
+        values = self._run()
         if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
             # Loaded anew, HiGHS starts from no basis, and levels are scaled by the highest of now.
             self._forget()
-            values = self._session.run(LIMITS)
+            values = self._run()
         if values.x is None or values.y is None:
             self.duals = even
             return even
@@ -95,6 +95,10 @@ class MasterProgram:
         self.duals = prices
         worth = float(prices @ self.capacity)
         return prices / worth if worth > 0 else even
+
+    def _run(self) -> Values:
+        assert self._session is not None
+        return self._session.run(LIMITS).checked(*self._session.arrays.shape, Highs.name)
 
     def _column(self, response: Response) -> FloatArray:
         return np.append(response.demand / self.capacity, 1.0)

@@ -23,7 +23,6 @@ from optsched.arrays import FloatArray, IntArray, highest_in_rows
 from optsched.solvers.prices.cutting_planes import (
     CLOSED,
     COARSE,
-    EXACT,
     ROUNDS,
     STEPS,
     CuttingPlanes,
@@ -50,9 +49,11 @@ FREE = 1200
 """Classes that the small program decides about at first, at most."""
 MANY = 3000
 """Free classes beyond which prices are quicker than the small program."""
+PROBED = 0.1
+"""Part of the distance to 1 that a probe leaves open."""
 NOTHING = 1e-11
 """Worth of a resource, of 1 in all, below which its price is 0:
-less than `EXACT`, or the last of the gap stays.
+less than the gap of an answer, or the last of the gap stays.
 """
 
 
@@ -120,12 +121,21 @@ class MaxMinSearch(CuttingPlanes):
         self.at = market.highest
         self.point: PinnedPoint | None = None
         self.large = worth_sampling(market)
+        self.probing = False
+        """Whether it is enough to know by how much about the level is below 1."""
         # Prices are scaled so that all capacities together are worth 1: the bound does not depend
         # on their scale.
         worth = 0.0 if start is None else float(start @ market.capacity)
         self.warm = start is not None and 0 < worth < np.inf
         even = 1.0 / market.capacity / len(market.capacity)
         self.prices = start / worth if start is not None and self.warm else even
+
+    @property
+    def ended(self) -> bool:
+        """See `CuttingPlanes.ended`; a probe ends earlier."""
+        if self.probing and self.bound - self.value < PROBED * (1.0 - self.bound):
+            return True
+        return super().ended
 
     def run(self) -> None:
         """Both phases, until the gap is closed or nothing closes it any more;
@@ -245,7 +255,7 @@ class MaxMinSearch(CuttingPlanes):
             at = min(self.bound, max(level, self.value)) if step == 1.0 else self.bound
             self.ask(step * goal + (1.0 - step) * origin, at, whole=True)
             lower = self.bound < before * (1.0 - 1e-13)
-            if lower or self.gap <= EXACT:
+            if lower or self.gap <= self.wanted:
                 return True
         return False
 

@@ -59,10 +59,10 @@ def optimum(
     session = Highs().open(program)
     if start is not None:
         session.set_start(start)
-    values = session.run(limits)
+    values = session.run(limits).checked(*program.shape, Highs.name)
     # Rates of many orders may make a basis to start from singular.
     if start is not None and values.termination in (Termination.IMPRECISE, Termination.ERROR):
-        values = Highs().open(program).run(limits)
+        values = Highs().open(program).run(limits).checked(*program.shape, Highs.name)
     if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
         return None
     return values.x, values.y

@@ -20,10 +20,13 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray, quotient
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.program import AllocationProgram, LevelFloors, LinearArrays, Method
+from optsched.program.filling import HELD, Path
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Capability, Limits, Session, Solver
 from optsched.solvers.interrupt import interrupt_flag
+from optsched.solvers.prices.clock import ClockSearch, Multipliers
 from optsched.solvers.prices.cutting_planes import CLOSED
+from optsched.solvers.prices.floors import TotalAboveFloors
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.interior import CLOSE, Balance, Curve, Interior
 from optsched.solvers.prices.linear_total import LinearTotalSearch, greedy_allocation
@@ -40,6 +43,16 @@ MOST_GOODS = 1000
 """Resources that can run out, beyond which the system in their prices is no small one."""
 
 
+UNCLEAR = 1e-6
+"""Part of the clock by which the levels of a stage may be in doubt: those frozen before may give way
+by rounding, and pools where they hold little gain much by that.
+"""
+PARTS = (0.0, 1e-3, 1e-1)
+"""Parts of the classes that a stage holds whose level is worth less than 1 at the prices from which the
+search for those of the last program begins.
+"""
+HIGHER = (1e1, 1e2, 1e3)
+"""Factors on the first of these, as those who wait need higher prices to be worth nothing."""
 NOTHING_LEFT = "a job needs what there is none of"
 
 
@@ -75,8 +88,10 @@ class Prices(Solver):
         C = program.classes
         utility = program.utility
         direct = utility.method is Method.DIRECT and not utility.homogenised
-        if not (direct or utility.method is Method.TANGENTS):
+        if not direct and utility.method not in (Method.TANGENTS, Method.WATER_FILLING):
             return "its utility is neither the smallest level nor a total"
+        if utility.method is Method.WATER_FILLING and program.filling.then is not None:
+            return "its last program maximises another total than that of its levels"
         if program.integral:
             return "jobs are whole"
         if program.extend is not None:
@@ -88,7 +103,8 @@ class Prices(Solver):
         if int(np.bincount(C.class_a).max()) > WIDEST:
             return f"a job has more than {WIDEST} configurations"
         floors = program.level_floors
-        if floors is None or (floors.side and not utility.smallest_level):
+        takes_floors = utility.smallest_level and utility.method is not Method.WATER_FILLING
+        if floors is None or (floors.side and not takes_floors):
             asks = next(rows for rows in program.side if not rows.only_limit)
             return f"its rows {asks.name!r} do not only limit sums"
         if not utility.smallest_level:
@@ -97,10 +113,8 @@ class Prices(Solver):
         # Targets are steps down from a value above 0.
         return NOTHING_LEFT if by_targets and (_open_level(program) == 0).any() else None
 
-    def solve_allocation(
-        self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None
-    ) -> Values:
-        """See `Solver.solve_allocation`; ``start`` are prices of the resources."""
+    def check(self, program: AllocationProgram, limits: Limits) -> None:
+        """Refuse a program that is none for prices, and options."""
         why = self.refuses(program)
         if why is not None:
             raise SolverUnavailable(
@@ -110,6 +124,17 @@ class Prices(Solver):
             raise UsageError(
                 f"solver prices has no option {next(iter(limits.options))!r}: it has none"
             )
+
+    def open_filling(self, program: AllocationProgram, limits: Limits) -> PricedFilling:
+        """See `Solver.open_filling`."""
+        self.check(program, limits)
+        return PricedFilling(program)
+
+    def solve_allocation(
+        self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None
+    ) -> Values:
+        """See `Solver.solve_allocation`; ``start`` are prices of the resources."""
+        self.check(program, limits)
         began = time.perf_counter()
         solve = solve_minimum if program.utility.smallest_level else solve_total
         return replace(solve(program, limits, start), seconds=time.perf_counter() - began)
@@ -257,6 +282,86 @@ def _level_of_zero(program: AllocationProgram, market: Market) -> Values:
     nothing = np.zeros(C.columns + 1)
     words = "a job can have nothing: the level is 0"
     return _values(Termination.OPTIMAL, nothing, duals, 0.0, 0.0, 0, words)
+
+
+# --- water filling --------------------------------------------------------------------------------
+
+
+class PricedFilling:
+    """The stages of a filling, one after the other, and its last program.
+
+    Parameters
+    ----------
+    program : AllocationProgram
+    """
+
+    def __init__(self, program: AllocationProgram) -> None:
+        self.program, self.market = program, market_of(program)
+        self.search = ClockSearch(self.market, program.classes.count)
+        self.x = np.zeros(program.classes.columns)
+        self.proofs: list[Multipliers] = []
+
+    def stage(self, path: Path, limits: Limits) -> tuple[int, Values]:
+        """The segment in which the rise ends, and the values of its program
+        (`Filling.segment`)."""
+        began = time.perf_counter()
+        program, n = self.program, self.program.classes.count
+        with interrupt_flag() as interrupted:
+            found = self.search.run(path, Watch(limits, interrupted))
+        number = int(np.searchsorted(path.breaks, found.clock, side="right")) - 1
+        low, high = path.segment(number)
+        _, rate = path.at(low)
+        y = np.zeros(2 * len(n) + len(program.limit_rows.most))
+        rise, end = max(found.clock - low, 0.0) / high, found.termination
+        if found.multipliers is not None:
+            m = found.multipliers
+            # Rounding may leave a clock at which no priced class rises: it proves nothing.
+            pace = float((n * m.slope) @ rate) * high or np.nan
+            prices = capacity_duals(program, self.market, m.prices, m.rent, m.slope)
+            y = np.concatenate([m.rent, prices, -m.slope]) / pace
+            # What the levels lack at this clock is a gap of the clock.
+            lack = (1.0 - found.reached) / pace
+            rise -= lack
+            if not lack <= UNCLEAR and end is Termination.OPTIMAL:
+                end = Termination.IMPRECISE
+            self.proofs.append(m)
+        self.x = found.x
+        return number, Values(
+            end,
+            primal=PointStatus.FEASIBLE,
+            dual=PointStatus.FEASIBLE,
+            x=np.append(found.x, rise),
+            y=y,
+            objective=rise,
+            iterations=found.passes,
+            seconds=time.perf_counter() - began,
+            words=f"{found.passes} passes, {found.steps} steps",
+        )
+
+    def last(self, level: FloatArray) -> Values:
+        """Values of the last program (`Filling.final`): the point of the last stage, and duals at
+        which nobody gives up of its level to raise the total.
+        """
+        market = self.market
+        first = np.zeros((len(PARTS), len(market.capacity)))
+        for proof in self.proofs:
+            held = proof.slope[proof.slope > HELD * proof.slope.max()]
+            first += proof.prices / np.quantile(held, PARTS)[:, np.newaxis]
+        higher = np.outer(HIGHER, first[0])
+        search = TotalAboveFloors(market, level)
+        found = search.run(np.concatenate([first, higher]), self.x)
+        of_limits = capacity_duals(self.program, market, found.prices, found.rent, found.slope)
+        value = float((self.program.levels @ self.x).sum())
+        closed = found.bound <= value * (1.0 + CLOSED)
+        return _values(
+            Termination.OPTIMAL if closed else Termination.IMPRECISE,
+            self.x,
+            (found.rent, of_limits, 1.0 - found.slope),
+            value,
+            found.bound,
+            search.asked,
+            f"{search.asked} passes, gap {found.bound / value - 1.0:.1g}",
+        )
 
 
 # --- totals of utilities --------------------------------------------------------------------------

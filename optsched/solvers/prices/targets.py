@@ -94,6 +94,38 @@ class TargetAnswer:
     steps: int
 
 
+def reached_part(
+    market: Market,
+    target: FloatArray,
+    prices: FloatArray | None,
+    watch: Watch,
+    wanted: float = EXACT,
+    probing: bool = False,
+) -> Equilibrium:
+    """What part of its target every class can reach, at most 1; in units of the level.
+
+    Parameters
+    ----------
+    market : Market
+    target : FloatArray, shape (K,)
+        Level of each class, above 0.
+    prices : FloatArray or None, shape (R,)
+        Where to start.
+    watch : Watch
+    wanted : float
+        Gap at which the search ends.
+    probing : bool
+        Where the part is below 1, it is enough to know by how much about.
+    """
+    level = market.level * (market.unit / target)[:, np.newaxis]
+    scaled = replace(market, level=level, unit=1.0, highest=1.0)
+    inner = InnerWatch(watch, 0.0, np.inf)
+    search = MaxMinSearch(scaled, prices, inner, None if prices is None else 1.0)
+    search.wanted, search.probing = wanted, probing
+    search.run()
+    return search.equilibrium()
+
+
 class TargetSearch:
     """One search for the largest value.
 
@@ -156,14 +188,7 @@ class TargetSearch:
         return float((self.members * tangent.slope) @ rising)
 
     def _reached(self, target: FloatArray, prices: FloatArray | None) -> Equilibrium:
-        """What part of its target every class can reach, at most 1."""
-        market = self.market
-        level = market.level * (market.unit / target)[:, np.newaxis]
-        scaled = replace(market, level=level, unit=1.0, highest=1.0)
-        watch = InnerWatch(self.watch, 0.0, np.inf)
-        search = MaxMinSearch(scaled, prices, watch, None if prices is None else 1.0)
-        search.run()
-        found = search.equilibrium()
+        found = reached_part(self.market, target, prices, self.watch)
         self.passes += found.passes
         return found
 

@@ -17,9 +17,11 @@ are a feasible point of the dual of the WHOLE program:
 This costs one pass of pricing and trusts no solver. The utility may be a minimum or a total, also
 of concave functions: the dual of its levels does not see which columns there are.
 
-References ---------- P. C. Gilmore, R. E. Gomory, "A linear programming approach to the
-cutting-stock problem", Operations Research 9 (1961); A. A. Farley, "A note on bounding a class of
-linear programming problems", Operations Research 38 (1990).
+References
+----------
+P. C. Gilmore, R. E. Gomory, "A linear programming approach to the cutting-stock problem",
+Operations Research 9 (1961); A. A. Farley, "A note on bounding a class of linear programming
+problems", Operations Research 38 (1990).
 """
 
 from __future__ import annotations

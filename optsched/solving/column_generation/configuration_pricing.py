@@ -12,7 +12,15 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray, find_sorted, increases, owners, ranges
+from optsched.arrays import (
+    FloatArray,
+    IntArray,
+    find_sorted,
+    increases,
+    owners,
+    pointers,
+    ranges,
+)
 from optsched.arrays.columns import Columns
 from optsched.candidates.configuration_table import ConfigurationTable, curve_blocks, first_largest
 from optsched.candidates.kinds import STRIDE
@@ -186,7 +194,7 @@ class ConfigurationPricing(ColumnPricing):
         times = number[kind]
         klass, curve = np.repeat(classes, times), ranges(first[kind], times)
         length = np.diff(table.start)[curve]
-        start = np.append(0, np.cumsum(length))
+        start = pointers(length)
         # Every kind is one class, in order.
         whole = len(curve) == len(table.kind) and increases(curve)
         for begin, end in curve_blocks(start):

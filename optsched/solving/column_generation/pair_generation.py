@@ -19,11 +19,13 @@ there are many classes, the duals of a sample, spread over all of them (`pair_sa
 pairs are columns to begin with; where there are very many, the program is solved in parts, to a
 small gap (`pair_parts`).
 
-References ---------- Column generation: P. C. Gilmore, R. E. Gomory, "A linear programming approach
-to the cutting-stock problem", Operations Research 9 (1961). The bound, here class by class: A. A.
-Farley, "A note on bounding a class of linear programming problems", Operations Research 38 (1990).
-Pricing half-way to the best duals: P. Wentges, "Weighted Dantzig-Wolfe decomposition for linear
-mixed-integer programming", International Transactions in Operational Research 4 (1997).
+References
+----------
+Column generation: P. C. Gilmore, R. E. Gomory, "A linear programming approach to the cutting-stock
+problem", Operations Research 9 (1961). The bound, here class by class: A. A. Farley, "A note on
+bounding a class of linear programming problems", Operations Research 38 (1990). Pricing half-way to
+the best duals: P. Wentges, "Weighted Dantzig-Wolfe decomposition for linear mixed-integer
+programming", International Transactions in Operational Research 4 (1997).
 """
 
 from __future__ import annotations

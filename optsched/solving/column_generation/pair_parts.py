@@ -13,10 +13,12 @@ are worth more by cutting planes,
 lost but pairs of jobs of two parts. Duals of a part, spread over all classes (`pair_sample`), bound
 the whole.
 
-References ---------- Resource-directive decomposition: G. B. Dantzig, P. Wolfe 1960; A. M.
-Geoffrion, "Primal resource-directive approaches for optimizing nonlinear decomposable systems",
-Operations Research 18 (1970). Dealing jobs out to parts without moving capacities: D. Narayanan et
-al., "Solving Large-Scale Granular Resource Allocation Problems Efficiently with POP", SOSP 2021.
+References
+----------
+Resource-directive decomposition: G. B. Dantzig, P. Wolfe 1960; A. M. Geoffrion, "Primal
+resource-directive approaches for optimizing nonlinear decomposable systems", Operations Research 18
+(1970). Dealing jobs out to parts without moving capacities: D. Narayanan et al., "Solving
+Large-Scale Granular Resource Allocation Problems Efficiently with POP", SOSP 2021.
 """
 
 from __future__ import annotations

@@ -1,0 +1,327 @@
+"""Rates as an instance states them, and how they are looked up.
+
+What is looked up is the same in every solve of an instance, and in every round in which no job
+brings new rates: it is made once for a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optsched.arrays import (
+    FloatArray,
+    IntArray,
+    blocks,
+    constant,
+    find_sorted,
+    is_constant,
+    is_range,
+    lengths,
+    owners,
+    ranges,
+    shown,
+)
+from optsched.display import Displayed, count
+
+OWN_GANG = 0
+"""GPU count of a rate given as a plain number:
+at the job's own gang (a job's rate) or on 1 GPU (a workload's).
+"""
+ANY_SPREAD = 0
+"""Nodes spanned of a rate that does not say: as few nodes as the count needs."""
+STRIDE = 2**32
+"""More than any count of GPUs or nodes.
+Keys are (position in the level above) x `STRIDE` + count: no overflow.
+"""
+SPARSE = 4
+"""Cells per entry from which on a table of all cells is not worth its memory."""
+FEW = 1024
+"""Cells that cost nothing."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class RateTable(Displayed):
+    """Interned throughput profiles; profile p owns the entries ``indptr[p]:indptr[p + 1]``.
+
+    Attributes
+    ----------
+    indptr : IntArray, shape (P + 1,)
+    place : array of int, shape (E,)
+        Index into ``places``, in as few bytes as it needs: the name of a pool, else of a GPU type.
+    gpus, nodes : IntArray, shape (E,)
+        GPU count (`OWN_GANG`: plain number) and nodes spanned (`ANY_SPREAD`: as few as needed).
+    rate : FloatArray, shape (E,)
+        steps/s of the whole job; 0 means that it cannot run so.
+    places : tuple of str
+    """
+
+    indptr: IntArray
+    place: IntArray
+    gpus: IntArray
+    nodes: IntArray
+    rate: FloatArray
+    places: tuple[str, ...]
+
+    def _headline(self) -> str:
+        return f"of {count(len(self), 'profile')} in {count(len(self.places), 'place')}"
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def profile(self) -> IntArray:
+        """Owner of each entry, shape (E,)."""
+        return owners(lengths(self.indptr))
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether every profile has its places in order and each of them once."""
+        rises = self.place[1:] > self.place[:-1]
+        begin = self.indptr[1:-1]
+        rises[begin[(begin > 0) & (begin < len(self.place))] - 1] = True
+        return bool(rises.all())
+
+    def document(self, profile: int) -> dict[str, Any]:
+        """The profile as in an instance file."""
+        result: dict[str, Any] = {}
+        for entry in range(self.indptr[profile], self.indptr[profile + 1]):
+            place, rate = self.places[self.place[entry]], float(self.rate[entry])
+            gpus, nodes = int(self.gpus[entry]), int(self.nodes[entry])
+            if gpus == OWN_GANG:
+                result[place] = rate
+            elif nodes == ANY_SPREAD:
+                result.setdefault(place, {})[str(gpus)] = rate
+            else:
+                result.setdefault(place, {}).setdefault(str(gpus), {})[str(nodes)] = rate
+        return result
+
+    @cached_property
+    def has_plain_numbers(self) -> bool:
+        """Whether some rate does not say for how many GPUs it is."""
+        return bool((shown(self.gpus) == OWN_GANG).any())
+
+    @cached_property
+    def has_counts(self) -> bool:
+        """Whether some rate is for a number of GPUs."""
+        return bool((shown(self.gpus) != OWN_GANG).any())
+
+    @cached_property
+    def has_spreads(self) -> bool:
+        """Whether some rate is for a number of nodes spanned."""
+        return bool((shown(self.nodes) != ANY_SPREAD).any())
+
+    @cached_property
+    def entries(self) -> Entries:
+        """The entries, where each is found by profile, place, GPU count and nodes spanned."""
+        return Entries.of(self)
+
+    @cached_property
+    def profile_counts(self) -> IntArray:
+        """``profile * STRIDE + count`` of the GPU counts that profiles list for any place, sorted."""
+        counted = self.gpus != OWN_GANG
+        return np.unique(self.profile[counted] * STRIDE + self.gpus[counted])
+
+
+def keys_of(rates: RateTable) -> Iterator[tuple[slice, IntArray]]:
+    """``profile * places + place`` of the entries of a table,
+    block by block: which, and their keys.
+    """
+    for part in blocks(len(rates)):
+        # Some profiles at a time: their keys need not be there all at once.
+        length = lengths(rates.indptr[part.start : part.stop + 1])
+        own = slice(rates.indptr[part.start], rates.indptr[part.stop])
+        first = np.arange(part.start, part.stop, dtype=np.int64) * len(rates.places)
+        yield own, first.repeat(length) + rates.place[own]
+
+
+class Places(NamedTuple):
+    """The pairs (profile, place) that a rate table has, numbered in order.
+
+    Attributes
+    ----------
+    places : int
+        Places that there are.
+    cells : NDArray[int32] or None, shape (profiles x places + 1,)
+        Number of each pair, -1 for those that the table has not; None where these are too many.
+    keys : IntArray or None
+        Then ``profile * places + place`` of the pairs, sorted.
+    """
+
+    places: int
+    cells: NDArray[np.int32] | None
+    keys: IntArray | None
+
+    @classmethod
+    def of(cls, rates: RateTable) -> tuple[Places, IntArray]:
+        """The pairs of a table, and the number of the pair of each entry."""
+        places = len(rates.places)
+        entries = len(rates.place)
+        if not rates.one_by_one:
+            keys, number = np.unique(rates.profile * places + rates.place, return_inverse=True)
+            return cls._of_keys(places, keys, len(rates)), number.astype(np.int64)
+        number = np.arange(entries, dtype=np.int64)
+        # A table of all cells is a look-up in one step; sorted keys take a binary search.
+        if len(rates) * places > SPARSE * entries + FEW or entries > np.iinfo(np.int32).max:
+            return cls(places, None, rates.profile * places + rates.place), number
+        cells = np.full(len(rates) * places + 1, -1, np.int32)
+        for own, keys in keys_of(rates):
+            cells[keys] = number[own]
+        return cls(places, cells, None), number
+
+    @classmethod
+    def _of_keys(cls, places: int, keys: IntArray, profiles: int) -> Places:
+        if profiles * places > SPARSE * len(keys) + FEW:
+            return cls(places, None, keys)
+        cells = np.full(profiles * places + 1, -1, np.int32)
+        cells[keys] = np.arange(len(keys))
+        return cls(places, cells, None)
+
+    def find(self, profile: IntArray, place: IntArray) -> IntArray:
+        """Number of each pair, or -1; profile or place may be -1 as well."""
+        key = np.where((profile >= 0) & (place >= 0), profile * self.places + place, -1)
+        if self.cells is not None:
+            return self.cells[key].astype(np.int64)  # the last cell is of no pair
+        assert self.keys is not None
+        return find_sorted(self.keys, key)
+
+
+class Level(NamedTuple):
+    """Numbers below each of the places of the level above.
+
+    Attributes
+    ----------
+    keys : IntArray or None
+        ``place * STRIDE + number``, sorted; None where every place has one number.
+    number : IntArray
+        Then this number, by place.
+    """
+
+    keys: IntArray | None
+    number: IntArray
+
+    @classmethod
+    def of(cls, above: IntArray, number: IntArray) -> tuple[Level, IntArray]:
+        """The level of entries, given by the place above and the number of each,
+        and the place of each entry.
+        """
+        if is_range(above, len(above)):
+            # One number below each place: keys are not needed, and equal numbers are kept once.
+            alike = len(number) > 0 and (number == number[0]).all()
+            return cls(None, constant(number[0], len(number), np.int64) if alike else number), above
+        keys, place = np.unique(above * STRIDE + number, return_inverse=True)
+        return cls(keys, number), place.astype(np.int64)
+
+    def find(self, above: IntArray, number: IntArray | int) -> IntArray:
+        """Place of a number below each place of the level above; -1 where there is none."""
+        if self.keys is not None:
+            return find_sorted(self.keys, above * STRIDE + number)  # of -1 no key is there
+        if not len(self.number):
+            return np.full(len(above), -1, np.int64)
+        # A million jobs with one plain number each: all or none has the number.
+        if is_constant(self.number) and isinstance(number, int):
+            return above if self.number[0] == number else np.full(len(above), -1, np.int64)
+        own = self.number[:1] if is_constant(self.number) else self.number[above]
+        return np.where((above >= 0) & (own == number), above, -1)
+
+    def above(self, places: IntArray, least: int) -> tuple[IntArray, IntArray]:
+        """All numbers above ``least`` below the places: rows of the places given, and numbers."""
+        if self.keys is None:
+            rows = np.flatnonzero(places >= 0)
+            rows = rows[self.number[places[rows]] > least]
+            return rows, self.number[places[rows]]
+        first = self.keys.searchsorted(places * STRIDE + least, "right")
+        length = self.keys.searchsorted((places + 1) * STRIDE) - first
+        rows = owners(length)
+        return rows, self.keys[ranges(first, length)] % STRIDE
+
+
+class Entries(NamedTuple):
+    """The entries of a table, level by level:
+    (profile, place), then its GPU counts, then the nodes spanned of each.
+
+    Attributes
+    ----------
+    at : Places
+    counts, spreads : Level
+    rate : FloatArray
+        By the place of the last level.
+    """
+
+    at: Places
+    counts: Level
+    spreads: Level
+    rate: FloatArray
+
+    @classmethod
+    def of(cls, rates: RateTable) -> Entries:
+        """Those of a table."""
+        # Each level is found by the place in the level above and one number.
+        at, owner = Places.of(rates)
+        counts, owner = Level.of(owner, rates.gpus)
+        spreads, entry = Level.of(owner, rates.nodes)
+        rate = rates.rate
+        if not is_range(entry, len(entry)):
+            rate = np.empty(len(entry))
+            rate[entry] = rates.rate
+        return cls(at, counts, spreads, rate)
+
+
+class PlainRates(NamedTuple):
+    """Rates of a table of plain numbers alone,
+    as matrices of jobs and pools become, profile by profile.
+
+    Attributes
+    ----------
+    places : int
+        Places that there are.
+    cells : FloatArray, shape (profiles x places + 1,)
+        NaN where the table has none; the last cell is of no profile and no place.
+    """
+
+    places: int
+    cells: FloatArray
+
+    @classmethod
+    def of(cls, rates: RateTable) -> PlainRates | None:
+        """The rates of a table;
+        None where it has rates of counts or spreads, or too few for so many places.
+        """
+        places = len(rates.places)
+        entries = len(rates.rate)
+        room = len(rates) * places
+        if room > SPARSE * entries + FEW or rates.has_counts or rates.has_spreads:
+            return None
+        if not rates.one_by_one:
+            return None
+        # Every profile has a rate in every place: the entries are the table.
+        if entries == room:
+            return cls(places, np.append(rates.rate, np.nan))
+        cells = np.full(room + 1, np.nan)
+        for own, keys in keys_of(rates):
+            cells[keys] = rates.rate[own]
+        return cls(places, cells)
+
+    def find(self, profile: IntArray, place: IntArray) -> FloatArray:
+        """Rate of each pair, NaN for none; profile or place may be -1 as well."""
+        # In place: of a million jobs each array counts.
+        key = profile * self.places
+        key += place
+        if profile.min(initial=0) < 0 or place.min(initial=0) < 0:
+            key[(profile < 0) | (place < 0)] = -1
+        return self.cells[key]
+
+    def rows(self, profile: IntArray, place: IntArray) -> FloatArray:
+        """Rates of profiles in places, shape (profiles, places);
+        NaN for none, also where a place is -1.
+        """
+        table = self.cells[:-1].reshape(-1, self.places)
+        own = table[profile]
+        if len(place) == self.places and is_range(place, self.places):
+            return own
+        return np.where(place >= 0, own[:, place], np.nan)

@@ -1,0 +1,150 @@
+"""Water filling by prices: brute force, two regimes, full pools, and what it leaves to others."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import optsched
+from optsched import Instance, Solution
+from optsched.errors import SolverUnavailable
+from optsched.registry import load_formulation
+from optsched.solvers.prices import floors, solver
+from optsched.solvers.prices.market import market_of
+from optsched.solvers.prices.solver import Prices
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "formulations"))
+import filling_reference as reference
+
+pytestmark = pytest.mark.property
+
+NAME = "water-filling"
+FAMILIES: dict[str, dict[str, bool]] = {
+    "flat": {},
+    "ties": {"weights": True, "twins": True},
+    "gangs": {"gangs": True, "weights": True, "zeros": True},
+    "tenants": {"tenants": True, "weights": True},
+    "equal jobs of tenants": {"tenants": True, "twins": True, "zeros": True, "gangs": True},
+}
+
+
+def solve(instance: Instance, gap: float = 1e-9, **options: Any) -> Solution:
+    """Solved by prices, certified, and verified from its file."""
+    found = optsched.solve(instance, NAME, **({"solver": "prices"} | options))
+    assert found.status == "optimal" and found.solver.name == "prices" and found.gap <= gap
+    report = optsched.verify(instance, found.to_document())
+    assert report.ok and report.bound == "verified", report
+    return found
+
+
+def levels(found: Solution) -> np.ndarray:
+    """nt of every job, 0 for those that have no column."""
+    nt = found.figures["normalised throughput"]
+    return np.array([nt.get(name, 0.0) for name in found.instance.jobs_table.names])
+
+
+def rates(jobs: int, pools: int, seed: int = 0) -> np.ndarray:
+    """Jobs that all differ; some run in few pools."""
+    random = np.random.default_rng(seed)
+    rate = random.lognormal(0, 1, (jobs, pools))
+    rate[:, 1:][random.random((jobs, pools - 1)) < 0.25] = 0.0
+    return rate
+
+
+def drawn(jobs: int, pools: dict[str, int], seed: int = 0, **fields: Any) -> Instance:
+    """Jobs of one GPU and weight 1 or 2 in turns."""
+    weight = 1.0 + np.arange(jobs) % 2
+    throughput = rates(jobs, len(pools), seed)
+    return Instance.from_arrays(pools=pools, throughput=throughput, weight=weight, **fields)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("seed", range(12))
+def test_levels_are_those_of_brute_force(
+    family: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To 1e-9, where linear programs with slack are right to 1e-6."""
+    monkeypatch.setattr(reference, "SLACK", 1e-12)
+    case = reference.random_case(seed, 3 + seed, **FAMILIES[family])
+    case.capacity = np.asarray(case.capacity) * (1 + seed % 3)
+    expected = reference.filled(case)
+    for classes in (True, False):
+        found = levels(solve(case.instance(), classes=classes))
+        assert found == pytest.approx(expected, abs=1e-9 * expected.max())
+
+
+def test_where_capacity_binds_all_are_held_in_one_stage() -> None:
+    found = solve(drawn(3000, {"a": 200, "b": 300, "c": 200}))
+    assert len(found.stages) == 1 and all(price > 0 for price in found.prices.values())
+    highest = rates(3000, 3).max(axis=1) / (rates(3000, 3) @ [200, 300, 200] / 700)
+    clock = np.minimum(found.stages[0].value * (1.0 + np.arange(3000) % 2), highest)
+    assert levels(found) == pytest.approx(clock, rel=1e-9)
+
+
+def test_where_there_is_room_all_reach_their_own_top_in_one_stage() -> None:
+    found, rate = solve(drawn(3000, {"a": 9000, "b": 9000, "c": 9000})), rates(3000, 3)
+    assert len(found.stages) == 1 and not any(found.prices.values())
+    assert levels(found) == pytest.approx(rate.max(axis=1) / rate.mean(axis=1))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_stages_are_counted_by_full_pools(seed: int) -> None:
+    pools = {"a": 8, "b": 15, "c": 90, "d": 400}
+    instance = drawn(200, pools, seed)
+    found, other = solve(instance, gap=1e-7), optsched.solve(instance, NAME, solver="highs")
+    assert 2 <= len(found.stages) <= len(pools) + 1
+    assert levels(found) == pytest.approx(levels(other), abs=1e-6 * levels(other).max())
+
+
+def test_budgets_and_barred_pools_are_resources() -> None:
+    tenants = [{"name": "vision"}, {"name": "speech"}]
+    constraints = [
+        {"kind": "forbidden", "jobs": ["j1"], "pools": ["a"]},
+        {"kind": "quota", "tenant": "vision", "gpus": 30},
+    ]
+    owner = np.arange(120) // 60
+    instance = drawn(120, {"a": 40, "b": 60}, tenants=tenants, tenant=owner)
+    found = solve(instance, constraints=constraints)
+    other = optsched.solve(instance, NAME, solver="highs", constraints=constraints)
+    assert levels(found) == pytest.approx(levels(other), abs=1e-6)
+
+
+def test_what_it_does_not_take_is_told_and_goes_to_another_solver() -> None:
+    with pytest.raises(SolverUnavailable, match="its last program maximises another total"):
+        optsched.solve("@quickstart", "drf", solver="prices")
+    with pytest.raises(SolverUnavailable, match="its rows 'deadlines' do not only limit sums"):
+        optsched.solve("@quickstart", NAME, solver="prices", constraints=["deadlines"])
+    assert optsched.solve("@quickstart", NAME, constraints=["deadlines"]).status == "optimal"
+
+
+def test_auto_takes_it_for_many_jobs_and_goes_on_where_it_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instance = drawn(1200, {"a": 300, "b": 300})
+    by_prices = solve(instance, solver="auto")
+    monkeypatch.setattr(solver, "UNCLEAR", -1.0)
+    found = optsched.solve(instance, NAME)
+    assert found.status == "optimal" and found.solver.name != "prices"
+    assert found.objective == pytest.approx(by_prices.objective, rel=1e-7)
+
+
+@pytest.mark.parametrize("work", [1, 5, 9])
+def test_a_limit_leaves_what_there_is(work: int) -> None:
+    instance = drawn(300, {"a": 20, "b": 30, "c": 300})
+    found = optsched.solve(instance, NAME, solver="prices", work_limit=work)
+    assert found.status in ("feasible", "limit", "optimal") and found.certificate.ok
+
+
+def test_any_prices_bound_the_total_above_floors() -> None:
+    found = solve(drawn(60, {"a": 10, "b": 15}))
+    program = load_formulation(NAME)().program(found.allocation.classes)
+    search = floors.TotalAboveFloors(market_of(program), program.level(found.allocation.x))
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        asked = search._ask(random.exponential(1.0, 2))
+        assert asked.bound >= found.objective * (1 - 1e-9)
+    assert Prices.refuses(program) is None
