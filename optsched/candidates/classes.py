@@ -37,7 +37,7 @@ from optsched.arrays import (
     taken,
 )
 from optsched.arrays.matrices import rows_in_order, same_places
-from optsched.candidates.columns import Drop, KindColumns, WayColumns
+from optsched.candidates.columns import Drop, KindColumns, WayColumns, is_kept
 from optsched.candidates.kinds import Absence, Kinds
 from optsched.candidates.needs import column_needs
 from optsched.candidates.resources import Resources, resource_rows
@@ -246,10 +246,10 @@ class Candidates(Displayed):
         reasons : NDArray[uint8], shape (N,)
             `Drop` of each column; 0 for those that stay.
         """
-        stay = np.flatnonzero(reasons == Drop.KEPT)
+        stay = np.flatnonzero(is_kept(reasons))
         if len(stay) == len(reasons):
             return self
-        leave = np.flatnonzero(reasons != Drop.KEPT)
+        leave = np.flatnonzero(~is_kept(reasons))
         leaving = replace(self.columns.take(leave), drop=reasons[leave].astype(np.uint8))
         return replace(
             self,
@@ -277,7 +277,7 @@ class Candidates(Displayed):
             drop=np.where(back, Drop.KEPT, self.dropped.drop).astype(np.uint8),
         )
         both = KindColumns.concatenate([self.columns, dropped])
-        keep = both.drop == Drop.KEPT
+        keep = is_kept(both.drop)
         made = Candidates.of(
             self.instance, self.kinds, both.take(keep), both.take(~keep), self.later_nodes
         )

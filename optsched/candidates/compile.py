@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from optsched.candidates.classes import Candidates
 from optsched.candidates.columns import KindColumns, gathered
 from optsched.candidates.generate import option_columns, pair_columns, rated_columns
-from optsched.candidates.kinds import Kinds, find_kinds
+from optsched.candidates.kinds import find_kinds
 from optsched.candidates.modelled_pairs import modelled_pairs
 from optsched.candidates.plain_columns import plain_columns
 from optsched.candidates.servers import server_columns
+from optsched.candidates.task import CompileTask
 from optsched.instance import Instance
 from optsched.instance.durations import UNLIMITED, Deadline
 from optsched.performance import PerformanceModel
@@ -47,14 +48,16 @@ def compile(
     """
     kinds = find_kinds(instance, future)
     deadline.check()
+    table = TableModel.again(model, instance, later_nodes)
+    task = CompileTask(instance, kinds, model, table, later_nodes, deadline)
     if not on_demand:
-        columns, dropped = every_column(instance, kinds, model, later_nodes, deadline)
+        columns, dropped = every_column(task)
         deadline.check()
         return Candidates.of(instance, kinds, columns, dropped, later_nodes)
     if instance.colocation or colocating(model) is not None:
-        columns, dropped, pairs = all_but_pairs(instance, kinds, model, later_nodes, deadline)
+        columns, dropped, pairs = all_but_pairs(task)
         return Candidates.of(instance, kinds, columns, dropped, later_nodes, pairs)
-    columns, dropped, elastic = few_configurations(instance, kinds, model, later_nodes)
+    columns, dropped, elastic = few_configurations(task)
     return replace(Candidates.of(instance, kinds, columns, dropped, later_nodes), elastic=elastic)
 
 
@@ -64,84 +67,55 @@ def not_compiled(instance: Instance, future: bool = False) -> Candidates:
     return replace(Candidates.of(instance, kinds, nothing, nothing, False), unfinished=True)
 
 
-def every_column(
-    instance: Instance,
-    kinds: Kinds,
-    model: PerformanceModel,
-    later_nodes: bool,
-    deadline: Deadline = UNLIMITED,
-) -> tuple[KindColumns, KindColumns]:
+def every_column(task: CompileTask) -> tuple[KindColumns, KindColumns]:
     """All columns: those that are kept, and those that are dropped."""
-    table, alone, dropped = _rated(instance, kinds, model, later_nodes, deadline)
-    deadline.check()
-    stated = pair_columns(instance, kinds, table.sizes, later_nodes)
-    deadline.check()
-    others = KindColumns.concatenate(
-        [
-            option_columns(instance, kinds, table.sizes),
-            stated,
-            modelled_pairs(instance, kinds, model, table.sizes, alone, stated, later_nodes),
-            server_columns(instance, kinds, table.sizes),
-        ]
-    )
-    return _sorted_out(alone, dropped, others)
+    alone, dropped = _rated(task)
+    task.deadline.check()
+    stated = pair_columns(task)
+    task.deadline.check()
+    others = [
+        option_columns(task),
+        stated,
+        modelled_pairs(task, alone, stated),
+        server_columns(task),
+    ]
+    return _sorted_out(alone, dropped, KindColumns.concatenate(others))
 
 
-def all_but_pairs(
-    instance: Instance,
-    kinds: Kinds,
-    model: PerformanceModel,
-    later_nodes: bool,
-    deadline: Deadline = UNLIMITED,
-) -> tuple[KindColumns, KindColumns, PairTable]:
+def all_but_pairs(task: CompileTask) -> tuple[KindColumns, KindColumns, PairTable]:
     """All columns of jobs alone, kept and dropped, and the table of the pairs that can be made."""
     from optsched.candidates.pair_table import pair_table
 
-    table, alone, dropped = _rated(instance, kinds, model, later_nodes, deadline)
-    others = _stated(instance, kinds, table)
-    pairs = pair_table(instance, kinds, model, table.sizes, alone, others, later_nodes)
-    return *_sorted_out(alone, dropped, others), pairs
+    alone, dropped = _rated(task)
+    others = _stated(task)
+    return *_sorted_out(alone, dropped, others), pair_table(task, alone, others)
 
 
-def few_configurations(
-    instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
-) -> tuple[KindColumns, KindColumns, ConfigurationTable]:
+def few_configurations(task: CompileTask) -> tuple[KindColumns, KindColumns, ConfigurationTable]:
     """The columns to start with, kept and dropped,
     and the table of the configurations that can be made.
     """
     from optsched.candidates.configuration_table import configuration_table
 
-    table = TableModel.again(model, instance, later_nodes)
-    elastic, alone, dropped = configuration_table(instance, kinds, model, table, later_nodes)
-    return *_sorted_out(alone, dropped, _stated(instance, kinds, table)), elastic
+    elastic, alone, dropped = configuration_table(task)
+    return *_sorted_out(alone, dropped, _stated(task)), elastic
 
 
-def _rated(
-    instance: Instance,
-    kinds: Kinds,
-    model: PerformanceModel,
-    later_nodes: bool,
-    deadline: Deadline = UNLIMITED,
-) -> tuple[TableModel, KindColumns, KindColumns]:
-    """The table, and the columns of jobs alone on GPUs:
-    those that are kept, and those that are dropped.
-    """
-    table = TableModel.again(model, instance, later_nodes)
-    plain = plain_columns(instance, kinds, table) if only_table(model) else None
+def _rated(task: CompileTask) -> tuple[KindColumns, KindColumns]:
+    """The columns of jobs alone on GPUs: those that are kept, and those that are dropped."""
+    table, stated = task.table, only_table(task.model)
+    plain = plain_columns(task) if stated else None
     if plain is not None:
-        return table, *plain
-    counts = kinds.counts(int(table.sizes.gpus.max()), table, complete=only_table(model))
+        return plain
+    counts = task.kinds.counts(int(table.sizes.gpus.max()), table, complete=stated)
     # With spreads of their own each part has other ways, and parts are put together at the end.
-    most = 0 if table.has_spreads else len(counts[0]) * len(instance.cluster.pools)
-    rated = rated_columns(instance, kinds, model, table, counts, later_nodes)
-    return table, *gathered(deadline.watching(rated), most)
+    most = 0 if table.has_spreads else len(counts[0]) * len(table.sizes.gpus)
+    return gathered(rated_columns(task, counts), most)
 
 
-def _stated(instance: Instance, kinds: Kinds, table: TableModel) -> KindColumns:
+def _stated(task: CompileTask) -> KindColumns:
     """Columns of options and of parameter servers."""
-    return KindColumns.concatenate(
-        [option_columns(instance, kinds, table.sizes), server_columns(instance, kinds, table.sizes)]
-    )
+    return KindColumns.concatenate([option_columns(task), server_columns(task)])
 
 
 def _sorted_out(

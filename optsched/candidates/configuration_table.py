@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,9 @@ from optsched.arrays import (
 )
 from optsched.candidates.columns import KindColumns, WayColumns, gathered
 from optsched.candidates.generate import Sifted, rated, rated_by_kind
-from optsched.candidates.kinds import STRIDE, Kinds
-from optsched.instance import Instance
-from optsched.performance import PerformanceModel
+from optsched.candidates.kinds import STRIDE
+from optsched.candidates.task import CompileTask
 from optsched.performance.composed import only_table
-from optsched.performance.table import TableModel
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class ConfigurationTable:
 
 
 def configuration_table(
-    instance: Instance, kinds: Kinds, model: PerformanceModel, table: TableModel, later_nodes: bool
+    task: CompileTask,
 ) -> tuple[ConfigurationTable, KindColumns, KindColumns]:
     """The table of what `rated_columns` would make columns of, the columns to start with,
     and those that are dropped.
@@ -108,16 +106,13 @@ def configuration_table(
     of these, so that the program is in the units of the program of all configurations. Dropped
     columns are remembered where a kind has none on a pool.
     """
-    limit = int(table.sizes.gpus.max())
-    kind, gpus = kinds.counts(limit, table, complete=only_table(model))
+    limit = int(task.sizes.gpus.max())
+    kind, gpus = task.kinds.counts(limit, task.table, complete=only_table(task.model))
     key = np.sort(kind * STRIDE + gpus)
     counts = key // STRIDE, key % STRIDE
 
-    def rates(columns: KindColumns) -> Sifted:
-        return rated(columns, instance, kinds, model, table, later_nodes)
-
-    parts = rated_by_kind(instance, kinds, model, table, counts, later_nodes)
-    found, dropped = _gathered(parts, len(instance.cluster.pools), rates)
+    rates = partial(rated, task)
+    found, dropped = _gathered(rated_by_kind(task, counts), len(task.sizes.gpus), rates)
     first = _start(found)
     found.column[first] = True
     kind = found.kind[found.curve_of(first)]

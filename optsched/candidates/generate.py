@@ -23,9 +23,10 @@ from optsched.arrays import (
     rows_where,
     taken,
 )
-from optsched.candidates.columns import Drop, KindColumns, WayColumns
+from optsched.candidates.columns import Drop, KindColumns, WayColumns, is_kept
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.room import drop_roomless
+from optsched.candidates.task import CompileTask
 from optsched.errors import InvalidInput
 from optsched.instance import Colocation, Instance
 from optsched.instance.rates import ANY_SPREAD
@@ -33,12 +34,10 @@ from optsched.instance.reading import show
 from optsched.performance import (
     Configurations,
     Feasibility,
-    PerformanceModel,
     PoolSizes,
     Prediction,
 )
 from optsched.performance.composed import corrects
-from optsched.performance.table import TableModel
 
 ROUNDING = 1e-9
 """Relative slack when the memory of two workloads, or of a share of a GPU, is compared."""
@@ -48,75 +47,66 @@ Sifted = tuple[KindColumns, KindColumns]
 """Columns that are kept, and those that are dropped."""
 
 
-def rated_columns(
-    instance: Instance,
-    kinds: Kinds,
-    model: PerformanceModel,
-    table: TableModel,
-    counts: tuple[IntArray, IntArray],
-    later_nodes: bool,
-) -> Iterator[Sifted]:
+def rated_columns(task: CompileTask, counts: tuple[IntArray, IntArray]) -> Iterator[Sifted]:
     """Columns of kinds without options:
     GPU counts x pools x spreads, with rates from the tables, then the model.
 
     ``counts`` are pairs of a kind and its GPUs (`Kinds.counts`). Columns are made block by block,
     so that those that are dropped are never all in memory.
     """
-    for columns in _everywhere(*counts, table.sizes):
-        if table.has_spreads:
-            columns = _with_other_spreads(columns, kinds, table)
-        yield rated(columns, instance, kinds, model, table, later_nodes)
+    for cells in _everywhere(*counts, task.sizes):
+        task.deadline.check()
+        yield rated(task, _on_all_spreads(task, *cells))
 
 
-def rated_by_kind(
-    instance: Instance,
-    kinds: Kinds,
-    model: PerformanceModel,
-    table: TableModel,
-    counts: tuple[IntArray, IntArray],
-    later_nodes: bool,
-) -> Iterator[Sifted]:
+def rated_by_kind(task: CompileTask, counts: tuple[IntArray, IntArray]) -> Iterator[Sifted]:
     """The same columns in order of kind, pool, GPUs and nodes, those of a kind together;
     ``counts`` are in order.
     """
-    for columns in _kind_by_kind(*counts, table.sizes):
-        if table.has_spreads:
-            columns = _with_other_spreads(columns, kinds, table)
+    for cells in _kind_by_kind(*counts, task.sizes):
+        task.deadline.check()
+        columns = _on_all_spreads(task, *cells)
+        if task.table.has_spreads:
             columns = columns.take(
                 np.lexsort((columns.nodes, columns.gpus, columns.pool, columns.kind))
             )
-        yield rated(columns, instance, kinds, model, table, later_nodes)
+        yield rated(task, columns)
 
 
-def _with_other_spreads(columns: KindColumns, kinds: Kinds, table: TableModel) -> KindColumns:
-    """The columns, and after them the same ones on other numbers of nodes,
-    as far as the table lists them.
+Cells = tuple[IntArray, IntArray, WayColumns]
+"""Kinds, the way in which each is to run, and the table of ways."""
+
+
+def _on_all_spreads(
+    task: CompileTask, kind: IntArray, way: IntArray, ways: WayColumns
+) -> KindColumns:
+    """Columns of kinds on the fewest nodes, and after them the same ones
+    on other numbers of nodes, as far as the table lists them.
     """
-    row, spread = table.listed_spreads(kinds.batch, columns.kind, columns.pool, columns.gpus)
-    other = spread != columns.nodes[row]
+    if not task.table.has_spreads:
+        return KindColumns.of(kind, way, ways)
+    row, spread = task.table.listed_spreads(task.kinds.batch, kind, ways.pool[way], ways.gpus[way])
+    (other,) = (spread != ways.nodes[way[row]]).nonzero()
     row, spread = row[other], spread[other]
-    kind, way, ways = columns.kind[row], columns.way[row], columns.ways
-    alike = group_rows((way, spread), len(row))
-    first = way[alike.first]
+    alike = group_rows((way[row], spread), len(row))
+    first = way[row[alike.first]]
     more = WayColumns(ways.pool[first], ways.gpus[first], spread[alike.first], ways.share[first])
     return KindColumns.of(
-        np.concatenate([columns.kind, kind]),
-        np.concatenate([columns.way, len(ways) + alike.inverse]),
+        np.concatenate([kind, kind[row]]),
+        np.concatenate([way, len(ways) + alike.inverse]),
         WayColumns.join([ways, more]),
     )
 
 
-def _everywhere(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[KindColumns]:
-    """Columns of kinds on so many GPUs of every pool, on the fewest nodes;
-    pool by pool for each of them.
-    """
+def _everywhere(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[Cells]:
+    """Kinds on so many GPUs of every pool, on the fewest nodes; pool by pool for each of them."""
     pools, ways, place, counts = ways_on_fewest_nodes(gpus, sizes)
     for part in blocks(len(kind)):
         way = np.add.outer(place[part], pools * counts).ravel()
-        yield KindColumns.of(kind[part].repeat(len(pools)), way, ways)
+        yield kind[part].repeat(len(pools)), way, ways
 
 
-def _kind_by_kind(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[KindColumns]:
+def _kind_by_kind(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[Cells]:
     """The same, for kinds in order; those of a kind together, and pool by pool for each kind."""
     pools, ways, place, counts = ways_on_fewest_nodes(gpus, sizes)
     begin = np.append(np.flatnonzero(np.diff(kind, prepend=-1)), len(kind))
@@ -130,7 +120,7 @@ def _kind_by_kind(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[
         times = np.repeat(size, len(pools))
         pair = ranges(np.repeat(first, len(pools)), times)
         way = place[pair] + np.repeat(np.tile(pools * counts, len(first)), times)
-        yield KindColumns.of(kind[pair], way, ways)
+        yield kind[pair], way, ways
         row = last
 
 
@@ -153,19 +143,12 @@ def ways_on_fewest_nodes(
     )
 
 
-def rated(
-    columns: KindColumns,
-    instance: Instance,
-    kinds: Kinds,
-    model: PerformanceModel,
-    table: TableModel,
-    later_nodes: bool,
-) -> Sifted:
+def rated(task: CompileTask, columns: KindColumns) -> Sifted:
     """The columns that can run, with their rates, and the others, with the reason."""
-    drop = drop_unfit(columns, instance, kinds, table.sizes)
-    drop = drop_roomless(columns, drop, instance, kinds, later_nodes)
-    fits = rows_where(drop == Drop.KEPT)
-    kind, way, ways = taken(columns.kind, fits), taken(columns.way, fits), columns.ways
+    table, batch, ways = task.table, task.kinds.batch, columns.ways
+    drop = drop_roomless(task, columns, drop_unfit(task, columns))
+    fits = rows_where(is_kept(drop))
+    kind, way = taken(columns.kind, fits), taken(columns.way, fits)
     used = mask_of(way, len(ways))
     if used.all():
         asked, number = ways, way
@@ -173,10 +156,10 @@ def rated(
         asked, number = ways.take(used), (np.cumsum(used) - 1)[way]
     none = np.zeros(len(asked), np.int64)
     configurations = Configurations(asked.pool, asked.gpus, asked.nodes, asked.share, none)
-    prediction = table.predict(kinds.batch, configurations, edges=(kind, number))
-    if model.name != table.name:
-        prediction = _with_model(prediction, model, kinds, configurations, (kind, number))
-    runs = rows_where(prediction.feasible == Feasibility.OK)
+    prediction = table.predict(batch, configurations, edges=(kind, number))
+    if task.model.name != table.name:
+        prediction = _with_model(prediction, task, configurations, (kind, number))
+    runs = rows_where(prediction.feasible == OK)
     kept = KindColumns.of(
         taken(kind, runs),
         taken(way, runs),
@@ -188,10 +171,11 @@ def rated(
     if fits is None and runs is None:
         return kept, KindColumns.none()
     drop[slice(None) if fits is None else fits] = _DROP_OF[prediction.feasible]
-    gone = np.flatnonzero(drop)
+    (gone,) = drop.nonzero()
     return kept, KindColumns.of(columns.kind[gone], columns.way[gone], ways, drop=drop[gone])
 
 
+OK = int(Feasibility.OK)
 _DROP_OF = np.zeros(len(Feasibility), np.uint8)
 for _reason in Feasibility:
     _DROP_OF[_reason] = Drop["KEPT" if _reason is Feasibility.OK else _reason.name]
@@ -199,8 +183,7 @@ for _reason in Feasibility:
 
 def _with_model(
     stated: Prediction,
-    model: PerformanceModel,
-    kinds: Kinds,
+    task: CompileTask,
     configurations: Configurations,
     edges: tuple[IntArray, IntArray],
 ) -> Prediction:
@@ -209,11 +192,10 @@ def _with_model(
 
     A job's own table is complete: what it leaves out has no rate, whatever a model says.
     """
-    nothing = stated.feasible == Feasibility.NO_RATE
-    asked = np.flatnonzero(
-        ~(nothing & kinds.own[edges[0]]) if corrects(model) else nothing & ~kinds.own[edges[0]]
-    )
-    answer = model.predict(kinds.batch, configurations, edges=(edges[0][asked], edges[1][asked]))
+    model, (kind, way) = task.model, edges
+    nothing, own = stated.feasible == Feasibility.NO_RATE, task.kinds.own[kind]
+    asked = np.flatnonzero(~(nothing & own) if corrects(model) else nothing & ~own)
+    answer = model.predict(task.kinds.batch, configurations, edges=(kind[asked], way[asked]))
     runs = answer.feasible == Feasibility.OK
     wrong = np.flatnonzero(runs & ~((answer.rate > 0) & (answer.rate < np.inf)))
     if len(wrong):
@@ -232,19 +214,19 @@ def _with_model(
     return both
 
 
-def drop_unfit(
-    columns: KindColumns, instance: Instance, kinds: Kinds, sizes: PoolSizes
-) -> NDArray[np.uint8]:
+def drop_unfit(task: CompileTask, columns: KindColumns) -> NDArray[np.uint8]:
     """`Drop` of columns with more GPUs than their pool has, or than so many of its nodes have,
     or with too little memory; else 0.
     """
     ways = columns.ways
     few = len(ways) > len(columns)  # a part of the columns, which has a part of the ways
-    drop = unfit(ways.take(columns.way), sizes) if few else unfit(ways, sizes)[columns.way]
-    if instance.stated_needs.gpu_memory.any():
-        needs, has = gpu_memory(instance, kinds, columns)
+    drop = (
+        unfit(ways.take(columns.way), task.sizes) if few else unfit(ways, task.sizes)[columns.way]
+    )
+    if task.instance.stated_needs.gpu_memory.any():
+        needs, has = gpu_memory(task.instance, task.kinds, columns)
         on_gpus = ((ways.pool >= 0) & (ways.gpus > 0))[columns.way]
-        drop[(drop == Drop.KEPT) & on_gpus & (needs > has * (1 + ROUNDING))] = Drop.OUT_OF_MEMORY
+        drop[is_kept(drop) & on_gpus & (needs > has * (1 + ROUNDING))] = Drop.OUT_OF_MEMORY
     return drop
 
 
@@ -268,19 +250,19 @@ def gpu_memory(
     """GB per GPU that each column needs (0 where its workloads don't say)
     and has (inf where its pool doesn't say).
     """
-    need = instance.stated_needs.gpu_memory[kinds.workload]
-    together = need[columns.kind] + np.where(columns.partner >= 0, need[columns.partner], 0.0)
-    has = [
-        np.inf if pool.gpu_memory is None else pool.gpu_memory for pool in instance.cluster.pools
-    ]
-    return together, np.array([*has, np.inf])[columns.pool] * columns.share
+    need, ways = instance.stated_needs.gpu_memory[kinds.workload], columns.ways
+    together, pairs = need[columns.kind], columns.pairs
+    together[pairs] += need[columns.partner[pairs]]
+    pools = instance.cluster.pools
+    has = [np.inf if pool.gpu_memory is None else pool.gpu_memory for pool in pools]
+    return together, (np.array([*has, np.inf])[ways.pool] * ways.share)[columns.way]
 
 
-def option_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindColumns:
+def option_columns(task: CompileTask) -> KindColumns:
     """One column per explicit option of each kind;
     its rate is stated, or follows from its duration, or is 0.
     """
-    options = instance.options
+    instance, kinds, options = task.instance, task.kinds, task.instance.options
     if not len(options):
         return KindColumns.none()
     rows = np.flatnonzero(kinds.options >= 0)
@@ -289,7 +271,7 @@ def option_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindCo
     kind = np.repeat(rows, stop - start)
     pool, gpus = options.pool[option], options.gpus[option]
     nodes = np.where(
-        options.nodes[option] > 0, options.nodes[option], sizes.fewest_nodes(pool, gpus)
+        options.nodes[option] > 0, options.nodes[option], task.sizes.fewest_nodes(pool, gpus)
     )
     stated = ~np.isnan(options.throughput[option])
     rate = np.where(stated, options.throughput[option], 0.0)
@@ -312,18 +294,12 @@ def option_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindCo
         kind, pool, gpus, nodes, share=options.share[option], option=option, rate=rate, duration=duration,
         value=options.value[option], cost=options.cost[option],
     )  # fmt: skip
-    drop = drop_unfit(columns, instance, kinds, sizes)
-    drop[(drop == Drop.KEPT) & stated & (rate == 0)] = Drop.ZERO_RATE
+    drop = drop_unfit(task, columns)
+    drop[is_kept(drop) & stated & (rate == 0)] = Drop.ZERO_RATE
     return replace(columns, drop=drop)
 
 
-def pair_columns(
-    instance: Instance,
-    kinds: Kinds,
-    sizes: PoolSizes,
-    later_nodes: bool,
-    among: IntArray | None = None,
-) -> KindColumns:
+def pair_columns(task: CompileTask, among: IntArray | None = None) -> KindColumns:
     """Columns of co-located pairs:
     entries by workload give every pair of kinds, entries by job win over them.
 
@@ -335,6 +311,7 @@ def pair_columns(
 
     Entries by workload pair only the kinds ``among`` these, if given, which are sorted.
     """
+    instance, kinds = task.instance, task.kinds
     if not instance.colocation:
         return KindColumns.none()
     # Of equal columns the first one stays (`_first_of_equals`), so the entries that win come first.
@@ -351,7 +328,7 @@ def pair_columns(
     pool = np.array([entry.pool for entry in entries], np.int64)[row]
     gpus = np.array([entry.gpus for entry in entries], np.int64)[row]
     nodes = np.array([entry.nodes for entry in entries], np.int64)[row]
-    nodes = np.where(nodes > 0, nodes, sizes.fewest_nodes(pool, gpus))
+    nodes = np.where(nodes > 0, nodes, task.sizes.fewest_nodes(pool, gpus))
 
     same_workload = kinds.workload[first] == kinds.workload[second]
     alike = same_workload & (row >= len(by_job))
@@ -367,10 +344,9 @@ def pair_columns(
     columns = KindColumns.make(
         first, pool, gpus, nodes, partner=second, rate=rates[:, 0], partner_rate=rates[:, 1]
     ).take(np.flatnonzero(both_run & two_jobs & unmatched))
-    drop = drop_unfit(columns, instance, kinds, sizes)
-    drop = drop_roomless(columns, drop, instance, kinds, later_nodes)
+    drop = drop_roomless(task, columns, drop_unfit(task, columns))
     idle = (columns.rate == 0) & (columns.partner_rate == 0)
-    drop[(drop == Drop.KEPT) & idle] = Drop.ZERO_RATE
+    drop[is_kept(drop) & idle] = Drop.ZERO_RATE
     return replace(columns, drop=drop)
 
 

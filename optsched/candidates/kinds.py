@@ -101,7 +101,7 @@ class Kinds(Displayed):
         """The kinds as groups of jobs, where none is absent."""
         return Groups(self.first, self.of_job, np.bincount(self.of_job, minlength=len(self)))
 
-    @property
+    @cached_property
     def batch(self) -> JobBatch:
         """The kinds as performance models see them."""
         return JobBatch(workload=self.workload, profile=self.profile, own=self.own, gang=self.gang)
@@ -151,6 +151,8 @@ class Kinds(Displayed):
         rows = None if len(plain) == len(self) else plain
         low = taken(self.gpus_min, rows)
         high = np.maximum(np.minimum(taken(self.gpus_max, rows), limit), low)
+        if not self.level_lists and (low == high).all():  # nobody is elastic
+            return plain, low
         by_table = taken(self.own, rows) | complete
         row, count = listed.listed_counts(
             taken(self.profile, rows), low, np.where(by_table, high, low)

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from optsched.arrays import IntArray, group_rows, mask_of, ranges
-from optsched.candidates.columns import Drop, KindColumns
+from optsched.candidates.columns import KindColumns, is_kept
 from optsched.candidates.generate import drop_unfit
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.room import drop_roomless
+from optsched.candidates.task import CompileTask
 from optsched.errors import InvalidInput
-from optsched.instance import Instance
-from optsched.performance import Configurations, Feasibility, PerformanceModel, PoolSizes
+from optsched.performance import Configurations, Feasibility
 from optsched.performance.composed import colocating
 
 MOST_PAIRS = 5_000_000
@@ -22,15 +22,7 @@ GAIN = 1e-9
 """A pair is a column only if its two jobs together run faster than in turns by more than this."""
 
 
-def modelled_pairs(
-    instance: Instance,
-    kinds: Kinds,
-    model: PerformanceModel,
-    sizes: PoolSizes,
-    alone: KindColumns,
-    stated: KindColumns,
-    later_nodes: bool = False,
-) -> KindColumns:
+def modelled_pairs(task: CompileTask, alone: KindColumns, stated: KindColumns) -> KindColumns:
     """Columns of all pairs of kinds that run alone in the same configuration,
     with rates from the model.
 
@@ -45,10 +37,10 @@ def modelled_pairs(
     InvalidInput
         If there are more than `MOST_PAIRS` pairs to look at.
     """
-    pairs = colocating(model)
+    pairs = colocating(task.model)
     if pairs is None:
         return KindColumns.none()
-    first, second = _pairs(kinds, alone)
+    first, second = _pairs(task.kinds, alone)
     configuration = group_rows((alone.pool, alone.gpus, alone.nodes), len(alone))
     way = configuration.first
     table = Configurations(
@@ -61,7 +53,7 @@ def modelled_pairs(
     new = ~_stated(alone, first, second, stated)
     first, second = first[new], second[new]
     said = pairs.pair_fractions(
-        kinds.batch,
+        task.kinds.batch,
         table,
         alone.kind[first],
         alone.kind[second],
@@ -78,13 +70,12 @@ def modelled_pairs(
         log_sd=np.hypot(np.maximum(alone.log_sd[a], alone.log_sd[b]), said.log_sd[use]),
         source=np.maximum(np.maximum(alone.source[a], alone.source[b]), said.source[use]),
     )  # fmt: skip
-    drop = drop_unfit(columns, instance, kinds, sizes)
-    return replace(columns, drop=drop_roomless(columns, drop, instance, kinds, later_nodes))
+    return replace(columns, drop=drop_roomless(task, columns, drop_unfit(task, columns)))
 
 
 def pairable(alone: KindColumns) -> IntArray:
     """Rows of columns alone that a model of pairs may put two by two."""
-    fits = (alone.drop == Drop.KEPT) & (alone.option < 0) & (alone.workers == 0) & (alone.gpus > 0)
+    fits = is_kept(alone.drop) & (alone.option < 0) & (alone.workers == 0) & (alone.gpus > 0)
     return np.flatnonzero(fits & (alone.share == 1))
 
 

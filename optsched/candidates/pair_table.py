@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, mask_of
-from optsched.candidates.columns import Drop, KindColumns
+from optsched.candidates.columns import KindColumns, is_kept
 from optsched.candidates.generate import drop_unfit, pair_columns
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.modelled_pairs import GAIN, pairable
 from optsched.candidates.resources import Resources, resource_rows
 from optsched.candidates.room import drop_roomless
+from optsched.candidates.task import CompileTask
 from optsched.candidates.usage import Usage
 from optsched.display import Displayed
 from optsched.errors import InvalidInput, UsageError
@@ -25,8 +26,6 @@ from optsched.performance import (
     Configurations,
     Feasibility,
     PairPrediction,
-    PerformanceModel,
-    PoolSizes,
 )
 from optsched.performance.composed import colocating
 
@@ -149,19 +148,12 @@ class PairTable(Displayed):
         return resources, usage.take(np.arange(len(columns)))
 
 
-def pair_table(
-    instance: Instance,
-    kinds: Kinds,
-    model: PerformanceModel,
-    sizes: PoolSizes,
-    alone: KindColumns,
-    others: KindColumns,
-    later_nodes: bool = False,
-) -> PairTable:
+def pair_table(task: CompileTask, alone: KindColumns, others: KindColumns) -> PairTable:
     """What `pair_columns` and `modelled_pairs` would make columns of, without making them.
 
     Parameters
     ----------
+    task : CompileTask
     alone : KindColumns
         Columns that a performance model may pair (`rated_columns`), those that were dropped too.
     others : KindColumns
@@ -171,8 +163,10 @@ def pair_table(
     ------
     InvalidInput
         If the table would have more than `MOST_CELLS` cells.
+    OutOfTime
+        The deadline is over.
     """
-    pairs = colocating(model)
+    instance, kinds, pairs = task.instance, task.kinds, colocating(task.model)
     by_workload = pairs is None or getattr(pairs, "pairs_by_workload", False)
     sort = _sorts(instance, kinds, apart=not by_workload)
     sorts = int(sort.max(initial=-1)) + 1
@@ -180,9 +174,9 @@ def pair_table(
     np.minimum.at(first, sort, np.arange(len(kinds), dtype=np.int64))
 
     # Two kinds of a sort tell what any two of its kinds make of a configuration.
-    stated = pair_columns(instance, kinds, sizes, later_nodes, among=_first_two(sort, sorts))
+    stated = pair_columns(task, among=_first_two(sort, sorts))
     columns = KindColumns.concatenate([alone, others])
-    columns = columns.take(np.flatnonzero(columns.drop == Drop.KEPT))
+    columns = columns.take(np.flatnonzero(is_kept(columns.drop)))
     seats = pairable(columns) if pairs is not None else np.zeros(0, np.int64)
     both = [
         np.concatenate([getattr(stated, name), getattr(columns, name)[seats]])
@@ -198,15 +192,14 @@ def pair_table(
         seated = np.zeros((sorts, len(ways)), bool)
         np.logical_or.at(seated, sort, row >= 0)
         table = Configurations(pool, gpus, nodes, np.ones(len(ways)), np.zeros(len(ways), np.int64))
-        for w, a, b in _unknown_cells(seated, cells.known):
+        for w, a, b in task.deadline.watching(_unknown_cells(seated, cells.known)):
             said = pairs.pair_fractions(kinds.batch, table, first[a], first[b], w)
             _refuse_lopsided(said.first, said.second, a == b)
             made = KindColumns.make(first[a], pool[w], gpus[w], nodes[w], partner=first[b])
-            drop = drop_unfit(made, instance, kinds, sizes)
-            drop = drop_roomless(made, drop, instance, kinds, later_nodes)
+            drop = drop_roomless(task, made, drop_unfit(task, made))
             gains = said.first + said.second > 1 + GAIN
             runs = said.feasible == Feasibility.OK
-            cells.predict(w, a, b, said, runs & gains & (drop == Drop.KEPT))
+            cells.predict(w, a, b, said, runs & gains & is_kept(drop))
 
     _refuse_bare(instance, kinds, columns, cells.stated_sorts[sort])
     way, of_sort = np.nonzero(cells.allowed.any(axis=2))
@@ -259,7 +252,7 @@ class _Cells:
 
     def state(self, pairs: KindColumns, way: IntArray, sort: IntArray) -> None:
         """Take over pairs whose rates the instance states, from both sides."""
-        kept = pairs.drop == Drop.KEPT
+        kept = is_kept(pairs.drop)
         for one, other, rate in (
             (pairs.kind, pairs.partner, pairs.rate),
             (pairs.partner, pairs.kind, pairs.partner_rate),

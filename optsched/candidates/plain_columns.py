@@ -11,25 +11,22 @@ from __future__ import annotations
 import numpy as np
 
 from optsched.arrays import BLOCK, IntArray, constant, shown
-from optsched.candidates.columns import Drop, KindColumns
+from optsched.candidates.columns import Drop, KindColumns, is_kept
 from optsched.candidates.generate import unfit, ways_on_fewest_nodes
-from optsched.candidates.kinds import Kinds
-from optsched.instance import Instance
-from optsched.performance.table import TableModel
+from optsched.candidates.task import CompileTask
 
 
-def plain_columns(
-    instance: Instance, kinds: Kinds, table: TableModel
-) -> tuple[KindColumns, KindColumns] | None:
+def plain_columns(task: CompileTask) -> tuple[KindColumns, KindColumns] | None:
     """The columns that are kept and those that are dropped;
     None where the kinds or what they need are not as simple.
 
-    Rates must come from the ``table`` alone.
+    Rates must come from the table alone.
     """
+    kinds, table, stated = task.kinds, task.table, task.instance.stated_needs
     if table.plain is None or not len(kinds):
         return None
     others = any((shown(column) >= 0).any() for column in (kinds.levels, kinds.options, kinds.law))
-    needs = instance.stated_needs.gpu_memory.any() or any(instance.stated_needs.demands)
+    needs = stated.gpu_memory.any() or any(stated.demands)
     if others or needs or not shown(kinds.own).all():
         return None
     pools, ways, place, counts = ways_on_fewest_nodes(kinds.gpus_min, table.sizes)
@@ -44,7 +41,7 @@ def plain_columns(
         ways_here = np.add.outer(place[part], pools * counts)
         runs = rates > 0
         if not fits:
-            runs &= wrong[ways_here] == Drop.KEPT
+            runs &= is_kept(wrong[ways_here])
         cells = np.flatnonzero(runs)
         here = slice(count, count + len(cells))
         np.floor_divide(cells, len(pools), out=kind[here])
@@ -56,7 +53,7 @@ def plain_columns(
             cells = np.flatnonzero(~runs)
             missing = np.where(np.isnan(rates.ravel()[cells]), Drop.NO_RATE, Drop.ZERO_RATE)
             way_there = ways_here.ravel()[cells]
-            why = np.where(wrong[way_there] == Drop.KEPT, missing, wrong[way_there])
+            why = np.where(is_kept(wrong[way_there]), missing, wrong[way_there])
             dropped.append((cells // len(pools) + start, way_there, why))
     kept = KindColumns.of(kind[:count], way[:count], ways, rate=rate[:count])
     if not dropped:

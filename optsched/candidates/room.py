@@ -25,9 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.arrays import FloatArray, IntArray, group_rows
-from optsched.candidates.columns import Drop, KindColumns
+from optsched.candidates.columns import Drop, KindColumns, is_kept
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.needs import column_needs
+from optsched.candidates.task import CompileTask
 from optsched.instance import Instance
 from optsched.instance.cluster import PER_NODE, Pool
 
@@ -63,20 +64,16 @@ class Room(NamedTuple):
 
 
 def drop_roomless(
-    columns: KindColumns,
-    drop: NDArray[np.uint8],
-    instance: Instance,
-    kinds: Kinds,
-    later_nodes: bool,
+    task: CompileTask, columns: KindColumns, drop: NDArray[np.uint8]
 ) -> NDArray[np.uint8]:
     """`Drop` of generated columns, each with a pool:
     also of those whose demand no nodes or resources can meet.
     """
-    if not any(instance.stated_needs.demands):
+    if not any(task.instance.stated_needs.demands):
         return drop
-    kept = np.flatnonzero(drop == Drop.KEPT)
+    kept = np.flatnonzero(is_kept(drop))
     some = columns.take(kept)
-    room = find_room(some, instance, kinds, later_nodes)
+    room = find_room(some, task.instance, task.kinds, task.later_nodes)
     reasons = (room.hosted < some.gpus, room.over >= 0)
     drop[kept] = np.select(reasons, (Drop.NO_ROOM, Drop.OVER_CAPACITY), Drop.KEPT)
     return drop

@@ -12,15 +12,15 @@ from optsched.arrays import IntArray, constant, ranges
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.generate import drop_unfit
 from optsched.candidates.kinds import Kinds
+from optsched.candidates.task import CompileTask
 from optsched.errors import InvalidInput
-from optsched.instance import Instance
-from optsched.performance import PoolSizes, Source
+from optsched.performance import Source
 
 MOST_COLUMNS = 5_000_000
 """Pairs of all kinds together: some 250 bytes each."""
 
 
-def server_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindColumns:
+def server_columns(task: CompileTask) -> KindColumns:
     """One column per kind with a law and pair (w, p) within its limit:
     tau = K t(w, p), rate K / tau, value mu(tau).
 
@@ -32,7 +32,7 @@ def server_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindCo
     InvalidInput
         If all kinds together have more pairs than memory holds.
     """
-    laws = kinds.laws
+    kinds, laws = task.kinds, task.kinds.laws
     if not len(laws):
         return KindColumns.none()
     rows = np.flatnonzero(kinds.law >= 0)
@@ -53,13 +53,13 @@ def server_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindCo
 
     law = kinds.law[kind]
     t = laws.step_seconds(law, w, p)
-    tau = instance.jobs_table.steps[kinds.first[kind]] * t
+    tau = task.instance.jobs_table.steps[kinds.first[kind]] * t
     pool, gpus = _gpus(kinds, law, w, p)
     columns = KindColumns.make(
-        kind, pool, gpus, sizes.fewest_nodes(pool, gpus), workers=w, servers=p, rate=1.0 / t, duration=tau,
+        kind, pool, gpus, task.sizes.fewest_nodes(pool, gpus), workers=w, servers=p, rate=1.0 / t, duration=tau,
         value=laws.utility(law, tau), source=constant(Source.PARAMETRIC, len(kind), np.uint8),
     )  # fmt: skip
-    drop = drop_unfit(columns, instance, kinds, sizes)
+    drop = drop_unfit(task, columns)
     drop[len(pair) :] = Drop.OVER_LIMIT
     return replace(columns, drop=drop)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optsched.arrays import FloatArray, blocks, is_constant, shown
+from optsched.arrays import FloatArray, is_constant, shown
 from optsched.display import Displayed
 from optsched.program.parts import ColumnPart, ColumnSlices, RowPart
 
@@ -151,14 +151,8 @@ def without_noise(y: FloatArray, arrays: LinearForm) -> FloatArray:
     """Duals whose rows weigh less than 1e-12 of the heaviest are rounding;
     the bound is made without them.
     """
-    sizes = arrays.sizes
-    heaviest = max(
-        (float((np.abs(y[part]) * sizes[part]).max()) for part in blocks(len(y))), default=0.0
-    )
-    cleaned = np.empty(len(y))
-    for part in blocks(len(y)):
-        cleaned[part] = np.where(np.abs(y[part]) * sizes[part] < 1e-12 * heaviest, 0.0, y[part])
-    return cleaned
+    weight = np.abs(y) * arrays.sizes
+    return np.where(weight < 1e-12 * weight.max(initial=0.0), 0.0, y)
 
 
 def noise_of(arrays: LinearForm) -> float:
@@ -219,7 +213,7 @@ def dual_bound(arrays: LinearForm, y: FloatArray) -> float | None:
     if bound.finite:
         product = arrays.transpose_times(bound.y)
         for part in arrays.column_parts():
-            bound.add(part, product[part.at])
+            bound.add(part, _reduced(arrays, part, product[part.at]))
     return bound.value
 
 
@@ -231,10 +225,11 @@ def dual_residual(arrays: LinearForm, y: FloatArray) -> float:
     for nothing here. Each error is relative to the terms of its column, and these to at least a
     millionth of the largest in the program.
     """
-    errors = SignErrors(arrays, y, BoundSum(arrays, y).y)
+    errors = SignErrors(y, BoundSum(arrays, y).y)
     taken = arrays.transpose_times_and_terms(y)
     for part in arrays.column_parts():
-        errors.add(part, *taken[part.at])
+        product, terms = taken[part.at]
+        errors.add(part, _reduced(arrays, part, product), terms)
     return errors.value
 
 
@@ -243,14 +238,15 @@ def checked_duals(arrays: LinearForm, y: FloatArray) -> tuple[float | None, floa
     in one pass through the columns where that will do.
     """
     bound = BoundSum(arrays, y)
-    errors = SignErrors(arrays, y, bound.y)
+    errors = SignErrors(y, bound.y)
     taken = arrays.transpose_times_and_terms(y)
     together = bound.finite and bound.y is y
     for part in arrays.column_parts():
         product, terms = taken[part.at]
-        errors.add(part, product, terms)
+        reduced = _reduced(arrays, part, product)
+        errors.add(part, reduced, terms)
         if together:
-            bound.add(part, product)
+            bound.add(part, reduced)
     return bound.value if together else dual_bound(arrays, y), errors.value
 
 
@@ -271,12 +267,13 @@ class BoundSum:
         self._total = 0.0
         self._terms: ColumnSlices | None = None
         self.y, self.finite = y, bool(np.isfinite(y).all())
-        possible = (
-            [self._of_rows(rows, y[rows.at]) for rows in arrays.row_parts()] if self.finite else []
-        )
-        if any(some is not None for some in possible):
-            parts = zip(possible, arrays.row_parts(), strict=True)
-            self.y = np.concatenate([y[rows.at] if some is None else some for some, rows in parts])
+        if self.finite:
+            possible = [self._of_rows(rows, y[rows.at]) for rows in arrays.row_parts()]
+            if any(some is not None for some in possible):
+                parts = zip(possible, arrays.row_parts(), strict=True)
+                self.y = np.concatenate(
+                    [y[rows.at] if some is None else some for some, rows in parts]
+                )
 
     def _of_rows(self, rows: RowPart, y: FloatArray) -> FloatArray | None:
         """Add what some rows do; their multipliers as they can be, None if these are so already."""
@@ -285,17 +282,17 @@ class BoundSum:
         if side is not None:
             self._total += 0.0 if is_constant(side) and not side[:1].any() else float(given @ side)
             return None
-        multipliers = _possible(given, rows)
-        side = np.where(multipliers > 0, rows.upper, rows.lower)
-        active = multipliers != 0
-        self._total += float((multipliers[active] * side[active]).sum())
-        return None if np.array_equal(multipliers, given) else self._sign * multipliers
+        side = np.where(given > 0, rows.upper, rows.lower)
+        active, endless = given != 0, np.isinf(side)
+        impossible = active & endless
+        active &= ~endless
+        self._total += float((given[active] * side[active]).sum())
+        return np.where(impossible, 0.0, y) if impossible.any() else None
 
-    def add(self, part: ColumnPart, product: FloatArray) -> None:
-        """Add what some columns do, of which the rows take ``product``."""
+    def add(self, part: ColumnPart, reduced: FloatArray) -> None:
+        """Add what some columns of these reduced costs do."""
         if not self.finite:
             return
-        reduced = _reduced(part, product, self._sign)
         lower, upper = part.implied_lower, part.implied_upper
         if np.isfinite(upper).all() and np.isfinite(lower).all():
             self._total += float(np.maximum(reduced, 0.0) @ upper)
@@ -326,24 +323,24 @@ class BoundSum:
 class SignErrors:
     """The errors of `dual_residual`: those of the rows, and then of columns, block by block."""
 
-    def __init__(self, arrays: LinearForm, y: FloatArray, possible: FloatArray) -> None:
+    def __init__(self, y: FloatArray, possible: FloatArray) -> None:
         """``possible`` are the multipliers without those of a wrong sign (`BoundSum.y`)."""
-        self._sign = 1.0 if arrays.maximise else -1.0
         self._rows, self._largest = 0.0, 0.0
         self._wrong: list[tuple[FloatArray, FloatArray]] = []
         if possible is not y:
             size = np.abs(y)
             self._rows = _largest_ratio(np.abs(y - possible), size, LEAST * float(size.max()))
 
-    def add(self, part: ColumnPart, product: FloatArray, terms: FloatArray) -> None:
-        """Look at some columns, of which the rows take ``product``,
-        the sum of numbers of these sizes without signs.
+    def add(self, part: ColumnPart, reduced: FloatArray, terms: FloatArray) -> None:
+        """Look at some columns of these reduced costs,
+        of which the rows take the sum of numbers of these sizes without signs.
         """
-        error = _wrong_sign(_reduced(part, product, self._sign), part.lower, part.upper)
+        error = _wrong_sign(reduced, part.lower, part.upper)
         size = terms if part.free else terms + np.abs(part.cost)
         self._largest = max(self._largest, float(size.max(initial=0.0)))
-        some = np.flatnonzero(error > 0)
-        self._wrong.append((error[some], size[some]))
+        (some,) = error.nonzero()
+        if len(some):
+            self._wrong.append((error[some], size[some]))
 
     @property
     def value(self) -> float:
@@ -353,11 +350,12 @@ class SignErrors:
         )
 
 
-def _reduced(part: ColumnPart, product: FloatArray, sign: float) -> FloatArray:
-    """Reduced costs of some columns, of a program that maximises."""
-    if part.free:
-        return -sign * product
-    return sign * (part.cost - product)
+def _reduced(arrays: LinearForm, part: ColumnPart, product: FloatArray) -> FloatArray:
+    """Reduced costs of some columns, of which the rows take ``product``,
+    as of a program that maximises.
+    """
+    sign = 1.0 if arrays.maximise else -1.0
+    return -sign * product if part.free else sign * (part.cost - product)
 
 
 def _one_side(multipliers: FloatArray, rows: RowPart) -> FloatArray | None:
@@ -368,12 +366,6 @@ def _one_side(multipliers: FloatArray, rows: RowPart) -> FloatArray | None:
     if side is rows.lower and multipliers.max(initial=0.0) > 0.0:
         return None
     return side if np.isfinite(shown(side)).all() else None
-
-
-def _possible(multipliers: FloatArray, rows: RowPart) -> FloatArray:
-    """Multipliers of some rows without those of a sign that the rows cannot have."""
-    some = np.where(rows.upper == np.inf, np.minimum(multipliers, 0.0), multipliers)
-    return np.where(rows.lower == -np.inf, np.maximum(some, 0.0), some)
 
 
 def zero_duals_prove(arrays: LinearForm, value: float, bound: float) -> bool:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from optsched.arrays import FloatArray, blocks
+from optsched.arrays import FloatArray
 from optsched.errors import NOTHING_YET, Interrupted, SolverCrashed
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.solution.allocation import Allocation
@@ -283,9 +283,8 @@ def cleaned(program: AllocationProgram, values: Values, solver: str) -> FloatArr
     """
     assert values.x is not None
     raw = checked_point(program.allocation_of(values.x), program.classes.columns, solver)
-    limit = program.limit
-    if any((raw[part] > limit[part]).any() for part in blocks(len(raw))):
-        raw = np.minimum(raw, limit)
+    if program.side:  # what is cleaned keeps the limits of the classes, but not of barred columns
+        raw = np.minimum(raw, program.limit)
     x = program.restored(Allocation.cleaned(program.classes, raw, program.integral).x, raw)
     stated = values.objective
     if (

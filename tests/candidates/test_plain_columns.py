@@ -15,6 +15,7 @@ from optsched.candidates import Candidates, Drop, compile
 
 # Private names: single steps of the compilation are compared with the whole
 from optsched.candidates.plain_columns import plain_columns
+from optsched.candidates.task import CompileTask
 from optsched.performance import TableModel
 
 pytestmark = pytest.mark.property
@@ -101,10 +102,11 @@ def test_jobs_that_need_more_than_gpus_take_the_general_way(needs: dict[str, Any
         workload=[0, -1, 0], workloads={"big": needs},
     )  # fmt: skip
     found = optsched.compile(given)
-    kinds, options = found.kinds, TableModel(given.rates, given)
-    assert options.plain is not None and plain_columns(given, kinds, options) is None
+    rates = TableModel(given.rates, given)
+    assert rates.plain is not None
+    assert plain_columns(CompileTask(given, found.kinds, rates, rates)) is None
     lost = sum(name in needs for name in ("gpu_memory",))
-    assert len(found.columns) == 2 * len(kinds) - lost
+    assert len(found.columns) == 2 * len(found.kinds) - lost
 
 
 def test_a_stated_zero_is_told_from_a_rate_that_is_not_stated(

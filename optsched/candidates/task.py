@@ -1,0 +1,41 @@
+"""One compile: what all passes over its columns look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from optsched.candidates.kinds import Kinds
+from optsched.instance import Instance
+from optsched.instance.durations import UNLIMITED, Deadline
+from optsched.performance import PerformanceModel, PoolSizes
+from optsched.performance.table import TableModel
+
+
+@dataclass(frozen=True, eq=False)
+class CompileTask:
+    """The instance and the model that columns are made of.
+
+    Attributes
+    ----------
+    instance : Instance
+    kinds : Kinds
+    model : PerformanceModel
+    table : TableModel
+        The rates that the instance states.
+    later_nodes : bool
+        Whether nodes that are not available yet are counted on.
+    deadline : Deadline
+        Checked between two passes, and between two blocks of columns.
+    """
+
+    instance: Instance
+    kinds: Kinds
+    model: PerformanceModel
+    table: TableModel
+    later_nodes: bool = False
+    deadline: Deadline = UNLIMITED
+
+    @property
+    def sizes(self) -> PoolSizes:
+        """GPUs on the nodes that are counted on."""
+        return self.table.sizes
