@@ -268,6 +268,10 @@ def make_constraint(item: Any) -> SideConstraint:
     if isinstance(item, SideConstraint):
         return item
     if isinstance(item, str):
+        kind, colon, _ = item.partition(":")
+        if colon and kind in names("constraint"):
+            expected = f'a kind, or a dict with its options: {{"kind": "{kind}", ...}}'
+            raise InvalidArgument("constraint", show(item), expected)
         item = {"kind": item}
     if not isinstance(item, Mapping) or not isinstance(item.get("kind"), str):
         raise InvalidArgument(

@@ -74,6 +74,9 @@ CONVENIENCES: Mapping[str, tuple[str, str]] = {
     "Front.plot": ("optsched.report.plots", "plot_front"),
     "Simulation.plot": ("optsched.report.plots", "plot_simulation"),
     "InstanceBuilder.add_constraint": ("optsched.assembly", "make_constraint"),
+    "Trace.plot": ("optsched.report.plots", "plot_trace"),
+    "Plan.plot": ("optsched.report.plots", "plot_plan"),
+    "Plan.next_state": ("optsched.rounds.transitions", "next_state"),
     "Picture.save": ("optsched.report.pictures", "save_picture"),
     "Picture.to_svg": ("optsched.report.page", "inline_svg"),
 }

@@ -132,6 +132,33 @@ def test_summaries_say_what_a_line_cannot(results: dict[str, Displayed]) -> None
     assert "deadlines met  100 %" in results["simulation"].summary()
 
 
+def test_the_state_after_a_plan_shows_what_runs(results: dict[str, Displayed]) -> None:
+    state, plan = results["state"], results["plan"]
+    assert isinstance(state, optsched.RoundState) and isinstance(plan, optsched.Plan)
+    after = plan.next_state(state, now=plan.until)
+    assert (after.round, after.now) == (1, plan.until)
+    columns = after.to_columns()
+    shown = dict(zip(columns["job"], columns["gpus"], strict=True))
+    assert {job: gpus for job, gpus in shown.items() if gpus} == {
+        item.job: item.gpus for item in plan.start
+    }
+    waits = columns["job"].index("bert-base-2")
+    assert columns["owed"][waits] == pytest.approx(columns["fraction"][waits])
+    for wrong, now, path in (
+        (after, None, "state"),
+        (state, 0.0, "now"),
+        (state, float("nan"), "now"),
+    ):
+        with pytest.raises(InvalidArgument) as error:
+            plan.next_state(wrong, now)
+        assert error.value.path == path
+
+
+def test_times_on_the_clock_keep_their_digits() -> None:
+    assert written("start", 95400.5) == "26:30:00.5" and written("end", -359.9999) == "-0:06:00"
+    assert title("deadline") == "deadline, h:mm:ss" and written("deadline", 7200.0) == "2:00:00"
+
+
 def test_a_placement_names_its_jobs(results: dict[str, Displayed]) -> None:
     placement = results["placement"]
     assert isinstance(placement, DisplayedTable)
@@ -143,7 +170,7 @@ def test_notebooks_show_a_table_of_each_result_with_rows(results: dict[str, Disp
     tables = {
         name: result for name, result in results.items() if isinstance(result, DisplayedTable)
     }
-    assert set(results) - set(tables) == {"candidates", "program", "arrays", "state"}
+    assert set(results) - set(tables) == {"candidates", "program", "arrays"}
     for name, result in tables.items():
         html = result._repr_html_()
         columns = result.to_columns()
@@ -222,7 +249,7 @@ def test_the_names_of_the_package_are_those_that_it_lists() -> None:
     [
         ("instance", None), ("solution", None), ("solution", "rounds"), ("solution", "topology"),
         ("solution", "prices"), ("allocation", None), ("schedule", None), ("prices", None), ("rounds", None),
-        ("comparison", None), ("front", None), ("simulation", None), ("sweep", None),
+        ("comparison", None), ("front", None), ("simulation", None), ("sweep", None), ("trace", None), ("plan", None),
     ],
 )  # fmt: skip
 def test_results_draw_themselves(

@@ -342,6 +342,11 @@ def _notes(found: WhatIf, held: bool, predicted: bool) -> Iterator[str]:
         yield f"no held optimum: {found.not_held}"
     if predicted:
         yield "by prices: price x amount; no held change is better than that"
+    if any(_grows_yet_worse(found, change) for change in found.changes):
+        yield (
+            "more GPUs, yet a worse objective: it measures jobs by what the whole cluster could give "
+            "them, which grows with the cluster; held leaves that as it is"
+        )
     # A smaller cluster may leave jobs without a place, and the objective does not see those
     old = {job for job, _ in found.base.unplaced}
     for change in found.changes:
@@ -354,6 +359,15 @@ def _notes(found: WhatIf, held: bool, predicted: bool) -> Iterator[str]:
         for solution, when in ((found.base, "now"), (change.solution, _label(change))):
             if solution.conflicts and (when != "now" or change is found.changes[0]):
                 yield f"{when}: {solution.why_infeasible}"
+
+
+def _grows_yet_worse(found: WhatIf, change: Change) -> bool:
+    """Whether more of everything makes the objective worse, although it does not with all else held."""
+    then, held = found.difference(change.solution), found.difference(change.held)
+    if min(change.add.values()) < 0 or then is None or held is None:
+        return False
+    better = -1.0 if found.base.sense == "min" else 1.0
+    return better * then < 0 <= better * held
 
 
 # --- ranging --------------------------------------------------------------------------------------

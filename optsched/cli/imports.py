@@ -68,6 +68,7 @@ FORMATS = {
         """
         optsched import csv jobs.csv rates.csv --pool v100=2x4 --pool k80=8 -o instance.json
         optsched import csv jobs.csv rates.csv --pools pools.csv -o - | optsched solve -
+        optsched import csv runs.csv rates.csv --pool v100=8 --column Model=workload --ignore-others -o instance.json
         """,
         ("jobs", "rates"),
         {"pool_table": "--pools"},
@@ -154,6 +155,18 @@ def _pool(text: str, option: str) -> tuple[str, tuple[int, int]]:
     return match[1], (int(match[2]), int(match[3] or 1))
 
 
+def _columns(texts: Iterable[str], option: str) -> dict[str, str]:
+    return _by_name(texts, option, _column)
+
+
+def _column(text: str, option: str) -> tuple[str, str]:
+    """``Model=workload`` as a column of a file and what it means."""
+    column, _, meaning = (part.strip() for part in text.rpartition("="))
+    if not column or not meaning:
+        raise InvalidArgument(option, repr(text), "COLUMN=NAME, such as Model=workload")
+    return column, meaning
+
+
 def _speeds(texts: Iterable[str], option: str) -> dict[str, float]:
     return _by_name(texts, option, _speed)
 
@@ -215,6 +228,7 @@ TYPES: Mapping[str, tuple[str, Kind]] = {
         CLUSTER,
         Kind(_pools, "POOL=NODES[xGPUS]", many=True, note="Nodes have one GPU by default."),
     ),
+    "Columns": (FILES, Kind(_columns, "COLUMN=NAME", many=True)),
     "PoolSizes": (CLUSTER, Kind(values.pool_sizes, "POOL:GPUS,...")),
     "Speeds": (CLUSTER, Kind(_speeds, "POOL=FACTOR", many=True)),
     "Paces": (SELECTION, Kind(_paces, "NAME:slowdown=X,restart=S", many=True)),

@@ -149,19 +149,26 @@ class PlanOutput:
             read=values.choice("state", "plan"),
         ),
     ] = None
+    job: Annotated[
+        str | None,
+        Option("Show this job alone: what happens to it and why, its other configurations.", "ID"),
+    ] = None
     as_json: Json = False
 
     def check(self) -> None:
         """Refuse two documents on standard output."""
         if self.following == "-" and (self.as_json or self.output == "-"):
             raise UsageError("the plan and the next state cannot both go to standard output")
+        if self.job is not None and "-" in (self.following, self.output):
+            raise UsageError("--job: one job is shown, so the plan and the next state go to files")
 
     def show(self, shell: Shell, state: RoundState, plan: Plan) -> None:
         """Write the files that were asked for,
         and show the plan where the next state is not shown.
         """
-        from optsched.cli.rounds_view import plan_view
+        from optsched.cli.rounds_view import decision_view, plan_view
         from optsched.rounds.transitions import followed
+        from optsched.study import explain_job
 
         after = None if self.following is None else followed(state, plan)
         write_document(plan.to_document, self.output)
@@ -170,11 +177,20 @@ class PlanOutput:
             if self.following == "-":
                 shell.document(after.to_document())
                 return
+        written = written_to(plan=self.output, next_state=self.following)
+        if self.job is not None:
+            decision = plan.decision(self.job)
+            # Without a solution there are no other configurations to tell of: under a ranking, say
+            found = None if plan.solution is None else explain_job(plan.solution, self.job)
+            document = decision.to_document() | {"explanation": found and found.to_document()}
+            view = decision_view(decision, found)
+            shell.answer(self.as_json, lambda: document, view, written=written)
+            return
         shell.answer(
             self.as_json or self.output == "-",
             plan.to_document,
             plan_view(plan, state),
-            written=written_to(plan=self.output, next_state=self.following),
+            written=written,
         )
 
 
@@ -219,6 +235,7 @@ def plan_round(
         optsched round @quickstart
         optsched round @quickstart --next state.json
         optsched round state.json --now +6m -o plan.json --next state.json
+        optsched round state.json --job bert-base-2
         optsched round @quickstart --ranking srtf --json | jq .start
         optsched round state.json -f makespan --max-moves 2 --time-limit 1s
         optsched round --schema state > optsched-round.schema.json

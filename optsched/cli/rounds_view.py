@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from optsched.rounds.plan import Decision, Plan
     from optsched.rounds.state import RoundState
     from optsched.rounds.watching import Watcher
+    from optsched.study.explaining import JobExplanation
 
 
 # --- a plan ---------------------------------------------------------------------------------------
@@ -49,6 +50,14 @@ if TYPE_CHECKING:
 RUNNING = 20
 # Reasons why jobs stop or wait, at most.
 WAITING = 10
+DONE = {
+    "HOLD": "waits",
+    "START": "starts",
+    "KEEP": "runs on",
+    "MOVE": "moves",
+    "PREEMPT": "stops",
+}
+"""What happens to a job, by the name of the verdict."""
 
 
 def plan_view(plan: Plan, state: RoundState) -> Iterator[RenderableType]:
@@ -63,6 +72,19 @@ def plan_view(plan: Plan, state: RoundState) -> Iterator[RenderableType]:
     yield from _running(plan)
     yield from _reasons("Stops", plan.preempt)
     yield from _reasons("Waits", plan.hold)
+
+
+def decision_view(item: Decision, found: JobExplanation | None) -> Iterator[RenderableType]:
+    """What a plan does with one job, and what the allocation that it follows says of it."""
+    from optsched.cli.explain_view import job_view
+
+    done = DONE[item.verdict.name]
+    where = f" on {gpus_words(item.gpus)}" if item.gpus else ""
+    why = f": {item.reason}" if item.reason else ""
+    yield f"{name(item.job)} {done}{where} in this round{printable(why)}"
+    if found is not None:
+        yield ""
+        yield from job_view(found)
 
 
 def plan_facts(plan: Plan) -> Iterator[tuple[str, str | Text]]:

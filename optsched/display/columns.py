@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from optsched.display.text import amount, number, percent, rounded, seconds, share
+from optsched.display.text import amount, clock, number, percent, rounded, seconds, share
 
 
 class ColumnFormat(NamedTuple):
@@ -22,15 +22,16 @@ class ColumnFormat(NamedTuple):
 
 # What cells say with their unit.
 SHARE, GAP, DURATION = ColumnFormat(percent), ColumnFormat(share), ColumnFormat(seconds)
-# A time on the clock keeps its digits: two starts must not look alike in hours.
-CLOCK = ColumnFormat(number, "s")
+# A time on the clock keeps its digits: two starts must not look alike, as 2.1 h would.
+CLOCK = ColumnFormat(clock, "h:mm:ss")
 RATE = ColumnFormat(rounded, "steps/s")
 OBJECTIVE = ColumnFormat(number)
 PLAIN = ColumnFormat(amount)
 
 KINDS: Mapping[str, ColumnFormat] = {
     **dict.fromkeys(("arrival", "start", "end", "first_start", "finish", "deadline"), CLOCK),
-    **dict.fromkeys(("seconds", "completion_time", "makespan", "last_end"), DURATION),
+    "waiting_since": CLOCK,
+    **dict.fromkeys(("seconds", "executed", "completion_time", "makespan", "last_end"), DURATION),
     **dict.fromkeys(("mean_jct", "p50_jct", "p99_jct"), DURATION),
     **dict.fromkeys(("load_s", "compile_s", "build_s", "solve_s", "certify_s"), DURATION),
     **dict.fromkeys(("total_s", "wall_s"), DURATION),
@@ -55,6 +56,7 @@ HEADINGS: Mapping[str, str] = {
     "gpus": "GPUs",
     "gpus_min": "least GPUs",
     "gpus_max": "most GPUs",
+    "owed": "rounds owed",
     "mean_jct": "mean JCT",
     "p50_jct": "median JCT",
     "p99_jct": "p99 JCT",

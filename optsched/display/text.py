@@ -69,6 +69,14 @@ def seconds(value: float) -> str:
     return f"{value / 3600:.3g} h" if value < 172800 else f"{value / 86400:,.3g} d"
 
 
+def clock(seconds: float) -> str:
+    """A time on the clock: ``0:06:00``, ``26:30:00.5``."""
+    minutes, rest = divmod(round(seconds, 3), 60)
+    hours, minutes = divmod(int(minutes), 60)
+    whole, part = divmod(rest, 1)
+    return f"{hours:,}:{minutes:02}:{int(whole):02}" + (f"{part:.3g}"[1:] if part else "")
+
+
 def count(number: int, one: str, many: str = "") -> str:
     """``1 job``, ``1,200 jobs``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

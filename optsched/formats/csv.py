@@ -6,6 +6,7 @@ import logging
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from optsched.candidates import Absence
 from optsched.display import count
 from optsched.errors import InvalidArgument, InvalidInput, did_you_mean
 from optsched.formats.inputs import (
+    Columns,
     Pools,
     Seconds,
     Source,
@@ -71,9 +73,57 @@ _JOB_FIELD = re.compile(r"jobs\[(\d+)\](?:\.(\w+))?")
 _POOL_FIELD = re.compile(r"cluster\.pools\[(\d+)\](?:\.(\w+))?")
 
 
-def _read_rates(rates: Source) -> Table:
+@dataclass(frozen=True)
+class Header:
+    """How files name their columns.
+
+    Attributes
+    ----------
+    columns : mapping from str to str
+        Our column, by the file's.
+    ignore_others : bool
+        Whether there may be columns that mean nothing.
+    """
+
+    columns: Mapping[str, str]
+    ignore_others: bool
+
+    def check(self) -> None:
+        """Refuse what is no column of any table; raises `InvalidArgument`."""
+        known = dict.fromkeys([*JOBS, *RATES, *POOLS])
+        for column in self.columns.values():
+            if column not in known:
+                expected = f"one of {listed(known)}{did_you_mean(column, known)}"
+                raise InvalidArgument("columns", show(column), expected)
+
+    def read(
+        self,
+        source: Source,
+        otherwise: str,
+        kinds: Mapping[str, Kind],
+        required: Sequence[str],
+        **how: Any,
+    ) -> Table:
+        """A table with columns of these kinds; see `read_table`."""
+        meant = {theirs: ours for theirs, ours in self.columns.items() if ours in kinds}
+        table = read_table(
+            source, otherwise, kinds, required, meant, others=self.ignore_others, **how
+        )
+        return table.only(kinds)
+
+    def refuse_unused(self, tables: Sequence[Table]) -> None:
+        """Refuse a name that no table has: a column that is optional would be lost."""
+        there = {name.casefold(): name for table in tables for name in table.written.values()}
+        for column in self.columns:
+            if column.casefold() not in there:
+                expected = f"a column of {listed([table.name for table in tables])}"
+                hint = did_you_mean(column, there.values())
+                raise InvalidArgument("columns", show(column), expected + hint)
+
+
+def _read_rates(rates: Source, header: Header) -> Table:
     """The table of rates; raises `InvalidInput` with ``file:line:column``."""
-    table = read_table(rates, "rates", RATES, ["workload", "throughput"], least="rate")
+    table = header.read(rates, "rates", RATES, ["workload", "throughput"], least="rate")
     places = [column for column in ("pool", "gpu") if column in table]
     if len(places) != 1:
         found = "both columns pool and gpu" if places else "neither column pool nor gpu"
@@ -95,9 +145,9 @@ def _read_rates(rates: Source) -> Table:
     return table
 
 
-def _read_pools(pools: Source) -> Table:
+def _read_pools(pools: Source, header: Header) -> Table:
     """The table of pools; raises `InvalidInput` with ``file:line:column``."""
-    return read_table(pools, "pools", POOLS, ["name", "nodes"], least="pool", distinct=["name"])
+    return header.read(pools, "pools", POOLS, ["name", "nodes"], least="pool", distinct=["name"])
 
 
 def _rate(rates: Table, row: int) -> float:
@@ -117,6 +167,8 @@ def import_csv(
     pools: Pools | None = None,
     *,
     pool_table: Source | None = None,
+    columns: Columns | None = None,
+    ignore_others: bool = False,
     now: Seconds = 0.0,
     round: Seconds = 360.0,
     name: str | None = None,
@@ -137,6 +189,10 @@ def import_csv(
         Nodes of a pool, and GPUs of each node.
     pool_table : path or bytes, optional
         Table of pools instead: name, nodes; gpu, gpus_per_node, gpu_memory, cost_per_gpu_hour ...
+    columns : mapping from str to str, optional
+        What a column of the tables means that has another name.
+    ignore_others : bool, default False
+        Ignore other columns; they are refused otherwise.
     now : float, default 0
         Time at which the instance begins. Arrivals and deadlines are seconds on its clock.
     round : float, default 360
@@ -155,17 +211,20 @@ def import_csv(
         raise InvalidArgument("round", show(round), "seconds above 0")
     if name is None:
         name = "csv" if isinstance(jobs, bytes) else Path(jobs).stem
+    header = Header(columns or {}, ignore_others)
+    header.check()
     wrong = WrongCells()
     # Rows of jobs with a wrong cell are reported and left out, so that the others are checked too
     with wrong.gathered():
-        job_rows = read_table(jobs, "jobs", JOBS, ["workload"], distinct=["id"], wrong=wrong)
+        job_rows = header.read(jobs, "jobs", JOBS, ["workload"], distinct=["id"], wrong=wrong)
     with wrong.gathered(LAST):
-        rate_rows = _read_rates(rates)
+        rate_rows = _read_rates(rates, header)
     with wrong.gathered(LAST):
-        pool_rows = None if pool_table is None else _read_pools(pool_table)
+        pool_rows = None if pool_table is None else _read_pools(pool_table, header)
     # Jobs cannot be checked further without their columns, rates or pools
     if wrong.lines & {0, LAST}:
         wrong.refuse()
+    header.refuse_unused([job_rows, rate_rows, *([] if pool_rows is None else [pool_rows])])
     documents = one_cluster(pools, pool_rows, "table of pools", _documents_of)
     workloads = _workloads(rate_rows, documents, wrong)
     _warn_of_idle_pools(rate_rows, documents)

@@ -30,6 +30,8 @@ Pools: TypeAlias = Mapping[str, tuple[int, int]] | Sequence[Mapping[str, Any]]
 PoolSizes: TypeAlias = Mapping[str, int]
 # How many times as fast as recorded jobs run, by pool
 Speeds: TypeAlias = Mapping[str, float]
+# What columns of a table mean, by the names that they have there
+Columns: TypeAlias = Mapping[str, str]
 Seconds: TypeAlias = float
 
 # Former names of keywords, which are still taken

@@ -245,6 +245,12 @@ class Table:
                 error = self.error(row, column, found, "names that differ")
                 wrong.add(int(self.line[row]), error)
 
+    def only(self, columns: Collection[str]) -> Table:
+        """The table without other columns."""
+        return replace(
+            self, cells={name: cells for name, cells in self.cells.items() if name in columns}
+        )
+
     def without(self, lines: Collection[int]) -> Table:
         """The table without some lines."""
         if not lines:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from optsched.errors import InvalidInput
+from optsched.errors import InvalidArgument, InvalidInput, did_you_mean
 from optsched.instance.cluster import Cluster
 from optsched.instance.documents import RunningDocument, parse_index
 from optsched.instance.reading import key, listed, show
@@ -16,6 +16,20 @@ def pool_row(name: str, cluster: Cluster, path: str) -> int:
     if name not in cluster.pool_index:
         raise InvalidInput(path, show(name), f"one of the pools {listed(cluster.pool_index)}")
     return cluster.pool_index[name]
+
+
+def job_row(names: JobNames, job: str, instance: str) -> int:
+    """Row of a job by its id; raises `InvalidArgument`, which names the instance and the closest id."""
+    try:
+        return names.index(job)
+    except KeyError:
+        hint = did_you_mean(job, names.written())
+        raise InvalidArgument(
+            "job",
+            show(job),
+            "the id of a job of the instance",
+            sentence=f"{instance} has no job {show(job)}{hint}",
+        ) from None
 
 
 def check_needs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from optsched import api
@@ -21,10 +22,13 @@ from optsched.report.prices import price_bars
 from optsched.report.results_page import gap_picture, time_picture
 from optsched.report.simulation_page import simulation_picture
 from optsched.report.topology import topology_picture
+from optsched.report.traces import trace_page
+from optsched.rounds import Plan
 from optsched.sensitivity import Front
 from optsched.simulation.result import Simulation
 from optsched.solution import Allocation, Prices, Rounds, Schedule, Solution
 from optsched.study.comparison import Comparison
+from optsched.traces import Trace, describe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,6 +81,16 @@ def plot_rounds(rounds: Rounds) -> Picture:
 
 def plot_instance(instance: Instance) -> Picture:
     return Picture(topology_picture(instance))
+
+
+def plot_plan(plan: Plan) -> Picture:
+    running = replace(plan.instance.jobs_table, running=plan.running)
+    named = f"round {plan.round} of {plan.instance.name}"
+    return Picture(topology_picture(replace(plan.instance, name=named, jobs_table=running)))
+
+
+def plot_trace(trace: Trace) -> Picture:
+    return Picture(trace_page(describe(trace)))
 
 
 def plot_comparison(comparison: Comparison) -> Picture:

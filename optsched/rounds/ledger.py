@@ -81,6 +81,17 @@ class Ledger(Displayed):
         """Partner of each row, -1 for none."""
         return self.key[:, 1]
 
+    def claims(self) -> tuple[FloatArray, FloatArray]:
+        """Fraction of the time of each job, and seconds that it is owed; both of shape (jobs,)."""
+        jobs = len(self.carried)
+        share = np.zeros(jobs)
+        owed = self.carried.copy()
+        for end in (self.job, self.partner):
+            there = end >= 0
+            share += np.bincount(end[there], self.fraction[there], minlength=jobs)
+            owed += np.bincount(end[there], self.deficit[there], minlength=jobs)
+        return share, owed
+
     def after(self, seconds: float | FloatArray, most: FloatArray) -> Ledger:
         """After some seconds, of all rows or of each, in which the rows that run now ran.
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -25,7 +25,9 @@ from optsched.display import (
 )
 from optsched.instance import Instance
 from optsched.instance.cluster import NONE
+from optsched.instance.references import job_row
 from optsched.instance.running import Place, RunningJobs
+from optsched.lazy import convenience
 from optsched.rounds.admission import Admissions
 from optsched.rounds.ledger import PLAIN, Ledger, Setup, setups_of
 from optsched.rounds.order import Order
@@ -35,6 +37,10 @@ from optsched.rounds.stops import Stops
 from optsched.rounds.throughput import Throughput, throughput_of
 from optsched.solution import Allocation, Certificate, Solution, Status
 from optsched.solving.warm_start import WarmStart
+
+if TYPE_CHECKING:
+    from optsched.display.picture import Picture
+    from optsched.rounds.state import RoundState
 
 
 class Verdict(IntEnum):
@@ -81,6 +87,19 @@ class Decision(Displayed):
         )
         why = f": {self.reason}" if self.reason else ""
         return f"{self.verdict.name.lower()} {self.job}{where}{why}"
+
+    def to_document(self) -> dict[str, Any]:
+        """As in the document of a plan, with the verdict."""
+        return {
+            "job": self.job,
+            "verdict": self.verdict.name.lower(),
+            "pool": self.pool,
+            "gpus": list(self.gpus),
+            "nodes": self.nodes,
+            "reason": self.reason or None,
+            **self.setup.stated(),
+            **_begins_document(self.begins),
+        }
 
     @property
     def nodes(self) -> dict[str, list[int]]:
@@ -290,21 +309,28 @@ class Plan(DisplayedTable):
         """The throughput that the round reaches and a bound on it; a linear program is solved."""
         return None if self.classes is None else throughput_of(self.classes, self.speed)
 
-    def decision(self, job: int) -> Decision:
+    def decision(self, job: int | str) -> Decision:
         """What happens to a job.
 
         Parameters
         ----------
-        job : int
-            Its row in the job table.
+        job : int or str
+            Its row in the job table, or its id.
 
         Returns
         -------
         Decision
             Verdict, pool, GPUs and the reason.
+
+        Raises
+        ------
+        InvalidArgument
+            The instance has no such job; the message names the closest one.
         """
+        names = self.instance.jobs_table.names
+        if isinstance(job, str):
+            job = job_row(names, job, self.instance.name)
         verdict = Verdict(int(self.verdict[job]))
-        name = self.instance.jobs_table.names[job]
         reason = self.reasons.get(job, "")
         # Most reasons follow from the plan. They are made when somebody asks: there may be 100,000.
         if not reason and verdict in (Verdict.HOLD, Verdict.PREEMPT):
@@ -312,7 +338,7 @@ class Plan(DisplayedTable):
         elif not reason and verdict is Verdict.MOVE:
             reason = self._other_place(job)
         return Decision(
-            name,
+            names[job],
             verdict,
             *self._place(self.running, job),
             reason,
@@ -464,15 +490,7 @@ class Plan(DisplayedTable):
     @cached_property
     def _claims(self) -> tuple[FloatArray, FloatArray]:
         """Fraction of the time of each job, and seconds that it is owed."""
-        ledger = self.ledger
-        jobs = len(self.verdict)
-        share = np.zeros(jobs)
-        owed = ledger.carried.copy()
-        for end in (ledger.job, ledger.partner):
-            there = end >= 0
-            share += np.bincount(end[there], ledger.fraction[there], minlength=jobs)
-            owed += np.bincount(end[there], ledger.deficit[there], minlength=jobs)
-        return share, owed
+        return self.ledger.claims()
 
     def of(self, *verdicts: Verdict) -> tuple[Decision, ...]:
         """Decisions of some kinds, in the order of the jobs.
@@ -591,6 +609,32 @@ class Plan(DisplayedTable):
             )
             for job in jobs
         }
+
+    def next_state(self, state: RoundState, now: float | None = None) -> RoundState:
+        """The state after this plan is carried out, from which the next round is planned.
+
+        Parameters
+        ----------
+        state : RoundState
+            The state that the plan was made of.
+        now : float, optional
+            Seconds on the clock of the instance: until then the jobs run as planned. Default: when
+            the plan begins.
+
+        Returns
+        -------
+        RoundState
+
+        Raises
+        ------
+        InvalidArgument
+            The plan was made of another state, or ``now`` is before it begins.
+        """
+        return cast("RoundState", convenience("Plan.next_state")(self, state, now))
+
+    def plot(self) -> Picture:
+        """A picture of the cluster and of the jobs that run in the round."""
+        return cast("Picture", convenience("Plan.plot")(self))
 
     # --- figures and documents ------------------------------------------------------------
 

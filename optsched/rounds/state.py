@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, mask_of
 from optsched.arrays.npz import text_array, text_in, unzip_arrays, zip_arrays
 from optsched.assembly import load
-from optsched.display import Displayed, count
+from optsched.display import DisplayedTable, TableColumns, count
 from optsched.errors import InvalidArgument, InvalidInput
 from optsched.instance import Instance, json_schema
 from optsched.instance.cluster import UP, Cluster
@@ -234,7 +234,7 @@ class Reservation:
 
 
 @dataclass(frozen=True, repr=False)
-class RoundState(Displayed):
+class RoundState(DisplayedTable):
     """What a round is decided from.
 
     Attributes
@@ -449,6 +449,32 @@ class RoundState(Displayed):
             f"before round {self.round} of {self.instance.name}: {count(len(jobs), 'job')}, "
             f"{len(running):,} of them running, by {self.policy.ranking or self.policy.formulation}"
         )
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The jobs: where each runs now, and what it has had.
+
+        ``fraction`` is its part of the time in the allocation in force, ``owed`` the rounds that it
+        is behind; times are seconds.
+        """
+        table = self.instance.jobs_table
+        pools = self.instance.cluster.pools
+        names = [table.names[row] for row in range(len(table))[:first]]
+        held = [table.running.get(row) for row in range(len(names))]
+        fraction, owed = self.ledger.claims()
+        rows = slice(first)
+        return {
+            "job": names,
+            "pool": [None if place is None else pools[place[0]].name for place in held],
+            "gpus": [() if place is None else place[1] for place in held],
+            "fraction": fraction[rows].tolist(),
+            "owed": (owed[rows] / self.instance.round).tolist(),
+            "steps_left": table.steps_left[rows].tolist(),
+            "executed": self.service.executed[rows].tolist(),
+            "waiting_since": [
+                None if since == np.inf else since
+                for since in self.service.waiting_since[rows].tolist()
+            ],
+        }
 
 
 StateSource = RoundState | Instance | Mapping[str, Any] | str | Path

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from optsched.arrays import mask_of
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.instance import Instance
 from optsched.instance.define import with_tenants, with_workloads
 from optsched.instance.documents import (
@@ -41,6 +41,19 @@ from optsched.rounds.policy import policy_of
 from optsched.rounds.state import Reservation, RoundState
 
 # --- plans ---------------------------------------------------------------------------------
+
+
+def next_state(plan: Plan, state: RoundState, now: float | None) -> RoundState:
+    """See `Plan.next_state`."""
+    jobs = len(state.instance.jobs_table)
+    if (plan.round, plan.now, len(plan.verdict)) != (state.round, state.now, jobs):
+        raise InvalidArgument("state", repr(state), f"the state that {plan!r} was made of")
+    now = plan.now if now is None else now
+    if not plan.now <= now <= LARGEST:
+        raise InvalidArgument(
+            "now", show(now), f"seconds, from {plan.now:g} (when the plan begins)"
+        )
+    return advanced(followed(state, plan), now)
 
 
 def followed(state: RoundState, plan: Plan) -> RoundState:

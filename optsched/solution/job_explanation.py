@@ -90,7 +90,7 @@ class Way(Displayed):
         return ", ".join(f"{key} {value}" for key, value in self.configuration.items())
 
     def _headline(self) -> str:
-        gain = "" if self.gain is None else f", gain {amount(self.gain)} per unit of time"
+        gain = "" if self.gain is None else f", reduced cost {amount(self.gain)}"
         return f"{self.words}: {amount(self.rate)} steps/s, {self.fraction:.1%} of the time{gain}"
 
     @property

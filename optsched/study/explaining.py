@@ -13,10 +13,9 @@ import numpy as np
 from optsched.assembly import make_formulation
 from optsched.candidates import Classes
 from optsched.display import DisplayedTable, TableColumns, amount, columns_of, first_of
-from optsched.errors import InvalidArgument, did_you_mean
 from optsched.formulation import Formulation, Infeasible, by_class
 from optsched.instance.arguments import checks_arguments
-from optsched.instance.reading import show
+from optsched.instance.references import job_row
 from optsched.program import AllocationProgram, SideRows
 from optsched.program.ratio import dual_of
 from optsched.solution import Solution, Status
@@ -169,7 +168,7 @@ def explain_job(solution: Solution, job: str) -> JobExplanation:
     UsageError
         The instance has no such job; the message names the closest one.
     """
-    row = _row_of(solution, job)
+    row = job_row(solution.instance.jobs_table.names, job, solution.instance.name)
     formulation = make_formulation(
         solution.formulation,
         solution.options,
@@ -224,20 +223,6 @@ def explain_job(solution: Solution, job: str) -> JobExplanation:
         ways=ways,
         why_nothing=_why_nothing(solution, job, bare.gets, ways),
     )
-
-
-def _row_of(solution: Solution, job: str) -> int:
-    names = solution.instance.jobs_table.names
-    try:
-        return names.index(job)
-    except KeyError:
-        hint = did_you_mean(job, (names[row] for row in range(len(names))))
-        raise InvalidArgument(
-            "job",
-            show(job),
-            "the id of a job of the instance",
-            sentence=f"{solution.instance.name} has no job {show(job)}{hint}",
-        ) from None
 
 
 def _why_nothing(

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from pydantic import Field
@@ -31,6 +31,10 @@ from optsched.instance.documents import (
 )
 from optsched.instance.reading import inside, key, show, validate
 from optsched.instance.tables import JobTable
+from optsched.lazy import convenience
+
+if TYPE_CHECKING:
+    from optsched.display.picture import Picture
 
 FORMAT = "optsched-trace/1"
 
@@ -215,6 +219,10 @@ class Trace(DisplayedTable):
                 )
             ]
         return document
+
+    def plot(self) -> Picture:
+        """Arrivals, load, durations and gangs, in one picture."""
+        return cast("Picture", convenience("Trace.plot")(self))
 
     def _headline(self) -> str:
         happens = [

@@ -103,6 +103,22 @@ def test_rounds_follow_each_other_through_files(run: Any, tmp_path: Path) -> Non
     assert third.json["now"] == 8000 and third.json["round"] == 2
 
 
+def test_one_job_of_a_round(run: Any, tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    run("round", "@quickstart", "--next", state)
+    told = run("round", state, "--now", "+6m", "--job", "bert-base-2")
+    assert told.out.startswith("bert-base-2 waits in this round: its turn comes later: 27.3 %")
+    # Of the allocation that the round follows, the whole explanation
+    assert "What it uses and pays" in told.out and "Best alternative: " in told.out
+    ranked = run("round", state, "--job", "resnet-50-1", "--ranking", "srtf", "--json").json
+    assert ranked["verdict"] == "keep" and ranked["explanation"] is None
+    followed = run("round", state, "--job", "resnet-50-1", "--json").json
+    assert followed["gpus"] == ["p100-0/3"] and followed["explanation"]["job"] == "resnet-50-1"
+    refused = run("round", state, "--job", "resnet-50")
+    assert (refused.code, refused.error.path) == (2, "job")
+    assert run("round", state, "--job", "resnet-50-1", "-o", "-").code == 2
+
+
 @pytest.mark.process
 def test_the_shell_plans_what_python_plans(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(

@@ -87,6 +87,16 @@ def test_jobs_that_enter_and_leave_are_told(run: Any, small: dict[str, Any], wri
     assert "- fast -2, slow -3: b can run no longer, and the objective does not see it" in shrunk
 
 
+def test_a_change_for_the_worse_is_explained(run: Any, write: Write) -> None:
+    # Two jobs that already run on fast GPUs are measured by the mean over GPUs, which rises
+    pools = [{"name": name, "nodes": 2, "gpus_per_node": 1} for name in ("fast", "slow")]
+    jobs = [{"id": name, "throughput": {"fast": 4.0, "slow": 1.0}} for name in ("a", "b")]
+    document = {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}
+    worse = run("whatif", write(document), "--add", "fast:4").out
+    assert "-0.3692" in worse and "yet a worse objective" in worse
+    assert "yet a worse" not in run("whatif", "@quickstart", "--add", "v100:4").out
+
+
 def test_the_document_is_that_of_the_library(run: Any) -> None:
     told = run("whatif", "@quickstart", "-f", "makespan", *THREE, "--each", "--json")
     assert told.code == 0

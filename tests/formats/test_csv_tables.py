@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses, reported, stated
 
-from optsched.errors import InvalidInput
+from optsched.errors import InvalidArgument, InvalidInput
 
 # Private names: the readers and tables of one format, below its import
 from optsched.formats.csv import JOBS as JOB_COLUMNS
@@ -372,6 +372,22 @@ def test_what_people_call_a_column_is_a_hint() -> None:
     assert str(caught.value).endswith("(did you mean id?)")
 
 
+def test_columns_with_other_names() -> None:
+    odd = JOBS.replace("id,workload,gpus", "Job = Name,Model,# GPUs")
+    columns = {"Job = Name": "id", "model": "workload", "# GPUs": "gpus"}
+    assert imported(jobs=odd, columns=columns).sha256 == imported().sha256
+    noted = odd.replace("\n", ",x\n").replace(",x\n", ",Notes\n", 1)
+    assert imported(jobs=noted, columns=columns, ignore_others=True).sha256 == imported().sha256
+    with refuses('jobs.csv:1: found an unknown column "Notes"...'):
+        imported(jobs=noted, columns=columns)
+    with refuses('jobs.csv:3:# GPUs: found "two", expected a whole number'):
+        imported(jobs=odd.replace("b,small,", "b,small,two"), columns=columns)
+    with refuses('columns: found "Stepz", expected a column of...', InvalidArgument):
+        imported(columns={"Stepz": "steps"}, ignore_others=True)
+    with refuses('columns: found "wrkload", expected one of...', InvalidArgument):
+        imported(columns={"Model": "wrkload"})
+
+
 def test_cells_that_only_the_instance_refuses_are_told_at_once() -> None:
     jobs = "id,workload,gpus,steps,weight,arrival,deadline\na,net,2,-1,0,10,7200\nb,small,,,,9,5\nb,small,0,,1,,\n"
     with refuses("jobs.csv:2:steps: found -1.0...") as caught:
@@ -455,6 +471,11 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert (code, err) == (0, "")
     assert '"gpus_per_node": 4' in out and '"round": 30.0' in out
+    Path("jobs.csv").write_text(JOBS.replace("workload", "Model"))
+    code, out, err = command(
+        capsys, "--pools", "pools.csv", "--column", "Model=workload", "-o", "j.npz"
+    )
+    assert (code, err) == (0, "") and read_instance("j.npz").sha256 == imported(name="jobs").sha256
 
 
 def test_the_columns_are_those_of_the_page() -> None:
