@@ -21,6 +21,7 @@ from optsched.assembly import (
     compile,
     compile_for,
     constraints_in_force,
+    formulation_of,
     load,
     make_constraint,
     make_formulation,
@@ -418,13 +419,10 @@ def place(
     timings["total"] = timings.get("total", 0.0) - timings.pop("place", 0.0) + spent
     timings["place"] = spent
     timings["total"] = timings.pop("total")  # the last one, as ever
-    # A solution does not hold the function of extend, and its notes only need to know of it.
-    constraints = [item for item in solution.constraints if item["kind"] != "extend"]
-    extended = len(constraints) < len(solution.constraints)
-    formulation = make_formulation(solution.formulation, solution.options, constraints)
-    before = notes_on(formulation, solution.candidates, extended=extended)
+    formulation = formulation_of(solution)
+    before = notes_on(formulation, solution.candidates, extended=solution.extended)
     notes = [note for note in solution.notes if note not in before]
-    notes += notes_on(formulation, solution.candidates, placed=True, extended=extended)
+    notes += notes_on(formulation, solution.candidates, placed=True, extended=solution.extended)
     return replace(solution, placement=placement, timings=timings, notes=tuple(notes))
 
 

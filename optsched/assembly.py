@@ -22,6 +22,7 @@ from optsched.performance import PerformanceModel, with_learnt
 from optsched.performance.composed import MODELS, OF, ComposedModel
 from optsched.performance.files import PERFORMANCE, below, check_performance, read_model
 from optsched.registry import load_constraint, load_formulation, load_model, names
+from optsched.solution import Solution
 
 Performance = Mapping[str, Any] | str | Path
 """A performance object, or a file that `optsched model fit` wrote."""
@@ -254,6 +255,11 @@ def constraints_in_force(instance: Instance, given: Sequence[Any]) -> list[SideC
     callers = make_constraints(given)
     replaced = {constraint.kind for constraint in callers if constraint.single}
     return [*(own for own in own_constraints(instance) if own.kind not in replaced), *callers]
+
+
+def formulation_of(solution: Solution) -> Formulation:
+    """The formulation that a solution was made with, without rows of ``extend``."""
+    return make_formulation(solution.formulation, solution.options, solution.side_constraints)
 
 
 def make_constraints(items: Sequence[Any]) -> list[SideConstraint]:

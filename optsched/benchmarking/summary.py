@@ -203,11 +203,9 @@ def figure_pairs(results: Results, name: str, reading: Reading) -> SummaryTable:
     """Differences of a figure, method against method."""
     values = {method: results.values(name, method, settled=False) for method in results.methods}
     words = (
-        f"First less second, on the problems in which both have {name}: mean difference, "
-        "its 95 % interval, on how "
-        "many the first is lower and higher, p of Wilcoxon's signed-rank test, "
-        "and p adjusted for the number of pairs "
-        "(Holm)."
+        "First less second, on the problems in which both have the figure: mean difference, "
+        "its 95 % interval, on how many the first is lower and higher, p of Wilcoxon's signed-rank "
+        "test, and p adjusted for the pairs of this table (Holm), not for other figures."
     )
     return _pairs(
         f"{name}_pairs",

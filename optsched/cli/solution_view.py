@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optsched.api import make_formulation
+from optsched.api import formulation_of
 from optsched.candidates import Absence, Classes
 from optsched.cli.tables import (
     bullets,
@@ -119,10 +119,7 @@ def classes_of(solution: Solution) -> Classes:
     """The classes that were solved over, also where there is no allocation."""
     if solution.allocation is not None:
         return solution.allocation.classes
-    kinds = [item for item in solution.constraints if item["kind"] != "extend"]
-    return make_formulation(solution.formulation, solution.options, kinds).classes(
-        solution.candidates
-    )
+    return formulation_of(solution).classes(solution.candidates)
 
 
 def title(solution: Solution, classes: Classes) -> Iterator[RenderableType]:

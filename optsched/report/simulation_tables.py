@@ -165,7 +165,7 @@ def comparison_table(shown: Simulated) -> SummaryTable:
         "which both have the figure, mean difference, its 95 % interval (Student's t), "
         "the difference relative to the "
         "first, p of Wilcoxon's signed-rank test, and p adjusted for the number of policies "
-        "that a figure compares (Holm). "
+        "that a figure compares (Holm), not for the number of figures. "
         "One pair, or pairs "
         "that all differ by the same, say nothing of chance and have no interval."
     )

@@ -773,8 +773,9 @@ class Plan(DisplayedTable):
 
     def _headline(self) -> str:
         jobs = np.bincount(self.verdict, minlength=len(Verdict))
-        done = ", ".join(f"{jobs[verdict]:,} {verdict.name.lower()}" for verdict in Verdict)
-        return f"of round {self.round} of {self.instance.name}: {done}"
+        order = (*RUNS, Verdict.PREEMPT, Verdict.HOLD)
+        done = [f"{jobs[item]:,} {item.name.lower()}" for item in order if jobs[item]]
+        return f"of round {self.round} of {self.instance.name}: {', '.join(done) or 'no job'}"
 
     def _facts(self) -> Mapping[str, str]:
         figures = self.metrics

@@ -30,7 +30,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from optsched.api import make_formulation
+from optsched.api import formulation_of
 from optsched.arrays import FloatArray
 from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count
 from optsched.errors import InvalidArgument, unknown_name
@@ -249,13 +249,13 @@ def held_of(solution: Solution, solver: str = "auto", limits: Limits | None = No
     """The linear program of an optimal solution, to be held;
     raises `UsageError` as `capacity_ranging` says.
     """
-    if any(item.get("kind") == "extend" for item in solution.constraints):
+    if solution.extended:
         known = "one without rows of extend, which are not known here"
         raise InvalidArgument("solution", "one that was made with extend", known)
     if solution.status is not Status.OPTIMAL:
         optimal = "an optimal one, as only these have prices and ranges"
         raise InvalidArgument("solution", f"one that is {solution.status}", optimal)
-    formulation = make_formulation(solution.formulation, solution.options, solution.constraints)
+    formulation = formulation_of(solution)
     assert solution.allocation is not None or solution.schedule is not None
     if solution.allocation is None or len(solution.allocation.classes) == 0:
         raise InvalidArgument("solution", "one without jobs", "one with prices")

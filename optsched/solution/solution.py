@@ -276,6 +276,9 @@ class Solution(DisplayedTable):
     notes : tuple of str
         What the answer leaves out: fields that were stated and have no effect on it, jobs that
         arrive later.
+    side_constraints : tuple of SideConstraint
+        The objects of ``constraints``, for what builds the program again: the class of one that was
+        made in Python need not be registered.
     """
 
     candidates: Candidates
@@ -306,6 +309,7 @@ class Solution(DisplayedTable):
     columns_made: ColumnsMade | None = None
     packed: Packed | None = None
     notes: tuple[str, ...] = ()
+    side_constraints: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         # Whoever makes a solution hands over plain numbers; what they mean depends on its other
@@ -323,6 +327,11 @@ class Solution(DisplayedTable):
     @property
     def instance(self) -> Instance:
         return self.candidates.instance
+
+    @property
+    def extended(self) -> bool:
+        """Whether a function (``extend``) added rows, which nothing but that function knows."""
+        return any(item["kind"] == "extend" for item in self.constraints)
 
     @property
     def gap(self) -> float | None:

@@ -482,6 +482,7 @@ def _solution(formulation: Formulation, candidates: Candidates, **given: Any) ->
         "formulation": formulation.name,
         "options": formulation.options.model_dump(),
         "constraints": formulation.constraint_documents(),
+        "side_constraints": tuple(formulation.constraints),
         "solver": SolverRecord("none", ""),
         "sense": formulation.sense,
         "objective": None,

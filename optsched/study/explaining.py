@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.assembly import make_formulation
+from optsched.assembly import formulation_of
 from optsched.candidates import Classes
 from optsched.display import DisplayedTable, TableColumns, amount, columns_of, first_of
 from optsched.formulation import Formulation, Infeasible, by_class
@@ -169,11 +169,7 @@ def explain_job(solution: Solution, job: str) -> JobExplanation:
         The instance has no such job; the message names the closest one.
     """
     row = job_row(solution.instance.jobs_table.names, job, solution.instance.name)
-    formulation = make_formulation(
-        solution.formulation,
-        solution.options,
-        [item for item in solution.constraints if item["kind"] != "extend"],
-    )
+    formulation = formulation_of(solution)
     C = (
         formulation.classes(solution.candidates)
         if solution.allocation is None
@@ -256,7 +252,7 @@ def _why_no_prices(solution: Solution) -> str | None:
         return "A plan of whole jobs has no prices."
     if solution.duals is None:
         return "An integer program or a rule has no prices."
-    if any(item["kind"] == "extend" for item in solution.constraints):
+    if solution.extended:
         return "Rows of one's own (extend) cannot be made again: what they cost is not known."
     return None
 
@@ -392,10 +388,7 @@ def priced_requirements(solution: Solution) -> list[dict[str, Any]]:
     """
     if solution.duals is None or solution.allocation is None:
         return []
-    # Rows that somebody added in Python cannot be made again from the file
-    kinds = [item for item in solution.constraints if item["kind"] != "extend"]
-    formulation = make_formulation(solution.formulation, solution.options, kinds)
-    program = formulation.program(solution.allocation.classes)
+    program = formulation_of(solution).program(solution.allocation.classes)
     # A plan takes no side constraints
     if not isinstance(program, AllocationProgram):
         return []

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.assembly import make_formulation
+from optsched.assembly import formulation_of
 from optsched.candidates import Candidates, Classes
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formats.mps import allocation_names, linear_program
@@ -181,9 +181,9 @@ def sol_of(solution: Solution) -> bytes:
     # A file of names holds one point of one linear program: what has none is refused.
     if solution.allocation is None:
         raise UsageError(f"there is no allocation to be written as {SUFFIX}: {solution.status}")
-    if any(item["kind"] == "extend" for item in solution.constraints):
+    if solution.extended:
         raise UsageError(f"rows made by extend have no names in a {SUFFIX} file")
-    formulation = make_formulation(solution.formulation, solution.options, solution.constraints)
+    formulation = formulation_of(solution)
     if formulation.sense == "rule":
         raise UsageError(f"{formulation.name} is a rule: it has no program, and no {SUFFIX} file")
     program = formulation.program(solution.allocation.classes)

@@ -15,9 +15,10 @@ from refusals import refuses
 
 import optsched
 from optsched.api import make_formulation
-from optsched.candidates import Candidates
+from optsched.candidates import Candidates, Classes
 from optsched.errors import UsageError
-from optsched.program import AllocationProgram
+from optsched.formulation import SideConstraint
+from optsched.program import AllocationProgram, SideRows
 from optsched.registry import load_solver
 from optsched.solution import Solution
 
@@ -412,4 +413,24 @@ def test_the_next_best_way_is_in_words() -> None:
     assert found.best_alternative is not None
     assert (
         re.search(r"next best +pool \w+, gpus \d", found.summary()) and "{" not in found.summary()
+    )
+
+
+def test_rows_of_a_class_that_is_not_registered_bind() -> None:
+    class Few(SideConstraint):
+        kind = "few"
+
+        def rows(self, C: Classes) -> SideRows:
+            gpus = sp.csr_matrix(C.gpus[np.newaxis, :])
+            return SideRows(
+                "few", gpus, np.array([-np.inf]), np.array([5.0]), lambda row: "few GPUs"
+            )
+
+    solution = optsched.solve("@quickstart", "max-throughput", constraints=[Few(Few.Options())])
+    bound = [item for job in solution for item in optsched.explain_job(solution, job).binding]
+    assert {item.words for item in bound if item.row == "few"} == {"few GPUs"}
+    assert any(item.row == "few" and item.price for item in bound)
+    # Others that build the program again know the rows too
+    assert (
+        optsched.capacity_ranging(solution) and optsched.place(optsched.realise(solution)).placement
     )
