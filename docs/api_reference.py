@@ -34,5 +34,9 @@ class EachParameter(Extension):
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Called by mkdocs for each page: no dash where a parameter needs no words beside its name and type."""
-    return re.sub(r'\s+–\s*<div class="doc-md-description">\s*</div>', "", html)
+    """Called by mkdocs for each page: no dash where a parameter needs no words beside its name and type.
+
+    Short code, such as an option, stays on one line.
+    """
+    html = re.sub(r'\s+–\s*<div class="doc-md-description">\s*</div>', "", html)
+    return re.sub(r"<code>(?=[^<\n]{1,24}</code>)", '<code class="short">', html)

@@ -95,7 +95,7 @@ def _grid(lines: list[str]) -> str:
     found += [
         f'<span class="indent" style="grid-column: {column}"></span>' for column in sorted(indents)
     ]
-    columns = f"repeat({len(starts) - 1}, auto) " if len(starts) > 1 else ""
+    columns = f"repeat({len(starts) - 1}, var(--inner, auto)) " if len(starts) > 1 else ""
     return (
         f'<div style="grid-template-columns: {columns}minmax({LAST}ch, 1fr)">{"".join(found)}</div>'
     )

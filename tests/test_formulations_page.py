@@ -87,7 +87,7 @@ def test_words_and_mathematics_are_told_apart(text: str, found: str) -> None:
 
 def test_cells_that_begin_in_one_column_stay_below_each_other() -> None:
     block = rendered("Program\n    maximise  t\n    s.t.      x <= y     for every k\n")
-    assert "<strong>Program</strong>" in block and "repeat(2, auto) minmax(" in block
+    assert "<strong>Program</strong>" in block and "repeat(2, var(--inner, auto)) minmax(" in block
     areas = re.findall(r"grid-area: ([^\"]+)\"", block)
     assert areas == [
         "1 / 1 / auto / 2",
