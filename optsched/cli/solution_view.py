@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optsched.api import formulation_of
+from optsched.assembly import formulation_of
 from optsched.candidates import Absence, Classes
 from optsched.cli.tables import (
     bullets,

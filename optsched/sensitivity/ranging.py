@@ -30,8 +30,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from optsched.api import formulation_of
 from optsched.arrays import FloatArray
+from optsched.assembly import formulation_of
 from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count
 from optsched.errors import InvalidArgument, unknown_name
 from optsched.instance.arguments import checks_arguments
