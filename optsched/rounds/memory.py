@@ -21,6 +21,7 @@ from optsched.instance.tables import ARRAY_FIELDS
 from optsched.performance import LearningModel, PerformanceModel
 from optsched.registry import load_formulation
 from optsched.rounds.allocation import Answer
+from optsched.rounds.ledger import Ledger
 from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.preemption import starved
 from optsched.rounds.state import RoundState
@@ -111,22 +112,12 @@ class PlannedRound:
         taken_back = bool((table.steps_done < before.steps_done).any())
         if fell_back or taken_back or answer.rows is not self.answer.rows:
             return False
+        if not np.array_equal(_starved(state, view), _starved(self.state, self.view)):
+            return False
         if answer.position is None or self.answer.position is None:
-            return self._all_in_their_only_row(state)
+            return _all_claims_run(state.ledger)
         # Under a ranking, who runs and where follows from the order and from what runs.
-        return np.array_equal(answer.position, self.answer.position) and np.array_equal(
-            _starved(state, view), _starved(self.state, self.view)
-        )
-
-    def _all_in_their_only_row(self, state: RoundState) -> bool:
-        """Whether every job runs, in the one row that the allocation gives it.
-
-        Deficits, and with them the order of the rows, change each round. Then it does not matter.
-        """
-        ledger = state.ledger
-        all_run = len(self.plan.running) == len(self.plan.verdict)
-        owed_elsewhere = bool(ledger.carried.any())
-        return all_run and not owed_elsewhere and np.array_equal(ledger.runs, ledger.fraction > 0)
+        return np.array_equal(answer.position, self.answer.position)
 
     @cached_property
     def _says_times(self) -> bool:
@@ -136,6 +127,15 @@ class PlannedRound:
         return bool((absence == Absence.ARRIVES_LATER).any()) or any(
             running[job] for job in self.plan.reasons
         )
+
+
+def _all_claims_run(ledger: Ledger) -> bool:
+    """Whether the rows that run are those with a claim.
+
+    Deficits, and with them the order of the rows, change each round. Then it does not matter: a job
+    that waits has no claim, and did not fit beside those that run.
+    """
+    return not ledger.carried.any() and np.array_equal(ledger.runs, ledger.fraction > 0)
 
 
 def _exempts(state: RoundState) -> bool:
