@@ -196,14 +196,13 @@ def test_where_no_keyword_is_close_all_are_named() -> None:
         ),
         (lambda: optsched.compare("@quickstart", 3), "formulations: found 3"),
         (lambda: optsched.compare("@quickstart", ["makespan", 3]), "formulations[1]: found 3"),
-        (lambda: optsched.compare("@quickstart", [("makespan",)]), "formulations[0]: found "),
+        (lambda: optsched.compare("@quickstart", [("makespan",)]), "formulations[0]: found ..."),
     ],
     ids=lambda item: item if isinstance(item, str) else "",
 )
 def test_values_of_a_wrong_type_are_refused(call: Callable[[], object], told: str) -> None:
-    with pytest.raises(optsched.UsageError) as caught:
+    with refuses(told, optsched.UsageError):
         call()
-    assert str(caught.value).startswith(told)
 
 
 # --- durations -----------------------------------------------------------------------------------------------------

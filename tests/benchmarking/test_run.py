@@ -170,9 +170,8 @@ def test_workers_that_are_killed_before_a_task_stop_no_sweep(
     ],
 )
 def test_limits_that_make_no_sense(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with refuses(words, UsageError):
         run_tasks(squares(1), odd_tasks.square, **given)
-    assert str(caught.value) == words
 
 
 def test_a_warning_where_there_are_too_few_cores() -> None:

@@ -139,6 +139,5 @@ def test_nodes_are_looked_up_once(instance: Instance, monkeypatch: pytest.Monkey
 def test_nodes_and_states_that_there_are_not(
     instance: Instance, states: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(UsageError) as caught:
+    with refuses(message, UsageError):
         with_nodes(instance, states)
-    assert str(caught.value) == message

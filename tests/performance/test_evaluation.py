@@ -202,7 +202,7 @@ def test_a_model_that_cannot_be_fitted_is_a_row_that_says_why() -> None:
 @pytest.mark.parametrize(
     ("split", "more", "words"),
     [
-        (("leave", {}), {}, "unknown split 'leave', expected one of random, few-shot"),
+        (("leave", {}), {}, "split: found 'leave', expected one of random, few-shot..."),
         (
             ("random", {"fraction": 1.5}),
             {},
@@ -212,9 +212,9 @@ def test_a_model_that_cannot_be_fitted_is_a_row_that_says_why() -> None:
         (
             ("random", {"most": 3}),
             {},
-            "unknown option of the split random: most, expected fraction",
+            "option of random: found most, expected fraction",
         ),
-        (("gpu-out", {"most": 3}), {}, "unknown option of the split gpu-out: most, expected none"),
+        (("gpu-out", {"most": 3}), {}, "option of gpu-out: found most, expected none"),
         (("random", {}), {"seeds": 0}, "seeds: found 0, expected a number from 1 to 1000"),
         (("random", {}), {"nominal": 1.0}, "nominal: found 1, expected a share between 0 and 1"),
     ],
@@ -222,9 +222,8 @@ def test_a_model_that_cannot_be_fitted_is_a_row_that_says_why() -> None:
 def test_wrong_words(
     split: tuple[str, dict[str, object]], more: dict[str, float], words: str
 ) -> None:
-    with pytest.raises(UsageError) as caught:
+    with refuses(words, UsageError):
         evaluate(PROFILES, LINEAR, [split], **more)  # type: ignore[arg-type]
-    assert words in str(caught.value)
 
 
 def test_ways_are_asked_without_their_times() -> None:

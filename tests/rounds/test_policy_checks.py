@@ -120,7 +120,7 @@ def test_a_first_state_reads_a_policy_as_a_scheduler_does() -> None:
     state = optsched.RoundState.first(instance(), {"hysteresis": 0})
     assert state.policy == optsched.Scheduler(instance(), {"hysteresis": 0}).state.policy
     assert optsched.solve_round(state).fallback is None
-    with pytest.raises(InvalidInput, match="hysterisis"):
+    with refuses("policy.hysterisis"):
         optsched.RoundState.first(instance(), {"hysterisis": 0})
 
 
