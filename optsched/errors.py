@@ -46,6 +46,9 @@ CLOSE = 0.65
 maximum may mean max, but notes does not mean steps.
 """
 
+BEGINNING = 3
+"""Letters from which the beginning of a name is taken for it."""
+
 
 def did_you_mean(name: object, known: Iterable[str], *, aside: bool = False) -> str:
     """A hint for a message, or nothing where no known name is close.
@@ -53,6 +56,7 @@ def did_you_mean(name: object, known: Iterable[str], *, aside: bool = False) -> 
     ``"; did you mean time_limit?"`` ends a message; ``" (did you mean time_limit?)"`` is
     ``aside`` inside one.
     """
+    import re
     from difflib import SequenceMatcher, get_close_matches
     from itertools import islice
 
@@ -65,6 +69,10 @@ def did_you_mean(name: object, known: Iterable[str], *, aside: bool = False) -> 
         for one in get_close_matches(typed, names)
         if one[0] == typed[0] or SequenceMatcher(None, one, typed).ratio() >= CLOSE
     ]
+    # A beginning is meant too, whatever stands between words: maxmin for max-min-fairness
+    letters = re.sub(r"\W|_", "", typed)
+    if not close and len(letters) >= BEGINNING:
+        close = [one for one in names if re.sub(r"\W|_", "", one).startswith(letters)]
     if not close:
         return ""
     meant = names[close[0]]

@@ -68,6 +68,15 @@ def test_the_sentence_of_a_damaged_journal() -> None:
             'a side constraint is a kind or an object with "kind", found 7',
         ),
         (
+            lambda: optsched.solve("@quickstart", constraints=["quota:tenant=vision,gpus=1"]),
+            'constraint: found "quota:tenant=vision,gpus=1", expected a kind, or a dict with its options: '
+            '{"kind": "quota", ...}',
+        ),
+        (
+            lambda: optsched.simulate("@quickstart", "srtf:weighted=true"),
+            'policy: found "srtf:weighted=true", expected a name, or a dict with its options: {"ranking": "srtf", ...}',
+        ),
+        (
             lambda: optsched.whatif("@quickstart", add={"v10": 1}),
             "add: no pool or resource is called 'v10', expected one of v100, p100, k80; did you mean v100?",
         ),

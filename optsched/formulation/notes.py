@@ -183,5 +183,5 @@ def _not_arrived(candidates: Candidates) -> str:
         f"{later:,} of {jobs:,} jobs have not arrived by now ({now:g} s) and are not in "
         "the program;"
         " `optsched simulate` runs all of them over time, `optsched import ... "
-        "--at TIME` takes those there by then"
+        "--at TIME` (of csv: --now) takes those there by then"
     )

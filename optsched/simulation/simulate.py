@@ -10,7 +10,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.assembly import Performance, load
-from optsched.errors import InvalidInput, checks_keywords
+from optsched.errors import InvalidArgument, InvalidInput, checks_keywords
 from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.durations import Duration
@@ -149,7 +149,12 @@ def policy_of(policy: RoundPolicy | Mapping[str, Any] | str) -> RoundPolicy:
     if isinstance(policy, RoundPolicy):
         return policy
     if isinstance(policy, str):
-        policy = {policy_kind(policy): policy}
+        name, colon, _ = policy.partition(":")
+        kind = policy_kind(name)
+        if colon:
+            expected = f'a name, or a dict with its options: {{"{kind}": "{name}", ...}}'
+            raise InvalidArgument("policy", show(policy), expected)
+        policy = {kind: name}
     return validate(RoundPolicy, dict(policy), "policy")
 
 

@@ -21,7 +21,15 @@ from optsched.api import (
     solve,
 )
 from optsched.candidates import Candidates
-from optsched.display import Displayed, DisplayedTable, TableColumns, amount, columns_of, count
+from optsched.display import (
+    Displayed,
+    DisplayedTable,
+    TableColumns,
+    amount,
+    columns_of,
+    count,
+    percent,
+)
 from optsched.errors import Interrupted, InvalidArgument, OptschedError, UsageError, given_twice
 from optsched.formulation import Formulation
 from optsched.instance import Instance
@@ -30,7 +38,7 @@ from optsched.instance.reading import show
 from optsched.lazy import convenience
 from optsched.performance import PerformanceModel
 from optsched.registry import load_formulation, names, objective_words
-from optsched.solution import Solution, Termination
+from optsched.solution import Solution, Status, Termination
 from optsched.solution.measures import Measures, measure
 from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 
@@ -188,9 +196,12 @@ def _answer(row: ComparisonRow) -> str:
         return f"refused: {row.error}"
     objective = row.solution.objective
     if objective is None:
-        return str(row.solution.status)
+        none = ", no job is in the program" if row.solution.status is Status.OPTIMAL else ""
+        return f"{row.solution.status}{none}"
     _, unit = objective_words(row.formulation)
     answer = f"{row.solution.status}, {amount(objective)} {unit}".strip()
+    if row.measures is not None and row.measures.smallest_share is not None:
+        answer += f", smallest share {percent(row.measures.smallest_share)}"
     packed = row.solution.packed
     return answer if packed is None else f"{answer}, {packed.words(row.solution.instance.now)}"
 

@@ -594,7 +594,13 @@ def test_one_ranking_in_full(run: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"), [("makespam", "makespan"), ("srft", "srtf"), ("deadline", "deadlines")]
+    ("name", "meant"),
+    [
+        ("makespam", "makespan"),
+        ("srft", "srtf"),
+        ("deadline", "deadlines"),
+        ("maxmin", "max-min-fairness"),
+    ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest_of_all_kinds(
     run: Any, name: str, meant: str
