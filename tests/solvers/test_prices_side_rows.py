@@ -87,12 +87,14 @@ def test_random_programs_agree_with_general_solvers(start: int) -> None:
         assert ours.value == pytest.approx(theirs.value, rel=1e-7, abs=1e-9), seed
 
 
-def asking(seed: int) -> AllocationProgram:
+def asking(seed: int, total: bool = False) -> AllocationProgram:
     """The same with floors under levels, jobs that stay where they are, and delays."""
     random = np.random.default_rng(seed)
-    program = replace(limited(seed), utility=Minimum())
+    program = limited(seed)
+    if not total:
+        program = replace(program, utility=Minimum())
     C, side = program.classes, list(program.side)
-    if random.random() < 0.4:
+    if not total and random.random() < 0.4:
         program = replace(program, utility=DelayedMinimum(random.uniform(0.0, 2.0, len(C))))
     k = np.flatnonzero((random.random(len(C)) < 0.3) & (program.highest_level > 0))
     if len(k):
@@ -133,6 +135,24 @@ def test_floors_and_delays_agree_with_simplex(start: int) -> None:
         found.add(ours.status)
         if theirs.value is not None:
             assert ours.value == pytest.approx(theirs.value, rel=1e-7, abs=1e-10), seed
+    assert found == {Status.OPTIMAL, Status.INFEASIBLE}
+
+
+@pytest.mark.parametrize("start", range(0, 400, 80))
+def test_totals_above_floors_agree_with_general_solvers(start: int) -> None:
+    found = set()
+    for seed in range(start, start + 80):
+        program = asking(seed, total=True)
+        if program.utility.smallest_level or load_solver("prices").refuses(program) is not None:
+            continue
+        ours = solved(program, "prices")
+        theirs = solved(program, "clarabel" if program.conic else "highs")
+        assert ours.status is theirs.status, seed
+        assert ours.certificate.ok, (seed, ours.certificate.problems)
+        found.add(ours.status)
+        if theirs.value is not None:
+            assert ours.value == pytest.approx(theirs.value, rel=1e-7, abs=1e-9), seed
+            assert ours.bound == pytest.approx(ours.value, rel=1e-7, abs=1e-9), seed
     assert found == {Status.OPTIMAL, Status.INFEASIBLE}
 
 

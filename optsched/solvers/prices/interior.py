@@ -24,7 +24,9 @@ The gap is relative to what all levels together are worth, in which a class of a
 the usual weight is nothing. So the steps go on until x_k . z_k + s_k u_k is little of y_k tau_k
 too, for every class: where weights are of many orders, some ten steps more.
 
-Bound, for any p, y >= 0:  p . W + sum_k N_k (max(0, max_j (a_kj y_k - q_kj)) + max_v (phi_k f(v) - y_k v)).
+A floor under a level, tau_k >= L_k, has a worth v_k that is a part of y_k (`floor_steps`). With floors f may be linear.
+
+Bound, for any p, y >= 0:  p . W + sum_k N_k (max(0, max_j (a_kj y_k - q_kj)) + max_{v >= L_k} (phi_k f(v) - y_k v)).
 
 S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM Journal on
 Optimization 2(4), 1992.
@@ -40,8 +42,9 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.solvers.prices import compiling, steps
+from optsched.solvers.prices.floor_steps import FloorSteps
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.steps_compiled import compiled
 
@@ -80,17 +83,36 @@ beyond, products of matrices are faster.
 
 @dataclass(frozen=True)
 class Curve:
-    """phi f(v) of each class, where f(v) = log v for the exponent 0 and v^e / e otherwise, e < 1.
+    """phi f(v) of each class, where f(v) = log v for the exponent 0 and v^e / e otherwise, e <= 1.
 
     Attributes
     ----------
     size : FloatArray, shape (K,)
         phi.
     exponent : float
+    floor : FloatArray, shape (K,), optional
+        Least level of each class; 0 without one. The exponent 1 needs floors.
     """
 
     size: FloatArray
     exponent: float
+    floor: FloatArray | None = None
+
+    @property
+    def floors(self) -> tuple[IntArray, FloatArray]:
+        """The classes that have a floor, and their floors."""
+        if self.floor is None:
+            return np.zeros(0, np.int64), np.zeros(0)
+        k = np.flatnonzero(self.floor > 0)
+        return k, self.floor[k]
+
+    def of_floor(self, slope: FloatArray) -> FloatArray:
+        """What of each slope of a level is the worth of its floor:
+        more than a little more of the level is worth there, shape (K,)."""
+        worth = np.zeros(len(self.size))
+        k, floor = self.floors
+        worth[k] = np.maximum(slope[k] - self.size[k] * floor ** (self.exponent - 1.0), 0.0)
+        return worth
 
     def value(self, level: FloatArray) -> FloatArray:
         """phi f(v) of each class, shape (K,)."""
@@ -102,8 +124,18 @@ class Curve:
         return np.asarray(self.size * level ** (self.exponent - 1.0))
 
     def surplus(self, slope: FloatArray) -> FloatArray:
-        """max over v of phi f(v) - slope v."""
+        """max over v >= floor of phi f(v) - slope v."""
+        of_floor = self.of_floor(slope)
+        surplus = self._surplus(slope - of_floor)
+        k, floor = self.floors
+        surplus[k] -= of_floor[k] * floor
+        return surplus
+
+    def _surplus(self, slope: FloatArray) -> FloatArray:
+        """The same without floors."""
         e = self.exponent
+        if e == 1:
+            return np.asarray(self.size - slope)  # no level is above 1
         # At the level where phi f' is the slope.
         level = (slope / self.size) ** (1.0 / (e - 1.0))
         if e == 0:
@@ -166,6 +198,9 @@ def balance_of(
     time *= goods.room(goods.used(time))
     reached = np.einsum("kj,kj->k", level, time)
     value = float(goods.weight @ curve.value(reached))
+    k, floor = curve.floors
+    # What a floor lacks costs what its level is worth.
+    value -= float((goods.weight[k] * slope[k]) @ np.maximum(floor - reached[k], 0.0))
     bound = float(prices @ goods.market.capacity)
     bound += float(goods.weight @ (rent + curve.surplus(slope)))
     scale = float(goods.weight @ (slope * reached))
@@ -243,7 +278,10 @@ class Interior:
         """
         if not self.state.gap <= EXACT:
             return np.inf
+        if self.curve.exponent == 1:
+            return 0.0  # what a level is worth does not depend on it
         products = np.einsum("jk,jk->k", self.x, self.z) + self.s * self.u
+        products[self.floors.k] += self.floors.products
         return float((products / (self.y * self.tau) + np.abs(self.off)).max())
 
     def _without_prices(self) -> Balance | None:
@@ -278,7 +316,18 @@ class Interior:
         self.unit_good = self.unit * members / len(self.capacity)
         self.u, self.p = self.unit / self.s, self.unit_good / self.c
         self.z = np.divide(self.unit, self.x, out=np.ones_like(self.x), where=is_open)
-        self.pairs = self.unit * (float(self.weight @ places) + 2.0 * members)
+        k, floor = self.curve.floors
+        self.floors = FloorSteps(k, floor, level[k], self.weight[k], self.unit)
+        self._floored = Curve(self.curve.size[k], self.curve.exponent, floor)
+        self.y[k] += self.floors.worth
+        floored = float(self.weight[k].sum())
+        self.pairs = self.unit * (float(self.weight @ places) + 2.0 * members + floored)
+        if self.curve.exponent == 1:
+            # Slopes that do not change cannot make up for rents that are too low.
+            q = self.goods.costs_by_place(self.p)
+            gain = np.where(is_open, self.a * self.y - q, -np.inf).max(axis=0)
+            self.u = np.maximum(gain, 0.0) + self.u
+            self.z = np.where(is_open, q + self.u - self.a * self.y, 1.0)
         shape, classes = self.x.shape, len(self.y)
         self._dx, self._dz, self._cross = np.zeros(shape), np.zeros(shape), np.empty(shape)
         self._in_sweep = self.goods.market.good is not None and len(self.a) <= WIDE
@@ -287,7 +336,7 @@ class Interior:
         self._spread, self._tilt, self._taken = (np.empty(table) for _ in range(3))
         self.tau, self.spent, self._rise = (np.empty(classes) for _ in range(3))
         self._columns = np.empty((8, classes))
-        self._log_slope = self._logs(self.y, level)[0]
+        self._log_slope = np.log(self.y / self.curve.size)
 
     def _evaluate(self, length: float) -> None:
         """Take so much of the step of x and z, and see what the point is worth,
@@ -311,18 +360,24 @@ class Interior:
             rent,
         )
         of_idle = float(self.weight @ (self.s * self.u))
-        self.products = float(inner) + of_idle + float(self.c @ self.p)
+        floors = self.floors
+        of_floors = float(floors.weight @ floors.products)
+        self.products = float(inner) + of_idle + float(self.c @ self.p) + of_floors
         self.used = goods.used(self.x.T)
         log_level, log_slope = np.log(self.tau), self._log_slope
-        self.off = (e - 1.0) * log_level - log_slope
+        self.off = self._off(log_slope, log_level, floors.worth)
         over = max(1.0, float((self.used / self.capacity).max()), float(self.spent.max()))
         within = log_level - np.log(over)
         if e == 0:
             worth = curve.size * within
             surplus = -curve.size * (log_slope + 1.0)
+        elif e == 1:
+            worth, surplus = curve.size * np.exp(within), curve.size - self.y
         else:
             worth = curve.size * np.exp(e * within) / e
             surplus = self.y * np.exp(log_slope / (e - 1.0)) * ((1.0 - e) / e)
+        surplus[floors.k] = self._floored.surplus(self.y[floors.k])
+        worth[floors.k] -= self.y[floors.k] * floors.lacks(self.tau[floors.k] / over)
         self.state = Balance(
             self.x.T,
             self.p,
@@ -333,15 +388,15 @@ class Interior:
             float(self.weight @ (self.y * self.tau)),
         )
 
-    def _logs(self, slope: FloatArray, level: FloatArray) -> tuple[FloatArray, float]:
-        """Logarithms of slopes over phi,
-        and their largest distance from that of the utility at a level.
+    def _off(self, log_slope: FloatArray, log_level: FloatArray, worth: FloatArray) -> FloatArray:
+        """How far the slopes are from what a little more of a level and of a floor is worth, shape (K,).
 
-        In logarithms, as both are over many orders.
+        In logarithms of slopes over phi, as they are over many orders.
         """
-        log_slope = np.log(slope / self.curve.size)
-        off = (self.curve.exponent - 1.0) * np.log(level) - log_slope
-        return log_slope, float(np.abs(off).max())
+        right = (self.curve.exponent - 1.0) * log_level
+        k = self.floors.k
+        right[k] = np.log(np.exp(right[k]) + worth / self.curve.size[k])
+        return right - log_slope
 
     def _step(self) -> bool:
         """One predictor-corrector step; False where rounding leaves none."""
@@ -349,6 +404,9 @@ class Interior:
         a, q = self.a, self._q
         point = self.x, self.z, self.s, self.u, self.y
         bend, pull = (1.0 - self.curve.exponent) * self.y / self.tau, self.y * self.off
+        floors, k = self.floors, self.floors.k
+        own = (1.0 - self.curve.exponent) * self._floored.slope(self.tau[k]) / self.tau[k]
+        bend[k], pull[k] = floors.begin(self.tau[k], self.y[k], own, self.off[k])
         total, centre, damp, dy, du, ds, dy_aim, du_aim = self._columns
         at = (self.spent, bend, pull, self.weight, total, centre, damp, dy, du)
         matrix, taken = sweeps.weigh(a, q, *point, *at, self._spread, self._tilt, self._taken)
@@ -363,12 +421,15 @@ class Interior:
         dp = prices(goods.used(self._taken.T, taken), -self.c)
         dc = -self.c - self.c / self.p * dp
         dq = goods.costs_by_place(dp)
+        tilt = self.x[:, k] / self.z[:, k] * (a[:, k] - centre[k])
+        room, second_of_floors = floors.look_ahead(*self._rise_of_floors(dq, bend[k], tilt))
         aims = ds, dy_aim, du_aim
         forth, back, second, *takes = sweeps.look_ahead(
             a, q, dq, *point, *at, self._cross, *aims, self._taken, self._tilt
         )
-        plain = min(1.0, forth, back, self._room(dc, dp))
-        ahead = (1.0 - plain) * self.products + plain**2 * (float(second) + float(dc @ dp))
+        plain = min(1.0, forth, back, self._room(dc, dp), room)
+        second = float(second) + float(dc @ dp) + second_of_floors
+        ahead = (1.0 - plain) * self.products + plain**2 * second
         aim = max((ahead / self.products) ** 3, 1e-12) * self.products / self.pairs
         # Corrector: towards products of the size that the predictor would leave, with its
         # second-order term.
@@ -376,12 +437,16 @@ class Interior:
         taken, taken_aim = takes if self._in_sweep else (None, None)
         held = goods.used(self._taken.T, taken)
         held += aim * self.unit * goods.used(self._tilt.T, taken_aim)
+        dy += aim * self.unit * dy_aim
+        du += aim * self.unit * du_aim
+        lifted = damp[k] * floors.pull_towards(aim * self.unit)
+        dy[k] += lifted
+        du[k] += centre[k] * lifted
+        held += self._held_by(k, tilt * lifted)
         more = (aim * self.unit_good - cross) / self.p - self.c
         dp = prices(held, more)
         dc = more - self.c / self.p * dp
         dq = goods.costs_by_place(dp)
-        dy += aim * self.unit * dy_aim
-        du += aim * self.unit * du_aim
         to_fill = ds, self._rise, self._cross, self._dx, self._dz
         forth, back = sweeps.complete(
             a,
@@ -399,15 +464,42 @@ class Interior:
             *to_fill,
         )
         # Not all of the way to the boundary, where products are 0 and no step leads away.
-        length = min(1.0, 0.99 * min(forth, back, self._room(dc, dp)))
+        room = floors.complete(self._rise[k], dy[k], aim * self.unit)
+        length = min(1.0, 0.99 * min(forth, back, self._room(dc, dp), room))
         length = self._on_curve(dy, length)
         if not length > 1e-10 or not np.isfinite(dp).all():
             return False
         self.s, self.u = self.s + length * ds, self.u + length * du
         self.y = self.y + length * dy
         self.c, self.p = self.c + length * dc, self.p + length * dp
+        floors.advance(length)
         self._evaluate(length)
         return True
+
+    def _rise_of_floors(
+        self, dq: FloatArray, bend: FloatArray, tilt: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """By how much the step that `weigh` began raises the levels that have floors, and their slopes,
+        shape (F,)."""
+        k = self.floors.k
+        total, centre, damp, dy, du, *_ = self._columns[:, k]
+        a, x, z = self.a[:, k], self.x[:, k], self.z[:, k]
+        q, dq = (some[:, k] if some.shape[1] > 1 else some for some in (self._q, dq))
+        more = bend * damp * (tilt * dq).sum(axis=0)
+        dy = dy + more
+        du = du + centre * more - (x / z * dq).sum(axis=0) / total
+        dz = self.u[k] + du + q + dq - a * (self.y[k] + dy) - z
+        return (a * (-x - x / z * dz)).sum(axis=0), dy
+
+    def _held_by(self, k: IntArray, time: FloatArray) -> FloatArray:
+        """What some classes hold of each good that spend this time in their places, shape (w, F)."""
+        if not len(k):
+            return np.zeros_like(self.capacity)
+        if self.goods.market.good is not None:
+            return self.goods.market.held(time @ self.weight[k])
+        every = np.zeros_like(self.a)
+        every[:, k] = time
+        return self.goods.used(every.T)
 
     def _room(self, dc: FloatArray, dp: FloatArray) -> float:
         """Part of a step that takes the first price, or what is left over of a good, to 0."""
@@ -437,7 +529,10 @@ class Interior:
         """So much of a step that slopes come nearer to those of the utility, or stay near."""
         before = float(np.abs(self.off).max())
         while length > 1e-10:
-            self._log_slope, off = self._logs(self.y + length * dy, self.tau + length * self._rise)
+            self._log_slope = np.log((self.y + length * dy) / self.curve.size)
+            worth = self.floors.worth + length * self.floors.dworth
+            log_level = np.log(self.tau + length * self._rise)
+            off = float(np.abs(self._off(self._log_slope, log_level, worth)).max())
             if off <= max(NEAR, (1.0 - 0.1 * length) * before):
                 break
             length *= 0.7

@@ -34,7 +34,7 @@ from optsched.solvers.prices.market import WIDEST, Market, market_of
 from optsched.solvers.prices.max_min import MaxMinSearch
 from optsched.solvers.prices.merging import merged
 from optsched.solvers.prices.pinned_total import PinnedTotal
-from optsched.solvers.prices.targets import TargetSearch
+from optsched.solvers.prices.targets import TargetSearch, least_levels
 from optsched.solvers.prices.watch import Watch
 
 MANY, MANY_KNOWN = 8000, 2000
@@ -103,8 +103,7 @@ class Prices(Solver):
         if int(np.bincount(C.class_a).max()) > WIDEST:
             return f"a job has more than {WIDEST} configurations"
         floors = program.level_floors
-        takes_floors = utility.smallest_level and utility.method is not Method.WATER_FILLING
-        if floors is None or (floors.side and not takes_floors):
+        if floors is None or (floors.side and utility.method is Method.WATER_FILLING):
             asks = next(rows for rows in program.side if not rows.only_limit)
             return f"its rows {asks.name!r} do not only limit sums"
         if not utility.smallest_level:
@@ -232,28 +231,17 @@ def _by_targets(
     if duals is None:
         return Values(found.termination, iterations=found.passes, words=words)
     of_levels = np.where(duals.on_floor, 0.0, duals.slope)
-    prices = capacity_duals(program, market, duals.prices, duals.rent, duals.slope)
-    of_floors = np.zeros(sum(len(rows.lower) for rows in floors.side))
-    k = np.flatnonzero(duals.on_floor)
-    of_floors[floors.row[k]] = -duals.slope[k] / floors.factor[k]
-    rent = duals.rent
-    if floors.closed.any():
-        # What a closed column would be worth is paid for by the time, and asked back by the row
-        # that closes it: both count the time of the same jobs.
-        gain = program.levels.T @ of_levels - program.limit_rows.matrix.T @ prices
-        rent = duals.rent.copy()
-        closed = np.flatnonzero(floors.closed)
-        np.maximum.at(rent, program.classes.class_a[closed], gain[closed])
-        k = np.flatnonzero(rent > duals.rent)
-        of_floors[floors.row[k]] -= rent[k] - duals.rent[k]
-    of_rows = program.duals_in_order(prices, of_floors)
+    rows = duals_above_floors(
+        program, market, duals.prices, duals.rent, of_levels, duals.slope - of_levels
+    )
     if found.x is None:  # of the rows without the levels, which ask for nothing then
-        ray = np.concatenate([rent, of_rows])
-        return Values(found.termination, y=ray, iterations=found.passes, words=words)
+        return Values(
+            found.termination, y=np.concatenate(rows), iterations=found.passes, words=words
+        )
     return _values(
         found.termination,
         found.x,
-        (rent, of_rows, -of_levels),
+        (*rows, -of_levels),
         found.value,
         found.bound,
         found.passes,
@@ -404,16 +392,22 @@ def solve_total(
     Of a concave total these are the rows of its tangent cuts (`Total.tangent`). ``start`` are
     prices of all resources, near the optimal ones.
     """
-    return _concave(program, limits, start) if program.conic else _linear(program, limits)
+    floors = program.level_floors
+    assert floors is not None
+    if program.conic or floors.side:
+        return _interior(program, floors, limits, start)
+    return _linear(program, limits)
 
 
-def _concave(program: AllocationProgram, limits: Limits, start: FloatArray | None) -> Values:
+def _interior(
+    program: AllocationProgram, floors: LevelFloors, limits: Limits, start: FloatArray | None
+) -> Values:
     """By `PinnedTotal` or `Interior`, with levels in units of each class's highest."""
     C, utility = program.classes, program.total
     market = market_of(program)
     highest = market.level.max(axis=1, initial=0.0)
     some = np.flatnonzero(highest > 0)
-    exponent = 0.0 if utility.function == "log" else utility.exponent
+    exponent = {"log": 0.0, "linear": 1.0}.get(utility.function, utility.exponent)
     goods = Goods.of(market, some)
     # w f(top v) is w top^e f(v) for a power, and w (log top + log v) for a logarithm.
     top = highest[some] * market.unit
@@ -421,24 +415,51 @@ def _concave(program: AllocationProgram, limits: Limits, start: FloatArray | Non
     size = weight / goods.weight * top**exponent
     unit = float(np.median(size)) if len(some) else 1.0
     shift = float(weight @ np.log(top)) if exponent == 0 else 0.0
+    floor = floors.floor[some] / top if floors.side else None
+    curve = Curve(size / unit, exponent, floor)
     with interrupt_flag() as interrupted:
         watch = Watch(limits, interrupted, unit, shift)
+        least = _at_floors(program, market, floors, watch) if floors.side else None
+        if least is not None and least.x is None:
+            return least
         level = np.ascontiguousarray(market.level[some] / highest[some, np.newaxis])
         near = None if start is None or not start.any() else start[market.row] / unit
-        found, steps = _searched(goods, level, Curve(size / unit, exponent), watch, near)
-    rent, slope = np.zeros(len(C)), np.zeros(len(C))
+        found, steps = _searched(goods, level, curve, watch, near)
+    rent, of_floors = np.zeros((2, len(C)))
+    # A level that is 0 is worth something too, where its slope is not infinite.
+    of_levels = np.zeros(len(C)) if program.conic else utility.weight.astype(np.float64)
     rent[some] = found.rent * market.amount[some] * unit
-    slope[some] = found.slope * market.amount[some] * unit / top
-    prices = capacity_duals(program, market, found.prices * unit, rent, slope)
+    scale = market.amount[some] * unit / top
+    worth = curve.of_floor(found.slope)
+    of_floors[some], of_levels[some] = worth * scale, (found.slope - worth) * scale
+    rows = duals_above_floors(program, market, found.prices * unit, rent, of_levels, of_floors)
+    x, value = goods.columns(C.count[some, np.newaxis] * found.time), found.value * unit + shift
+    if least is not None and (program.level(x) < floors.floor * (1.0 - CLOSE)).any():
+        # The search was stopped below the floors.
+        x, value = least.x, least.objective
     return _values(
         Termination.OPTIMAL if found.gap <= CLOSE else watch.reason or Termination.IMPRECISE,
-        goods.columns(C.count[some, np.newaxis] * found.time),
-        (rent, prices, -slope),
-        found.value * unit + shift,
+        x,
+        (*rows, -of_levels) if program.conic else rows,
+        value,
         found.bound * unit + shift,
         steps,
         f"{steps} interior steps, gap {max(found.gap, 0.0):.1g} of the worth of all levels",
     )
+
+
+def _at_floors(
+    program: AllocationProgram, market: Market, floors: LevelFloors, watch: Watch
+) -> Values:
+    """A point at which nobody is below its floor; without one, what ended the search for it."""
+    end, x, refuted = least_levels(market, floors.floor, watch)
+    if end is Termination.OPTIMAL:
+        return Values(end, x=x, objective=program.value(x))
+    if refuted is None:
+        return Values(end)
+    nothing = np.zeros(len(floors.floor))
+    rows = duals_above_floors(program, market, refuted.prices, refuted.rent, nothing, refuted.slope)
+    return Values(end, y=np.concatenate(rows))
 
 
 def _searched(
@@ -446,7 +467,8 @@ def _searched(
 ) -> tuple[Balance, int]:
     """What is found, and after how many steps; ``near`` are prices to start from."""
     found, steps = None, 0
-    if goods.market.good is not None and len(level) >= (MANY if near is None else MANY_KNOWN):
+    many = MANY if near is None else MANY_KNOWN
+    if curve.floor is None and goods.market.good is not None and len(level) >= many:
         most_pinned = PinnedTotal(goods, level, curve, watch.over)
         solved = most_pinned.run(near)
         found, steps = most_pinned.found, most_pinned.steps
@@ -504,6 +526,46 @@ def _linear(program: AllocationProgram, limits: Limits) -> Values:
         search.asked,
         f"{search.asked} passes, {search.rounds} rounds, gap {gap:.1g}",
     )
+
+
+def duals_above_floors(
+    program: AllocationProgram,
+    market: Market,
+    known: FloatArray,
+    rent: FloatArray,
+    of_levels: FloatArray,
+    of_floors: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Duals of time, shape (K,), and of all rows behind it, where some are floors under levels.
+
+    Parameters
+    ----------
+    program : AllocationProgram
+    market : Market
+    known : FloatArray, shape (R,)
+        Prices of the resources of the market.
+    rent : FloatArray, shape (K,)
+        Worth of a class's time.
+    of_levels, of_floors : FloatArray, shape (K,)
+        Worth of one unit of ``levels @ x`` to the utility, and to the floor.
+    """
+    floors = program.level_floors
+    assert floors is not None
+    prices = capacity_duals(program, market, known, rent, of_levels + of_floors)
+    of_rows = np.zeros(sum(len(rows.lower) for rows in floors.side))
+    k = np.flatnonzero(of_floors > 0)
+    of_rows[floors.row[k]] = -of_floors[k] / floors.factor[k]
+    paid = rent
+    if floors.closed.any():
+        # What a closed column would be worth is paid for by the time, and asked back by the row
+        # that closes it: both count the time of the same jobs.
+        gain = program.levels.T @ of_levels - program.limit_rows.matrix.T @ prices
+        paid = rent.copy()
+        closed = np.flatnonzero(floors.closed)
+        np.maximum.at(paid, program.classes.class_a[closed], gain[closed])
+        k = np.flatnonzero(paid > rent)
+        of_rows[floors.row[k]] -= paid[k] - rent[k]
+    return paid, program.duals_in_order(prices, of_rows)
 
 
 def capacity_duals(

@@ -126,6 +126,46 @@ def reached_part(
     return search.equilibrium()
 
 
+def least_levels(
+    market: Market, floor: FloatArray, watch: Watch
+) -> tuple[Termination, FloatArray, TargetDuals | None]:
+    """An allocation in which nobody is below its floor, or multipliers by which there is none.
+
+    Parameters
+    ----------
+    market : Market
+    floor : FloatArray, shape (K,)
+        Least level of each class; 0 without one.
+    watch : Watch
+
+    Returns
+    -------
+    termination : Termination
+        ``OPTIMAL`` with an allocation, ``INFEASIBLE`` if floors are refuted, else what ended the
+        search.
+    x : FloatArray, shape (N,)
+        Totals of the program's columns.
+    duals : TargetDuals or None
+        They prove that the floors cannot be met; None where a class alone cannot.
+    """
+    k = np.flatnonzero(floor > 0)
+    x = np.zeros(market.columns)
+    if (highest_in_rows(market.level[k]) * market.unit < floor[k] * (1.0 - EXACT)).any():
+        return Termination.INFEASIBLE, x, None
+    some = market.part(k, market.capacity)
+    found = reached_part(some, floor[k], None, watch)
+    if found.bound < 1.0 - EXACT:
+        rent, slope = np.zeros((2, len(floor)))
+        rent[k], slope[k] = found.rent, found.slope / floor[k]
+        return Termination.INFEASIBLE, x, TargetDuals(found.prices, rent, slope, floor > 0)
+    if some.columns == market.columns:
+        x = found.x[:-1]
+    else:
+        x[np.unique(market.place[k][market.place[k] >= 0])] = found.x[:-1]
+    met = found.level >= 1.0 - EXACT
+    return Termination.OPTIMAL if met else watch.reason or Termination.IMPRECISE, x, None
+
+
 class TargetSearch:
     """One search for the largest value.
 
