@@ -436,7 +436,8 @@ def _interior(
     x, value = goods.columns(C.count[some, np.newaxis] * found.time), found.value * unit + shift
     if least is not None and (program.level(x) < floors.floor * (1.0 - CLOSE)).any():
         # The search was stopped below the floors.
-        x, value = least.x, least.objective
+        assert least.x is not None
+        x, value = least.x, program.value(least.x)
     return _values(
         Termination.OPTIMAL if found.gap <= CLOSE else watch.reason or Termination.IMPRECISE,
         x,
@@ -454,7 +455,7 @@ def _at_floors(
     """A point at which nobody is below its floor; without one, what ended the search for it."""
     end, x, refuted = least_levels(market, floors.floor, watch)
     if end is Termination.OPTIMAL:
-        return Values(end, x=x, objective=program.value(x))
+        return Values(end, x=x)
     if refuted is None:
         return Values(end)
     nothing = np.zeros(len(floors.floor))
