@@ -35,7 +35,11 @@ def told(script: str, arguments: list[str]) -> tuple[int, str]:
 
 @pytest.mark.parametrize(
     ("script", "arguments", "words"),
-    [(file, *wrong) for file in ("columns.py", "constraints.py", "elastic.py") for wrong in WRONG[:2]]
+    [
+        (file, *wrong)
+        for file in ("columns.py", "constraints.py", "elastic.py")
+        for wrong in WRONG[:2]
+    ]
     + [("first_solve.py", *wrong) for wrong in (WRONG[0], WRONG[4])]
     + [("scale.py", *wrong) for wrong in WRONG + PICTURES],
 )
