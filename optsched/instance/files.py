@@ -52,6 +52,9 @@ def read_file(source: str | Path, what: str, build: Callable[[Any], Read]) -> Re
         path = Path(source)
         data, kind = read_bytes(path), SUFFIXES.get(path.suffix.lower(), "json")
     with named(source), no_collection():
+        if Path(source).suffix.lower() == ".csv":
+            expected = "JSON, YAML or npz; optsched import csv makes an instance of tables"
+            raise InvalidInput("", "a table", expected)
         if kind == "npz" or data[:4] == NPZ_MAGIC:
             from optsched.instance.archive import from_npz
 

@@ -94,6 +94,12 @@ def test_yaml(file_refusal: FileRefusal, data: bytes, start: str) -> None:
     assert stated(f"{start}...").holds(file_refusal(data, ".yaml"))
 
 
+def test_a_table_belongs_to_the_import(file_refusal: FileRefusal) -> None:
+    assert stated("found a table, expected JSON, YAML or npz; ...").holds(
+        file_refusal(b"id,steps\na,3\n", ".csv")
+    )
+
+
 def npy_bytes() -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, np.zeros(3))
