@@ -82,7 +82,7 @@ def test_columns_that_lose_too_much_are_in_no_better_point(seed: int) -> None:
 
 
 def test_a_core_keeps_its_point_and_opens_what_loses_least() -> None:
-    core = core_of(knapsack(3, jobs=40))
+    core = core_of(knapsack(3, jobs=25))
     point = best_of(core.arrays)[1]
     before = np.zeros(core.arrays.shape[1], bool)
     for extra in (0, 5, 20, 1000):
@@ -137,6 +137,7 @@ def test_cores_end_in_the_optimum(monkeypatch: pytest.MonkeyPatch, seed: int) ->
     assert optsched.verify(instance, solution.to_document()).ok
 
 
+@pytest.mark.property
 def test_a_last_run_without_a_point_keeps_what_cores_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
     monkeypatch.setattr("optsched.solving.engine.OPEN", 4)
