@@ -2,13 +2,10 @@
 
 1. `place_beside` gives free GPUs to rows that start; everything else stays where it is. No program
    is solved and no bound is computed, so that it costs no more than a round may take.
-2. `move_plain` makes room for many plain gangs at once, by moving plain gangs to other nodes.
-3. `Occupants.make_room` makes room for one row of any kind: others go elsewhere, or make way for
-   it. `Clearing` finds out who has to go.
-
-All three count what is free in a `FreeRoom`. 1 and 3 find nodes by `choose`, 2 by
-`fullest_with_room` (`optsched.placement.best_fit`). 2 and 3 choose differently who moves, and
-stored journals depend on it: see decision 031 in `docs/developers/decisions`.
+2. `Occupants.make_room` makes room for one row after the other: others go elsewhere, or make way
+   for it. Rows of one node have one state of what is left (`optsched.placement.one_node`). For rows
+   that span nodes, share GPUs, need what several nodes share or must be apart from others,
+   `Clearing` finds out who has to go.
 """
 
 from __future__ import annotations
@@ -21,26 +18,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, mask_of, pointers, ranges
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, mask_of, ranges
 from optsched.candidates import Classes, JobRows, capacity_for
 from optsched.instance.cluster import Numbering
-from optsched.placement.best_fit import (
-    FreeRoom,
-    best_fit,
-    choose,
-    fullest_with_room,
-    why_refused,
-)
+from optsched.placement.best_fit import FreeRoom, best_fit, choose, why_refused
 from optsched.placement.occupied import Occupied, refuse_placed_twice
+from optsched.placement.one_node import GpusByRow, OneNodeRoom, RoomMade
 from optsched.placement.problem import Problem
-from optsched.placement.requests import Requests, members, needs_per_gpu
+from optsched.placement.requests import ANTI_AFFINITY, Requests, members, needs_per_gpu
 from optsched.placement.shares import ROUNDING
 
-GpusByRow = dict[int, IntArray]
-"""GPUs of some rows, by their numbers in the cluster (`Cluster.numbering`)."""
-
-NODES_TRIED = 8
-"""Nodes that are tried for a plain gang, before it is left without a place."""
 SETS_TRIED = 4
 """Sets of others that are tried for going elsewhere, before some make way."""
 
@@ -188,200 +175,6 @@ def columns_with_room(classes: Classes, column: IntArray, occupied: Occupied) ->
     return mask
 
 
-# --- room for many plain gangs ----------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Movable:
-    """Plain gangs that each hold GPUs of one node and may be moved to another one of their pool.
-
-    Attributes
-    ----------
-    pool, node : IntArray, shape (M,)
-        The node by its number in the cluster.
-    first, size : IntArray, shape (M,)
-        The place of the first of their GPUs in ``index``, and how many they have.
-    index : IntArray
-        Indices of GPUs on their nodes.
-    """
-
-    pool: IntArray
-    node: IntArray
-    first: IntArray
-    size: IntArray
-    index: IntArray
-
-    @classmethod
-    def of(
-        cls, occupied: Occupied, may_move: BoolArray, pool: IntArray
-    ) -> tuple[Movable, IntArray]:
-        """The plain gangs among the holders that may move, and the number of the holder of each.
-
-        Parameters
-        ----------
-        occupied : Occupied, S holders
-        may_move : BoolArray, shape (S,)
-        pool : IntArray, shape (S,)
-        """
-        owner = occupied.owner
-        node = occupied.node
-        # GPUs are listed owner by owner: neighbours of one owner on two nodes are a gang that
-        # spans.
-        spans_nodes = (owner[1:] == owner[:-1]) & (node[1:] != node[:-1])
-        plain = (occupied.share == 1.0) & ~occupied.need.any(axis=1)
-        plain &= ~occupied.group_need.any(axis=1)
-        plain[owner[1:][spans_nodes]] = False
-        number = np.flatnonzero(may_move & plain)
-        node_of = np.zeros(len(occupied), np.int64)
-        node_of[owner] = node
-        index = occupied.gpu - occupied.instance.cluster.numbering.start[node]
-        size = np.bincount(owner, minlength=len(occupied))
-        first = np.cumsum(size) - size
-        return cls(pool[number], node_of[number], first[number], size[number], index), number
-
-    def gpus(self, gang: int) -> IntArray:
-        """Indices of the GPUs of one of them on its node."""
-        return self.index[self.first[gang] : self.first[gang] + self.size[gang]]
-
-
-def move_plain(
-    classes: Classes,
-    rows: JobRows,
-    wanted: IntArray,
-    occupied: Occupied,
-    movable: Movable,
-    most: float,
-) -> tuple[GpusByRow, GpusByRow] | None:
-    """Room for plain rows that `place_beside` refused, by moving gangs to other nodes.
-
-    For each row, the larger first, the nodes that lack fewest GPUs are tried: the smallest gang on
-    it that is large enough leaves, or the largest ones until there is room, if all that leave fit
-    on other nodes by best fit.
-
-    Parameters
-    ----------
-    classes : Classes
-    rows : JobRows
-    wanted : IntArray
-        Rows that found no room.
-    occupied : Occupied
-        All GPUs that are held.
-    movable : Movable
-        What of it may be moved.
-    most : float
-        How many of these may be moved at most.
-
-    Returns
-    -------
-    GPUs by row, and by the number of what is moved; None where the rows are not all plain
-    (`Problem.plain`).
-    """
-    requests = Requests.of(classes, rows, np.asarray(wanted, np.int64))
-    problem = Problem.of(requests, np.unique(requests.pool).tolist(), occupied)
-    if not problem.plain.all():
-        return None
-    room = FreeRoom(problem)
-    placed: GpusByRow = {}
-    moved: GpusByRow = {}
-    for pool in np.unique(requests.pool).tolist():
-        migration = _Migration(room, movable, pool)
-        mine = np.flatnonzero(requests.pool == pool)
-        for request in mine[np.argsort(-requests.gpus[mine], kind="stable")].tolist():
-            found = migration.make_room(int(requests.gpus[request]), most - len(moved))
-            if found is not None:
-                placed[int(requests.row[request])], migrated = found
-                moved |= migrated
-    return placed, moved
-
-
-class _Migration:
-    """Room on a node of a pool, made by moving gangs from it to other nodes."""
-
-    def __init__(self, room: FreeRoom, movable: Movable, pool: int) -> None:
-        self._room = room
-        self._here = room.problem.nodes.of_pool(pool)
-        nodes = room.problem.nodes
-        self._movable = movable
-        self._size = movable.size
-        on_node = nodes.local()[movable.node]
-        gangs = np.flatnonzero((movable.pool == pool) & (on_node >= 0))
-        on = on_node[gangs]
-        self._movable_gpus = np.bincount(on, self._size[gangs], len(nodes)).astype(np.int64)
-        # Gangs sorted by node: those on node n are by_node[start[n]:start[n + 1]].
-        self._by_node = gangs[np.argsort(on, kind="stable")]
-        self._start = pointers(np.bincount(on, minlength=len(nodes)))
-        self._left: dict[int, list[int]] = {}
-
-    def make_room(self, gpus: int, most: float) -> tuple[IntArray, GpusByRow] | None:
-        """GPUs for a gang, and the new GPUs of the gangs that move for it;
-        None if at most ``most`` do not suffice.
-        """
-        here = self._here
-        free = self._room.free[here]
-        # How many GPUs each node is short of.
-        lack = gpus - free
-        possible = np.flatnonzero(free + self._movable_gpus[here] >= gpus)
-        nearest = possible[np.argsort(lack[possible], kind="stable")][:NODES_TRIED]
-        for node, short in zip(
-            (nearest + here.start).tolist(), lack[nearest].tolist(), strict=True
-        ):
-            leaving = self._gangs_to_move(node, short)
-            targets = self._targets(node, leaving) if len(leaving) <= most else None
-            if targets is None:
-                continue
-            moved = {}
-            for gang, target in zip(leaving, targets, strict=True):
-                moved[gang] = self._claimed(target, int(self._size[gang]))
-                self._room.release(node, self._movable.gpus(gang))
-                self._gangs_on(node).remove(gang)
-                self._movable_gpus[node] -= self._size[gang]
-            return self._claimed(node, gpus), moved
-        return None
-
-    def _claimed(self, node: int, gpus: int) -> IntArray:
-        nodes = self._room.problem.nodes
-        start = nodes.instance.cluster.numbering.start[nodes.number[node]]
-        return self._room.claim(node, gpus) + int(start)
-
-    def _gangs_on(self, node: int) -> list[int]:
-        """Gangs that may leave a node and have not left it yet."""
-        if node not in self._left:
-            self._left[node] = self._by_node[self._start[node] : self._start[node + 1]].tolist()
-        return self._left[node]
-
-    def _gangs_to_move(self, node: int, lack: int) -> list[int]:
-        """The smallest gang that is large enough, else the largest gangs until there is room."""
-        if lack <= 0:
-            return []
-        by_size = sorted(self._gangs_on(node), key=lambda gang: (self._size[gang], gang))
-        # One gang that is large enough moves less than several small ones.
-        for gang in by_size:
-            if self._size[gang] >= lack:
-                return [gang]
-        leaving = []
-        for gang in reversed(by_size):
-            if lack <= 0:
-                break
-            leaving.append(gang)
-            lack -= int(self._size[gang])
-        return leaving
-
-    def _targets(self, node: int, leaving: list[int]) -> list[int] | None:
-        """Another node for each gang that leaves, in turn the one where least is left over."""
-        here = self._here
-        free = self._room.free[here].copy()
-        # The node that is cleared is no target.
-        free[node - here.start] = -1
-        targets = []
-        for size in self._size[leaving].tolist():
-            target = fullest_with_room(free, size)
-            if target is None:
-                return None
-            free[target] -= size
-            targets.append(here.start + target)
-        return targets
-
-
 # --- room for one row of any kind -------------------------------------------------------------
 
 
@@ -449,25 +242,9 @@ class GpusOfRows:
         return self._gpu[ranges(self.first[rows], count)], count
 
 
-@dataclass(frozen=True)
-class RoomMade:
-    """What is to change so that a row has room.
-
-    Attributes
-    ----------
-    gpus : dict of row to GPUs
-        Of the row, and of others that go elsewhere.
-    out : tuple of int
-        Rows that make way, and find no room elsewhere.
-    """
-
-    gpus: GpusByRow
-    out: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
+@dataclass
 class Occupants:
-    """Rows that have GPUs, and which of them may be moved or stopped.
+    """Rows that have GPUs, and which of them may be moved or stopped for others.
 
     Attributes
     ----------
@@ -486,6 +263,8 @@ class Occupants:
         Running jobs that would be stopped or moved with each row.
     barred : callable
         Nodes that rows must not have.
+    wanted : IntArray
+        Rows for which room may be made.
     """
 
     classes: Classes
@@ -497,21 +276,68 @@ class Occupants:
     position: IntArray
     running: IntArray
     barred: Callable[[IntArray], list[Collection[str]] | None]
+    wanted: IntArray
 
     def make_room(self, row: int, victims: IntArray, most: float) -> RoomMade | None:
-        """How a row gets room; None if it cannot.
+        """Give a row room and say what has changed; None, and nothing has, if it cannot be.
 
         Any movable row may go elsewhere for it, whatever its position. Only victims may stop.
 
         Parameters
         ----------
         row : int
+            One of those ``wanted``.
         victims : IntArray
             Rows that may stop for it if they find no room elsewhere, those first that are to go
             first.
         most : float
             Running jobs that may be stopped or moved, at most.
         """
+        one_node = self._one_node
+        change = one_node.make_room(row, victims, most) if row in one_node else None
+        if change is None and not (row in one_node and self._knows_all(row)):
+            change = self._make_room_anywhere(row, victims, most)
+            if change is not None:
+                del self._one_node  # it does not know of this change
+        if change is not None:
+            self.seats.give_each(change.gpus)
+            # They may be tried again in other rows.
+            self.seats.leave(change.out)
+        return change
+
+    def _knows_all(self, row: int) -> bool:
+        """Whether all who may leave GPUs of the pool of a row hold and need one node each."""
+        C = self.classes
+        seated = self.seats.with_gpus
+        column = self.rows.column[seated]
+        pool = C.pool[self.rows.column[row]]
+        others = seated[self.movable[seated] & (C.pool[column] == pool)]
+        return bool(self._one_node.has(others).all() and (self._spans(others) <= 1).all())
+
+    @cached_property
+    def _one_node(self) -> OneNodeRoom:
+        """The state that serves rows of one node without anti-affinity."""
+        seated = self.seats.with_gpus
+        held = self.fixed.and_also(self._on(seated, *self.seats.gpus(seated)))
+        apart = any(item.get("kind") == ANTI_AFFINITY for item in self.constraints)
+        wanted = self.wanted[:0] if apart else self.wanted
+        requests = Requests.of(self.classes, self.rows, wanted, barred=self.barred(wanted))
+        problem = Problem.of(requests, np.unique(requests.pool).tolist(), held)
+        some = np.flatnonzero(problem.on_one_node & (requests.span == 1))
+        row = np.concatenate([np.full(len(self.fixed), -1, np.int64), seated])
+        may_move = self._may_move(seated)
+        return OneNodeRoom(problem.nodes, requests.take(some), held, row, may_move, self.running)
+
+    def _may_move(self, seated: IntArray) -> BoolArray:
+        """Rows that may have any node, if they may leave theirs; shape (A,)."""
+        mask = self.movable.copy()
+        barred = self.barred(seated)
+        if barred is not None:
+            mask[seated[[bool(names) for names in barred]]] = False
+        return mask
+
+    def _make_room_anywhere(self, row: int, victims: IntArray, most: float) -> RoomMade | None:
+        """How a row of any kind gets room."""
         near, in_the_way = self._near(row)
         held = self.fixed.around(int(self.classes.pool[self.rows.column[row]]))
         firm = len(held)

@@ -4,8 +4,7 @@ where the fewest GPUs are left over.
 The result breaks no rule of the problem, but it may place fewer requests or span more nodes than
 the optimum. The bounds (`optsched.placement.bounds`) say by how much at most.
 
-`FreeRoom` is what is free; it is the only such state, for whole placements, for rows that start in
-a round and for room that is made for them (`optsched.placement.beside`). `choose` finds nodes for
+`FreeRoom` is what is free, for whole placements and for rows that start in a round. `choose` finds nodes for
 one request. `make_room` and `tighten` repair the result: smaller requests move to other nodes, so
 that a gang finds room or spans fewer nodes. `why_refused` explains what found no room.
 """
@@ -19,14 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.arrays import FloatArray, IntArray, group_rows
 from optsched.placement.problem import (
     Assignment,
     Pieces,
     Problem,
     assign_gpus,
     by_request,
-    consecutive,
     largest_of_groups,
     limit,
     with_identities,
@@ -88,7 +86,6 @@ class FreeRoom:
         # How many jobs of each anti-affinity set are on each node.
         sets = {number for numbers in problem.requests.apart for number in numbers}
         self._of_set = {number: np.zeros(len(nodes), np.int64) for number in sets}
-        self._untouched: dict[int, BoolArray] = {}
 
     @classmethod
     def after(cls, problem: Problem, assignment: Assignment) -> FreeRoom:
@@ -196,26 +193,6 @@ class FreeRoom:
         self.pieces[request] = pieces
         self.shared[request] = gpus
 
-    def claim(self, node: int, count: int) -> IntArray:
-        """Take so many GPUs of a node at once,
-        consecutive ones where possible; gives their indices.
-        """
-        free = self._free_gpus(node)
-        chosen = consecutive(free[None], np.array([count]))[0]
-        free &= ~chosen
-        self.free[node] -= count
-        return np.flatnonzero(chosen)
-
-    def release(self, node: int, gpus: IntArray) -> None:
-        """A gang that held GPUs of a node leaves them."""
-        self._free_gpus(node)[gpus] = True
-        self.free[node] += len(gpus)
-
-    def _free_gpus(self, node: int) -> BoolArray:
-        if node not in self._untouched:
-            self._untouched[node] = self.room[node] >= 1.0
-        return self._untouched[node]
-
     def _charge(self, request: int, pieces: Pieces, sign: int) -> None:
         problem = self.problem
         R = self.problem.requests
@@ -227,12 +204,6 @@ class FreeRoom:
             amount = sign * gpus
             self.own[node] -= amount * R.need[request]
             self.group -= amount * R.group_need[request] * problem.nodes.member[:, node]
-
-
-def fullest_with_room(free: IntArray, gpus: int) -> int | None:
-    """The node with the fewest free GPUs that are enough, of equal ones the first."""
-    enough = np.flatnonzero(free >= gpus)
-    return int(enough[np.argmin(free[enough])]) if len(enough) else None
 
 
 def _pieces_of(gpus: IntArray) -> Pieces:

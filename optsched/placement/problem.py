@@ -401,13 +401,6 @@ class Problem:
         return np.asarray(need.any(axis=1))
 
     @cached_property
-    def plain(self) -> BoolArray:
-        """Mask of the requests that ask for whole GPUs of one node and
-        for nothing else; shape (P,).
-        """
-        return self.on_one_node & ~self.needy
-
-    @cached_property
     def on_one_node(self) -> BoolArray:
         """Mask of the requests for whole GPUs that one node may have, with its CPUs and memory; shape (P,).
 

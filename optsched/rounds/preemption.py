@@ -38,23 +38,19 @@ file; the modules are in `optsched.rounds`, but for `staying`, `occupied` and `b
    stay idle. `max_moves` does not limit this.
 10. **Stay.** A chosen row that could go on may find its GPUs or CPUs in use by rows before it, or
     by a new guest (`staying.StayRule.keep`). It then needs other GPUs, as a row that starts does.
-11. **Shift.** Chosen rows may find enough GPUs free, but scattered. Once a round, plain gangs of
-    the pool move to other nodes for them, whatever their position in the order
-    (`seating.Seating._shifted`). The smallest gang on a node that suffices moves, else the largest
-    ones (`beside._Migration._gangs_to_move`). Side constraints of kind ``anti-affinity`` turn this
-    off.
-12. **Make room.** For a row that still has no room, others move if all of them find room elsewhere,
-    also those ahead of it (`beside.Occupants.make_room`, `beside.Clearing.nearest`). Failing that,
-    rows behind it (`victims`) move or stop (`beside.Clearing.needed`). This is done for the first
-    `seating.ATTEMPTS` such rows, and for the job that has starved longest
+11. **Make room.** For a chosen row that finds no room, others move if all of them find room
+    elsewhere, also those ahead of it: the smallest gang of a node that suffices, else the largest
+    ones (`one_node.OneNodeRoom.make_room`). Failing that, rows behind it (`victims`) move or stop.
+    For rows that are not alone with whole GPUs of one node, `beside.Clearing` finds both. This is
+    done for the first `seating.ATTEMPTS` such rows, and for the job that has starved longest
     (`seating.Seating._seat_longest_starved`).
-13. **Idle GPUs.** Where the round fills, a job that runs alone moves to idle GPUs on which it ends
+12. **Idle GPUs.** Where the round fills, a job that runs alone moves to idle GPUs on which it ends
     sooner, its restart counted (`idle.IdleGpus`).
-14. **No plan.** If no round can be planned, jobs are only evicted, and jobs without steps left
+13. **No plan.** If no round can be planned, jobs are only evicted, and jobs without steps left
     stop: all others run on (`runs_unplanned`).
 
-Rules 11 to 13 stop or move no more jobs than are left of `max_moves` (`displaced_so_far`). In rule
-12 a starved job ignores the limit.
+Rules 11 and 12 stop or move no more jobs than are left of `max_moves` (`displaced_so_far`). In rule
+11 a starved job ignores the limit.
 """
 
 from __future__ import annotations

@@ -6,13 +6,14 @@ A row is a job alone (partner -1), or two jobs that share GPUs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, gathered, mask_of, ranges
+from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, gathered, mask_of, ranges
 from optsched.candidates import Classes, JobRows, Uses
 from optsched.formulation import Infeasible, SideConstraint
 from optsched.placement.instant import Instant
@@ -252,7 +253,7 @@ class RowQueue:
             return instant
         return replace(instant, uses=instant.uses.with_more(self.limits))
 
-    @cached_property
+    @property
     def over_limits(self) -> BoolArray:
         """Rows that ask for more of the further limits than is left; shape (A,)."""
         if self.limits is None:
@@ -281,21 +282,27 @@ class RowQueue:
         position[self.order] = np.arange(len(self.order))
         return position
 
+    def of(self, order: IntArray, **left: AnyArray) -> RowQueue:
+        """The same rows in another order, or fewer of them; with other ``free`` or ``busy`` if given."""
+        queue = copy(self)  # with what is known of the rows, whatever their order
+        for name, values in {"order": order, **left}.items():
+            object.__setattr__(queue, name, values)
+        return queue
+
     def first(self, mask: BoolArray) -> RowQueue:
         """The same with the rows of a mask before all others."""
         ahead = mask[self.order]
-        return replace(self, order=np.concatenate([self.order[ahead], self.order[~ahead]]))
+        return self.of(np.concatenate([self.order[ahead], self.order[~ahead]]))
 
     def in_groups(self) -> RowQueue:
         """The same with one group after the other."""
-        return replace(self, order=self.order[np.argsort(self.group[self.order], kind="stable")])
+        return self.of(self.order[np.argsort(self.group[self.order], kind="stable")])
 
-    def beside(self, tried: IntArray, placed: IntArray) -> RowQueue:
-        """What is left after some rows were tried, and those of them placed that could be."""
+    def beside(self, placed: IntArray) -> RowQueue:
+        """What is left beside some rows that have their place."""
         busy = self.busy | jobs_of(self.rows, placed, len(self.busy))
         free = self.free - self.instant.uses.total(placed)
-        order = self.order[~np.isin(self.order, tried)]
-        return replace(self, order=order, busy=busy, free=free)
+        return self.of(self.order[~self.mask(placed)[self.order]], busy=busy, free=free)
 
 
 def room_at_least(free: FloatArray, rows: JobRows, uses: Uses, must_run: IntArray) -> FloatArray:

@@ -1,14 +1,14 @@
 """GPUs for the rows that run in a round.
 
 A running job keeps its GPUs (`StayRule`). A new one gets free GPUs (`place_beside`). If it finds
-none, others are moved or stopped (`Seating._shifted`, `Occupants.make_room`). Who may be moved or
-stopped for whom is in `optsched.rounds.preemption`.
+none, others are moved or stopped (`Occupants.make_room`). Who may be moved or stopped for whom is in
+`optsched.rounds.preemption`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,9 @@ from optsched.instance.cluster import Numbering
 from optsched.instance.restart import restart_costs
 from optsched.instance.running import RunningJobs
 from optsched.placement.beside import (
-    GpusByRow,
     GpusOfRows,
-    Movable,
     Occupants,
     columns_with_room,
-    move_plain,
     place_beside,
 )
 from optsched.placement.occupied import Occupied
@@ -126,8 +123,6 @@ class Seating:
         Of nodes on which jobs must not start that could not be stopped in time.
     preemptions_left : float
         Running jobs that may still be preempted or moved.
-    may_shift : bool
-        Whether plain gangs may still be moved for others in this round: it is tried once.
     attempts : int
         Rows for which room may still be made in this round, one by one.
     seats : Seats
@@ -145,7 +140,6 @@ class Seating:
     must: BoolArray
     reservations: Sequence[Reservation]
     preemptions_left: float
-    may_shift: bool = True
     attempts: int = ATTEMPTS
     seats: Seats = field(default_factory=Seats.none)
     refused: dict[int, str] = field(default_factory=dict)
@@ -282,19 +276,18 @@ class Seating:
             self._seat_rows(queue, ranked)
             refused = ranked[~self._gpus.runs[ranked]]
             if not len(refused):
-                return queue.beside(chosen, chosen)
+                return queue.beside(chosen)
             job = int(queue.rows.job[refused[0]])
             reasons.setdefault(job, self.refused[job])
             at = int(np.flatnonzero(queue.order == refused[0])[0])
             left = np.delete(queue.order, at)
             # Without a further row the job lets nobody pass.
             others = (queue.rows.job[left] == job).any()
-            queue = replace(queue, order=left if others else left[:at])
+            queue = queue.of(left if others else left[:at])
 
     def _beside(self, queue: RowQueue, order: IntArray, tried: BoolArray) -> RowQueue:
         """What is left of a queue beside what has GPUs now."""
-        tried_rows = np.flatnonzero(tried)
-        return replace(queue, order=order).beside(tried_rows, self._gpus.rows)
+        return queue.of(order[~tried[order]]).beside(self._gpus.rows)
 
     # --- how many running jobs may still be preempted -------------------------------------
 
@@ -343,7 +336,7 @@ class Seating:
             going[some] = ~rule.blocked(rows, some, *self._held_now(queue, some))
         room[rows.column[refused]] = False
         possible = room[rows.column] | going | (queue.hosts >= 0)
-        return replace(queue, order=queue.order[possible[queue.order]])
+        return queue.of(queue.order[possible[queue.order]])
 
     def columns_with_room(self, column: IntArray, occupied: Occupied | None = None) -> BoolArray:
         """Which of some columns one more job alone finds room in, shape (N,); False for all others.
@@ -376,22 +369,13 @@ class Seating:
         self.spend(len(elsewhere) + int((queue.rows.partner[elsewhere] >= 0).sum()))
         self._gpus.give(going, *self._held_now(queue, going))
         self._gpus.give(bare, bare[:0], np.zeros(len(bare), np.int64))
-        moved = self._place(queue, going, new, occupied) if len(new) else []
-        keeps[moved] = False
+        if len(new):
+            self._place(queue, going, new, occupied)
         keeps[bare] = True
         self._staying |= keeps & queue.continues
-        hopeless: set[tuple[Any, ...]] = set()
-        for row in new[~self._gpus.runs[new]].tolist():
-            # Each try places many rows anew, and where many rows are refused most tries fail.
-            if self.attempts and not self._gpus.runs[row]:
-                self.attempts -= 1
-                # A row alike failed before it in the order: fewer rows may stop for this one.
-                if (alike := self._alike(queue, row)) in hopeless:
-                    continue
-                if self._make_room(queue, row):
-                    hopeless.clear()
-                else:
-                    hopeless.add(alike)
+        refused = new[~self._gpus.runs[new]]
+        if self.attempts and len(refused):
+            self._make_room_in_turn(queue, refused)
 
     def _can_stay(self, queue: RowQueue, ranked: IntArray, occupied: Occupied) -> IntArray:
         """Rows that can go on where they are, beside those before them in the order."""
@@ -424,10 +408,8 @@ class Seating:
         gpu = places.numbers_of(holder, self.instance.cluster.numbering)
         return gpu, places.length[holder]
 
-    def _place(
-        self, queue: RowQueue, going: IntArray, new: IntArray, occupied: Occupied
-    ) -> list[int]:
-        """Give GPUs to rows that start, and other GPUs to rows that have to move for them.
+    def _place(self, queue: RowQueue, going: IntArray, new: IntArray, occupied: Occupied) -> None:
+        """Give free GPUs to rows that start.
 
         Parameters
         ----------
@@ -436,68 +418,37 @@ class Seating:
             Rows that go on, and rows that start.
         occupied : Occupied
             What had GPUs before these rows.
-
-        Returns
-        -------
-        list of int
-            The rows that move.
         """
         rows = queue.rows
-        C = self.classes
-        on = Occupied.of_numbers(C, rows, going, *self._gpus.gpus(going))
-        occupied = occupied.and_also(on)
+        on = Occupied.of_numbers(self.classes, rows, going, *self._gpus.gpus(going))
         barred = self._barred_nodes(rows, new)
-        result = place_beside(C, rows, new, occupied, self.constraints, barred=barred)
-        found = result.by_row()
-        # Of a row that is not scattered there are too few free GPUs, wherever others go.
-        scattered = np.array([item.row for item in result.refused if item.scattered], np.int64)
-        moved: GpusByRow = {}
-        if self.may_shift and self.preemptions_left != 0 and len(scattered):
-            # Once a round: later rows are few, and are made room for one by one.
-            self.may_shift = False
-            beside = occupied.and_also(
-                Occupied.of_numbers(C, rows, result.row, result.gpu, result.count)
-            )
-            placed, moved = self._shifted(rows, going, scattered, on, beside)
-            found |= placed
-            self.spend(len(moved))
+        result = place_beside(
+            self.classes, rows, new, occupied.and_also(on), self.constraints, barred=barred
+        )
         for item in result.refused:
-            if item.row not in found:
-                self._refuse(rows, item.row, item.reason)
-        self._gpus.give_each({row: found[row] for row in new.tolist() if row in found})
-        self._gpus.give_each(moved)
-        return list(moved)
-
-    def _shifted(
-        self,
-        rows: JobRows,
-        going: IntArray,
-        scattered: IntArray,
-        on: Occupied,
-        occupied: Occupied,
-    ) -> tuple[GpusByRow, GpusByRow]:
-        """GPUs of rows that find room once others move, and of those that move for them.
-
-        Only for plain gangs on nodes without anti-affinity, of which many are seated in one go.
-        ``on`` is where the rows are that go on, ``occupied`` is all that has GPUs.
-        """
-        if any(item.get("kind") == ANTI_AFFINITY for item in self.constraints):
-            return {}, {}
-        C = self.classes
-        same_pool = np.isin(C.pool[rows.column[going]], C.pool[rows.column[scattered]])
-        may_move = same_pool & ~either(rows, self.must, going)
-        movable, number = Movable.of(on, may_move, C.pool[rows.column[going]])
-        found = move_plain(C, rows, scattered, occupied, movable, self.preemptions_left)
-        if found is None:
-            return {}, {}
-        placed, moved = found
-        return placed, {int(going[number[gang]]): gpus for gang, gpus in moved.items()}
+            self._refuse(rows, item.row, item.reason)
+        self._gpus.give(result.row, result.gpu, result.count)
 
     # --- rows for which room is made one by one -------------------------------------------
 
-    def _make_room(self, queue: RowQueue, row: int) -> bool:
+    def _make_room_in_turn(self, queue: RowQueue, refused: IntArray) -> None:
+        """Make room for rows that found none, as long as there are attempts left."""
+        occupants = self._occupants(queue, refused)
+        hopeless: set[tuple[Any, ...]] = set()
+        for row in refused.tolist():
+            if not self.attempts:
+                return
+            self.attempts -= 1
+            # A row alike failed before it in the order: fewer rows may stop for this one.
+            if (alike := self._alike(queue, row)) in hopeless:
+                continue
+            if self._make_room(queue, occupants, row):
+                hopeless.clear()
+            else:
+                hopeless.add(alike)
+
+    def _make_room(self, queue: RowQueue, occupants: Occupants, row: int) -> bool:
         """Seat a row that found no room, if others can go elsewhere or make way for it."""
-        occupants = self._occupants(queue)
         held = self._gpus.with_gpus
         may_go = victims(occupants.position, row, held[occupants.movable[held]])
         # A starved job goes before all that can be stopped, whatever `max_moves` says.
@@ -507,10 +458,8 @@ class Seating:
             return False
         gone = [*change.gpus, *change.out]
         self.spend(int(occupants.running[gone].sum()))
+        occupants.running[gone] = 0
         self._staying[gone] = False
-        self._gpus.give_each(change.gpus)
-        # They may be tried again in other rows.
-        self._gpus.leave(change.out)
         name = self.instance.jobs_table.names[int(queue.rows.job[row])]
         for other in change.out:
             self._refuse(
@@ -520,8 +469,8 @@ class Seating:
             )
         return True
 
-    def _occupants(self, queue: RowQueue) -> Occupants:
-        """The rows that are seated, and which of them may leave their GPUs."""
+    def _occupants(self, queue: RowQueue, wanted: IntArray) -> Occupants:
+        """The rows that are seated, and which of them may leave their GPUs for those wanted."""
         rows = queue.rows
         running = np.where(self._staying, 1 + (rows.partner >= 0), 0)
         return Occupants(
@@ -533,7 +482,8 @@ class Seating:
             movable=~(queue.must_run | either(rows, self.must)),
             position=queue.positions(),
             running=running,
-            barred=lambda wanted: self._barred_nodes(rows, wanted),
+            barred=lambda some: self._barred_nodes(rows, some),
+            wanted=wanted,
         )
 
     def _refuse(self, rows: JobRows, row: int, reason: str) -> None:
@@ -548,6 +498,7 @@ class Seating:
         waits = queue.order[queue.starved[queue.order]]
         on = jobs_of(rows, self._gpus.rows, len(queue.busy))
         seated = np.append(queue.busy | on, False)
+        occupants: Occupants | None = None
         hopeless: set[tuple[Any, ...]] = set()
         for job in dict.fromkeys(rows.job[waits].tolist()):
             if seated[job]:
@@ -558,7 +509,8 @@ class Seating:
                     continue
                 if (alike := self._alike(queue, row)) in hopeless:
                     continue
-                if self._make_room(queue, row):
+                occupants = occupants or self._occupants(queue, waits)
+                if self._make_room(queue, occupants, row):
                     tried[row] = True
                     return self._beside(queue, left.order, tried)
                 hopeless.add(alike)

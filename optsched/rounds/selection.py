@@ -103,7 +103,7 @@ def best_set_first(queue: RowQueue, worth: FloatArray) -> RowQueue:
     # The set is chosen beside the rows that come before it in any case.
     ahead = first_fit(instant, queue.order[ahead_of_all[queue.order]], free, busy)
     if len(ahead):
-        beside = queue.beside(ahead, ahead)
+        beside = queue.beside(ahead)
         free = beside.free
         busy = beside.busy
     order = queue.order[~ahead_of_all[queue.order] & (worth[queue.order] > 0)]

@@ -336,7 +336,8 @@ def _reasons(
     """
     # The order of the following lines is the order of importance, the last first.
     moved = np.flatnonzero(verdict == Verdict.MOVE)
-    reasons = {job: why for job, why in seating.refused.items() if verdict[job] in WAITS}
+    waits = np.isin(verdict, WAITS).tolist()
+    reasons = {job: why for job, why in seating.refused.items() if waits[job]}
     reasons |= changes(view.configured, followed, moved)
     reasons |= _moves_that_pay(view, answer, verdict, seating)
     reasons |= dict(answer.classes.candidates.unplaced())

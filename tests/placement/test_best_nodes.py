@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 # Private names: searches for nodes without the placement around them
-from optsched.placement.best_fit import best_nodes, fullest_with_room
+from optsched.placement.best_fit import best_nodes
 
 pytestmark = pytest.mark.property
 
@@ -28,9 +28,10 @@ def test_equal_gangs_at_once_get_the_nodes_of_one_after_the_other(
     left, own_left, one_by_one = free.copy(), own.copy(), []
     while True:
         has_own = (own_left >= gpus * each).all(axis=1)
-        node = fullest_with_room(np.where(has_own, left, 0), gpus)
-        if node is None:
+        room = np.flatnonzero(has_own & (left >= gpus))
+        if not len(room):
             break
+        node = int(room[np.argmin(left[room])])
         left[node] -= gpus
         own_left[node] -= gpus * each
         one_by_one.append(node)

@@ -1,4 +1,4 @@
-"""Plain gangs, seated by counting: as many as by best fit, and room for a scattered one by moving others."""
+"""Gangs of one node, seated by counting: as many as by best fit."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ import optsched
 from optsched.candidates import Classes, JobRows
 from optsched.placement import Occupied, place_beside
 
-# Private names: the search without the choice among its ways, and the moves for which rounds ask
-from optsched.placement.beside import Movable, move_plain
+# Private names: the search without the choice among its ways
 from optsched.placement.best_fit import best_fit
 from optsched.placement.problem import Problem
 from optsched.placement.requests import Requests
@@ -78,7 +77,7 @@ def test_as_many_gangs_of_every_size_as_best_fit_places(seed: int) -> None:
     occupied = occupied_by(classes, rows, stands)
     requests = Requests.of(classes, rows, np.array(wanted, np.int64))
     problem = Problem.of(requests, [0], occupied)
-    assert problem.plain.all()
+    assert problem.on_one_node.all()
     found = place_beside(classes, rows, np.array(wanted, np.int64), occupied)
     placed = dict(zip(found.row.tolist(), found.gpus, strict=True))
     assert flaws_of(classes, rows, stands | placed) == []
@@ -89,65 +88,12 @@ def test_as_many_gangs_of_every_size_as_best_fit_places(seed: int) -> None:
     assert {told.row for told in found.refused} == set(wanted) - set(placed)
 
 
-@settings(max_examples=80, deadline=None)
-@given(seeds, st.integers(0, 4))
-def test_room_is_made_by_moving_what_may_move(seed: int, most: int) -> None:
-    classes, rows, stands, wanted = case(seed)
-    occupied = occupied_by(classes, rows, stands)
-    found = place_beside(classes, rows, np.array(wanted, np.int64), occupied)
-    placed = dict(zip(found.row.tolist(), found.gpus, strict=True))
-    beside = occupied.and_also(Occupied.of_rows(classes, rows, found.row, found.gpus))
-    scattered = [told.row for told in found.refused if told.scattered]
-    owner = list(stands)
-    may_move = np.ones(len(stands), bool)
-    movable, _ = Movable.of(occupied, may_move, np.zeros(len(stands), np.int64))
-    result = move_plain(classes, rows, np.array(scattered, np.int64), beside, movable, most)
-    assert result is not None
-    more, moved = result
-    assert len(moved) <= most
-    assert set(more) <= set(scattered)
-    more_named = {row: named(classes, gpus) for row, gpus in more.items()}
-    moved_named = {owner[number]: named(classes, gpus) for number, gpus in moved.items()}
-    held = stands | placed | more_named | moved_named
-    assert len(held) == len(stands) + len(placed) + len(more)
-    assert flaws_of(classes, rows, held) == []
-    for number, gpus in moved.items():
-        assert len(gpus) == len(stands[owner[number]])
-
-
-def test_a_gang_of_a_whole_node_gets_one_when_two_halves_move_together() -> None:
-    instance = optsched.Instance.from_arrays(
-        pools=[{"name": "p", "nodes": 2, "gpus_per_node": 8}],
-        throughput=np.ones((3, 1)),
-        gpus=[4, 4, 8],
-        steps=1e6,
-    )
-    classes = optsched.compile(instance).classes(frozenset())
-    column = np.array([0, 0, 1], np.int64)
-    rows = JobRows(np.arange(3), np.full(3, -1), column, np.ones(3), np.ones(3), np.zeros(3))
-    stands = {0: tuple(f"p-0/{g}" for g in range(4)), 1: tuple(f"p-1/{g}" for g in range(4))}
-    occupied = occupied_by(classes, rows, stands)
-    found = place_beside(classes, rows, np.array([2]), occupied)
-    assert [told.scattered for told in found.refused] == [True]
-    assert "8 GPUs of p" in found.refused[0].reason
-    movable, _ = Movable.of(occupied, np.ones(2, bool), np.zeros(2, np.int64))
-    assert move_plain(classes, rows, np.array([2]), occupied, movable, 0) == ({}, {})
-    result = move_plain(classes, rows, np.array([2]), occupied, movable, 1)
-    assert result is not None
-    placed, moved = result
-    assert list(placed) == [2] and list(moved) == [0]
-    assert named(classes, placed[2]) == tuple(f"p-0/{g}" for g in range(8))
-    assert named(classes, moved[0]) == tuple(f"p-1/{g}" for g in range(4, 8))
-
-
-@pytest.mark.parametrize("what", ["needs", "spans nodes", "shares", "runs there"])
-def test_what_is_not_plain_is_left_to_best_fit(what: str) -> None:
+@pytest.mark.parametrize("what", ["spans nodes", "shares", "runs there"])
+def test_what_needs_more_than_one_node_is_left_to_best_fit(what: str) -> None:
     job: dict[str, Any] = {"id": "a", "workload": "w", "gpus": 2, "steps": 10}
     pool: dict[str, Any] = {"name": "p", "nodes": 4, "gpus_per_node": 2, "cpus_per_node": 8}
     workload: dict[str, Any] = {"throughput": {"p": {"2": 3.0, "4": 5.0}}}
-    if what == "needs":
-        workload["demand"] = {"cpu": 2}
-    elif what == "spans nodes":
+    if what == "spans nodes":
         job["gpus"] = 4
     elif what == "shares":
         job = {
@@ -165,4 +111,4 @@ def test_what_is_not_plain_is_left_to_best_fit(what: str) -> None:
         np.zeros(1, int), np.full(1, -1), np.zeros(1, int), np.ones(1), np.ones(1), np.zeros(1)
     )
     requests = Requests.of(classes, rows, np.zeros(1, np.int64))
-    assert not Problem.of(requests, [0]).plain.any()
+    assert not Problem.of(requests, [0]).on_one_node.any()

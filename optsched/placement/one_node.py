@@ -1,0 +1,299 @@
+"""Room for gangs of one node each, made by moving other such gangs, or by stopping them.
+
+GPUs, CPUs and memory of a node are amounts of one kind here: columns of one array, of which those
+stay that somebody needs, the GPUs first. One state of what is left serves all rows that need room: a change that makes
+room is applied to it, and one that does not leaves it as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray, quotient
+from optsched.placement.occupied import Occupied
+from optsched.placement.problem import Nodes, consecutive
+from optsched.placement.requests import Requests, own_capacity
+from optsched.placement.shares import ROUNDING
+
+GpusByRow = dict[int, IntArray]
+"""GPUs of some rows, by their numbers in the cluster (`Cluster.numbering`)."""
+
+NODES_TRIED = 8
+"""Nodes that are tried for a gang, before nobody is moved for it."""
+
+
+@dataclass(frozen=True)
+class RoomMade:
+    """What is to change so that a row has room.
+
+    Attributes
+    ----------
+    gpus : dict of row to GPUs
+        Of the row, and of others that go elsewhere.
+    out : tuple of int
+        Rows that make way, and find no room elsewhere.
+    """
+
+    gpus: GpusByRow
+    out: tuple[int, ...] = ()
+
+
+class OneNodeRoom:
+    """Who is on which node, and what is left there.
+
+    The gangs are the holders of whole GPUs of one node, and the requests; a gang that has no GPUs
+    is on node -1.
+
+    Parameters
+    ----------
+    nodes : Nodes
+        With what is left beside all GPUs that are held.
+    requests : Requests
+        That need room, each on one node (`Problem.on_one_node`).
+    occupied : Occupied
+        Who holds GPUs, S holders.
+    row : IntArray, shape (S,)
+        The row of each holder, -1 for those in no row.
+    may_move : BoolArray, shape (rows,)
+        Rows that may go to other nodes.
+    running : IntArray, shape (rows,)
+        Running jobs that would be stopped or moved with each row. The caller changes it when they
+        are.
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        requests: Requests,
+        occupied: Occupied,
+        row: IntArray,
+        may_move: BoolArray,
+        running: IntArray,
+    ) -> None:
+        self._nodes = nodes
+        # Jobs on a node that shrank hold more than it has: what is left of it is below 0 then.
+        own = own_capacity(nodes.instance) - occupied.used
+        left = np.column_stack([nodes.free, own[nodes.number]])
+        self._open: BoolArray = nodes.room >= 1.0
+        self._first_gpu = nodes.instance.cluster.numbering.start[nodes.number]
+        some, node = _gangs_of_one_node(occupied, nodes.local())
+        size = np.bincount(occupied.owner, minlength=len(occupied))
+        gpus = np.concatenate([size[some], requests.gpus])
+        need = np.concatenate([occupied.need[some], requests.need])
+        amount = np.column_stack([gpus, gpus[:, None] * need])
+        used = amount.any(axis=0)
+        self._left: FloatArray = left[:, used]
+        self._amount: FloatArray = amount[:, used]
+        self._node = np.concatenate([node, np.full(len(requests), -1, np.int64)])
+        self._row = np.concatenate([row[some], requests.row])
+        self._gang: IntArray = np.full(len(may_move), -1, np.int64)
+        self._gang[self._row[self._row >= 0]] = np.flatnonzero(self._row >= 0)
+        self._may_move = may_move[self._row] & (self._row >= 0)
+        self._running = running
+        # GPUs of the holders follow one another in `occupied`; those given out here are by gang.
+        self._held = occupied.gpu
+        self._first = (np.cumsum(size) - size)[some]
+        self._given: dict[int, IntArray] = {}
+        self._pool = dict(zip(requests.row.tolist(), requests.pool.tolist(), strict=True))
+
+    def __contains__(self, row: object) -> bool:
+        """Whether room can be made for a row here."""
+        return row in self._pool
+
+    def has(self, rows: IntArray) -> BoolArray:
+        """Mask of those of some rows that have GPUs of one node."""
+        gang = self._gang[rows]
+        return np.asarray((gang >= 0) & (self._node[gang] >= 0))
+
+    # --- what is left ---------------------------------------------------------------------
+
+    def _enough(self, gang: int) -> FloatArray:
+        """GPUs, CPUs and memory with which a gang has room."""
+        # What rounding alone keeps from fitting fits.
+        return np.asarray(self._amount[gang] * (1.0 - ROUNDING))
+
+    def _fullest(self, left: FloatArray, gang: int) -> int | None:
+        """The node with the fewest free GPUs on which a gang has room, of equal ones the first."""
+        room = np.flatnonzero((left >= self._enough(gang)).all(axis=1))
+        return int(room[np.argmin(left[room, 0])]) if len(room) else None
+
+    # --- gangs come and go ----------------------------------------------------------------
+
+    def _take(self, gang: int, node: int) -> None:
+        gpus = int(self._amount[gang, 0])
+        chosen = consecutive(self._open[[node]], np.array([gpus]))[0]
+        self._open[node] &= ~chosen
+        self._left[node] -= self._amount[gang]
+        self._node[gang] = node
+        self._given[gang] = np.flatnonzero(chosen) + self._first_gpu[node]
+
+    def _leave(self, gang: int) -> None:
+        node = int(self._node[gang])
+        self._open[node, self._gpus(gang) - self._first_gpu[node]] = True
+        self._left[node] += self._amount[gang]
+        self._node[gang] = -1
+
+    def _gpus(self, gang: int) -> IntArray:
+        if gang in self._given:
+            return self._given[gang]
+        first = int(self._first[gang])
+        return self._held[first : first + int(self._amount[gang, 0])]
+
+    def _made(self, gangs: list[int]) -> RoomMade:
+        """What became of the gangs that a change concerns."""
+        seated = {int(self._row[one]): self._gpus(one) for one in gangs if self._node[one] >= 0}
+        return RoomMade(seated, tuple(int(self._row[one]) for one in gangs if self._node[one] < 0))
+
+    # --- room -----------------------------------------------------------------------------
+
+    def make_room(self, row: int, victims: IntArray, most: float) -> RoomMade | None:
+        """How a row gets room, which it then has; None if it cannot.
+
+        1. It takes the fullest node that has room.
+        2. Gangs of a node go elsewhere for it, whatever their position. The nodes that lack least
+           are tried. The smallest gang leaves that is enough, or the largest ones.
+        3. Victims of a node give up their GPUs, those first that are to go first, and go elsewhere
+           if they find room.
+
+        Parameters
+        ----------
+        row : int
+        victims : IntArray
+            Rows that may stop for it, those first that are to go first.
+        most : float
+            Running jobs that may be stopped or moved, at most.
+        """
+        gang = int(self._gang[row])
+        here = self._nodes.of_pool(self._pool[row])
+        node = self._fullest(self._left[here], gang)
+        if node is not None:
+            self._take(gang, here.start + node)
+            return self._made([gang])
+        scattered = bool((self._left[here].sum(axis=0) >= self._enough(gang)).all())
+        found = self._by_moving(gang, here, most) if scattered else None
+        if found is not None:
+            return found
+        among = self._gang[victims]
+        on = self._node[among]
+        among = among[(among >= 0) & (on >= here.start) & (on < here.stop)]
+        return self._by_stopping(gang, here, among, most)
+
+    def _by_moving(self, gang: int, here: slice, most: float) -> RoomMade | None:
+        enough = self._enough(gang)
+        lack = enough - self._left[here]
+        there = (self._node >= here.start) & (self._node < here.stop)
+        mobile = np.flatnonzero(self._may_move & there)
+        on = self._node[mobile] - here.start
+        could = [np.bincount(on, amount, len(lack)) for amount in self._amount[mobile].T]
+        possible = np.flatnonzero((np.stack(could, axis=1) >= lack).all(axis=1))
+        # How much of the gang has no room there, by what is scarcest.
+        far = quotient(lack, np.broadcast_to(enough, lack.shape)).max(axis=1)
+        nearest = possible[np.argsort(far[possible], kind="stable")][:NODES_TRIED]
+        for node in nearest.tolist():
+            leaving = self._leaving(mobile[on == node], lack[node])
+            if self._jobs(leaving) > most:
+                continue
+            targets = self._targets(here, node, leaving)
+            if targets is None:
+                continue
+            for other in leaving:
+                self._leave(other)
+            for other, target in zip(leaving, targets, strict=True):
+                self._take(other, target)
+            self._take(gang, here.start + node)
+            return self._made([gang, *leaving])
+        return None
+
+    def _leaving(self, gangs: IntArray, lack: FloatArray) -> list[int]:
+        """The smallest of the gangs of a node that is enough, else the largest ones until there is room."""
+        amount = self._amount[gangs]
+        # One gang that is large enough moves less than several small ones.
+        alone = (amount >= lack).all(axis=1)
+        if alone.any():
+            return [int(gangs[alone][np.argmin(amount[alone, 0])])]
+        part = quotient(amount, np.broadcast_to(np.maximum(lack, 0.0), amount.shape))
+        covers = np.minimum(part, 1.0).sum(axis=1)
+        largest = np.lexsort((-gangs, -covers))
+        given = np.cumsum(amount[largest], axis=0)
+        count = int(np.argmax((given >= lack).all(axis=1))) + 1
+        leaving: list[int] = gangs[largest[:count]].tolist()
+        return leaving
+
+    def _targets(self, here: slice, node: int, leaving: list[int]) -> list[int] | None:
+        """Another node for each gang that leaves, in turn the one where least is left over."""
+        left = self._left[here].copy()
+        # The node that is cleared is no target.
+        left[node] = -np.inf
+        targets = []
+        for gang in leaving:
+            target = self._fullest(left, gang)
+            if target is None:
+                return None
+            left[target] -= self._amount[gang]
+            targets.append(here.start + target)
+        return targets
+
+    def _by_stopping(
+        self, gang: int, here: slice, victims: IntArray, most: float
+    ) -> RoomMade | None:
+        node = self._cleared_first(gang, victims)
+        if node is None:
+            return None
+        gone = self._needed(gang, victims[self._node[victims] == node], node)
+        if self._jobs(gone) > most:
+            return None
+        for other in gone:
+            self._leave(other)
+        self._take(gang, node)
+        # Who was to go last chooses first where it goes.
+        for other in gone:
+            target = self._fullest(self._left[here], other) if self._may_move[other] else None
+            if target is not None:
+                self._take(other, here.start + target)
+        return self._made([gang, *gone])
+
+    def _jobs(self, gangs: list[int]) -> int:
+        """Running jobs that are stopped or moved with some gangs, which are of rows."""
+        return int(self._running[self._row[gangs]].sum())
+
+    def _cleared_first(self, gang: int, victims: IntArray) -> int | None:
+        """The node that has room first for a gang if victims leave their nodes one by one."""
+        in_turn = np.argsort(self._node[victims], kind="stable")
+        node = self._node[victims[in_turn]]
+        given = np.cumsum(self._amount[victims[in_turn]], axis=0)
+        # What those on the nodes before give does not count.
+        first = np.searchsorted(node, node)
+        before = np.concatenate([np.zeros((1, given.shape[1])), given])[first]
+        room = (self._left[node] + given - before >= self._enough(gang)).all(axis=1)
+        return int(node[room][np.argmin(in_turn[room])]) if room.any() else None
+
+    def _needed(self, gang: int, victims: IntArray, node: int) -> list[int]:
+        """The victims of a node that have to go: of those that do, the last are spared first."""
+        lack = self._enough(gang) - self._left[node]
+        given = np.cumsum(self._amount[victims], axis=0)
+        count = int(np.argmax((given >= lack).all(axis=1)))
+        gone: list[int] = []
+        for place in range(count, -1, -1):
+            before = given[place - 1] if place else np.zeros_like(lack)
+            if not (before >= lack).all():
+                gone.append(int(victims[place]))
+                lack = lack - self._amount[victims[place]]
+        return gone
+
+
+def _gangs_of_one_node(occupied: Occupied, local: IntArray) -> tuple[IntArray, IntArray]:
+    """Holders of whole GPUs of one node that need nothing which several nodes share, and their nodes.
+
+    Nodes are numbered by ``local``; holders on nodes that have no number (-1) are left out.
+    """
+    owner, node = occupied.owner, occupied.node
+    # GPUs are listed owner by owner: neighbours of one owner on two nodes are a gang that spans.
+    spans_nodes = (owner[1:] == owner[:-1]) & (node[1:] != node[:-1])
+    one_node = (occupied.share == 1.0) & ~occupied.group_need.any(axis=1)
+    one_node[owner[1:][spans_nodes]] = False
+    node_of = np.full(len(occupied), -1, np.int64)
+    node_of[owner] = local[node]
+    some = np.flatnonzero(one_node & (node_of >= 0))
+    return some, node_of[some]
