@@ -8,7 +8,7 @@ from optsched.candidates.expand import JobRows, expand, expand_first
 from optsched.candidates.kinds import Absence, Kinds
 from optsched.candidates.needs import column_needs
 from optsched.candidates.resources import Resources
-from optsched.candidates.room import capacity_for, gpus_allowed
+from optsched.candidates.room import gpus_allowed
 from optsched.candidates.usage import Usage
 from optsched.candidates.uses import Uses
 
@@ -23,7 +23,6 @@ __all__ = [
     "Resources",
     "Usage",
     "Uses",
-    "capacity_for",
     "classes_apart",
     "column_alone",
     "column_needs",

@@ -139,11 +139,6 @@ def gpus_allowed(capacity: FloatArray, need: FloatArray) -> IntArray:
     return np.maximum(allowed + ROUNDING, 0.0).astype(np.int64)
 
 
-def capacity_for(gpus: int, need: float) -> float:
-    """The least capacity that allows so many GPUs, of one need above 0 per GPU."""
-    return (gpus - ROUNDING) * need / (1 + ROUNDING)
-
-
 def node_capacities(pool: Pool, now: float) -> tuple[IntArray, FloatArray]:
     """GPUs, and CPUs and memory (inf: not stated), of the usable nodes that have GPUs."""
     usable = np.flatnonzero(pool.usable(now) & (pool.node_gpus > 0))

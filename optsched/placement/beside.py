@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, mask_of, ranges
-from optsched.candidates import Classes, JobRows, capacity_for
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, ranges
+from optsched.candidates import Classes, JobRows
 from optsched.instance.cluster import Numbering
 from optsched.placement.best_fit import FreeRoom, best_fit, choose, why_refused
 from optsched.placement.occupied import Occupied, refuse_placed_twice
 from optsched.placement.one_node import GpusByRow, OneNodeRoom, RoomMade
 from optsched.placement.problem import Problem
-from optsched.placement.requests import ANTI_AFFINITY, Requests, members, needs_per_gpu
+from optsched.placement.requests import Requests, anti_affinity_sets, members, needs_per_gpu
 from optsched.placement.shares import ROUNDING
 
 SETS_TRIED = 4
@@ -168,9 +168,11 @@ def columns_with_room(classes: Classes, column: IntArray, occupied: Occupied) ->
     Only of the given columns; other columns are False. Anti-affinity and barred nodes may still
     keep a job out.
     """
+    mask = np.zeros(classes.columns, bool)
+    if not len(column):
+        return mask
     requests = Requests.of_columns(classes, column)
     problem = Problem.of(requests, np.unique(requests.pool).tolist(), occupied)
-    mask = np.zeros(classes.columns, bool)
     mask[column[requests.row[problem.fewest > 0]]] = True
     return mask
 
@@ -312,16 +314,17 @@ class Occupants:
         column = self.rows.column[seated]
         pool = C.pool[self.rows.column[row]]
         others = seated[self.movable[seated] & (C.pool[column] == pool)]
-        return bool(self._one_node.has(others).all() and (self._spans(others) <= 1).all())
+        one_node = C.configurations.nodes[C.configuration[self.rows.column[others]]] <= 1
+        return bool((one_node & self._one_node.may_move(others)).all())
 
     @cached_property
     def _one_node(self) -> OneNodeRoom:
-        """The state that serves rows of one node without anti-affinity."""
+        """The state that serves rows of one node that need not be apart from others."""
         seated = self.seats.with_gpus
         held = self.fixed.and_also(self._on(seated, *self.seats.gpus(seated)))
-        apart = any(item.get("kind") == ANTI_AFFINITY for item in self.constraints)
-        wanted = self.wanted[:0] if apart else self.wanted
-        requests = Requests.of(self.classes, self.rows, wanted, barred=self.barred(wanted))
+        wanted = self.wanted
+        barred = self.barred(wanted)
+        requests = Requests.of(self.classes, self.rows, wanted, self.constraints, barred)
         problem = Problem.of(requests, np.unique(requests.pool).tolist(), held)
         some = np.flatnonzero(problem.on_one_node & (requests.span == 1))
         row = np.concatenate([np.full(len(self.fixed), -1, np.int64), seated])
@@ -334,6 +337,8 @@ class Occupants:
         barred = self.barred(seated)
         if barred is not None:
             mask[seated[[bool(names) for names in barred]]] = False
+        for jobs in anti_affinity_sets(self.classes, self.constraints):
+            mask &= ~(np.isin(self.rows.job, jobs) | np.isin(self.rows.partner, jobs))
         return mask
 
     def _make_room_anywhere(self, row: int, victims: IntArray, most: float) -> RoomMade | None:
@@ -353,7 +358,6 @@ class Occupants:
             held.part(may_go),
             self.constraints,
             bars[0] if bars else (),
-            may_span=self._spans(loose) > 1,
         )
 
         def without(gone: IntArray) -> RoomMade | None:
@@ -363,8 +367,7 @@ class Occupants:
             if gpus is None:
                 return None
             stays = held.part(np.append(np.ones(firm, bool), ~np.isin(near, loose[gone])))
-            moves = loose[gone[clearing.may_move(gone)]]
-            return self._with_the_others(row, gpus, loose[gone], moves, stays)
+            return self._with_the_others(row, gpus, loose[gone], stays)
 
         nobody = np.zeros(0, np.int64)
         if clearing.needed(nobody) is not None:
@@ -385,20 +388,15 @@ class Occupants:
         gone = clearing.needed(behind[behind >= 0])
         return None if gone is None else without(gone)
 
-    def _spans(self, rows: IntArray) -> IntArray:
-        """Most nodes that some rows may span."""
-        C = self.classes
-        return np.asarray(C.configurations.nodes[C.configuration[self.rows.column[rows]]])
-
     def _with_the_others(
-        self, row: int, gpus: IntArray, gone: IntArray, may_move: IntArray, stay: Occupied
+        self, row: int, gpus: IntArray, gone: IntArray, stay: Occupied
     ) -> RoomMade:
-        """A row on its GPUs, and those that go for it beside what stays, as far as they may move."""
+        """A row on its GPUs, and those that go for it beside what stays, where they find room."""
         found = {row: gpus}
-        if len(may_move):
+        if len(gone):
             # The row first: those that go take what it leaves.
             occupied = stay.and_also(self._on(np.array([row]), gpus, np.array([len(gpus)])))
-            found |= self._placed(may_move[np.argsort(self.position[may_move])], occupied)
+            found |= self._placed(gone[np.argsort(self.position[gone])], occupied)
         return RoomMade(found, tuple(other for other in gone.tolist() if other not in found))
 
     def _placed(self, wanted: IntArray, occupied: Occupied) -> GpusByRow:
@@ -452,8 +450,6 @@ class Clearing:
         Side constraints; those of kind ``anti-affinity`` are read.
     barred : collection of str
         Nodes of which it gets nothing.
-    may_span : BoolArray, shape (M,), optional
-        Holders that may have GPUs of several nodes; by default none.
     """
 
     def __init__(
@@ -465,14 +461,11 @@ class Clearing:
         loose: Occupied,
         constraints: Iterable[Mapping[str, Any]] = (),
         barred: Collection[str] = (),
-        *,
-        may_span: BoolArray | None = None,
     ) -> None:
         requests = Requests.of(classes, rows, np.array([wanted]), constraints, [barred])
         problem = Problem.of(requests, requests.pool.tolist(), occupied)
         self._problem = problem
         self._loose = loose
-        self._may_span = np.zeros(len(loose), bool) if may_span is None else may_span
         self._gpus = int(requests.gpus[0])
         self._span = int(requests.span[0])
         nodes = problem.nodes
@@ -543,8 +536,6 @@ class Clearing:
         least = self._least_turn(turn, never)
         if least > len(order):
             return None
-        if self._span == 1 and not self._group_use.any():
-            return least
         if not self.fits(turn <= len(order)):
             return None
         # Room never shrinks when more holders go, so the smallest number is bisected. The first
@@ -556,8 +547,7 @@ class Clearing:
         return enough
 
     def _least_turn(self, turn: IntArray, never: int) -> int:
-        """The first turn at which the gang can have room: a lower bound, and exact on one node
-        where no resource of several nodes counts.
+        """The first turn at which the gang can have room, if only GPUs count: a lower bound.
 
         Parameters
         ----------
@@ -569,87 +559,22 @@ class Clearing:
         # A holder may make room on nodes where it has no GPU: it leaves a resource of several nodes.
         if self._group_use.any():
             return 0
-        problem = self._problem
-        nodes = problem.nodes
-        here = problem.of_pool(0)
-        goes = turn[self._owner]
-        by_gpu = self._of_gpus.enough_from(goes, never).reshape(nodes.room.shape)[here]
-        if self._span > 1:
-            every = np.sort(by_gpu, axis=None)
-            return int(every[self._gpus - 1]) if self._gpus <= len(every) else never
-        if self._gpus > by_gpu.shape[1] or problem.requests.clashing[0]:
-            return never
-        by_node = np.full(len(nodes), never)
-        by_node[here] = np.partition(by_gpu, self._gpus - 1, axis=1)[:, self._gpus - 1]
-        for own in self._of_nodes:
-            np.maximum(by_node, own.enough_from(goes, never), out=by_node)
-        # A node is closed to the gang as long as a job is there that it must be apart from.
-        apart = self._conflicts[self._owner]
-        np.maximum.at(by_node, self._node[apart], goes[apart])
-        by_node[problem.closed[0]] = never
-        return int(by_node[here].min(initial=never))
-
-    @cached_property
-    def _of_gpus(self) -> _Returned:
-        """Shares of single GPUs that holders give back."""
-        room = self._problem.nodes.room.ravel()
-        needed = float(self._problem.requests.share[0])
-        share = self._loose.share[self._owner]
-        lack = needed - room + np.bincount(self._spot, share, len(room)) - ROUNDING
+        share = float(self._problem.requests.share[0])
+        least = 1.0 if share == 1.0 else share - ROUNDING
+        cleared = self._problem.nodes.room
+        earliest = np.full(cleared.size, never)
+        np.minimum.at(earliest, self._spot, turn[self._owner])
+        earliest = earliest.reshape(cleared.shape)
+        earliest[self._now.room >= least] = 0
         # GPUs of which somebody who stays has a part, and those that a node does not have.
-        lack[room < (1.0 if needed == 1.0 else needed - ROUNDING)] = np.inf
-        return _Returned.of(lack, self._spot, share)
-
-    @cached_property
-    def _of_nodes(self) -> tuple[_Returned, ...]:
-        """CPUs and memory of nodes that they give back, as far as the gang needs them."""
-        need = self._problem.requests.need[0]
-        has = self._problem.nodes.own
-        parts = []
-        for own in np.flatnonzero(need).tolist():
-            amount = self._loose.need[self._owner, own]
-            used = np.bincount(self._node, amount, len(has))
-            lack = capacity_for(self._gpus, float(need[own])) - has[:, own] + used
-            parts.append(_Returned.of(lack, self._node, amount))
-        return tuple(parts)
-
-    def may_move(self, gone: IntArray) -> BoolArray:
-        """Mask of those of some holders, which all go, that may find room elsewhere.
-
-        False for a holder that surely finds none (`_elsewhere`). What the gang leaves on a node is
-        not enough for one that had to go; but what a holder of several nodes leaves may be.
-        """
-        alone = self._on_one_node[gone]
-        return self._elsewhere[gone] if alone.all() else np.ones(len(gone), bool)
-
-    @cached_property
-    def _on_one_node(self) -> BoolArray:
-        """Mask of the holders of whole GPUs of one node that need one node again,
-        if the gang does too; shape (M,).
-        """
-        first = np.full(len(self._loose), -1)
-        first[self._owner[::-1]] = self._node[::-1]
-        mask = (self._loose.share == 1.0) & ~self._group_use.any(axis=1) & ~self._may_span
-        mask &= self._span == 1
-        mask[self._owner[self._node != first[self._owner]]] = False
-        return np.asarray(mask & (first >= 0))
-
-    @cached_property
-    def _elsewhere(self) -> BoolArray:
-        """Mask of the holders for which a node has room now, as far as it is known; shape (M,)."""
-        here = self._problem.of_pool(0)
-        free, own = self._now.free[here], self._now.own[here]
-        size = np.bincount(self._owner, minlength=len(self._loose))
-        kinds = group_rows((size, *self._loose.need.T), len(size))
-        found = np.zeros(len(kinds), bool)
-        for kind, one in enumerate(kinds.first.tolist()):
-            # Needs that rounding alone keeps from fitting are to fit.
-            need = self._loose.need[one] * size[one] * (1.0 - ROUNDING) - ROUNDING
-            found[kind] = ((free >= size[one]) & (own >= need).all(axis=1)).any()
-        return ~self._on_one_node | found[kinds.inverse]
+        earliest[cleared < least] = never
+        by_gpu = earliest[self._problem.of_pool(0)]
+        by_place = np.sort(by_gpu, axis=1) if self._span == 1 else np.sort(by_gpu, axis=None)[None]
+        enough = self._gpus <= by_place.shape[1]
+        return int(by_place[:, self._gpus - 1].min(initial=never)) if enough else never
 
     def nearest(self) -> IntArray:
-        """All that may move, ordered so that the gang gets the nodes
+        """All that may go, ordered so that the gang gets the nodes
         that lack fewest GPUs, by the fewest holders.
         """
         now = self._now.available(0)
@@ -664,8 +589,7 @@ class Clearing:
         size = np.bincount(self._owner, minlength=len(self._loose))
         # Of holders equally near those come first that make room alone, the smallest of them first.
         alone = size >= np.minimum(far, self._gpus)
-        order = np.lexsort((np.where(alone, size, -size), ~alone, far)).astype(np.int64)
-        return order[self._elsewhere[order]]
+        return np.lexsort((np.where(alone, size, -size), ~alone, far)).astype(np.int64)
 
     @cached_property
     def _now(self) -> FreeRoom:
@@ -694,50 +618,3 @@ class Clearing:
         return replace(
             self._problem, nodes=replace(nodes, room=room, own=own, group_capacity=group)
         )
-
-
-@dataclass(frozen=True)
-class _Returned:
-    """What holders give back of one resource of cells (single GPUs, or nodes) that are short of it.
-
-    Attributes
-    ----------
-    lack : FloatArray, shape (cells,)
-        What a cell is short of at first; at most 0 where it has enough.
-    entry : IntArray, shape (n,)
-        Entries of holders in cells that are short, cell by cell.
-    cell : IntArray, shape (n,)
-    amount : FloatArray, shape (n,)
-        What each gives back.
-    """
-
-    lack: FloatArray
-    entry: IntArray
-    cell: IntArray
-    amount: FloatArray
-
-    @classmethod
-    def of(cls, lack: FloatArray, cell: IntArray, amount: FloatArray) -> _Returned:
-        """Of what n entries give back."""
-        # Where even all of them are too little, the cell never has enough.
-        reached = np.bincount(cell, amount, len(lack)) >= lack
-        entry = np.flatnonzero((lack[cell] > 0) & reached[cell])
-        entry = entry[np.argsort(cell[entry], kind="stable")]
-        return cls(lack, entry, cell[entry], amount[entry])
-
-    def enough_from(self, turn: IntArray, never: int) -> IntArray:
-        """The turn from which on each cell has enough, when entries give back in turns (n,)."""
-        found = np.where(self.lack <= 0, 0, never)
-        goes = turn[self.entry]
-        in_turn = np.argsort(self.cell * (never + 1) + goes)
-        given = np.cumsum(self.amount[in_turn])
-        enough = np.flatnonzero(given >= self._wanted)[::-1]
-        # Of several assignments to a cell the last one counts: that of its first entry.
-        found[self.cell[enough]] = goes[in_turn[enough]]
-        return found
-
-    @cached_property
-    def _wanted(self) -> FloatArray:
-        """What its cell lacks and what all cells before it have to give, of each entry."""
-        first = np.searchsorted(self.cell, self.cell)
-        return (np.cumsum(self.amount) - self.amount)[first] + self.lack[self.cell]

@@ -103,7 +103,10 @@ class Occupied:
 
     @classmethod
     def none(cls, instance: Instance) -> Occupied:
-        return cls.of_jobs(instance, np.zeros(0, np.int64), ())
+        groups = len(renewable_groups(instance))
+        own, group = np.zeros((0, len(OWN))), np.zeros((0, groups))
+        nobody, nothing = np.zeros(0, np.int64), np.zeros(0)
+        return cls(instance, nobody, nobody, nothing, own, group, nobody, nobody)
 
     @classmethod
     def of_rows(
@@ -545,6 +548,8 @@ def occupied_by(instance: Instance, jobs: IntArray, option: IntArray) -> Occupie
 
     Jobs that share GPUs have equal parts of them, unless their options say which.
     """
+    if not len(jobs):
+        return Occupied.none(instance)
     places = instance.jobs_table.places
     numbering = instance.cluster.numbering
     share, needs = held_of(instance, jobs, option)

@@ -102,10 +102,10 @@ class OneNodeRoom:
         """Whether room can be made for a row here."""
         return row in self._pool
 
-    def has(self, rows: IntArray) -> BoolArray:
-        """Mask of those of some rows that have GPUs of one node."""
+    def may_move(self, rows: IntArray) -> BoolArray:
+        """Mask of those of some rows that have GPUs of one node and may go to another one."""
         gang = self._gang[rows]
-        return np.asarray((gang >= 0) & (self._node[gang] >= 0))
+        return np.asarray((gang >= 0) & (self._node[gang] >= 0) & self._may_move[gang])
 
     # --- what is left ---------------------------------------------------------------------
 

@@ -146,8 +146,7 @@ class IdleGpus:
             # Nearly always nothing is idle where all GPUs have jobs.
             if not (fits.any() or idle.any()):
                 return
-            room = self._seating.columns_with_room(np.flatnonzero(fits | idle))
-            wanted = self._wanted(fits & room, idle, room)
+            wanted = self._wanted(fits, idle)
             chosen = self._chosen(wanted)
             if not len(chosen):
                 return
@@ -209,8 +208,8 @@ class IdleGpus:
         rate[job] = np.where(may_move, seats.rate[alone], np.inf)
         return seat, rate
 
-    def _wanted(self, fits: BoolArray, idle: BoolArray, room: BoolArray) -> Wanted:
-        """Rows in which jobs gain.
+    def _wanted(self, fits: BoolArray, idle: BoolArray) -> Wanted:
+        """Rows in which jobs gain, and that find room on nodes, or may with the GPUs that they give up.
 
         Parameters
         ----------
@@ -218,28 +217,34 @@ class IdleGpus:
             Columns for jobs that wait.
         idle : BoolArray, shape (N,)
             Columns of pools with idle GPUs, for jobs that have a seat.
-        room : BoolArray, shape (N,)
-            Columns that find room on nodes though no job gives up its GPUs.
         """
-        rows, seat = self._no_slower(fits, idle)
+        seat_of, rate = self._seats()
+        if ((seat_of < 0) & np.isfinite(rate)).any():
+            # Thousands may wait: only those columns are looked at in which one finds room.
+            fits = self._seating.columns_with_room(np.flatnonzero(fits))
+        rows = self._no_slower(fits, idle, seat_of, rate)
+        seat = seat_of[rows.job]
         waits = seat < 0
         continues = self._rows.in_place.rows_continue(rows)
         stays = np.append(self._seating.seats.stays, False)[seat]
         saved = self._seconds_saved(rows, seat, continues, stays)
         wanted = Wanted(rows, seat, stays & ~waits, continues, saved)
-        gains = self._gains(wanted) & (room[rows.column] | self._gives_up(rows, seat))
-        gains &= ~np.isin(self._keys(rows), self._refused)
+        gains = self._gains(wanted) & ~np.isin(self._keys(rows), self._refused)
+        # For a column with room, whoever moves there need not give up anything.
+        asks = gains & ~waits & ~self._gives_up(rows, seat)
+        room = self._seating.columns_with_room(np.unique(rows.column[asks]))
+        gains[asks] = room[rows.column[asks]]
         return wanted.take(np.flatnonzero(gains))
 
-    def _no_slower(self, fits: BoolArray, idle: BoolArray) -> tuple[JobRows, IntArray]:
-        """Rows in these columns that are no slower than the seats of their jobs, and these seats."""
-        seat, rate = self._seats()
+    def _no_slower(
+        self, fits: BoolArray, idle: BoolArray, seat: IntArray, rate: FloatArray
+    ) -> JobRows:
+        """Rows in these columns that are no slower than the seats of their jobs (`_seats`)."""
         # First by jobs: most have nothing to gain where GPUs are idle.
         best = np.where(seat < 0, self._best_rate(fits), self._best_rate(idle))
         rows = rows_alone(self._rows.classes, np.flatnonzero((best > 0) & (best >= rate)))
         has_room = np.where(seat[rows.job] < 0, fits[rows.column], idle[rows.column])
-        rows = rows.take(np.flatnonzero(has_room & (rows.rate >= rate[rows.job])))
-        return rows, seat[rows.job]
+        return rows.take(np.flatnonzero(has_room & (rows.rate >= rate[rows.job])))
 
     def _gains(self, wanted: Wanted) -> BoolArray:
         """Rows in which a job that waits runs, or one that has a seat ends sooner."""

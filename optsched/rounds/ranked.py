@@ -111,8 +111,6 @@ def moves_to_idle(
         Side constraints; those of kind ``anti-affinity`` are read.
     """
     moves = np.zeros(len(rows), bool)
-    if not pays.any():
-        return moves
     free = idle_shares(view, classes)
     instant = instant_of(rows, classes.uses)
     fits = np.ones(len(rows), bool)
@@ -218,7 +216,7 @@ def _row_order(
     if sizes == "most":
         # Whether a job gets more GPUs is decided before, whatever they save.
         moves &= same_size
-    if sizes != "fastest":
+    if sizes != "fastest" and moves.any():
         # A job of the sizes "fastest" takes its GPUs from jobs behind it; others only move to idle
         # ones.
         order = _order_of_idle_gpus(state, view, rows, continues, moves, position)

@@ -438,9 +438,11 @@ class RoundState(DisplayedTable):
         def most(job: IntArray) -> FloatArray:  # that a stop of the row's job ever costs
             return self.stops.restart(job, pool, gpus) + every[job] + self.policy.grace_time
 
-        beside = np.where(rows.partner >= 0, most(rows.partner), 0.0)
-        ahead = self.instance.round * (1.0 + self.policy.hysteresis)
-        return ahead + np.maximum(most(rows.job), beside)
+        cost = most(rows.job)
+        shared = rows.partner >= 0
+        if shared.any():
+            cost = np.maximum(cost, np.where(shared, most(rows.partner), 0.0))
+        return self.instance.round * (1.0 + self.policy.hysteresis) + cost
 
     def _headline(self) -> str:
         jobs = self.instance.jobs_table

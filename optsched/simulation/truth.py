@@ -86,12 +86,17 @@ class Truth:
         order = np.argsort(key, kind="stable")
         return key[order], columns.rate[generated[order]], columns.partner_rate[generated[order]]
 
+    @cached_property
+    def _radix(self) -> tuple[int, int, int]:
+        """Kinds, pools and GPUs that a key tells apart."""
+        widest = int(self.candidates.columns.gpus.max(initial=0)) + 2
+        pools = len(self.candidates.instance.cluster.pools)
+        return len(self.candidates.kinds) + 1, pools + 1, widest
+
     def _key(
         self, kind: IntArray, partner: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray
     ) -> IntArray:
-        kinds = len(self.candidates.kinds) + 1
-        pools = len(self.candidates.instance.cluster.pools) + 1
-        widest = int(self.candidates.columns.gpus.max(initial=0)) + 2
+        kinds, pools, widest = self._radix
         key: IntArray = (
             ((kind * kinds + partner + 1) * pools + pool + 1) * widest + gpus
         ) * widest + np.minimum(nodes, widest - 1)

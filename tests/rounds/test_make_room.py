@@ -172,40 +172,6 @@ def test_a_job_whose_claim_is_on_gpus_that_stay_taken_runs_elsewhere_in_the_end(
     assert ran >= 3
 
 
-def test_no_holder_that_finds_another_place_is_said_to_find_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Placing them all finds that out as well."""
-    from optsched.placement import beside
-
-    judged: list[np.ndarray] = []
-    asked = beside.Clearing.may_move
-    tried = beside.Occupants._with_the_others
-
-    def remember(self: beside.Clearing, gone: np.ndarray) -> np.ndarray:
-        judged.append(asked(self, gone))
-        return np.ones(len(gone), bool)
-
-    def placed(
-        self: beside.Occupants, row: int, gpus: Any, gone: Any, *given: Any
-    ) -> beside.RoomMade:
-        change = tried(self, row, gpus, gone, *given)
-        waits = gone[~judged[-1]].tolist()
-        found.extend(other not in change.out for other in waits)
-        return change
-
-    found: list[bool] = []
-    monkeypatch.setattr(beside.Clearing, "may_move", remember)
-    monkeypatch.setattr(beside.Occupants, "_with_the_others", placed)
-    for seed in range(25):
-        instance = optsched.Instance.from_document(random_state(seed))
-        state = RoundState.first(instance, RoundPolicy(patience=1, hysteresis=0.0))
-        for _ in range(4):
-            plan = solve_round(state)
-            state = advanced(followed(state, plan), state.until)
-    assert found and not any(found)
-
-
 @pytest.mark.parametrize("gang_first", [True, False])
 def test_a_gang_of_one_node_goes_to_two_where_it_may(*, gang_first: bool) -> None:
     """Two GPUs are free on different nodes: enough for the job that runs, not for the one that waits."""
