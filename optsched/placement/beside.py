@@ -562,9 +562,9 @@ class Clearing:
         share = float(self._problem.requests.share[0])
         least = 1.0 if share == 1.0 else share - ROUNDING
         cleared = self._problem.nodes.room
-        earliest = np.full(cleared.size, never)
-        np.minimum.at(earliest, self._spot, turn[self._owner])
-        earliest = earliest.reshape(cleared.shape)
+        of_spot = np.full(cleared.size, never)
+        np.minimum.at(of_spot, self._spot, turn[self._owner])
+        earliest = of_spot.reshape(cleared.shape)
         earliest[self._now.room >= least] = 0
         # GPUs of which somebody who stays has a part, and those that a node does not have.
         earliest[cleared < least] = never
