@@ -16,7 +16,7 @@ from pydantic import Field
 from formulations.machines import FreeMachines, check_each_once, rank, sum_before
 from formulations.slots import Slots, cheapest_slots, whole_assignment
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
-from optsched.candidates import Absence, Candidates, Classes, Drop
+from optsched.candidates import Candidates, Classes, Drop
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.program import LinearProgram
@@ -116,12 +116,12 @@ class Allox(Formulation):
         table = candidates.instance.jobs_table
         kept = mask_of(list(table.running), len(table))
         stays = np.ones(len(table), bool) if self.options.keep_running else ~table.preemptible
-        return np.asarray(kept & stays & (candidates.absence == Absence.PRESENT))
+        return np.asarray(kept & stays & candidates.present)
 
     def _too_young(self, candidates: Candidates, kept: BoolArray) -> BoolArray:
         """Jobs that wait for older ones to be planned, shape (jobs,)."""
         table = candidates.instance.jobs_table
-        waiting = np.flatnonzero((candidates.absence == Absence.PRESENT) & ~kept)
+        waiting = np.flatnonzero(candidates.present & ~kept)
         C = super().classes(candidates)
         free = _Places(C, kept).machines.free_now if len(waiting) else 0
         planned = max(int(np.floor(self.options.alpha * len(waiting) + ROUNDING)), free)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
-from optsched.candidates import Absence, Candidates
+from optsched.candidates import Candidates
 from optsched.errors import InvalidArgument, InvalidInput, OptschedError
 from optsched.instance.documents import Document, Name, NonNegative
 from optsched.instance.reading import join, key, listed, show, validate
@@ -176,7 +176,7 @@ def _read(given: object, path: str, row_of: Mapping[str, int]) -> dict[str, floa
 
 def _jobs(candidates: Candidates, kinds: IntArray) -> list[int]:
     """Jobs of some kinds that are to be dealt with."""
-    there = candidates.absence == Absence.PRESENT
+    there = candidates.present
     jobs: list[int] = np.flatnonzero(there & np.isin(candidates.kinds.of_job, kinds)).tolist()
     return jobs
 

@@ -23,7 +23,7 @@ from optsched.instance import Instance
 def reference_columns(C: Classes) -> tuple[IntArray, FloatArray]:
     """Column of each T_kj (-1: none) and T itself (0 where none), both of shape (K, pools)."""
     pools = len(C.instance.cluster.pools)
-    order = np.flatnonzero(C.alone & (C.pool >= 0))
+    (order,) = (C.alone & (C.pool >= 0)).nonzero()
     cell = C.class_a[order] * pools + C.pool[order]
     if not increases(cell):  # several columns of a class on a pool
         order = order[np.lexsort((-C.rate_a[order], C.gpus[order], cell))]

@@ -228,12 +228,14 @@ def _loaded(
     model: PerformanceModel | None,
     performance: Performance | None,
 ) -> Instance | Candidates:
-    """The instance of a source; candidates are returned as they are."""
+    """The instance of a source; instances and candidates are returned as they are."""
     if performance is not None and (model is not None or isinstance(source, Candidates)):
         raise UsageError(
             "performance replaces the instance's own: give no model or candidates beside it"
         )
-    return source if isinstance(source, Candidates) else load(source, performance)
+    if isinstance(source, Candidates) or (performance is None and isinstance(source, Instance)):
+        return source
+    return load(source, performance)
 
 
 def _formulation_for(

@@ -21,7 +21,7 @@ from optsched.instance.shipped import shipped_path
 from optsched.performance import PerformanceModel, with_learnt
 from optsched.performance.composed import MODELS, OF, ComposedModel
 from optsched.performance.files import PERFORMANCE, below, check_performance, read_model
-from optsched.registry import load_constraint, load_formulation, load_model, names
+from optsched.registry import catalogue, load_constraint, load_formulation, load_model, names
 from optsched.solution import Solution
 
 Performance = Mapping[str, Any] | str | Path
@@ -117,7 +117,7 @@ def make_model(instance: Instance, document: Any, path: str = PERFORMANCE) -> Pe
         raise InvalidInput(path, show(document), 'a performance object such as {"model": "table"}')
     options = dict(document)
     name = options.pop("model", None)
-    if not isinstance(name, str) or name not in names("performance model"):
+    if not isinstance(name, str) or name not in catalogue("performance model"):
         raise InvalidInput(
             f"{path}.model", show(name), f"one of {', '.join(names('performance model'))}"
         )

@@ -32,6 +32,8 @@ A_FEW_ROWS = 64
 
 def blocks(length: int) -> list[slice]:
     """The rows from 0 to ``length``, at most `BLOCK` at a time."""
+    if 0 < length <= BLOCK:
+        return [slice(0, length)]
     return [slice(start, min(start + BLOCK, length)) for start in range(0, length, BLOCK)]
 
 
@@ -89,7 +91,7 @@ def taken(column: NDArray[Scalar], rows: AnyArray | None) -> NDArray[Scalar]:
 
 def rows_where(mask: BoolArray) -> IntArray | None:
     """Row numbers where a mask is true, for `taken`; None where it is true everywhere."""
-    return None if mask.all() else np.flatnonzero(mask)
+    return None if mask.all() else mask.nonzero()[0]
 
 
 def joined(parts: Sequence[NDArray[Scalar]]) -> NDArray[Scalar]:
@@ -347,6 +349,8 @@ def refined(groups: Groups, columns: Sequence[AnyArray]) -> Groups:
     quick where most rows are groups of their own already.
     """
     inverse = groups.inverse
+    if len(groups) == len(inverse):
+        return groups
     rows = np.flatnonzero((groups.count > 1)[inverse])
     parts = group_rows([inverse[rows], *(column[rows] for column in columns)], len(rows))
     if len(parts) == np.count_nonzero(groups.count > 1):

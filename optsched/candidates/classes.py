@@ -25,6 +25,7 @@ from optsched.arrays import (
     constant,
     group_rows,
     in_order,
+    is_constant,
     is_range,
     joined,
     looked_up,
@@ -38,7 +39,7 @@ from optsched.arrays import (
 )
 from optsched.arrays.matrices import rows_in_order, same_places
 from optsched.candidates.columns import Drop, KindColumns, WayColumns, is_kept
-from optsched.candidates.kinds import Absence, Kinds
+from optsched.candidates.kinds import Absence, Kinds, is_present
 from optsched.candidates.needs import column_needs
 from optsched.candidates.resources import Resources, resource_rows
 from optsched.candidates.usage import Usage
@@ -61,14 +62,16 @@ each takes about 1.5 kB by the time that it is solved.
 """
 LABELS = 7
 """Numbers that tell a configuration (`Classes.configuration_labels`)."""
-READABLE = {
-    "weight": "weight", "steps": "steps", "steps_left": "steps_left", "arrival": "arrival", "deadline": "deadline",
-    "soft_deadline": "soft_deadline", "tenant": "tenant", "preemptible": "preemptible", "restart_cost": "restart_cost",
-    "isolated_time": "isolated_time", "queue": "queue",
-}  # fmt: skip
+READABLE = frozenset(
+    {
+        "weight", "steps", "steps_left", "arrival", "deadline", "soft_deadline", "tenant",
+        "preemptible", "restart_cost", "isolated_time", "queue",
+    }
+)  # fmt: skip
 """Job arrays that a formulation may declare in ``reads``;
 the gang belongs to the kind and is always known.
 """
+KNOWN = READABLE | {"gang"}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -144,10 +147,11 @@ class Candidates(Displayed):
         # Ways in order of pool, GPUs and nodes are their own rank: the usual case.
         place = kept.way if is_range(kept.ways.rank, len(kept.ways)) else kept.ways.rank[kept.way]
         keys = (kept.kind, kept.partner, place, kept.option, kept.workers, kept.servers)
-        columns = kept if in_order(keys) else kept.take(np.lexsort(keys[::-1]))
-        configuration, table = _intern_configurations(instance, columns)
+        if not in_order(keys):
+            kept = kept.take(np.lexsort([key for key in keys[::-1] if not is_constant(key)]))
+        configuration, table = _intern_configurations(instance, kept)
         ways = WayColumns(table.pool, table.gpus, table.nodes, table.share)
-        columns = replace(columns, way=configuration, ways=ways)
+        columns = replace(kept, way=configuration, ways=ways)
         if pairs is None:
             resources, holds = resource_rows(instance, kinds, columns)
         else:
@@ -302,18 +306,22 @@ class Candidates(Displayed):
         absence = self.kinds.absence.copy()
         has_column = mask_of(self.columns.kind, len(self.kinds) + 1)
         has_column[self.columns.partner[self.columns.pairs]] = True
-        present = absence == Absence.PRESENT
         if not has_column[:-1].all() and not self.unfinished:
-            absence[present & ~has_column[self.kinds.of_job]] = Absence.NO_COLUMN
+            absence[is_present(absence) & ~has_column[self.kinds.of_job]] = Absence.NO_COLUMN
         for jobs in self.not_meant.values():
-            absence[(absence == Absence.PRESENT) & jobs] = Absence.NOT_MEANT
+            absence[is_present(absence) & jobs] = Absence.NOT_MEANT
         return absence
+
+    @cached_property
+    def present(self) -> BoolArray:
+        """Whether each job is in the program."""
+        return is_present(self.absence)
 
     def unplaced(self) -> Iterator[tuple[int, str]]:
         """Jobs that are not in the program, with the reason in words."""
         arrival = self.instance.jobs_table.arrival
         now = self.instance.now
-        absent = np.flatnonzero(self.absence != Absence.PRESENT)
+        absent = np.flatnonzero(~self.present)
         kinds = self.kinds.of_job[absent].tolist()
         reasons: dict[int, str] = {}
         for job, why, kind in zip(
@@ -479,9 +487,9 @@ class Classes(DisplayedTable):
     @cached_property
     def member(self) -> sp.csr_matrix:
         """1 where a member takes part, 2 for a pair inside the class; shape (K, N)."""
-        pair = np.flatnonzero(~self.alone)
-        if not len(pair) and in_order([self.class_a]):
+        if self.all_alone and in_order([self.class_a]):
             return same_places(self.throughput, np.ones(self.columns))
+        pair = np.flatnonzero(~self.alone)
         number = np.arange(self.columns, dtype=np.int64)
         where = (np.concatenate([self.class_a, self.class_b[pair]]), np.concatenate([number, pair]))
         return sp.csr_matrix((np.ones(len(where[0])), where), shape=self.throughput.shape)
@@ -772,7 +780,7 @@ class Classes(DisplayedTable):
 
 def job_array(instance: Instance, name: str) -> Any:
     """A job array by its name in ``reads``."""
-    return instance.queue if name == "queue" else getattr(instance.jobs_table, READABLE[name])
+    return instance.queue if name == "queue" else getattr(instance.jobs_table, name)
 
 
 # --- merging jobs into classes --------------------------------------------------------------------
@@ -808,11 +816,10 @@ def merge_jobs(
     """Merge the jobs of a kind that agree in the declared arrays,
     and in all ``labels``, each of shape (jobs,).
     """
-    unknown = reads - set(READABLE) - {"gang"}
-    if unknown:
-        raise KeyError(f"no such job array: {min(unknown)}")
+    if not reads <= KNOWN:
+        raise KeyError(f"no such job array: {min(reads - KNOWN)}")
     table, kinds = candidates.instance.jobs_table, candidates.kinds
-    placed = np.flatnonzero(candidates.absence == Absence.PRESENT)
+    (placed,) = candidates.present.nonzero()
     if candidates.aggregate:
         read = [job_array(candidates.instance, name) for name in sorted(reads - {"gang"})]
         rows = None if len(placed) == len(table) else placed

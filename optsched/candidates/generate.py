@@ -132,9 +132,10 @@ def ways_on_fewest_nodes(
     """
     pools = np.arange(len(sizes.gpus), dtype=np.int64)
     alike = group_rows([gpus], len(gpus))
-    counts = np.sort(gpus[alike.first])
-    place = counts.searchsorted(gpus[alike.first])[alike.inverse]
-    pool, count = pools.repeat(len(counts)), np.tile(counts, len(pools))
+    first = gpus[alike.first]
+    counts = np.sort(first)
+    place = counts.searchsorted(first)[alike.inverse]
+    pool, count = pools.repeat(len(counts)), np.concatenate([counts] * len(pools))
     return (
         pools,
         WayColumns(pool, count, sizes.fewest_nodes(pool, count), np.ones(len(pool))),

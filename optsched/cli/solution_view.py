@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optsched.assembly import formulation_of
-from optsched.candidates import Absence, Classes
+from optsched.candidates import Classes
 from optsched.cli.tables import (
     bullets,
     facts,
@@ -531,7 +531,7 @@ def _job_words(names: JobNames, job: int, partner: int) -> str:
 def idle_jobs(allocation: Allocation) -> Iterator[RenderableType]:
     """Jobs that could run but get nothing."""
     C = allocation.classes
-    present = (C.of_job >= 0) & (C.candidates.absence == Absence.PRESENT)
+    present = (C.of_job >= 0) & C.candidates.present
     jobs = np.flatnonzero(present & ~allocation.served)
     if len(jobs):
         names = [C.instance.jobs_table.names[job] for job in jobs[:IDLE].tolist()]

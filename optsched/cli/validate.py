@@ -75,7 +75,7 @@ def summary(candidates: Candidates) -> dict[str, Any]:
     import numpy as np
 
     from optsched.api import make_formulation, own_constraints
-    from optsched.candidates import Absence, Drop
+    from optsched.candidates import Drop
     from optsched.performance import Source
     from optsched.registry import names
 
@@ -89,7 +89,7 @@ def summary(candidates: Candidates) -> dict[str, Any]:
         "name": instance.name,
         "sha256": instance.sha256,
         "jobs": len(jobs),
-        "present": int((candidates.absence == Absence.PRESENT).sum()),
+        "present": int(candidates.present.sum()),
         "kinds": len(candidates.kinds),
         "workloads": len(instance.workloads),
         "pools": {

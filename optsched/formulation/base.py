@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.candidates import Candidates, Classes
-from optsched.candidates.classes import READABLE
+from optsched.candidates.classes import KNOWN
 from optsched.display import Displayed
 from optsched.errors import InvalidArgument
 from optsched.formulation.options import FormulationOptions
@@ -444,9 +444,8 @@ def _check_reads(reader: str, reads: frozenset[str]) -> None:
     """Refuse what is declared in ``reads`` without being a job array:
     classes cannot be reasons apart by it.
     """
-    known = {*READABLE, "gang"}
-    for name in sorted(reads - known):
-        arrays = f"job arrays, some of {', '.join(sorted(known))}"
+    for name in sorted(reads - KNOWN):
+        arrays = f"job arrays, some of {', '.join(sorted(KNOWN))}"
         raise InvalidArgument(f"reads of {reader}", repr(name), arrays)
 
 

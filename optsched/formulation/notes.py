@@ -131,12 +131,13 @@ def unread_note(
     """
     in_queue = "queue" in read and "queue" in instance.states
     read = {*read, "arrival"} if in_queue else read  # a tenant's queue is in the order of arrival
+    unread = instance.states.difference(read)
+    if not unread:
+        return ""
     words = [
         field.words
         for name, field in FIELDS.items()
-        if name in instance.states
-        and name not in read
-        and (not field.part_of or field.part_of in read)
+        if name in unread and (not field.part_of or field.part_of in read)
     ]
     if not words:
         return ""
@@ -175,6 +176,8 @@ def _unused_batches(instance: Instance) -> str:
 
 def _not_arrived(candidates: Candidates) -> str:
     """How many jobs come later, and what deals with them."""
+    if candidates.present.all():
+        return ""
     later, jobs = int((candidates.absence == Absence.ARRIVES_LATER).sum()), len(candidates.absence)
     if later == 0:
         return ""

@@ -129,10 +129,12 @@ class Deadline:
         a limit that was over by then still leaves as long again for that point, `LEAST` seconds at
         least: seconds alone would be too few on a slow or busy machine.
         """
-        return replace(self, read=self.clock())
+        return self if self.seconds is None else replace(self, read=self.clock())
 
     def check(self) -> None:
         """Raise `OutOfTime` if the time is over; called between the passes of long stages."""
+        if self.seconds is None:
+            return
         since = self.began if self.read is None else self.read
         if self.left <= 0 and self.clock() - since > max(LEAST, since - self.began):
             raise OutOfTime(f"the time limit of {self.seconds:g} s is over")

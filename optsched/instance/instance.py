@@ -104,6 +104,11 @@ class Instance(DisplayedTable):
         )
 
     @cached_property
+    def workload_rates(self) -> IntArray:
+        """Row of ``rates`` of each workload, -1 for none; last: -1, that of no workload."""
+        return np.array([*(workload.rates for workload in self.workloads), -1], np.int64)
+
+    @cached_property
     def states(self) -> frozenset[str]:
         """Names of the fields, of those that only some formulations and side constraints read,
         that are stated in a way that could make a difference (`optsched.formulation.notes`).

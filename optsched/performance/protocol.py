@@ -70,19 +70,6 @@ Edges = tuple[IntArray, IntArray]
 """Rows of jobs and rows of configurations, pair by pair."""
 
 
-def expand_edges(
-    jobs: JobBatch, configurations: Configurations, edges: Edges | None
-) -> tuple[IntArray, IntArray, tuple[int, ...]]:
-    """Rows of jobs and of configurations, one by one,
-    and the shape that a prediction for them has.
-    """
-    if edges is not None:
-        return edges[0], edges[1], (len(edges[0]),)
-    shape = (len(jobs), len(configurations))
-    job, configuration = (index.ravel() for index in np.indices(shape))
-    return job, configuration, shape
-
-
 @dataclass(frozen=True, repr=False, eq=False)
 class Prediction(Columns):
     """Throughputs, dense (J, C), or (E,) when edges were given.
@@ -186,7 +173,10 @@ class RateModel(ABC):
         edges: Edges | None = None,
     ) -> Prediction:
         """`PerformanceModel.predict`: the cells of the edges, or of the whole matrix."""
-        job, configuration, shape = expand_edges(jobs, configurations, edges)
+        if edges is not None:
+            return self.rates(jobs, configurations, *edges)
+        shape = (len(jobs), len(configurations))
+        job, configuration = (index.ravel() for index in np.indices(shape))
         return self.rates(jobs, configurations, job, configuration).reshape(shape)
 
     @abstractmethod

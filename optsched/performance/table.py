@@ -52,11 +52,13 @@ class TableModel(RateModel):
         self._made_of = (rates, instance.cluster, instance.now, later_nodes)
         rows = {place: row for row, place in enumerate(rates.places)}
         self.places_of_pools = np.array([rows.get(pool.name, -1) for pool in pools], np.int64)
-        self._type_place = np.array([rows.get(pool.gpu, -1) for pool in pools], np.int64)
+        of_types = np.array([rows.get(pool.gpu, -1) for pool in pools], np.int64)
         # Where pools and GPU types are the same places, a rate is looked up in one table.
-        one_place = (self._type_place < 0) | (self._type_place == self.places_of_pools)
+        one_place = (of_types < 0) | (of_types == self.places_of_pools)
         self.plain = PlainRates.of(rates) if one_place.all() else None
-        self._has_type_places = bool((self._type_place != self.places_of_pools).any())
+        # Where rates stand, by pool: under its name, else under its GPU type.
+        both = (self.places_of_pools, of_types)
+        self._places = [places for places in both if (places >= 0).any()] or [both[0]]
         self.has_spreads = self.plain is None and rates.has_spreads
         self._has_counts = self.plain is None and rates.has_counts
 
@@ -124,10 +126,11 @@ class TableModel(RateModel):
         gpus = ways.gpus[way]
         # 0 is a mark in the table (OWN_GANG, ANY_SPREAD), which no way to run may find.
         on_gpus = (ways.gpus > 0) & (ways.nodes > 0)
-        # A job's own plain number is for its gang, that of a workload for one GPU.
-        here = gpus == np.where(jobs.own[job], jobs.gang[job], 1)
-        if not fewest.all():
-            here &= fewest[way]
+        if self.plain is not None or self._table.has_plain_numbers:
+            # A job's own plain number is for its gang, that of a workload for one GPU.
+            here = gpus == np.where(jobs.own[job], jobs.gang[job], 1)
+            if not fewest.all():
+                here &= fewest[way]
         if self.plain is not None:
             places = np.where(on_gpus & (ways.pool >= 0), self.places_of_pools[ways.pool], -1)
             rate = self.plain.find(profile, places[way])
@@ -150,19 +153,19 @@ class TableModel(RateModel):
             entry = np.where(
                 (entry < 0) & fewest[way], table.spreads.find(count, ANY_SPREAD), entry
             )
-            entry = np.where(entry < 0, plain, entry)
+            if self._table.has_plain_numbers:
+                entry = np.where(entry < 0, plain, entry)
         return gathered(table.rate, entry, np.nan)
 
     def _find_place(self, profile: IntArray, pool: IntArray) -> IntArray:
         """Position of the (profile, place) of a profile in a pool:
         the pool's, else its GPU type's.
         """
-        found = self._table.entries.at.find(profile, self.places_of_pools[pool])
+        at, (first, *others) = self._table.entries.at, self._places
+        found = at.find(profile, first[pool])
         # An entry under the name of the pool hides those under its GPU type.
-        if self._has_type_places:
-            found = np.where(
-                found >= 0, found, self._table.entries.at.find(profile, self._type_place[pool])
-            )
+        for places in others:
+            found = np.where(found >= 0, found, at.find(profile, places[pool]))
         return np.where(pool < 0, -1, found) if (pool < 0).any() else found
 
     def fewest_nodes(self, pool: IntArray, gpus: IntArray) -> IntArray:
@@ -211,7 +214,7 @@ class TableModel(RateModel):
             return
         table = instance.jobs_table
         pools = len(instance.cluster.pools)
-        profiles = np.array([*(workload.rates for workload in instance.workloads), -1], np.int64)
+        profiles = instance.workload_rates
         place = self._find_place(profiles.repeat(pools), np.tile(np.arange(pools), len(profiles)))
         plain = np.reshape(self._table.entries.counts.find(place, OWN_GANG) >= 0, (-1, pools))
         if not plain.any():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -158,9 +158,13 @@ class LinearArrays(Displayed):
         total = np.bincount(self.column, entries, self.shape[1])
         return total.astype(np.float64, copy=False)
 
-    def column_parts(self) -> Iterator[ColumnPart]:
+    def column_parts(self) -> Sequence[ColumnPart]:
         """All columns, block by block."""
-        return parts_of(self)
+        return self._column_parts
+
+    @cached_property
+    def _column_parts(self) -> Sequence[ColumnPart]:
+        return list(parts_of(self))
 
     def row_parts(self) -> Iterator[RowPart]:
         """All rows, block by block."""

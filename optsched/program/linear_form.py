@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -147,7 +147,7 @@ class LinearForm(ColumnBounds, Protocol):
     def is_integer(self) -> bool:
         """Whether any column must be integer."""
 
-    def column_parts(self) -> Iterator[ColumnPart]:
+    def column_parts(self) -> Iterable[ColumnPart]:
         """All columns in order, block by block,
         so that constant arrays are never written out in full.
         """

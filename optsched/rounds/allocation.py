@@ -20,7 +20,7 @@ from optsched.assembly import (
     constraints_in_force,
     make_formulation,
 )
-from optsched.candidates import Absence, Candidates, Classes, JobRows
+from optsched.candidates import Candidates, Classes, JobRows
 from optsched.errors import (
     Interrupted,
     InvalidInput,
@@ -373,7 +373,7 @@ def _solved(
             if not new:
                 return None, str(error), refused, admissions
             refused = (*refused, (new, str(error)))
-            if not (_without(candidates, refused).absence == Absence.PRESENT).any():
+            if not _without(candidates, refused).present.any():
                 return None, str(error), refused, admissions
         except Exception as error:  # a plan is owed even where the program or a solver's binding fails in a new way
             log.debug("%s failed", formulation.name, exc_info=True)
@@ -437,7 +437,7 @@ def blocked(view: View, candidates: Candidates) -> BoolArray:
     # The last entry is written for partner -1 of columns of one job, and never read.
     able = np.zeros(len(kinds) + 1, bool)
     able[columns.kind[~needs]] = able[columns.partner[~needs]] = True
-    return np.asarray((candidates.absence == Absence.PRESENT) & ~able[kinds.of_job] & ~jobs)
+    return np.asarray(candidates.present & ~able[kinds.of_job] & ~jobs)
 
 
 def _hosts(view: View, candidates: Candidates, kind: IntArray, pairs: IntArray) -> IntArray:
@@ -535,7 +535,7 @@ def check_policy(
 
 def _all(candidates: Candidates, jobs: tuple[int, ...]) -> bool:
     """Whether these are all jobs that could be planned."""
-    there = np.flatnonzero(candidates.absence == Absence.PRESENT)
+    there = np.flatnonzerocandidates.present
     return bool(np.isin(there, jobs).all())
 
 

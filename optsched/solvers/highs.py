@@ -50,6 +50,7 @@ TERMINATION = {
     "kUnknown": Termination.IMPRECISE,
 }
 """Terminations by the model status of HiGHS."""
+POINT_STATUS = {0: PointStatus.NONE, 1: PointStatus.INFEASIBLE, 2: PointStatus.FEASIBLE}
 STOPPED = ("kInterrupt", "kUnknown", "kNotset")
 """Model statuses in which HiGHS may end after Ctrl-C."""
 PRIMAL = 4
@@ -394,7 +395,7 @@ class HighsSession(Session):
         words = highs.modelStatusToString(status)
         if status in (module.HighsModelStatus.kSolveError, module.HighsModelStatus.kMemoryLimit):
             raise SolverCrashed(f"HiGHS stopped with {words!r}")
-        termination = _termination(run, status)
+        termination = _termination(module, run, status)
         primal = _point_status(info.primal_solution_status)
         x = (
             np.array(solution.col_value)
@@ -451,10 +452,17 @@ class HighsSession(Session):
         return rows
 
 
-def _termination(run: HighsRun, status: Any) -> Termination:
+def _termination(highspy: ModuleType, run: HighsRun, status: Any) -> Termination:
     if run.interrupt.is_set() and status.name in STOPPED:
         return Termination.INTERRUPTED
-    return TERMINATION.get(status.name, Termination.ERROR)
+    return _terminations(highspy).get(int(status), Termination.ERROR)
+
+
+@cache
+def _terminations(highspy: ModuleType) -> dict[int, Termination]:
+    """`TERMINATION` by the numbers of the states: to name a state takes ten times as long."""
+    states = highspy.HighsModelStatus
+    return {int(getattr(states, name)): end for name, end in TERMINATION.items()}
 
 
 def _options(limits: Limits, algorithm: str, *, integer: bool, warm: bool) -> dict[str, Any]:
@@ -466,12 +474,14 @@ def _options(limits: Limits, algorithm: str, *, integer: bool, warm: bool) -> di
         "random_seed": limits.seed,
         "primal_feasibility_tolerance": tight,
         "dual_feasibility_tolerance": tight,
-        "ipm_optimality_tolerance": max(limits.tolerance, 1e-12),
-        "mip_feasibility_tolerance": max(limits.tolerance, 1e-9),
-        "mip_rel_gap": 0.0 if limits.gap is None else limits.gap,
         "solver": "choose" if integer else algorithm,
     }
-    if warm and algorithm == "simplex" and not integer:
+    if integer or algorithm != "simplex":
+        options["ipm_optimality_tolerance"] = max(limits.tolerance, 1e-12)
+    if integer:
+        options["mip_feasibility_tolerance"] = max(limits.tolerance, 1e-9)
+        options["mip_rel_gap"] = 0.0 if limits.gap is None else limits.gap
+    elif warm and algorithm == "simplex":
         options["simplex_strategy"] = PRIMAL
     if limits.time is not None:
         options["time_limit"] = max(limits.time, 1e-3)
@@ -485,9 +495,7 @@ def _options(limits: Limits, algorithm: str, *, integer: bool, warm: bool) -> di
 
 
 def _point_status(code: int) -> PointStatus:
-    return {0: PointStatus.NONE, 1: PointStatus.INFEASIBLE, 2: PointStatus.FEASIBLE}.get(
-        int(code), PointStatus.UNKNOWN
-    )
+    return POINT_STATUS.get(int(code), PointStatus.UNKNOWN)
 
 
 class Highs(Solver):

@@ -41,8 +41,10 @@ class Scaling:
         """Factors for a program; integer columns are never scaled."""
         reach = np.maximum(np.abs(arrays.implied_lower), np.abs(arrays.implied_upper))
         moderate = (reach >= MODERATE[0]) & (reach <= MODERATE[1])
-        scaled = np.isfinite(reach) & (reach > 0) & ~moderate & ~arrays.integer
-        columns = _power_of_two(np.where(scaled, reach, 1.0))
+        columns = np.ones(len(reach))
+        if not moderate.all():
+            scaled = np.isfinite(reach) & (reach > 0) & ~moderate & ~arrays.integer
+            columns = _power_of_two(np.where(scaled, reach, 1.0))
         size = arrays.largest_in_rows(columns)
         rows = 1.0 / _power_of_two(np.where(size > 0, size, 1.0))
         cost = np.abs(arrays.cost * columns).max(initial=0.0)

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cached_property, partial
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -320,6 +320,8 @@ class Attempts:
     ----------
     maximise : bool
         Sense of the program.
+    known : callable or None
+        See `attempt`.
     made : list of Attempt
         In their order.
     seconds : dict
@@ -339,6 +341,7 @@ class Attempts:
     """
 
     maximise: bool = True
+    known: Known | None = None
     made: list[Attempt] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     best: Outcome | None = None
@@ -347,6 +350,11 @@ class Attempts:
     out_of_time: bool = False
     stopped: bool = False
     ended: Termination | None = None
+
+    @cached_property
+    def known_point(self) -> Outcome | None:
+        """A feasible point without a solver, to which claims are held."""
+        return None if self.known is None else self.known(None)
 
     def add_crash(self, name: str, error: SolverCrashed) -> None:
         """Record that a solver crashed."""
@@ -495,8 +503,7 @@ def _attempted(
     maximise: bool,
     interrupt: Event,
 ) -> Attempts:
-    attempts, limits, asked = Attempts(maximise), runs.limits, runs.asked_for is not None
-    known_point = cache(lambda: None if known is None else known(None))
+    attempts, limits, asked = Attempts(maximise, known), runs.limits, runs.asked_for is not None
     try:
         for number, way in enumerate(ways):
             first = number == 0
@@ -513,7 +520,7 @@ def _attempted(
                 continue
             if outcome.rests_on_claim:
                 own = None if outcome.certificate.ok else unclaimed(runs, outcome, certify)
-                for held in (own, attempts.best, known_point()):
+                for held in (own, attempts.best, attempts.known_point):
                     outcome = unless_refuted(outcome, held, maximise)
             attempts.add(outcome, keep=asked)
             if _settles(runs, outcome) or (asked and not attempts.lacks_bound):
