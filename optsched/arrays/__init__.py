@@ -26,6 +26,9 @@ on the way need not stay: it fits a cache.
 FEW = 1024
 """Entries of a table that cost nothing."""
 
+ROOM = 8
+"""Entries of a table that one row is worth that is looked up in it."""
+
 A_FEW_ROWS = 64
 """Rows up to which Python groups a table sooner than numpy has begun."""
 
@@ -494,3 +497,38 @@ def find_sorted(keys: IntArray, wanted: IntArray) -> IntArray:
     position = keys.searchsorted(wanted)
     position[position == len(keys)] = 0
     return np.where(keys[position] == wanted, position, -1)
+
+
+def find_rows(known: IntArray, wanted: IntArray) -> IntArray:
+    """Row of each wanted row among the known ones, -1 where it is not; both of shape (rows, fields)."""
+    if not len(known) or not len(wanted):
+        return np.full(len(wanted), -1, np.int64)
+    found = _found_by_number(known, wanted)
+    if found is not None:
+        return found
+    before = len(known)
+    groups = group_rows(np.concatenate([known, wanted]).T, before + len(wanted))
+    first = groups.first[groups.inverse[before:]]
+    return np.where(first < before, first, -1)
+
+
+def _found_by_number(known: IntArray, wanted: IntArray) -> IntArray | None:
+    """The same by a table of the first fields,
+    if these tell the known rows apart and it takes little room.
+    """
+    room, number, asked = 1, np.zeros(len(known), np.int64), np.zeros(len(wanted), np.int64)
+    for one, other in zip(known.T, wanted.T, strict=True):
+        low = min(int(one.min()), int(other.min()))
+        size = max(int(one.max()), int(other.max())) - low + 1
+        if room * size > ROOM * len(known):
+            break
+        room *= size
+        number, asked = number * size + (one - low), asked * size + (other - low)
+    row = np.arange(len(known))
+    table = np.full(room, -1, np.int64)
+    table[number] = row
+    if (table[number] != row).any():
+        return None
+    found = table[asked]
+    same = (known[found] == wanted).all(axis=1)
+    return np.where(same, found, -1)

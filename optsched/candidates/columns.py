@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -204,9 +204,7 @@ class KindColumns(Displayed):
     @classmethod
     def of(cls, kind: IntArray, way: IntArray, ways: WayColumns, **given: AnyArray) -> KindColumns:
         """Columns of these kinds in these ways, with defaults for what is not given."""
-        count = len(kind)
-        default = {name: _DEFAULTS[name][:count] for name in _DEFAULTS.keys() - given.keys()}
-        return cls(kind=kind, way=way, ways=ways, **default, **given)  # type: ignore[arg-type]
+        return cls(kind=kind, way=way, ways=ways, **(_defaults(len(kind)) | given))
 
     @classmethod
     @cache
@@ -227,15 +225,17 @@ class KindColumns(Displayed):
 
 
 _COLUMNS = tuple(field.name for field in fields(KindColumns) if field.name != "ways")
-_MOST = 2**40
-"""More columns than there can be."""
 _VALUES: dict[str, tuple[float, type[np.generic]]] = {
     "partner": (-1, np.int64), "option": (-1, np.int64), "workers": (0, np.int64), "servers": (0, np.int64),
     "rate": (0.0, np.float64), "partner_rate": (0.0, np.float64), "log_sd": (0.0, np.float64), "source": (0, np.uint8),
     "duration": (np.nan, np.float64), "value": (0.0, np.float64), "cost": (0.0, np.float64), "drop": (0, np.uint8),
 }  # fmt: skip
-_DEFAULTS = {name: constant(value, _MOST, dtype) for name, (value, dtype) in _VALUES.items()}
-"""Columns that are not given: a slice of a constant column takes a tenth of the time of a new one."""
+
+
+@lru_cache
+def _defaults(count: int) -> dict[str, AnyArray]:
+    """So many columns of which nothing is given; they take no memory."""
+    return {name: constant(value, count, dtype) for name, (value, dtype) in _VALUES.items()}
 
 
 def _with_ways_in_common(parts: Sequence[KindColumns]) -> list[KindColumns]:

@@ -356,7 +356,8 @@ class Formulation(ABC, Displayed):
                 alike = sum(other.name.partition("#")[0] == rows.name for other in side)
                 name = f"{rows.name}#{alike + 1}" if alike else rows.name
                 side.append(replace(rows, name=name, assumption=constraint.assumes))
-        program = replace(program, side=tuple(side), extend=self.extend)
+        if self.constraints or self.extend is not None:
+            program = replace(program, side=tuple(side), extend=self.extend)
         _refuse_stranded(program, program.all_must_run)
         return program
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
+from optsched.arrays import BoolArray, FloatArray, IntArray, find_rows, gathered
 from optsched.assembly import (
     compile_for,
     constraints_in_force,
@@ -44,7 +44,7 @@ from optsched.solution import Solution, Status
 from optsched.solution.plan import LinearPlan
 from optsched.solvers import Capability, Limits, Solver
 from optsched.solving.engine import Engine
-from optsched.solving.warm_start import WarmStart, matched
+from optsched.solving.warm_start import WarmStart
 
 # --- the allocation --------------------------------------------------------------------------
 
@@ -447,7 +447,7 @@ def _hosts(view: View, candidates: Candidates, kind: IntArray, pairs: IntArray) 
     running = view.running
     columns = candidates.columns
     hosts = np.flatnonzero(view.hosts)
-    firm = np.stack(
+    firm = np.column_stack(
         [
             candidates.kinds.of_job[hosts],
             running.pool[hosts],
@@ -455,10 +455,11 @@ def _hosts(view: View, candidates: Candidates, kind: IntArray, pairs: IntArray) 
         ]
     )
     alone = np.flatnonzero(columns.partner < 0)
-    known = np.stack([columns.kind[alone], columns.pool[alone], columns.gpus[alone]])
-    alone = alone[matched(firm, known) >= 0]
-    known = np.stack([columns.kind[alone], columns.pool[alone], columns.gpus[alone]])
-    place = matched(known, np.stack([kind, columns.pool[pairs], columns.gpus[pairs]]))
+    known = np.column_stack([columns.kind[alone], columns.pool[alone], columns.gpus[alone]])
+    alone = alone[find_rows(firm, known) >= 0]
+    known = np.column_stack([columns.kind[alone], columns.pool[alone], columns.gpus[alone]])
+    wanted = np.column_stack([kind, columns.pool[pairs], columns.gpus[pairs]])
+    place = find_rows(known, wanted)
     return gathered(alone, place, -1)
 
 
@@ -535,7 +536,7 @@ def check_policy(
 
 def _all(candidates: Candidates, jobs: tuple[int, ...]) -> bool:
     """Whether these are all jobs that could be planned."""
-    there = np.flatnonzerocandidates.present
+    there = np.flatnonzero(candidates.present)
     return bool(np.isin(there, jobs).all())
 
 

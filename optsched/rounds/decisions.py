@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, find_rows
 from optsched.arrays.npz import text_array, text_in
 from optsched.instance.running import RunningJobs
 from optsched.rounds.admission import Admissions
@@ -23,7 +23,7 @@ from optsched.rounds.ledger import Ledger
 from optsched.rounds.order import Order
 from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.state import RoundState, basis_of, basis_parts
-from optsched.solving.warm_start import WarmStart, matched
+from optsched.solving.warm_start import WarmStart
 
 MANY = 4
 """Where more than one entry in so many differs, an array is written as a whole."""
@@ -143,7 +143,7 @@ COLUMNS = tuple(item.name for item in fields(Ledger) if item.name not in ("key",
 
 
 def _ledger_arrays(before: Ledger, after: Ledger) -> dict[str, AnyArray]:
-    row = matched(before.key.T, after.key.T)
+    row = find_rows(before.key, after.key)
     # Rows that stay keep their order nearly everywhere: each is the one after the row before it.
     step = np.diff(row, prepend=-1)
     arrays = {

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
+from optsched.arrays import BoolArray, FloatArray, IntArray, find_rows, mask_of
 from optsched.arrays.columns import Columns
 from optsched.candidates import JobRows, Uses
 from optsched.placement.instant import Instant, first_fit
@@ -38,7 +38,6 @@ from optsched.placement.shares import FULL
 from optsched.rounds.round_rows import RoundRows
 from optsched.rounds.rows import RowQueue, rows_alone, upper_sides
 from optsched.rounds.seating import Seating
-from optsched.solving.warm_start import matched
 
 # --- when a move pays -------------------------------------------------------------------------
 
@@ -334,10 +333,10 @@ class IdleGpus:
         waits = mask_of(rows.job[wanted.seat < 0], len(self._left.busy))
         claimed = np.flatnonzero((all_rows.fraction > 0) & waits[all_rows.job])
         due = np.append(self._rows.due[claimed], np.inf)
-        known = np.stack(
+        known = np.column_stack(
             [all_rows.job[claimed], all_rows.partner[claimed], all_rows.column[claimed]]
         )
-        return due[matched(known, np.stack([rows.job, rows.partner, rows.column]))]
+        return due[find_rows(known, np.column_stack([rows.job, rows.partner, rows.column]))]
 
     def _gain(self, wanted: Wanted) -> FloatArray:
         """Progress per second that jobs gain per GPU taken, relative to their best rate."""

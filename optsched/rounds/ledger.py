@@ -14,13 +14,21 @@ from functools import cached_property
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, gathered, is_range, mask_of, quotient
+from optsched.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    find_rows,
+    gathered,
+    is_range,
+    mask_of,
+    quotient,
+)
 from optsched.arrays.columns import Columns
 from optsched.candidates.classes import LABELS
 from optsched.display import Displayed
 from optsched.instance.documents import LARGEST
 from optsched.rounds.rows import members
-from optsched.solving.warm_start import matched
 
 # --- what jobs are owed and have received ----------------------------------------------------
 
@@ -131,7 +139,7 @@ class Ledger(Displayed):
         of.
         """
         keys = np.concatenate([seated, others])
-        entry = matched(self.key.T, keys.T)
+        entry = find_rows(self.key, keys)
         new = np.flatnonzero(entry < 0)
         runs = mask_of(entry[entry >= 0], len(self) + len(new))
         runs[len(self) :] = True
@@ -218,7 +226,7 @@ class Ledger(Displayed):
         key : IntArray, shape (E', 2 + LABELS)
         fraction : FloatArray, shape (E',)
         """
-        found = matched(self.key.T, key.T)
+        found = find_rows(self.key, key)
         owed = gathered(self.owed, found, 0.0)
         received = gathered(self.received, found, 0.0)
         gone = np.ones(len(self), bool)

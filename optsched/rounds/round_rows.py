@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
+from optsched.arrays import BoolArray, FloatArray, IntArray, find_rows, gathered
 from optsched.candidates import Classes, JobRows
 from optsched.program import SideRows
 from optsched.rounds.allocation import Answer
@@ -49,7 +49,6 @@ from optsched.rounds.rows import (
 )
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import InPlace, View
-from optsched.solving.warm_start import matched
 
 URGENT_ROUNDS = 6.0
 """An admitted job that may wait for fewer rounds than this goes before those with more time.
@@ -162,7 +161,7 @@ class RoundRows:
         if not len(key):
             return no_rows()
         # Pairs that the allocation has are among its rows already.
-        key = key[matched(self.ledger.key.T, key.T) < 0]
+        key = key[find_rows(self.ledger.key, key) < 0]
         return self._continuing(rows_of_keys(key, np.zeros(len(key)), self.classes))
 
     @cached_property

@@ -13,13 +13,21 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, gathered, mask_of, ranges
+from optsched.arrays import (
+    AnyArray,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    find_rows,
+    gathered,
+    mask_of,
+    ranges,
+)
 from optsched.candidates import Classes, JobRows, Uses
 from optsched.formulation import Infeasible, SideConstraint
 from optsched.placement.instant import Instant
 from optsched.placement.shares import FULL
 from optsched.program import SideRows
-from optsched.solving.warm_start import matched
 
 # --- jobs of rows -----------------------------------------------------------------------------
 
@@ -121,9 +129,9 @@ def rows_of_keys(key: IntArray, fraction: FloatArray, classes: Classes) -> JobRo
     mine = classes.of_job[key[:, 0]]
     other = gathered(classes.of_job, key[:, 1], -1)
     known = np.column_stack([classes.class_a, classes.class_b, classes.configuration_labels])
-    column = matched(known.T, np.column_stack([mine, other, key[:, 2:]]).T)
+    column = find_rows(known, np.column_stack([mine, other, key[:, 2:]]))
     # The column of a pair may name its two classes in the other order.
-    swapped = matched(known.T, np.column_stack([other, mine, key[:, 2:]]).T)
+    swapped = find_rows(known, np.column_stack([other, mine, key[:, 2:]]))
     turned = (column < 0) & (key[:, 1] >= 0)
     column = np.where(turned, swapped, column)
     possible = (mine >= 0) & ((key[:, 1] < 0) | (other >= 0)) & (column >= 0)

@@ -100,7 +100,7 @@ class SolverRuns:
     _process: SolverProcess | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        if self.deadline.seconds is None:
+        if self.deadline.seconds is None and self.limits.time is not None:
             self.deadline = Deadline.after(self.limits.time)
 
     # --- the budget ---------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from optsched.arrays import AnyArray, FloatArray, IntArray, gathered, group_rows
+from optsched.arrays import FloatArray, IntArray, find_rows, gathered
 from optsched.candidates import Classes
 from optsched.candidates.classes import LABELS
 from optsched.display import Displayed
@@ -23,8 +23,6 @@ from optsched.solvers import Capability, Session, Solver
 
 OF_CLASSES = ("time", "levels")
 """Blocks with a row for each class."""
-ROOM = 8
-"""Entries of a table that one row among those known is worth."""
 X = "x"
 """The block of the class columns."""
 
@@ -93,7 +91,7 @@ class WarmStart(Displayed):
                 classes.configuration_labels,
             ]
         )
-        found = matched(self.column.T, label.T)
+        found = find_rows(self.column, label)
         columns = np.full(arrays.shape[1], LOWER, np.int64)
         for block in arrays.columns:
             known = self.columns.get(block.name)
@@ -196,40 +194,3 @@ class Bases:
         if basis is not None and values.termination is Termination.OPTIMAL:
             self.ended = WarmStart.of(self._first[1], session.arrays, basis)
         self._first = None
-
-
-def matched(known: AnyArray, wanted: AnyArray) -> IntArray:
-    """Row of each wanted row among the known ones, -1 where it is not; both as (fields, rows)."""
-    if not known.shape[1] or not wanted.shape[1]:
-        return np.full(wanted.shape[1], -1, np.int64)
-    found = _looked_up(known, wanted)
-    if found is not None:
-        return found
-    before = known.shape[1]
-    groups = group_rows(
-        [np.concatenate(pair) for pair in zip(known, wanted, strict=True)], before + wanted.shape[1]
-    )
-    first = groups.first[groups.inverse[before:]]
-    return np.where(first < before, first, -1)
-
-
-def _looked_up(known: AnyArray, wanted: AnyArray) -> IntArray | None:
-    """The same by a table of the first fields,
-    if these tell the known rows apart and it takes little room.
-    """
-    room, number, asked = 1, np.zeros(known.shape[1], np.int64), np.zeros(wanted.shape[1], np.int64)
-    for one, other in zip(known, wanted, strict=True):
-        low = min(int(one.min()), int(other.min()))
-        size = max(int(one.max()), int(other.max())) - low + 1
-        if room * size > ROOM * known.shape[1]:
-            break
-        room *= size
-        number, asked = number * size + (one - low), asked * size + (other - low)
-    row = np.arange(known.shape[1])
-    table = np.full(room, -1, np.int64)
-    table[number] = row
-    if (table[number] != row).any():
-        return None
-    found = table[asked]
-    same = (known.T[found] == wanted.T).all(axis=1)
-    return np.where(same, found, -1)
