@@ -16,24 +16,24 @@ from typing import Any
 import numpy as np
 import on_demand
 
+from optsched.arrays import IntArray
 from optsched.performance import (
     Configurations,
     Feasibility,
     JobBatch,
-    Observations,
     Prediction,
     Source,
 )
-from optsched.performance.protocol import Edges, expand_edges
+from optsched.performance.protocol import RateModel
 
 HERE = "elastic"
 MOST = 64
 
 
-class Curves:
+class Curves(RateModel):
     """Rates of kinds by their own laws: base speed k / (1 + s (k - 1) + c k (k - 1)) on k GPUs."""
 
-    name, version = "curves", 0
+    name = "curves"
 
     def __init__(self, jobs: int, pools: int) -> None:
         random = np.random.default_rng([3, jobs, pools])
@@ -46,24 +46,20 @@ class Curves:
         self.serial = random.beta(1, 12, (jobs, pools))
         self.crosstalk = np.exp(random.normal(np.log(3e-4), 1.0, (jobs, pools)))
 
-    def predict(
-        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    def rates(
+        self, jobs: JobBatch, configurations: Configurations, job: IntArray, configuration: IntArray
     ) -> Prediction:
-        """`optsched.performance.PerformanceModel`."""
-        job, way, shape = expand_edges(jobs, configurations, edges)
-        row = jobs.workload[job] * self.base.shape[1] + configurations.pool[way]
-        k = configurations.gpus[way].astype(np.float64)
+        """Rates of kinds in ways to run."""
+        row = jobs.workload[job] * self.base.shape[1] + configurations.pool[configuration]
+        k = configurations.gpus[configuration].astype(np.float64)
         slower = 1.0 + (k - 1.0) * (self.serial.ravel()[row] + self.crosstalk.ravel()[row] * k)
-        rate = self.base.ravel()[row] * k / slower
         count = len(job)
         return Prediction(
-            rate.reshape(shape), np.broadcast_to(0.1, (count,)).reshape(shape),
-            np.full(shape, Feasibility.OK, np.uint8), np.full(shape, Source.PARAMETRIC, np.uint8),
-        )  # fmt: skip
-
-    def observe(self, observations: Observations) -> set[int]:
-        """It does not learn."""
-        return set()
+            self.base.ravel()[row] * k / slower,
+            np.broadcast_to(0.1, (count,)),
+            np.full(count, Feasibility.OK, np.uint8),
+            np.full(count, Source.PARAMETRIC, np.uint8),
+        )
 
 
 def elastic(jobs: int, pools: int) -> dict[str, Any]:

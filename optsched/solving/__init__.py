@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from optsched.solving.engine import Engine
     from optsched.solving.limits import LimitOptions, make_limits, takes_limits
     from optsched.solving.outcome import Outcome
-    from optsched.solving.warm_start import WarmStart, matched
+    from optsched.solving.warm_start import WarmStart
 
 # Loaded when used: limits are read by commands that solve nothing
 __getattr__ = lazy_names(
@@ -24,7 +24,6 @@ __getattr__ = lazy_names(
         "Outcome": ".outcome",
         "WarmStart": ".warm_start",
         "make_limits": ".limits",
-        "matched": ".warm_start",
         "takes_limits": ".limits",
     },
 )
@@ -35,6 +34,5 @@ __all__ = [
     "Outcome",
     "WarmStart",
     "make_limits",
-    "matched",
     "takes_limits",
 ]
