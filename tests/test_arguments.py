@@ -12,7 +12,7 @@ from refusals import refuses
 
 import optsched
 from optsched.errors import UsageError
-from optsched.instance.arguments import alternatives, kinds_of
+from optsched.instance.arguments import alternatives, checks_of
 
 SIGNATURES = {
     name: signature(getattr(optsched, name))
@@ -20,10 +20,10 @@ SIGNATURES = {
     if callable(getattr(optsched, name)) and not isclass(getattr(optsched, name))
 }
 BY_TYPE = {
-    (function, parameter.name): kinds_of(parameter)
+    (function, parameter.name): checks_of(parameter)
     for function, declared in SIGNATURES.items()
     for parameter in declared.parameters.values()
-    if kinds_of(parameter)
+    if checks_of(parameter)
 }
 """Parameters of public functions that are checked by their annotation."""
 UNCHECKED = frozenset(

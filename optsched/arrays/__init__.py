@@ -216,15 +216,14 @@ def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
 def _group_a_few(columns: Sequence[AnyArray], length: int) -> Groups:
     """Group rows by a dictionary of their bits."""
     telling = [_as_bits(column).tolist() for column in columns if not is_constant(column)]
-    rows = list(zip(*telling, strict=True)) if telling else [()] * length
-    first: dict[tuple[int, ...], int] = {}
-    for number, row in enumerate(rows):
-        first.setdefault(row, number)
-    if len(first) == length:
+    rows = zip(*telling, strict=True) if telling else [()] * length
+    number: dict[tuple[int, ...], int] = {}
+    numbers = [number.setdefault(row, len(number)) for row in rows]
+    if len(number) == length:
         return _all_apart(length)
-    group = dict(zip(first, range(len(first)), strict=True))
-    inverse = np.array([group[row] for row in rows], np.int64)
-    return Groups(np.array(list(first.values()), np.int64), inverse, np.bincount(inverse))
+    inverse, first = np.array(numbers, np.int64), np.empty(len(number), np.int64)
+    first[inverse[::-1]] = np.arange(length - 1, -1, -1)  # the last one written is the first row
+    return Groups(first, inverse, np.bincount(inverse))
 
 
 def _all_alike(column: AnyArray) -> bool:

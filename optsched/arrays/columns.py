@@ -34,15 +34,13 @@ class Columns(Displayed):
         """The rows of several tables, one after the other;
         what belongs to a table as a whole is the first one's.
         """
-        first, *_ = tables = [part._columns() for part in parts]  # noqa: SLF001
-        joined = {name: np.concatenate([table[name] for table in tables]) for name in first}
-        return replace(parts[0], **joined)
-
-    def _columns(self) -> dict[str, Any]:
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {
-            name: value for name, value in values.items() if isinstance(value, np.ndarray | Columns)
+        values = ((name, getattr(parts[0], name)) for name in cls.__dataclass_fields__)
+        joined = {
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name, value in values
+            if isinstance(value, np.ndarray)
         }
+        return replace(parts[0], **joined)
 
 
 def _taken(value: Any, rows: AnyArray | slice) -> Any:

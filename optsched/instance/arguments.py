@@ -23,8 +23,8 @@ from optsched.instance.reading import show
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
-Kind = tuple[Callable[[object], bool], str]
-"""Whether a value is of a kind, and what the kind is called."""
+TypeCheck = tuple[Callable[[object], bool], str]
+"""Whether a value is of a type, and what the type is called."""
 
 
 def _is(kind: type | tuple[type, ...]) -> Callable[[object], bool]:
@@ -59,7 +59,7 @@ CLASSES = (
     "Trace",
 )
 """Classes of the project, most of which are defined in layers above this one."""
-KINDS: Mapping[str, Kind] = {
+CHECKS: Mapping[str, TypeCheck] = {
     "None": (lambda value: value is None, ""),
     "bool": (_is((bool, np.bool_)), "true or false"),
     "int": (_is_number(Integral), "a whole number"),
@@ -73,7 +73,7 @@ KINDS: Mapping[str, Kind] = {
     "PerformanceModel": (lambda value: hasattr(value, "predict"), "a performance model"),
     "FloatArray": (_is(np.ndarray), "an array"),
 } | {name: (_has_class(name), f"{'an' if name[0] in 'AEIOU' else 'a'} {name}") for name in CLASSES}
-"""Kinds by the names that annotations have for them."""
+"""By the names that annotations have for the types."""
 BY_NAME = (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD)
 ALIASES = {
     "Performance": "Mapping | str | Path",
@@ -107,13 +107,13 @@ CHECKED_LATER = frozenset(
 def checks_arguments(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """Let a function refuse arguments of the wrong type by an `InvalidArgument` that names them.
 
-    What an annotation means is looked up in `KINDS`; parameters with other annotations are left to
+    What an annotation means is looked up in `CHECKS`; parameters with other annotations are left to
     the function itself.
     """
 
     @cache  # at the first call: most functions of the library are imported and never called
-    def kinds() -> dict[str, list[Kind]]:
-        return {item.name: kinds_of(item) for item in signature(function).parameters.values()}
+    def checks() -> dict[str, list[TypeCheck]]:
+        return {item.name: checks_of(item) for item in signature(function).parameters.values()}
 
     @cache
     def by_position() -> list[str] | None:
@@ -124,7 +124,7 @@ def checks_arguments(function: Callable[Given, Result]) -> Callable[Given, Resul
 
     @wraps(function)
     def checked(*positional: Given.args, **named: Given.kwargs) -> Result:
-        known, places = kinds(), by_position()
+        known, places = checks(), by_position()
         if places is not None and len(positional) > len(places):
             raise UsageError(
                 f"{function.__name__} takes {enumerated(places, 'and')} by position, found "
@@ -140,15 +140,15 @@ def checks_arguments(function: Callable[Given, Result]) -> Callable[Given, Resul
     return checked
 
 
-def kinds_of(parameter: Parameter) -> list[Kind]:
-    """The kinds that a parameter takes; none where they are not known here."""
+def checks_of(parameter: Parameter) -> list[TypeCheck]:
+    """The types that a parameter takes; none where they are not known here."""
     annotation = parameter.annotation
     variadic = parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     if variadic or parameter.name in CHECKED_LATER or not isinstance(annotation, str):
         return []
     spelled = " | ".join(ALIASES.get(name, name) for name in alternatives(annotation))
-    found = [KINDS.get(name) for name in alternatives(spelled)]
-    return [kind for kind in found if kind] if all(found) else []
+    found = [CHECKS.get(name) for name in alternatives(spelled)]
+    return [check for check in found if check] if all(found) else []
 
 
 def alternatives(annotation: str) -> list[str]:

@@ -149,7 +149,7 @@ class HighsSession(Session):
         self._warm = self._watching = False
         self._options: dict[str, Any] | None = None
         """Those that are set, while nothing else was."""
-        self._limits = Limits()
+        self._threads = 1
 
     # --- the loaded model -------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class HighsSession(Session):
         now = time.perf_counter()
         run = HighsRun(limits, self._module.kHighsInf, started=now, last_event=now)
         reasons = self._loaded()
-        self._limits = limits
+        self._threads = limits.threads
         self._apply(run.limits_left())
         start = self._start if isinstance(self._start, np.ndarray) else None
         self._give_start()
@@ -446,7 +446,7 @@ class HighsSession(Session):
         relaxed = HighsSession(self.arrays.relaxed(), "simplex")
         relaxed._load()
         relaxed._highs.setOptionValue("iis_strategy", IIS_STRATEGY)
-        relaxed._highs.setOptionValue("threads", self._limits.threads)
+        relaxed._highs.setOptionValue("threads", self._threads)
         _, iis = in_new_thread(relaxed._highs.getIis)
         rows: IntArray = np.array(sorted(iis.row_index_), np.int64)
         return rows

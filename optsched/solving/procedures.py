@@ -475,22 +475,27 @@ def _empty(formulation: Formulation, program: AllocationProgram | Plan) -> Solut
     )
 
 
+NOTHING_SOLVED: Mapping[str, Any] = {
+    "solver": SolverRecord("none", ""),
+    "objective": None,
+    "bound": None,
+    "bound_source": "none",
+    "termination": Termination.CLOSED_FORM,
+    "status": Status.OPTIMAL,
+    "certificate": Certificate(True, "rule", {}),
+    "allocation": None,
+}
+"""Fields of a solution for which nothing had to be solved."""
+
+
 def _solution(formulation: Formulation, candidates: Candidates, **given: Any) -> Solution:
-    """A solution; what is not given is as where nothing had to be solved."""
-    default: dict[str, Any] = {
-        "candidates": candidates,
-        "formulation": formulation.name,
-        "options": formulation.options.model_dump(),
-        "constraints": formulation.constraint_documents(),
-        "side_constraints": tuple(formulation.constraints),
-        "solver": SolverRecord("none", ""),
-        "sense": formulation.sense,
-        "objective": None,
-        "bound": None,
-        "bound_source": "none",
-        "termination": Termination.CLOSED_FORM,
-        "status": Status.OPTIMAL,
-        "certificate": Certificate(True, "rule", {}),
-        "allocation": None,
-    }
-    return Solution(**(default | given))
+    """A solution; what is not given is as in `NOTHING_SOLVED`."""
+    return Solution(
+        candidates=candidates,
+        formulation=formulation.name,
+        options=formulation.options.model_dump(),
+        constraints=formulation.constraint_documents(),
+        side_constraints=tuple(formulation.constraints),
+        sense=formulation.sense,
+        **{**NOTHING_SOLVED, **given},
+    )
