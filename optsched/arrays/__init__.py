@@ -506,7 +506,7 @@ def find_rows(known: IntArray, wanted: IntArray) -> IntArray:
     if found is not None:
         return found
     before = len(known)
-    groups = group_rows(np.concatenate([known, wanted]).T, before + len(wanted))
+    groups = group_rows(list(np.concatenate([known, wanted]).T), before + len(wanted))
     first = groups.first[groups.inverse[before:]]
     return np.where(first < before, first, -1)
 

@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optsched.arrays import find_rows
 from optsched.candidates import JobRows
 
 # Private names: single rules and files of a round, without a scheduler
 from optsched.placement.instant import SCRAMBLE
 from optsched.rounds.preemption import order_due
-from optsched.solving import matched
 
 keys = st.lists(
     st.tuples(st.integers(0, 40), st.integers(-1, 2), st.sampled_from([0, 1, 10**18])), max_size=30
@@ -28,7 +28,7 @@ def test_rows_are_found_by_all_their_fields(
     for row, key in enumerate(known):
         first.setdefault(key, row)
     table, asked = (np.array(part, np.int64).reshape(-1, 3) for part in (known, wanted))
-    assert matched(table.T, asked.T).tolist() == [first.get(key, -1) for key in wanted]
+    assert find_rows(table, asked).tolist() == [first.get(key, -1) for key in wanted]
 
 
 few = st.sampled_from([0.0, 0.5, 1.0])

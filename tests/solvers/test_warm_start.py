@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 import optsched
 from optsched.api import make_formulation
+from optsched.arrays import find_rows
 from optsched.instance import Instance
 from optsched.registry import load_solver
 from optsched.solution import Solution
-from optsched.solving import Engine, WarmStart, matched
+from optsched.solving import Engine, WarmStart
 
 # Private names: sessions and steps of one back-end, without the engine
 from optsched.solving.warm_start import BASIC
@@ -107,5 +108,5 @@ def test_a_solver_without_a_basis_starts_cold_and_says_so() -> None:
 def test_rows_are_found_by_all_their_fields() -> None:
     known = np.array([[1, 2], [3, 4], [1, 4]])
     wanted = np.array([[1, 4], [2, 1], [3, 4]])
-    assert matched(known.T, wanted.T).tolist() == [2, -1, 1]
-    assert matched(np.zeros((0, 2), int).T, wanted.T).tolist() == [-1, -1, -1]
+    assert find_rows(known, wanted).tolist() == [2, -1, 1]
+    assert find_rows(np.zeros((0, 2), int), wanted).tolist() == [-1, -1, -1]
