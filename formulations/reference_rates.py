@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from pydantic import Field
 
-from optsched.arrays import FloatArray, IntArray, blocks, increases, is_range
+from optsched.arrays import FEW, FloatArray, IntArray, blocks, increases, is_range
 from optsched.candidates import Classes
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formulation import FormulationOptions
@@ -51,7 +51,9 @@ def _some_by_some(C: Classes) -> Iterator[tuple[slice, FloatArray]]:
     """
     pools = len(C.instance.cluster.pools)
     begin = C.throughput.indptr
-    class_by_class = C.alone.all() and is_range(C.throughput.indices, C.columns)
+    # Of a few classes T takes no room.
+    many = len(C) > FEW
+    class_by_class = many and C.alone.all() and is_range(C.throughput.indices, C.columns)
     if class_by_class:
         for part in blocks(len(C)):
             mine = slice(begin[part.start], begin[part.stop])

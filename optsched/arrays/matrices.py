@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import (
+    FEW,
     AnyArray,
     FloatArray,
     IntArray,
@@ -126,9 +127,8 @@ def largest_of_rows(indptr: AnyArray, data: FloatArray) -> FloatArray:
     """The largest entry of every row of a matrix by rows, at least 0."""
     largest, length = np.zeros(len(indptr) - 1), lengths(indptr)
     widest = int(length.max(initial=0))
-    if (
-        4 * len(data) > 3 * widest * len(largest) and widest < NARROW
-    ):  # column by column, as rows are short
+    nearly_full = 4 * len(data) > 3 * widest * len(largest)
+    if len(data) > FEW and nearly_full and widest < NARROW:  # column by column, as rows are short
         for place in range(widest):
             rows = np.flatnonzero(length > place)
             if len(rows) == len(largest):
