@@ -4,7 +4,9 @@ and of gangs on pools (its multi-mode form).
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -27,6 +29,7 @@ from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.program import LinearProgram, TimelineProgram
 from optsched.program.integers import amount_unit, common_unit, round_down, round_up
+from optsched.program.least_time import least_time
 from optsched.solution import Conflict, Schedule
 from optsched.solution.plan import LinearPlan, Plan, TimelinePlan
 
@@ -162,7 +165,10 @@ def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
     )
     longest = np.zeros(len(C))
     np.maximum.at(longest, k[useful], d[useful])
-    makespan = lp.variables(1, name="C", upper=float(longest @ n))
+    # What the load rows ask for at least is a bound that needs no solver.
+    of_resource = sum_by(machines.resource, d, len(machines.sizes))
+    least = least_time(of_resource, k, n, machines.sizes)
+    makespan = lp.variables(1, name="C", lower=least, upper=float(longest @ n))
     lp.constrain(sum_by(k[c], 1.0, len(C)) @ x == n, name="one")
     lp.constrain(load @ x - np.ones((machines.total, 1)) @ makespan <= 0.0, name="load")
     alike = machines.followed_by_one_alike()
@@ -193,6 +199,25 @@ def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
         point[-1] = float((schedule.end - C.instance.now).max(initial=0.0))
         return point
 
+    def known() -> FloatArray:
+        """Longest job first, each on the machine on which it ends first."""
+        free = [[(0.0, m) for m in range(a, b)] for a, b in pairwise(machines.first.tolist())]
+        resource, duration = machines.resource.tolist(), d.tolist()
+        by_class = np.split(np.argsort(k, kind="stable"), np.cumsum(np.bincount(k))[:-1])
+        mine = [some.tolist() for some in by_class]
+        jobs = np.repeat(np.arange(len(C)), n.astype(np.int64))
+        chosen, on = np.zeros(len(jobs), np.int64), np.zeros(len(jobs), np.int64)
+        load = np.zeros(machines.total)
+        for job in np.argsort(-shortest[jobs], kind="stable").tolist():
+            end, best = min((free[resource[j]][0][0] + duration[j], j) for j in mine[jobs[job]])
+            chosen[job], (_, on[job]) = best, free[resource[best]][0]
+            load[on[job]] = end
+            heapq.heapreplace(free[resource[best]], (end, int(on[job])))
+        point = np.zeros(len(c) + 1)
+        np.add.at(point, machines.variable(chosen, machines.by_load(load)[on]), 1.0)
+        point[-1] = load.max(initial=0.0)
+        return point
+
     def describe(block: str, position: int) -> str:
         if block == "one":
             return f"{C.job_name(position)} must run once"
@@ -205,6 +230,7 @@ def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
         complete,
         describe,
         step=common_unit(d),
+        known=known,
         as_timeline="with -O program=timeline it needs no such columns",
     )
 
@@ -271,12 +297,13 @@ class _Machines(NamedTuple):
         """
         slot = _colour(schedule, self.resource[column], self.sizes)
         machine = self.first[self.resource[column]] + slot
-        load = np.bincount(machine, duration, minlength=self.total)
-        resource_of_machine = owners(self.sizes)
-        by_load = np.lexsort((-load, resource_of_machine))
+        return self.by_load(np.bincount(machine, duration, minlength=self.total))[machine]
+
+    def by_load(self, load: FloatArray) -> IntArray:
+        """New numbers of the machines, those of a resource in decreasing load."""
         ranked = np.empty(self.total, np.int64)
-        ranked[by_load] = np.arange(self.total)
-        return np.asarray(ranked[machine])
+        ranked[np.lexsort((-load, owners(self.sizes)))] = np.arange(self.total)
+        return ranked
 
 
 def _check_lengths(C: Classes, schedule: Schedule, needed: FloatArray) -> None:

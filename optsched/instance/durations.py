@@ -131,12 +131,17 @@ class Deadline:
         """
         return self if self.seconds is None else replace(self, read=self.clock())
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is over for what is cheap and has to be done; see `after_reading`."""
+        if self.seconds is None or self.left > 0:
+            return False
+        since = self.began if self.read is None else self.read
+        return self.clock() - since > max(LEAST, since - self.began)
+
     def check(self) -> None:
         """Raise `OutOfTime` if the time is over; called between the passes of long stages."""
-        if self.seconds is None:
-            return
-        since = self.began if self.read is None else self.read
-        if self.left <= 0 and self.clock() - since > max(LEAST, since - self.began):
+        if self.is_over:
             raise OutOfTime(f"the time limit of {self.seconds:g} s is over")
 
     def watching(self, parts: Iterable[Part]) -> Iterator[Part]:

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.display import Displayed, count
+from optsched.program.least_time import least_time
 
 NONE = np.zeros(0, np.int64)
 
@@ -127,6 +128,16 @@ class TimelineProgram(Displayed):
     def horizon(self) -> int:
         """Latest end of all."""
         return int(self.deadline.max(initial=0))
+
+    @cached_property
+    def least_makespan(self) -> int:
+        """No schedule has a smaller makespan:
+        that of the longest activity, and of the work on all resources.
+        """
+        shortest = np.minimum.reduceat(self.duration, self.first_mode[:-1]) if len(self) else NONE
+        work = self.usage @ sp.diags_array(self.duration.astype(np.float64))
+        needed = least_time(work, self.activity, np.ones(len(self)), self.capacity)
+        return max(int((self.release + shortest).max(initial=0)), int(np.ceil(needed)))
 
     def objective(self, start: IntArray, mode: IntArray) -> int:
         """Cost of a schedule, exactly."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverCrashed, UsageError
+from optsched.instance.durations import UNLIMITED, Deadline, OutOfTime
 from optsched.program.timeline import TimelineProgram, split_point
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Limits, Progress
@@ -25,7 +26,8 @@ from optsched.solvers.new_thread import run_stoppable
 class TimelineModel:
     """A timeline program as a model of CP-SAT."""
 
-    def __init__(self, program: TimelineProgram) -> None:
+    def __init__(self, program: TimelineProgram, deadline: Deadline = UNLIMITED) -> None:
+        """Raises `OutOfTime`: each interval is a call, of which a large program has 100,000."""
         from ortools.sat.python import cp_model
 
         self.program = program
@@ -35,9 +37,10 @@ class TimelineModel:
         self.chosen: list[Any] = []
         """One literal per mode; the constant 1 where an activity has one mode."""
         self.intervals: list[Any] = []
-        for activity in range(len(program)):
+        for activity in deadline.watching(range(len(program))):
             self._add_activity(activity)
         self._add_resources()
+        deadline.check()
         self._add_budgets()
         # Ends are expressions of starts and modes: no column of their own is needed.
         for a, b in program.precedence.tolist():
@@ -121,7 +124,8 @@ class TimelineModel:
         and above the load of every resource per unit of capacity.
         """
         program, model = self.program, self.model
-        makespan = model.new_int_var(0, program.horizon, "makespan")
+        least = min(program.least_makespan, program.horizon)
+        makespan = model.new_int_var(least, program.horizon, "makespan")
         for end in self.ends:
             model.add(end <= makespan)
         usage = program.usage.tocsr()
@@ -178,7 +182,11 @@ def solve_timeline(
     from ortools.sat.python import cp_model
 
     began = time.perf_counter()
-    model = TimelineModel(program)
+    try:
+        model = TimelineModel(program, Deadline.after(limits.time))
+    except OutOfTime as error:
+        seconds = time.perf_counter() - began
+        return Values(Termination.TIME_LIMIT, seconds=seconds, words=str(error))
     if start is not None:
         model.hint(*split_point(program, start))
     solver = cp_model.CpSolver()

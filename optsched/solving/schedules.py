@@ -317,7 +317,9 @@ def _run_timeline(
     indexed by time where it knows no timelines.
     """
     solver = engine.choose_for_timeline(timeline, name)
-    if Capability.TIMELINE in solver.capabilities:
+    if first is not None and engine.time_left <= 0:
+        values = Values(Termination.TIME_LIMIT)
+    elif Capability.TIMELINE in solver.capabilities:
         start = None if first is None else _point(first)
         values = solver().solve_timeline(timeline, engine.limits_left(), start)
         values = engine.record(values, (0, 2 * len(timeline)))
@@ -325,6 +327,9 @@ def _run_timeline(
         values = _run_indexed(engine, timeline, first, name)
     if first is None or values.termination not in STOPPED:
         return values
+    if timeline.only_makespan:
+        least = float(timeline.cost.makespan * timeline.least_makespan)
+        values = replace(values, bound=max(least, values.bound or 0.0))
     cost = timeline.objective(*first)
     if values.x is None or timeline.objective(*split_point(timeline, values.x)) > cost:
         return replace(values, x=_point(first), objective=float(cost), primal=PointStatus.FEASIBLE)
@@ -338,7 +343,7 @@ def _point(schedule: tuple[IntArray, IntArray]) -> FloatArray:
 
 def _best_known(engine: Engine, timeline: TimelineProgram) -> tuple[IntArray, IntArray] | None:
     """A list schedule, or the start that the engine was given if it is feasible and better."""
-    first = engine.build(lambda: list_schedule(timeline))
+    first = engine.build(lambda: list_schedule(timeline, engine.deadline))
     if engine.start is None or len(engine.start) != 2 * len(timeline):
         return first
     given = split_point(timeline, engine.start)
@@ -389,7 +394,7 @@ def _certified(engine: Engine, plan: TimelinePlan, values: Values) -> Outcome:
     """
     began = time.perf_counter()
     assert values.x is not None and engine.chosen is not None
-    start, mode = _shifted(plan, *split_point(plan.timeline, values.x))
+    start, mode = _shifted(engine, plan, *split_point(plan.timeline, values.x))
     if any(name == "mode" for name, _, _ in plan.timeline.violations(start, mode)):
         raise SolverCrashed(
             f"solver {engine.chosen.name} returned an activity in a mode of another"
@@ -433,10 +438,12 @@ def _certified(engine: Engine, plan: TimelinePlan, values: Values) -> Outcome:
     )
 
 
-def _shifted(plan: TimelinePlan, start: IntArray, mode: IntArray) -> tuple[IntArray, IntArray]:
+def _shifted(
+    engine: Engine, plan: TimelinePlan, start: IntArray, mode: IntArray
+) -> tuple[IntArray, IntArray]:
     timeline = plan.timeline
     if timeline.is_regular and next(timeline.violations(start, mode), None) is None:
-        return shifted_left(timeline, start, mode), mode
+        return shifted_left(timeline, start, mode, engine.deadline), mode
     return start, mode
 
 

@@ -13,7 +13,10 @@ import pytest
 from plan_instances import machines, made, random_unrelated, verified
 
 import optsched
+from formulations.makespan_unrelated import MakespanUnrelated
 from optsched.errors import SolverUnavailable, UsageError
+from optsched.solution import Termination, Values
+from optsched.solvers import HighsSession
 
 pytestmark = pytest.mark.oracle
 
@@ -184,6 +187,20 @@ def test_stopped_by_the_clock_it_returns_the_list_schedule() -> None:
     assert solution.bound <= solution.objective
 
 
+@pytest.mark.parametrize("program", ["assignment", "timeline"])
+def test_without_a_run_of_a_solver_there_is_a_point_with_a_bound(
+    monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    """Longest job first, each where it ends first; and the work on all machines together."""
+    instance = machines(random_unrelated(5, 40, 4))
+    best = solve(instance, program="assignment")
+    monkeypatch.setattr(HighsSession, "run", lambda self, limits: Values(Termination.TIME_LIMIT))
+    solution = solve(instance, program=program, time_limit=1e-6)
+    assert solution.status == "feasible" and solution.ok
+    assert best.objective <= solution.objective <= 1.2 * best.objective
+    assert 0.95 * best.objective <= solution.bound <= best.objective
+
+
 def test_no_job() -> None:
     instance = made(cluster={"pools": [{"name": "a", "nodes": 1, "gpus_per_node": 1}]}, jobs=[])
     solution = solve(instance)
@@ -299,6 +316,15 @@ def unlike() -> optsched.Instance:
     )
 
 
+@pytest.fixture
+def without_known_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    build = MakespanUnrelated.build
+    monkeypatch.setattr(
+        MakespanUnrelated, "build", lambda self, C: replace(build(self, C), known=lambda: None)
+    )
+
+
+@pytest.mark.usefixtures("without_known_point")
 def test_an_optimum_that_does_not_certify_is_tried_on_the_next_solver() -> None:
     solution = solve(unlike())
     assert solution.status == "optimal" and solution.ok
@@ -306,6 +332,7 @@ def test_an_optimum_that_does_not_certify_is_tried_on_the_next_solver() -> None:
     assert [name for name, _ in solution.solver.attempts] == ["highs", "scip", "cbc"]
 
 
+@pytest.mark.usefixtures("without_known_point")
 def test_without_a_solver_that_certifies_the_point_is_feasible(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

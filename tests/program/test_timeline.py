@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from timeline_cases import by_brute_force, random_program, unrelated
 
 from optsched.errors import UsageError
+from optsched.instance.durations import Deadline
 from optsched.program import Block, TimelineCost, TimelineProgram
 
 # Private names: lowered forms, which otherwise solvers alone see
@@ -208,6 +209,37 @@ def test_a_list_of_rigid_gangs_is_at_most_twice_the_optimum(seed: int) -> None:
     listed = program.objective(*list_schedule(program))
     best = by_cp_sat(program)
     assert max(int(length.max()), -(-int(gang @ length) // 4)) <= best <= listed <= 2 * best
+
+
+@pytest.mark.parametrize("looks", [0, 1, 5, 20])
+def test_when_the_time_is_over_the_rest_runs_behind_all_others(looks: int) -> None:
+    """The clock advances with each look, of which each activity takes one."""
+    program = random_program(3, activities=12, horizon=90)
+    program = replace(program, budget=np.array([40]))
+    complete = program.objective(*list_schedule(program))
+    clock = iter(range(10**6))
+    deadline = Deadline.after(looks + 0.5, lambda: float(next(clock)))
+    start, mode = list_schedule(program, replace(deadline, read=-10.0))
+    assert not list(program.violations(start, mode))
+    assert program.objective(start, mode) >= complete
+    later = 10 + np.argsort(np.argsort(start)) * 5  # one after the other, with gaps
+    assert not list(program.violations(later, mode))
+    part = shifted_left(program, later, mode, replace(deadline, read=-10.0))
+    assert not list(program.violations(part, mode)) and (part <= later).all()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_schedule_is_shorter_than_the_least_makespan(seed: int) -> None:
+    program = replace(random_program(seed), cost=TimelineCost(makespan=1))
+    best = by_brute_force(program)
+    assert best is None or 0 < program.least_makespan <= best
+
+
+def test_the_least_makespan_is_about_that_of_the_relaxation() -> None:
+    program = unrelated(np.random.default_rng(1).integers(1, 9, (40, 5)))
+    relaxed = time_indexed(program).program.arrays.relaxed()
+    bound = Engine(load_solver, "highs").solve_linear(relaxed).value
+    assert bound * 0.99 <= program.least_makespan <= np.ceil(bound - 1e-6)
 
 
 def test_profiles() -> None:
