@@ -297,7 +297,8 @@ class _Machines(NamedTuple):
         """
         slot = _colour(schedule, self.resource[column], self.sizes)
         machine = self.first[self.resource[column]] + slot
-        return self.by_load(np.bincount(machine, duration, minlength=self.total))[machine]
+        load = np.bincount(machine, duration, minlength=self.total).astype(np.float64)
+        return np.asarray(self.by_load(load)[machine])
 
     def by_load(self, load: FloatArray) -> IntArray:
         """New numbers of the machines, those of a resource in decreasing load."""

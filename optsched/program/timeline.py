@@ -135,7 +135,7 @@ class TimelineProgram(Displayed):
         that of the longest activity, and of the work on all resources.
         """
         shortest = np.minimum.reduceat(self.duration, self.first_mode[:-1]) if len(self) else NONE
-        work = self.usage @ sp.diags_array(self.duration.astype(np.float64))
+        work = sp.csr_matrix(self.usage @ sp.diags_array(self.duration.astype(np.float64)))
         needed = least_time(work, self.activity, np.ones(len(self)), self.capacity)
         return max(int((self.release + shortest).max(initial=0)), int(np.ceil(needed)))
 
