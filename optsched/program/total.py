@@ -211,6 +211,12 @@ class Total(Utility):
         """w, where f is linear."""
         return None if self.conic else self.weight.astype(np.float64)
 
+    def worth_alone(self, R: FeasibleRegion) -> FloatArray | None:
+        """w f' at the highest level of each class, where f is not linear."""
+        if not self.conic:
+            return None
+        return self.weight * self.slope(np.maximum(R.highest_level, np.finfo(float).tiny))
+
     def noise(self, R: FeasibleRegion) -> float:
         """A sum of logarithms has no size of its own: it is 0 where all levels are 1.
 

@@ -143,6 +143,12 @@ class Utility(ABC):
         """
         return None
 
+    def worth_alone(self, R: FeasibleRegion) -> FloatArray | None:
+        """What the value pays for a unit of each level where every job is alone, shape (K,);
+        None where the linear program has no levels to pay for.
+        """
+        return None
+
     def noise(self, R: FeasibleRegion) -> float:
         """What the value may be wrong by and mean the same, because it has no size of its own."""
         return 0.0

@@ -82,8 +82,8 @@ class EvaluatedPoint(NamedTuple):
     at : FloatArray
         The same point in the columns of `arrays`, auxiliary columns included.
     value : float
-    dual : LinearForm or None
-        The tangent that the duals bound, where it is not `arrays`.
+    tangent : callable or None
+        Duals -> the tangent that they bound, where it is not `arrays`.
     program : AllocationProgram or None
         Where the point is an allocation.
     """
@@ -92,8 +92,12 @@ class EvaluatedPoint(NamedTuple):
     x: FloatArray
     at: FloatArray
     value: float
-    dual: LinearForm | None = None
+    tangent: Callable[[FloatArray], LinearForm] | None = None
     program: AllocationProgram | None = None
+
+    def bounded_by(self, y: FloatArray) -> LinearForm:
+        """The program that duals bound."""
+        return self.arrays if self.tangent is None else self.tangent(y)
 
 
 class Bound(NamedTuple):
@@ -108,6 +112,8 @@ class Bound(NamedTuple):
         Duals of the rows, without their noise.
     residual : float or None
         By how much their signs are wrong.
+    alone : bool
+        Whether no solver gave them; see `duals_alone`.
     """
 
     value: float | None
@@ -115,6 +121,7 @@ class Bound(NamedTuple):
     proof: str
     y: FloatArray | None
     residual: float | None
+    alone: bool = False
 
 
 def judged(
@@ -160,7 +167,7 @@ def judged(
     stated = value if values.objective is None else values.objective
     if claims and not alike(value, stated, max(OPTIMALITY, loose), STATED_NOISE * noise):
         problems.append(f"the solver states the objective {stated:.9g}, its point has {value:.9g}")
-    if y is None and not arrays.is_integer and not problems:
+    if y is None and not (arrays.is_integer or problems or closed):
         claims = False
     if values.termination in CLAIMS and not claims:
         values = replace(values, termination=Termination.IMPRECISE)
@@ -184,6 +191,7 @@ def judged(
         status=Status.OPTIMAL if closed and feasible else Status.FEASIBLE,
         solver=solver,
         duals=duals,
+        duals_alone=bound.alone,
         noise=noise,
     )
 
@@ -196,24 +204,52 @@ def proved_or_claimed_bound(point: EvaluatedPoint, values: Values, y: FloatArray
         y = None
     else:
         y = without_noise(y, arrays)
-        bound, residual = checked_duals(arrays if point.dual is None else point.dual, y)
-        own = point.dual is None or point.dual is arrays
-        if bound is not None and own and zero_duals_prove(arrays, point.value, bound):
+        bound, residual = checked_duals(point.bounded_by(y), y)
+        if (
+            bound is not None
+            and point.tangent is None
+            and zero_duals_prove(arrays, point.value, bound)
+        ):
             y, bound = np.zeros_like(y), point.value
             residual = dual_residual(arrays, y)
         if bound is not None:
             return Bound(bound, "dual", "dual", y, residual)
-    claimed = values.bound if values.bound is not None and np.isfinite(values.bound) else None
-    if arrays.is_integer and point.program is None:
-        # What columns allow without any row: all that may be known early, and of a plan that leaves
-        # nobody out it is the optimum.
-        nothing = np.zeros(arrays.shape[0])
-        limit = dual_bound(arrays, nothing)
-        if limit is not None and (claimed is None or is_tighter(limit, claimed, arrays.maximise)):
-            return Bound(limit, "dual", "dual", nothing, dual_residual(arrays, nothing))
-    if arrays.is_integer and claimed is not None:
+    claimed = None
+    if arrays.is_integer and values.bound is not None and np.isfinite(values.bound):
+        claimed = values.bound
+    alone = duals_alone(arrays, point.program)
+    dual = point.bounded_by(alone)
+    limit = dual_bound(dual, alone)
+    if limit is not None and (claimed is None or is_tighter(limit, claimed, arrays.maximise)):
+        return Bound(limit, "dual", "dual", alone, dual_residual(dual, alone), alone=True)
+    if claimed is not None:
         return Bound(claimed, "solver", "claimed", y, residual)
     return Bound(None, "none", "none", y, residual)
+
+
+def duals_alone(arrays: LinearForm, program: AllocationProgram | None) -> FloatArray:
+    """Duals that need no solver: what the columns allow if nobody pays for a resource.
+
+    Of an allocation the time of each class costs what its best column brings: the bound is what all
+    jobs could have alone. Of a ratio it is that of the best column, and of a plan that leaves
+    nobody out 0 proves the optimum.
+    """
+    y = np.zeros(arrays.shape[0])
+    if program is None:
+        return y
+    blocks_of = {rows.name: y[rows.slice] for rows in arrays.rows}
+    if not program.utility.homogenised:
+        C, brings = program.classes, arrays.cost[: program.classes.columns]
+        worth = program.utility.worth_alone(program)
+        if worth is not None:
+            blocks_of["levels"][:] = -worth
+            brings = np.asarray(program.levels.T @ worth)
+        brings = brings / np.where(C.alone, 1.0, 2.0)
+        np.maximum.at(blocks_of["time"], C.class_a, brings)
+        np.maximum.at(blocks_of["time"], C.class_b[~C.alone], brings[~C.alone])
+    polished = program.polished(arrays, y)
+    assert polished is not None
+    return polished
 
 
 def is_tighter(bound: float, other: float, maximise: bool) -> bool:
@@ -400,14 +436,10 @@ def certified_allocation(
 
     form = runs.build(form_at) if arrays is None else arrays
     y = program.polished(form, y)
-    dual = None
-    if program.conic:
-        # The point is evaluated by the tangent at x, but proved by the tangent at the levels that
-        # the duals say: levels 1e-5 off leave a gap of 1e-5 in the former (see `Total.touching`).
-        fits = y is not None and y.shape == form.shape[:1]
-        y = without_noise(y, form) if y is not None and fits else None
-        dual = None if y is None else form_at(y)
-    point = EvaluatedPoint(form, x, *program.complete_and_value(x), dual, program)
+    # The point is evaluated by the tangent at x, but proved by the tangent at the levels that the
+    # duals say: levels 1e-5 off leave a gap of 1e-5 in the former (see `Total.touching`).
+    tangent = form_at if program.conic else None
+    point = EvaluatedPoint(form, x, *program.complete_and_value(x), tangent, program)
     return certified(runs, point, values, y)
 
 

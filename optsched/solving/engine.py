@@ -375,7 +375,7 @@ class Attempts:
         self.ended = outcome.values.termination if by_clock else None
         if (
             outcome.bound_source == "dual"
-            and outcome.duals is not None
+            and not outcome.duals_alone
             and self.tighter(outcome, self.proved)
         ):
             self.proved = outcome
@@ -433,7 +433,7 @@ class Attempts:
 
 def lacks_duals(outcome: Outcome) -> bool:
     """Whether a solver was done with a point, and gave no duals that could prove anything of it."""
-    unproved = outcome.status is Status.FEASIBLE and outcome.duals is None
+    unproved = outcome.status is Status.FEASIBLE and (outcome.duals is None or outcome.duals_alone)
     return unproved and outcome.values.termination is Termination.IMPRECISE
 
 

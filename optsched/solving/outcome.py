@@ -54,6 +54,8 @@ class Outcome(Displayed):
     explanation : Explanation
         How small this set is known to be.
     solver : str
+    duals_alone : bool
+        Whether no solver gave the duals: they prove what jobs could have alone.
     noise : float
         Differences of the objective below this are rounding.
     refuted : bool
@@ -74,6 +76,7 @@ class Outcome(Displayed):
     duals: Mapping[str, FloatArray] | None = None
     conflicts: tuple[Conflict, ...] = ()
     explanation: Explanation = Explanation.IRREDUCIBLE
+    duals_alone: bool = False
     noise: float = 0.0
     refuted: bool = False
     by_clock: bool = False

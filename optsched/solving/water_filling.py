@@ -60,7 +60,7 @@ def solve_filling(engine: Engine, program: AllocationProgram) -> SolvedProgram:
         certify = partial(certified_allocation, engine, final)
         outcome = known_allocation(engine, final, found, certify)
         if outcome is not None:
-            answers.append(SolvedProgram(final, outcome, notes=_without_bound(())))
+            answers.append(SolvedProgram(final, outcome, notes=_stopped_words(())))
         return outcome
 
     def ways() -> Iterator[Way]:
@@ -260,7 +260,7 @@ def _stopped(
     stages: Sequence[Stage],
 ) -> SolvedProgram:
     """What there is when a run ends without an optimum:
-    the last point that keeps all levels, without a bound.
+    the last point that keeps all levels.
 
     Failing that the point of this run, where it stopped short of its precision.
     """
@@ -281,13 +281,16 @@ def _stopped(
         final if found else program,
         outcome,
         stages=tuple(stages),
-        notes=_without_bound(stages) if found else (),
+        notes=_stopped_words(stages) if found else (),
     )
 
 
-def _without_bound(stages: Sequence[Stage]) -> tuple[str, ...]:
-    """Why a filling that was stopped has no bound, and what its first stage proves."""
-    why = "filling was stopped: its objective is a total over the levels of all stages, and has no bound before all end"
+def _stopped_words(stages: Sequence[Stage]) -> tuple[str, ...]:
+    """What the bound of a filling that was stopped is, and what its first stage proves."""
+    why = (
+        "filling was stopped: its objective is a total over the levels of all stages, and until all "
+        "end its bound is what the jobs could have alone"
+    )
     if not stages or stages[0].bound is None:
         return (f"{why}; no stage ended, so that no level is proved either",)
     return (

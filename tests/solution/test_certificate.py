@@ -436,7 +436,9 @@ def test_without_duals_the_bound_is_that_of_another_solver(
         and solution.termination is Termination.OPTIMAL
     )
     assert (solution.solver.name, solution.certificate.proof) == ("liar", "dual")
-    assert [attempt.name for attempt in solution.solver.attempts] == ["liar", "clarabel"]
+    # What each job could have alone proves the other optima.
+    tried = [] if name in ("finish-time-fairness", "cost") else ["liar", "clarabel"]
+    assert [attempt.name for attempt in solution.solver.attempts] == tried
     assert optsched.verify(solution.instance, solution.to_document()).bound == "verified"
 
 
@@ -502,8 +504,9 @@ def test_a_bound_that_the_point_itself_refutes_is_none(monkeypatch: pytest.Monke
         instance="@packing",
         integral=True,
     )
-    assert (solution.ok, solution.status, solution.bound) == (True, Status.FEASIBLE, None)
-    assert solution.objective == pytest.approx(587.94)
+    # What is left is what all jobs could have alone.
+    assert (solution.ok, solution.status, solution.bound_source) == (True, "feasible", "dual")
+    assert solution.objective == pytest.approx(587.94) and solution.bound > 1.2 * 587.94
     assert optsched.verify(solution.instance, solution.to_document()).ok
 
 

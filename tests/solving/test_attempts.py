@@ -119,6 +119,25 @@ def test_a_point_that_is_known_is_the_answer_where_all_solvers_fail(name: str) -
     assert found.ok, str(found)
 
 
+ALONE = [*FORMULATIONS, "alpha-fairness", "multiple-choice", "drf", "max-throughput"]
+
+
+@pytest.mark.parametrize("constraints", [[], [{"kind": "budget", "limit": 20.0}]])
+@pytest.mark.parametrize("name", ALONE)
+def test_a_known_point_has_the_bound_of_what_all_jobs_could_have_alone(
+    request: pytest.FixtureRequest, name: str, constraints: list[Any]
+) -> None:
+    best = optsched.solve("@quickstart", name, constraints=constraints)
+    request.getfixturevalue("all_crash")
+    solution = optsched.solve("@quickstart", name, constraints=constraints)
+    assert solution.ok and solution.bound_source == "dual"  # prices find the optimum of some
+    assert solution.bound is not None and best.objective is not None
+    sign = 1.0 if solution.sense == "max" else -1.0
+    assert sign * solution.bound >= sign * best.objective - 1e-9 * abs(best.objective)
+    found = optsched.verify("@quickstart", solution.to_document())
+    assert found.ok, str(found)
+
+
 @pytest.mark.usefixtures("all_crash")
 def test_without_a_point_the_first_crash_is_the_error() -> None:
     with pytest.raises(SolverCrashed, match="HiGHS raised"):

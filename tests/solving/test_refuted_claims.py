@@ -105,7 +105,8 @@ def test_a_claim_that_a_start_or_a_proof_refutes(monkeypatch: pytest.MonkeyPatch
     assert claimed.status == "optimal" and claimed.objective is not None
     assert claimed.objective < best * (1 - 1e-3) and not claimed.solver.attempts
     started = optsched.solve(instance, "max-throughput", solver="highs", start=start, **options)
-    assert (started.ok, started.status, started.bound) == (True, "feasible", None)
+    assert (started.ok, started.status, started.bound_source) == (True, "feasible", "dual")
+    assert started.bound > 1.01 * best
     assert started.objective == pytest.approx(best, rel=1e-6)
     proven = optsched.solve(instance, "max-throughput", prove=True, **options)
     assert (proven.ok, proven.status, proven.certificate.proof) == (

@@ -168,7 +168,7 @@ def generate_configurations(
         outcome = engine.solve_directly(at.program, prices)
         if outcome.x is None or outcome.value is None:
             break
-        if outcome.duals is None or outcome.bound is None:
+        if outcome.duals is None or outcome.duals_alone or outcome.bound is None:
             if outcome.values.termination in STOPPED:
                 break  # a point that is known without a solver, and no duals to go on from
             raise UsageError(
@@ -208,7 +208,7 @@ def generate_configurations(
         at = engine.build(lambda chosen=made: restricted(pricing, chosen))  # type: ignore[misc]
     count = ColumnsMade(CONFIGURATIONS, len(made), pricing.count)
     if last is None or best is None:
-        return SolvedProgram(program, outcome, columns_made=count)
+        return SolvedProgram(program, pricing.bounded(outcome, program), columns_made=count)
     ended = outcome.values.termination
     if ended is Termination.OPTIMAL and best.bound - value > OPTIMALITY * abs(best.bound):
         ended = Termination.IMPRECISE  # of what there is, but not of all
