@@ -14,12 +14,17 @@ from functools import cache
 from types import FrameType
 from typing import Annotated, Any
 
-import typer
-
 from optsched import __version__
-from optsched.cli.command import Group, Help, make_group
-from optsched.cli.shell import Shell, silence_stdout
-from optsched.errors import cannot_write
+from optsched.errors import Interrupted, cannot_write
+
+try:
+    import typer
+
+    from optsched.cli.command import Group, Help, make_group
+    from optsched.cli.shell import Shell, silence_stdout
+except KeyboardInterrupt:  # these take as long to load as a small problem to be solved
+    sys.stderr.write("optsched: interrupted\n")
+    raise SystemExit(Interrupted.exit_code) from None
 
 USAGE = 2
 # New objects after which the program looks for cycles. With more, large arrays would wait in cycles

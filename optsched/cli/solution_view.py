@@ -200,15 +200,15 @@ def solver_facts(record: SolverRecord) -> Iterator[tuple[str, str]]:
 
 def later_words(solution: Solution) -> Iterator[str]:
     """What decided among plans of the same objective:
-    ``pieces: 27 pieces that jobs are cut into (the least possible, as the solver claims)``.
+    ``pieces: 27 (pieces that jobs are cut into; the least possible, as the solver claims)``.
     """
     for stage in solution.stages if solution.schedule is not None else ():
-        bound, claim = stage.bound, ""
+        bound, words = stage.bound, [*stage.words]
         if bound is not None:
             least = alike(stage.value, bound, OPTIMALITY, OPTIMALITY)
             limit = "the least possible" if least else f"at least {number(bound)}"
-            claim = f" ({limit}, as the solver claims)"
-        yield f"{stage.name}: {number(stage.value)} {'; '.join(stage.words)}{claim}"
+            words.append(f"{limit}, as the solver claims")
+        yield f"{stage.name}: {number(stage.value)} ({'; '.join(words)})"
 
 
 def changed_options(formulation: str, options: Mapping[str, Any]) -> list[str]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -137,3 +140,17 @@ def test_ctrl_c_before_a_command_begins_is_one_sentence(
     _application.cache_clear()  # commands are made once
     assert main(["doctor"]) == 130
     assert capsys.readouterr().err == "optsched: interrupted\n"
+
+
+def test_ctrl_c_while_the_modules_of_a_command_load_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Loading(ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "optsched.cli.command", Loading("optsched.cli.command"))
+    monkeypatch.delitem(sys.modules, "optsched.cli.main")
+    with pytest.raises(SystemExit) as ended:
+        import_module("optsched.cli.main")
+    assert ended.value.code == 130 and capsys.readouterr().err == "optsched: interrupted\n"
