@@ -23,6 +23,7 @@ from optsched.arrays import (
     mask_of,
     owners,
     pointers,
+    quotient,
     ranges,
 )
 from optsched.arrays.matrices import rows_of, sum_by
@@ -203,13 +204,15 @@ class LeaseProgram:
     @cached_property
     def b(self) -> IntArray:
         """Leases needed by each option; `MOST_LEASES` stands for more."""
-        leases = np.minimum(self.C.sure_duration[self.o] / self.L, MOST_LEASES)
-        return np.maximum(np.ceil(leases - ROUNDING * np.maximum(leases, 1.0)), 1).astype(np.int64)
+        leases = self.C.sure_duration[self.o] / self.L
+        needed = np.ceil(leases - ROUNDING * np.maximum(leases, 1.0))
+        return np.clip(needed, 1, MOST_LEASES).astype(np.int64)
 
     @cached_property
     def l(self) -> IntArray:  # noqa: E743  (the paper's symbol)
         """Leases before the deadline of each option, at least 0."""
         left = (self._option_deadlines[self.o] - self.C.instance.now) / self.L
+        left = np.minimum(left, MOST_LEASES)
         return np.maximum(np.floor(left + ROUNDING * np.maximum(np.abs(left), 1.0)), 0).astype(
             np.int64
         )
@@ -243,29 +246,66 @@ class LeaseProgram:
                 # A node counts from the first lease that begins when it is there.
                 first = math.ceil((time - now) / self.L - ROUNDING)
                 G[row, first:] = pools[pool].capacity(time)
-        # A calendar of the options wins over what the pools say.
-        for name, numbers in self.calendar.items():
-            if name not in C.resources.names:
-                known = ", ".join(C.resources.names)
-                raise InvalidArgument("option of lease: capacity", show(name), f"one of {known}")
-            row = C.resources.names.index(name)
+        for row, numbers in self._listed.items():
             listed = np.array(numbers[:leases], np.float64)
             G[row, : len(listed)] = listed
             G[row, len(listed) :] = listed[-1]
         return G
+
+    @cached_property
+    def _listed(self) -> dict[int, list[float]]:
+        """The calendars of the options by resource; they win over what the pools say."""
+        names = self.C.resources.names
+        for name in self.calendar:
+            if name not in names:
+                known = ", ".join(names)
+                raise InvalidArgument("option of lease: capacity", show(name), f"one of {known}")
+        return {names.index(name): numbers for name, numbers in self.calendar.items()}
+
+    @cached_property
+    def enough(self) -> IntArray:
+        """Leases in which each option has room for all that it needs, whatever the others do, (O,).
+
+        From lease T on capacities stay the same. A job runs in b_o leases and waits in those in
+        which the others leave less than g_ro of some r: in fewer than W_r / (G_r - g_ro), as the
+        others take no more than W_r in all, and never in more than all jobs need, one after the
+        other. So a job that runs later can run earlier instead, at the same value.
+        """
+        C, k, now = self.C, self.C.class_a[self.o], self.C.instance.now
+        pools, resources = C.instance.cluster.pools, C.resources
+        opened = np.concatenate([[now], *(pool.node_available_from for pool in pools)])
+        last = float(opened[np.isfinite(opened)].max())
+        G = np.array(
+            [
+                self._listed[r][-1] if r in self._listed
+                else pools[pool].capacity(last) if (pool := resources.pool[r]) >= 0
+                else C.capacity[r]
+                for r in self.renewable.tolist()
+            ],
+            np.float64,
+        )  # fmt: skip
+        T = max(1.0, np.ceil((last - now) / self.L), *map(len, self._listed.values()))
+        b = np.where(self.b <= self.l, self.b, 0).astype(np.float64)
+        each = np.zeros((len(C), len(G) + 1))
+        np.maximum.at(each, k, np.vstack([self.uses * b, b]).T)
+        *W, one_by_one = C.count @ each
+        left = np.maximum(G[:, np.newaxis] - self.uses, 0.0)
+        waits = np.minimum(quotient(np.array(W)[:, np.newaxis], left, np.inf), one_by_one)
+        leases = np.ceil(T + b + np.where(self.uses > 0, waits, 0.0).sum(axis=0))
+        return np.minimum(leases, MOST_LEASES).astype(np.int64)
 
     # --- the program ------------------------------------------------------------------------------
 
     def plan(self) -> LinearPlan:
         """The program `Lease` states."""
         self._refuse_impossible(self.b <= self.l)
-        if self.size.sum() > MOST_COLUMNS:
+        if self.size.sum(dtype=float) > MOST_COLUMNS:
             raise UsageError(
-                f"lease: {self.size.sum()} variables of options and leases, "
+                f"lease: {self.size.sum(dtype=float):,.0f} variables of options and leases, "
                 f"at most {MOST_COLUMNS} are taken: "
                 "longer rounds or nearer deadlines make fewer"
             )
-        # Only now: capacities have a number per lease, and deadlines may be a billion leases away.
+        # Only now: capacities have a number per lease.
         self._refuse_impossible(self.b <= self.room)
         lp, S, X = self.rows()
         # Where any feasible plan will do, the value of a single option keeps the program from
@@ -290,8 +330,12 @@ class LeaseProgram:
 
     @cached_property
     def size(self) -> IntArray:
-        """X of each option, shape (O,): an option that cannot make it has none, and S = 0."""
-        return np.where(self.b <= self.l, self.l, 0)
+        """X of each option, shape (O,): an option that cannot make it has none, and S = 0.
+
+        Deadlines may be a billion leases away: where they make too many X, `enough` of them do.
+        """
+        size = np.where(self.b <= self.l, self.l, 0)
+        return size if size.sum(dtype=float) <= MOST_COLUMNS else np.minimum(size, self.enough)
 
     @cached_property
     def of(self) -> IntArray:
@@ -610,7 +654,7 @@ class LeaseProgram:
         and in how many leases there is room for it beside the plan.
         """
         o = int(mine[np.argmin(self.b[mine] - self.l[mine])])
-        needs = f"{_many(self.b[o], 'lease')} of {_many(int(self.C.gpus[self.o[o]]), 'GPU')}"
+        needs = f"{_leases(self.b[o])} of {_many(int(self.C.gpus[self.o[o]]), 'GPU')}"
         if self.b[o] > self.l[o]:
             return f"it needs {needs}, {self.l[o]} before its deadline"
         use = self.uses[:, o]
@@ -674,7 +718,7 @@ class LeaseProgram:
         o = np.flatnonzero(must)
         if not len(o):
             return None
-        k, b, late = C.class_a[self.o[o]], self.b[o], self.l[o]
+        k, b, late = C.class_a[self.o[o]], self.b[o], self.size[o]
         first = np.flatnonzero(np.diff(k, prepend=-1))
         pools = C.resources.pool[self.renewable] >= 0
         g = np.vstack([self.uses[:, o], self.uses[pools][:, o].sum(axis=0)])
@@ -764,7 +808,8 @@ class LeaseProgram:
         for wrong, problem in (
             (off, "does not run in whole leases"),
             ((t0 < 0) | (t1 <= t0), "runs before now, or for no time"),
-            (t1 > self.size[place], "runs after its deadline"),
+            (t1 > self.l[place], "runs after its deadline"),
+            (t1 > self.size[place], "runs later than any plan has to"),
         ):
             if wrong.any():
                 raise ValueError(f"job {names[int(schedule.job[np.argmax(wrong)])]} {problem}")
@@ -803,7 +848,7 @@ class LeaseProgram:
         short = self.size[best] > 0 and self.room[best] < self.b[best]
         room = f", {self.room[best]} of them with room" if short else ""
         return (
-            f"{C.job_name(k)} needs {_many(self.b[best], 'lease')} of {_many(gpus, 'GPU')}{each}, "
+            f"{C.job_name(k)} needs {_leases(self.b[best])} of {_many(gpus, 'GPU')}{each}, "
             f"{self.l[best]} before its deadline{room}"
         )
 
@@ -829,6 +874,10 @@ class LeaseProgram:
 def _beyond(amount: Any) -> Any:
     """What is more than an amount even where a row may be violated as far as a certificate accepts."""
     return amount + OFF * np.maximum(amount, 1.0)
+
+
+def _leases(needed: int) -> str:
+    return f"{'over ' if needed >= MOST_LEASES else ''}{_many(needed, 'lease')}"
 
 
 def _many(amount: float, what: str) -> str:

@@ -370,6 +370,24 @@ def test_a_job_that_needs_leases_without_number_is_declined() -> None:
     assert [job for job, _ in solution.declined] == ["endless"]
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_deadlines_beyond_all_work_need_no_more_leases_than_the_work(seed: int) -> None:
+    """A calendar that closes at first, gangs, and deadlines of some jobs that bind."""
+    random = np.random.default_rng(seed)
+    gang, needed = random.integers(1, 5, 8), random.integers(1, 6, 8)
+    near = random.integers(4, 16, 8)
+    calendar = {"v100": [float(gpus) for gpus in random.integers(0, 5, 4)] + [4.0]}
+    plans = []
+    for far in (200, 10**9, 10**16):
+        deadline = np.where(np.arange(8) % 2, near, far)
+        instance = leases(gang.tolist(), needed.tolist(), deadline.tolist(), gpus=4)
+        solution = optsched.solve(instance, "lease", admission=True, capacity=calendar)
+        plans.append(verified(solution))
+    assert plans[0].objective >= 4 and {plan.status for plan in plans} == {"optimal"}
+    values = np.array([(plan.objective, plan.stages[0].value) for plan in plans])
+    np.testing.assert_allclose(values, values[[0, 0, 0]], rtol=1e-9)
+
+
 def test_cp_sat_keeps_the_plan_where_it_takes_no_later_objective() -> None:
     instance = generate("leases", jobs=6, nodes=1, tightness=0.8, seed=1).instance
     assert solve(instance, solver="cp-sat").objective == solve(instance).objective
