@@ -62,9 +62,18 @@ class Explanation(StrEnum):
     """The search ended with the time, or the user stopped it."""
 
 
-def describe_row(program: AllocationProgram, block: str, position: int) -> Conflict:
-    """A row of an allocation program in the user's words."""
-    C = program.classes
+WHOLE = Assumption("with whole jobs")
+"""What rows take for granted that fractions of jobs would keep."""
+
+
+def describe_row(
+    program: AllocationProgram, block: str, position: int, whole: bool = False
+) -> Conflict:
+    """A row of an allocation program in the user's words.
+
+    ``whole``: that it conflicts with others was shown of whole jobs alone.
+    """
+    C, usual = program.classes, WHOLE if whole else None
     if block == "time":
         words = f"{C.job_name(position)} cannot run more than all the time"
     elif block == "capacity":
@@ -76,8 +85,9 @@ def describe_row(program: AllocationProgram, block: str, position: int) -> Confl
     else:
         side = next((rows for rows in program.side if rows.name == block), None)
         words = f"row {block}[{position}]" if side is None else side.describe(position)
-        return Conflict(block, position, words, None if side is None else side.assumption)
-    return Conflict(block, position, words)
+        own = None if side is None else side.assumption
+        return Conflict(block, position, words, own or usual)
+    return Conflict(block, position, words, usual)
 
 
 def resource_words(program: AllocationProgram, position: int) -> str:

@@ -541,7 +541,8 @@ def without_point(
         end = checked.end or Termination.IMPRECISE
         return nothing_found(runs, replace(values, termination=end))
     certificate = claimed
-    if checked.needed is not None:
+    if checked.needed is not None:  # shown of fractions of jobs, too
+        arrays = arrays.relaxed()
         certificate = Certificate(True, "dual", {"least_violation": checked.needed})
     infeasible = replace(values, termination=Termination.INFEASIBLE)
     outcome = _pointless(runs, infeasible, Status.INFEASIBLE, certificate)

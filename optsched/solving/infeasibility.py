@@ -470,7 +470,8 @@ def described(
         return tuple(
             Conflict(block, position, f"row {block}[{position}]") for block, position in found
         )
-    return tuple(describe_row(program, block, position) for block, position in found)
+    whole = arrays.is_integer
+    return tuple(describe_row(program, block, position, whole) for block, position in found)
 
 
 # --- programs that are made of another ------------------------------------------------------------

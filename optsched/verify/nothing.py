@@ -246,7 +246,7 @@ def _described(
                 words = program.describe(block.name, row - block.start)
                 yield row, Conflict(block.name, row - block.start, words, program.assumption)
             else:
-                yield row, describe_row(program, block.name, row - block.start)
+                yield row, describe_row(program, block.name, row - block.start, arrays.is_integer)
 
 
 def can_be_met(arrays: LinearArrays, rows: IntArray) -> bool:

@@ -46,6 +46,20 @@ def test_deadlines_that_turns_meet_are_not_called_impossible() -> None:
     )
 
 
+def test_whole_jobs_conflict_where_fractions_of_them_do_not() -> None:
+    """0.556 + 0.556 GPU h of 3 GPUs for 0.389 h: fractions fit, and two gangs of 2 do not."""
+    due = {"gpus": 2, "steps": 1000, "deadline": 1400.0, "throughput": {"v100": 1.0}}
+    cluster = {"pools": [{"name": "v100", "nodes": 1, "gpus_per_node": 3}]}
+    instance = made(cluster=cluster, jobs=[{"id": name, **due} for name in "ab"])
+    fractions = optsched.solve(instance, "max-throughput", constraints=["deadlines"])
+    assert fractions.status == "optimal"
+    whole = optsched.solve(instance, "max-throughput", constraints=["deadlines"], integral=True)
+    assert whole.status == "infeasible"
+    said = conflict_statement(whole.conflicts, whole.certificate.proof)
+    assert said == f"with whole jobs, {STEADY}, these requirements cannot all hold"
+    assert optsched.verify(instance, whole.to_document()).ok
+
+
 def test_what_has_no_assumption_conflicts_as_it_is() -> None:
     shared = [{"kind": "minimum-service", "fraction": 1.0}]
     solution = optsched.solve(in_turns(), "max-throughput", constraints=shared)
