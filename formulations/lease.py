@@ -272,18 +272,16 @@ class LeaseProgram:
         other. So a job that runs later can run earlier instead, at the same value.
         """
         C, k, now = self.C, self.C.class_a[self.o], self.C.instance.now
-        pools, resources = C.instance.cluster.pools, C.resources
-        opened = np.concatenate([[now], *(pool.node_available_from for pool in pools)])
-        last = float(opened[np.isfinite(opened)].max())
-        G = np.array(
-            [
-                self._listed[r][-1] if r in self._listed
-                else pools[pool].capacity(last) if (pool := resources.pool[r]) >= 0
-                else C.capacity[r]
-                for r in self.renewable.tolist()
-            ],
-            np.float64,
-        )  # fmt: skip
+        pools, settled, last = C.instance.cluster.pools, C.capacity.copy(), now
+        for row, pool in enumerate(C.resources.pool.tolist()):
+            opened = pools[pool].node_available_from if pool >= 0 else np.zeros(0)
+            opened = opened[(opened > now) & np.isfinite(opened)]
+            if len(opened):
+                last = max(last, float(opened.max()))
+                settled[row] = pools[pool].capacity(float(opened.max()))
+        for row, numbers in self._listed.items():
+            settled[row] = numbers[-1]
+        G = settled[self.renewable]
         T = max(1.0, np.ceil((last - now) / self.L), *map(len, self._listed.values()))
         b = np.where(self.b <= self.l, self.b, 0).astype(np.float64)
         each = np.zeros((len(C), len(G) + 1))
@@ -292,7 +290,7 @@ class LeaseProgram:
         left = np.maximum(G[:, np.newaxis] - self.uses, 0.0)
         waits = np.minimum(quotient(np.array(W)[:, np.newaxis], left, np.inf), one_by_one)
         leases = np.ceil(T + b + np.where(self.uses > 0, waits, 0.0).sum(axis=0))
-        return np.minimum(leases, MOST_LEASES).astype(np.int64)
+        return np.asarray(np.minimum(leases, MOST_LEASES), np.int64)
 
     # --- the program ------------------------------------------------------------------------------
 
