@@ -430,7 +430,7 @@ def place(
 
 def check_placeable(instance: Instance) -> None:
     """Refuse a cluster of more GPUs than rows are placed on."""
-    gpus = sum(int(pool.node_gpus.sum()) for pool in instance.cluster.pools)
+    gpus = instance.cluster.size
     if gpus > MOST_PLACED:
         raise InvalidArgument(
             "place", f"a cluster of {gpus:,} GPUs", f"at most {MOST_PLACED:,} GPUs of nodes"

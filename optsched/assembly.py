@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from optsched.candidates import Candidates
+from optsched.candidates import Candidates, Classes
 from optsched.candidates import compile as compile_candidates
 from optsched.errors import InvalidArgument, InvalidInput, UsageError, checks_keywords
 from optsched.formulation import Extend, Formulation, SideConstraint, options_from
@@ -260,6 +260,13 @@ def constraints_in_force(instance: Instance, given: Sequence[Any]) -> list[SideC
 def formulation_of(solution: Solution) -> Formulation:
     """The formulation that a solution was made with, without rows of ``extend``."""
     return make_formulation(solution.formulation, solution.options, solution.side_constraints)
+
+
+def classes_of(solution: Solution, formulation: Formulation | None = None) -> Classes:
+    """The classes that were solved over, also where there is no allocation."""
+    if solution.allocation is not None:
+        return solution.allocation.classes
+    return (formulation or formulation_of(solution)).classes(solution.candidates)
 
 
 def make_constraints(items: Sequence[Any]) -> list[SideConstraint]:

@@ -457,6 +457,11 @@ def owners(length: IntArray | Sequence[int]) -> IntArray:
     return np.arange(len(length)).repeat(length)
 
 
+def finite(value: float | None) -> float | None:
+    """The value, or None where it is none that JSON could hold: infinite or not a number."""
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
 def quotient(
     part: FloatArray | float, whole: FloatArray | IntArray, otherwise: float = 0.0
 ) -> FloatArray:

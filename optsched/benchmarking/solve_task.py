@@ -8,9 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from optsched.api import compile_for, constraints_in_force, load, make_formulation, solve
+from optsched.arrays import finite
 from optsched.formats.mps import read_program
 from optsched.generate.catalogue import generate
 from optsched.instance import Instance
@@ -115,9 +114,9 @@ def _answer(
         "solver_version": solution.solver.version,
         "status": str(solution.status),
         "termination": str(solution.termination),
-        "objective": _finite(solution.objective),
+        "objective": finite(solution.objective),
         "sense": _sense(solution),
-        "bound": _finite(solution.bound),
+        "bound": finite(solution.bound),
         "proof": certificate.proof,
         "gap": solution.gap,
         "iterations": solution.solver.iterations,
@@ -140,7 +139,3 @@ def _sense(solution: Solution | ProgramSolution) -> str:
 def _seconds(timings: Mapping[str, float], total: float) -> dict[str, float | None]:
     seconds = {f"{stage}_s": timings.get(stage) for stage in STAGES} | {"total_s": total}
     return {key: None if value is None else round(value, 6) for key, value in seconds.items()}
-
-
-def _finite(value: float | None) -> float | None:
-    return float(value) if value is not None and np.isfinite(value) else None

@@ -155,7 +155,7 @@ def benchmark_of(swept: Swept, contest: Mapping[str, Any]) -> Benchmark:
         document = read_sweep(files[0])
         sources = _sources(document.instances, Path(files[0]).parent)
         # Later entries win: what the command line says replaces the file
-        given = {**options_of(document), "seeds": document.seeds, **given}
+        given = {**options_of(document), **given}
     else:
         sources = _sources(swept.set, None)
     kept = given.pop("formulations", [(DEFAULT, {})])

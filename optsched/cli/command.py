@@ -259,6 +259,17 @@ def _indented(text: str) -> str:
     return "\n".join(f"  {line}" if line else "" for line in inspect.cleandoc(text).splitlines())
 
 
+REQUIRED = inspect.Parameter.empty
+"""The default of a parameter that has to be given."""
+
+
+def keyword(name: str, annotation: Any, default: Any = REQUIRED) -> inspect.Parameter:
+    """A parameter that is given by name."""
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
+
+
 class _Parameter:
     """A parameter of a command: as its function declares it, as typer sees it, and its value."""
 
@@ -280,8 +291,7 @@ class _Parameter:
 
     def for_typer(self) -> inspect.Parameter:
         """The parameter with typer's own declaration."""
-        default = inspect.Parameter.empty if self._default is MISSING else self._default
-        annotation = self._annotation
+        default, annotation = self._default, self._annotation
         if isinstance(self._declared, Argument):
             declared = typer.Argument(
                 metavar=self._declared.metavar, help=self._declared.help, show_default=False
@@ -289,12 +299,10 @@ class _Parameter:
             annotation = Annotated[get_args(annotation)[0], declared]
         elif isinstance(self._declared, Option):
             annotation, default = self._option_for_typer(self._declared, default)
-        return inspect.Parameter(
-            self.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
-        )
+        return keyword(self.name, annotation, default)
 
     def _option_for_typer(self, option: Option, default: Any) -> tuple[Any, Any]:
-        required = default is inspect.Parameter.empty
+        required = default is REQUIRED
         shown: Any = get_args(self._annotation)[0]
         # typer reads text alone: `value` makes the values, so that errors are the library's own
         if self._kind is not None and self._kind.many:
@@ -348,14 +356,10 @@ def derived_option(
     kind : Kind, optional
         How texts become values; without one it is a flag.
     """
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    default: Any = inspect.Parameter.empty if item.required else None
     flag = flag or flag_of(item.name, kind)
     if kind is None:
         option = Option(item.help, flag=flag, section=section)
-        return inspect.Parameter(
-            item.name, keyword, default=False, annotation=Annotated[bool, option]
-        )
+        return keyword(item.name, Annotated[bool, option], False)
     parts = [item.help, *([kind.note] if kind.note else [])]
     if kind.many:
         parts.append("Can be repeated.")
@@ -367,7 +371,17 @@ def derived_option(
     option = Option(
         " ".join(parts), kind.metavar, flag=flag, section=section, read=kind.read, many=kind.many
     )
-    return inspect.Parameter(item.name, keyword, default=default, annotation=Annotated[Any, option])
+    return keyword(item.name, Annotated[Any, option], REQUIRED if item.required else None)
+
+
+def derived_command(
+    run: Callable[..., int], words: str, examples: str, parameters: Iterable[inspect.Parameter]
+) -> Callable[..., int]:
+    """``run(shell, **given)`` with a help and parameters that were read off the library."""
+    run.__doc__ = f"{words}\n\nExamples:\n{inspect.cleandoc(examples)}"
+    signature = inspect.Signature([keyword("shell", Shell), *parameters])
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    return run
 
 
 def _declaration(annotation: Any) -> tuple[Argument | Option | None, Kind | None]:
@@ -411,14 +425,14 @@ def _parameters(parameter: inspect.Parameter) -> list[_Parameter]:
         ]
     # A dataclass of options is one parameter in Python and many on the command line
     if not is_dataclass(owner):
-        default = MISSING if parameter.default is inspect.Parameter.empty else parameter.default
-        return [_Parameter(parameter.name, owner, default, None)]
+        return [_Parameter(parameter.name, owner, parameter.default, None)]
     hints = get_type_hints(owner, include_extras=True)
     section = getattr(owner, "section", None)
     found = []
     for field in fields(owner):
         made = field.default_factory
         default = field.default if made is MISSING else made()
+        default = REQUIRED if default is MISSING else default
         found.append(_Parameter(field.name, hints[field.name], default, section))
     return found
 
@@ -433,7 +447,7 @@ def make_command(name: str, function: Callable[..., int | None]) -> Any:
     """
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     # The last section of every help
-    common = inspect.Parameter("messages", inspect.Parameter.KEYWORD_ONLY, annotation=Messages)
+    common = keyword("messages", Messages)
     parameters = [part for parameter in (*own, common) for part in _parameters(parameter)]
 
     def run(**given: Any) -> int:

@@ -9,7 +9,6 @@ import numpy as np
 
 from optsched.cli.solution_view import (
     changed_options,
-    classes_of,
     cluster_words,
     conflicts,
     decided_elsewhere,
@@ -264,7 +263,7 @@ SHOWN = 40
 def whatif_view(found: WhatIf) -> Iterator[RenderableType]:
     """The objectives, the prices, and what is to be known of them."""
     base = found.base
-    yield from title(base, classes_of(base))
+    yield from title(base)
     words, unit = objective_words(base.formulation)
     yield f"{words}{f', {unit}' if unit else ''} ({'less' if base.sense == 'min' else 'more'} is better)"
     held = any(change.held is not None for change in found.changes)
@@ -377,7 +376,7 @@ def ranging_view(
     solution: Solution, ranges: Mapping[str, CapacityRange]
 ) -> Iterator[RenderableType]:
     """Each price with the capacities between which it holds."""
-    yield from title(solution, classes_of(solution))
+    yield from title(solution)
     yield heading("Where the prices hold, one capacity at a time, all else held")
     rows = []
     for item in list(ranges.values())[:SHOWN]:
@@ -406,7 +405,7 @@ def ranging_document(solution: Solution, ranges: Mapping[str, CapacityRange]) ->
 
 def curve_view(solution: Solution, curve: CapacityCurve) -> Iterator[RenderableType]:
     """The breakpoints of a curve; between them the price is the same."""
-    yield from title(solution, classes_of(solution))
+    yield from title(solution)
     words, unit = objective_words(solution.formulation)
     yield heading(f"The {words} over the capacity of {name(curve.resource)}, all else held")
     sizes = [number(capacity) for capacity in curve.capacity.tolist()]
@@ -427,7 +426,7 @@ def curve_document(solution: Solution, curve: CapacityCurve) -> dict[str, Any]:
 def _header(solution: Solution, kind: str) -> dict[str, Any]:
     return {
         "format": kind,
-        "instance": {"name": solution.instance.name, "sha256": solution.instance.sha256},
+        "instance": solution.instance.identity,
         "formulation": solution.formulation,
         "options": dict(solution.options),
         "constraints": [dict(item) for item in solution.constraints],

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optsched.cli.solution_view import (
-    classes_of,
     conflicts,
     idle_jobs,
     resource_tables,
@@ -48,7 +47,7 @@ SHOWN = 20
 
 
 def explanation_view(solution: Solution, document: Mapping[str, Any]) -> Iterator[RenderableType]:
-    yield from title(solution, classes_of(solution))
+    yield from title(solution)
     shown = ("options", "constraints", "status", "objective", "bound")
     yield facts((key, words) for key, words in result_facts(solution) if key in shown)
     if solution.allocation is not None:

@@ -57,13 +57,19 @@ def export(
         raise UsageError("-O, -C and --no-classes need a formulation: -f NAME")
     from optsched.api import load
     from optsched.formats.mps import SUFFIXES
-    from optsched.instance.files import kind_of
 
     if Path(output).suffix.lower() in SUFFIXES:
         raise UsageError(f"{output} is a program: say of which formulation with -f NAME")
-    kind = "json" if output == "-" else kind_of(Path(output))
+    kind = document_kind(output)
     write_instance(shell, load(problem.instance, problem.model), output, kind)
     return 0
+
+
+def document_kind(output: str) -> str:
+    """The format of an instance or a trace by the name of its file; of standard output JSON."""
+    from optsched.instance.files import kind_of
+
+    return "json" if output == "-" else kind_of(Path(output))
 
 
 def write_instance(shell: Shell, instance: Instance, output: str, kind: str) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from optsched.cli.command import Group, Option, flag_of
-from optsched.cli.export import write_instance
-from optsched.cli.options import OUTPUT, output_option
+from optsched.cli.command import Group, Option, derived_command, flag_of, keyword
+from optsched.cli.export import document_kind, write_instance
+from optsched.cli.options import OUTPUT, DocumentOutput
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
-from optsched.cli.values import Target
 
 if TYPE_CHECKING:
     from optsched.generate.generator import Generator
@@ -59,9 +57,7 @@ def _command(generator: Generator, examples: str) -> Callable[..., int]:
     """A function whose parameters are the generator's options."""
 
     def run(shell: Shell, output: str, **given: str | None) -> int:
-        from optsched.instance.files import kind_of
-
-        kind = "json" if output == "-" else kind_of(Path(output))
+        kind = document_kind(output)
         with progress(shell, "generating"):
             made = generator(
                 {name: text for name, text in given.items() if text is not None}, named=flag_of
@@ -75,15 +71,11 @@ def _command(generator: Generator, examples: str) -> Callable[..., int]:
                 shell.complain(note)
         return 0
 
-    run.__doc__ = f"{generator.words}\n\nExamples:\n{inspect.cleandoc(examples)}"
-    run.__signature__ = inspect.Signature(_parameters(generator))  # type: ignore[attr-defined]
-    return run
+    return derived_command(run, generator.words, examples, _parameters(generator))
 
 
 def _parameters(generator: Generator) -> list[inspect.Parameter]:
-    """The shell, the generator's options, and last the seed, the output and the name."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    target = output_option("FILE.json, .yaml or .npz; - for JSON on standard output.")
+    """The generator's options, and last the seed, the output and the name."""
     declared: dict[str, inspect.Parameter] = {}
     fields = generator.options.model_fields
     for name, schema in generator.options.model_json_schema()["properties"].items():
@@ -93,15 +85,12 @@ def _parameters(generator: Generator) -> list[inspect.Parameter]:
             _metavar(schema),
             section=OUTPUT if name == "name" else GENERATED,
         )
-        declared[name] = inspect.Parameter(
-            name, keyword, default=None, annotation=Annotated[str | None, option]
-        )
-    declared["output"] = inspect.Parameter("output", keyword, annotation=Annotated[Target, target])
+        declared[name] = keyword(name, Annotated[str | None, option], None)
+    declared["output"] = keyword("output", DocumentOutput)
     # A generator's own options come first in the help, these three last
     for name in ("seed", "output", "name"):
         declared[name] = declared.pop(name)
-    shell = inspect.Parameter("shell", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Shell)
-    return [shell, *declared.values()]
+    return list(declared.values())
 
 
 def _metavar(schema: dict[str, Any]) -> str:

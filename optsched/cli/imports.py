@@ -9,29 +9,33 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from optsched.cli import values
-from optsched.cli.command import Argument, Group, derived_option, flag_of
+from optsched.cli.command import (
+    REQUIRED,
+    Argument,
+    Group,
+    derived_command,
+    derived_option,
+    flag_of,
+    keyword,
+)
 from optsched.cli.derived import Described, described, errors_name, opening
-from optsched.cli.export import write_trace
-from optsched.cli.options import OUTPUT, output_option
+from optsched.cli.export import document_kind, write_trace
+from optsched.cli.options import OUTPUT, DocumentOutput
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.cli.values import Kind
-from optsched.errors import InvalidArgument, given_twice
+from optsched.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from optsched.formats.sia import Pace
 
 POOL = re.compile(r"\s*([^=]+?)\s*=\s*(\d{1,9})\s*(?:x\s*(\d{1,9})\s*)?", re.ASCII)
 FILES, CLUSTER, SELECTION = "Files", "Cluster", "Selection"
-Output = Annotated[
-    values.Target, output_option("FILE.json, .yaml or .npz; - for JSON on standard output.")
-]
 
 
 @dataclass(frozen=True)
@@ -126,25 +130,6 @@ FORMATS = {
 
 # --- how texts become values ----------------------------------------------------------------------
 
-Value = TypeVar("Value")
-
-
-def _by_name(
-    texts: Iterable[str], option: str, read: Callable[[str, str], tuple[str, Value]]
-) -> dict[str, Value]:
-    """What ``read`` makes of each text: a name, which comes once, and its value."""
-    found: dict[str, Value] = {}
-    for text in texts:
-        name, value = read(text, option)
-        if name in found:
-            raise given_twice(option, name)
-        found[name] = value
-    return found
-
-
-def _pools(texts: Iterable[str], option: str) -> dict[str, tuple[int, int]]:
-    return _by_name(texts, option, _pool)
-
 
 def _pool(text: str, option: str) -> tuple[str, tuple[int, int]]:
     """``v100=2x4`` as a pool, its nodes, and the GPUs of a node."""
@@ -155,20 +140,12 @@ def _pool(text: str, option: str) -> tuple[str, tuple[int, int]]:
     return match[1], (int(match[2]), int(match[3] or 1))
 
 
-def _columns(texts: Iterable[str], option: str) -> dict[str, str]:
-    return _by_name(texts, option, _column)
-
-
 def _column(text: str, option: str) -> tuple[str, str]:
     """``Model=workload`` as a column of a file and what it means."""
     column, _, meaning = (part.strip() for part in text.rpartition("="))
     if not column or not meaning:
         raise InvalidArgument(option, repr(text), "COLUMN=NAME, such as Model=workload")
     return column, meaning
-
-
-def _speeds(texts: Iterable[str], option: str) -> dict[str, float]:
-    return _by_name(texts, option, _speed)
 
 
 def _speed(text: str, option: str) -> tuple[str, float]:
@@ -185,20 +162,12 @@ def _speed(text: str, option: str) -> tuple[str, float]:
     return pool.strip(), speed
 
 
-def _folders(texts: Iterable[str], option: str) -> dict[str, str]:
-    return _by_name(texts, option, _folder)
-
-
 def _folder(text: str, option: str) -> tuple[str, str]:
     """``T4=throughputs_T4`` as a pool and the folder of its tables."""
     pool, _, folder = (part.strip() for part in text.partition("="))
     if not pool or not folder:
         raise InvalidArgument(option, repr(text), "POOL=FOLDER, such as T4=throughputs_T4")
     return pool, folder
-
-
-def _paces(texts: Iterable[str], option: str) -> dict[str, Pace]:
-    return _by_name(texts, option, _pace)
 
 
 def _pace(text: str, option: str) -> tuple[str, Pace]:
@@ -223,15 +192,20 @@ def _is_pace(key: str, value: object) -> bool:
 TYPES: Mapping[str, tuple[str, Kind]] = {
     "Source": (FILES, Kind(values.name, "FILE")),
     "Folder": (FILES, Kind(values.name, "FOLDER")),
-    "Folders": (FILES, Kind(_folders, "POOL=FOLDER", many=True)),
+    "Folders": (FILES, Kind(values.by_name(_folder), "POOL=FOLDER", many=True)),
     "Pools": (
         CLUSTER,
-        Kind(_pools, "POOL=NODES[xGPUS]", many=True, note="Nodes have one GPU by default."),
+        Kind(
+            values.by_name(_pool),
+            "POOL=NODES[xGPUS]",
+            many=True,
+            note="Nodes have one GPU by default.",
+        ),
     ),
-    "Columns": (FILES, Kind(_columns, "COLUMN=NAME", many=True)),
+    "Columns": (FILES, Kind(values.by_name(_column), "COLUMN=NAME", many=True)),
     "PoolSizes": (CLUSTER, Kind(values.pool_sizes, "POOL:GPUS,...")),
-    "Speeds": (CLUSTER, Kind(_speeds, "POOL=FACTOR", many=True)),
-    "Paces": (SELECTION, Kind(_paces, "NAME:slowdown=X,restart=S", many=True)),
+    "Speeds": (CLUSTER, Kind(values.by_name(_speed), "POOL=FACTOR", many=True)),
+    "Paces": (SELECTION, Kind(values.by_name(_pace), "NAME:slowdown=X,restart=S", many=True)),
 }
 
 
@@ -263,11 +237,10 @@ def _command(importer: Callable[..., Any], form: Format) -> Callable[..., int]:
 
     def run(shell: Shell, output: str, **given: Any) -> int:
         from optsched.formats.recorded import ImportedLog
-        from optsched.instance.files import kind_of
         from optsched.traces import load_trace
 
         # A name that cannot be written is refused before files of gigabytes are read
-        kind = "json" if output == "-" else kind_of(Path(output))
+        kind = document_kind(output)
         left_out: Mapping[str, int] = {}
         # What is not given is left to the importer
         stated = {name: value for name, value in given.items() if value is not None}
@@ -285,9 +258,8 @@ def _command(importer: Callable[..., Any], form: Format) -> Callable[..., int]:
             shell.complain(f"left out: {', '.join(f'{count:,} {why}' for why, count in order)}")
         return 0
 
-    run.__doc__ = f"{opening(importer)}\n\nExamples:\n{inspect.cleandoc(form.examples)}"
-    run.__signature__ = inspect.Signature(_parameters(known, form, flags))  # type: ignore[attr-defined]
-    return run
+    parameters = _parameters(known, form, flags)
+    return derived_command(run, opening(importer), form.examples, parameters)
 
 
 def _type(item: Described) -> tuple[str, Kind | None]:
@@ -298,10 +270,7 @@ def _type(item: Described) -> tuple[str, Kind | None]:
 def _parameters(
     known: Mapping[str, Described], form: Format, flags: Mapping[str, str]
 ) -> list[inspect.Parameter]:
-    """The shell, the arguments, the options that are required, ``--output``, and the other ones."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    shell = inspect.Parameter("shell", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Shell)
-    output = inspect.Parameter("output", keyword, annotation=Output)
+    """The arguments, the options that are required, ``--output``, and the other ones."""
     arguments: list[inspect.Parameter] = []
     required: list[inspect.Parameter] = []
     optional: list[inspect.Parameter] = []
@@ -309,11 +278,10 @@ def _parameters(
         item = known[name]
         if name in form.arguments:
             declared = Annotated[str | None, Argument(name.upper(), item.help)]
-            default = inspect.Parameter.empty if item.required else None
-            arguments.append(inspect.Parameter(name, keyword, default=default, annotation=declared))
+            arguments.append(keyword(name, declared, REQUIRED if item.required else None))
             continue
         section, kind = _type(item)
         section = OUTPUT if name == "name" else section
         option = derived_option(item, kind, section, flags[name])
         (required if item.required else optional).append(option)
-    return [shell, *arguments, *required, output, *optional]
+    return [*arguments, *required, keyword("output", DocumentOutput), *optional]

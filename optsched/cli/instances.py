@@ -26,13 +26,11 @@ def instances(shell: Shell, as_json: Json = False) -> int:
     found: list[dict[str, Any]] = []
     for name in shipped_names():
         instance = load(f"@{name}")
-        sizes = instance.cluster.gpus(instance.now).tolist()
-        pools = {pool.name: size for pool, size in zip(instance.cluster.pools, sizes, strict=True)}
         found.append(
             {
                 "name": f"@{name}",
                 "jobs": len(instance.jobs_table),
-                "pools": pools,
+                "pools": instance.cluster.usable_gpus(instance.now),
                 "description": descriptions.get(name, ""),
             }
         )

@@ -605,9 +605,9 @@ def _counts(text: str, option: str) -> list[int]:
     """Numbers of at least 1."""
     numbers = [values.whole(part, option) for part in text.split(",")]
     for found in numbers:
-        if found is None or not 1 <= found < 2**31:
+        if not 1 <= found < 2**31:
             raise InvalidArgument(option, str(found), "whole numbers of at least 1")
-    return [found for found in numbers if found is not None]
+    return numbers
 
 
 Counts = Annotated[list[int], Kind(_counts, "N,...")]

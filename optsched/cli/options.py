@@ -16,7 +16,7 @@ from optsched.cli import values
 from optsched.cli.command import Argument, Option
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
-from optsched.cli.values import Constraints, Seconds, Settings
+from optsched.cli.values import Constraints, Seconds, Settings, Target
 from optsched.errors import NOTHING_YET, Interrupted
 
 if TYPE_CHECKING:
@@ -76,6 +76,11 @@ def constraints_option(help: str) -> Option:
 def output_option(help: str) -> Option:
     """The option -o, --output FILE."""
     return Option(help, "FILE", short="-o", section=OUTPUT)
+
+
+DocumentOutput = Annotated[
+    Target, output_option("FILE.json, .yaml or .npz; - for JSON on standard output.")
+]
 
 
 # --- what is solved, and with what ----------------------------------------------------------------

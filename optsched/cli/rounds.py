@@ -312,9 +312,9 @@ def _at(state: RoundState, policy: RoundPolicy, now: str | None) -> RoundState:
         return state.under(policy)
     # +6m counts from the state's time; a bare number is on its clock
     if now.lstrip().startswith("+"):
-        time = state.now + (values.duration(now.lstrip()[1:], "--now") or 0.0)
+        time = state.now + values.duration(now.lstrip()[1:], "--now")
     else:
-        time = values.real(now, "--now") or 0.0
+        time = values.real(now, "--now")
     if time < state.now:
         raise InvalidArgument(
             "--now", f"{time:g}", f"at least {state.now:g}, the time of the state"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optsched.assembly import formulation_of
+from optsched.assembly import classes_of
 from optsched.candidates import Classes
 from optsched.cli.tables import (
     bullets,
@@ -96,8 +96,7 @@ MATRIX_POOLS = 5
 
 def solution_view(solution: Solution) -> Iterator[RenderableType]:
     """The whole solution, part by part."""
-    classes = classes_of(solution)
-    yield from title(solution, classes)
+    yield from title(solution)
     yield facts(result_facts(solution))
     if solution.schedule is not None:
         yield from schedule_table(solution.schedule)
@@ -115,15 +114,9 @@ def solution_view(solution: Solution) -> Iterator[RenderableType]:
     yield from conflicts(solution)
 
 
-def classes_of(solution: Solution) -> Classes:
-    """The classes that were solved over, also where there is no allocation."""
-    if solution.allocation is not None:
-        return solution.allocation.classes
-    return formulation_of(solution).classes(solution.candidates)
-
-
-def title(solution: Solution, classes: Classes) -> Iterator[RenderableType]:
+def title(solution: Solution) -> Iterator[RenderableType]:
     """Which instance was solved with what, and how large it is."""
+    classes = classes_of(solution)
     yield heading(f"{name(solution.instance.name)}: {solution.formulation}")
     jobs = count(len(solution.instance.jobs_table), "job")
     yield f"{jobs}, {count(len(classes), 'class', 'classes')}, {count(classes.columns, 'column')}"
@@ -136,12 +129,9 @@ def title(solution: Solution, classes: Classes) -> Iterator[RenderableType]:
 
 def cluster_words(instance: Instance) -> str:
     """``16 GPUs in 3 pools: v100 8, p100 4, k80 4``."""
-    pools = instance.cluster.pools
-    sizes = instance.cluster.gpus(instance.now).tolist()
-    shown = listed(
-        [f"{name(pool.name)} {size:,}" for pool, size in zip(pools, sizes, strict=True)], most=8
-    )
-    return f"{count(sum(sizes), 'usable GPU')} in {count(len(pools), 'pool')}: {shown}"
+    pools = instance.cluster.usable_gpus(instance.now)
+    shown = listed([f"{name(pool)} {size:,}" for pool, size in pools.items()], most=8)
+    return f"{count(sum(pools.values()), 'usable GPU')} in {count(len(pools), 'pool')}: {shown}"
 
 
 def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:

@@ -92,24 +92,17 @@ def _parsed(data: bytes, kind: str) -> Any:
 
 def options_of(document: SweepDocument) -> Mapping[str, Any]:
     """What the file says, in the words of `optsched.benchmarking.sweep.Benchmark`."""
-    given: dict[str, Any] = {
-        "constraints": document.constraints,
-        "solvers": document.solvers,
-        "repeat": document.repeat,
-        "threads": document.threads,
-        "work_limit": document.work_limit,
-        "gap": document.gap,
-        "solver_options": document.solver_options,
-        "time_limit": _text(document.time_limit, values.duration, "time_limit"),
-        "memory_limit": _text(document.memory_limit, values.size, "memory_limit"),
+    given = {
+        key: value
+        for key, value in document
+        if value is not None and key not in ("format", "instances")
     }
+    for name, read in (("time_limit", values.duration), ("memory_limit", values.size)):
+        if isinstance(given.get(name), str):
+            given[name] = read(given[name], name)
     if document.formulations is not None:
         given["formulations"] = [
             (item, {}) if isinstance(item, str) else (item.name, item.options)
             for item in document.formulations
         ]
-    return {key: value for key, value in given.items() if value is not None}
-
-
-def _text(value: float | str | None, read: Any, field: str) -> Any:
-    return read(value, field) if isinstance(value, str) else value
+    return given

@@ -110,7 +110,7 @@ LEGEND = {
 def simulate_view(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """Trace, policies, what could not be done."""
     instance = trace.instance
-    gpus = sum(int(pool.node_gpus.sum()) for pool in instance.cluster.pools)
+    gpus = instance.cluster.size
     seeds = len({row["seed"] for row in rows})
     size = f"{count(len(instance.jobs_table), 'job')} on {count(gpus, 'GPU')}"
     over = f"; means over {seeds} seeds" if seeds > 1 else ""

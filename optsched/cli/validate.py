@@ -82,7 +82,6 @@ def summary(candidates: Candidates) -> dict[str, Any]:
     instance = candidates.instance
     dropped = candidates.dropped.drop
     jobs = instance.jobs_table.names
-    sizes = instance.cluster.gpus(instance.now).tolist()
     constraints = own_constraints(instance)
     return {
         "format": instance.kind,
@@ -92,9 +91,7 @@ def summary(candidates: Candidates) -> dict[str, Any]:
         "present": int(candidates.present.sum()),
         "kinds": len(candidates.kinds),
         "workloads": len(instance.workloads),
-        "pools": {
-            pool.name: size for pool, size in zip(instance.cluster.pools, sizes, strict=True)
-        },
+        "pools": instance.cluster.usable_gpus(instance.now),
         "resources": list(candidates.resources.names),
         "constraints": [dict(item) for item in instance.constraints],
         "columns": len(candidates.columns),

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from optsched.cli.shell import check_target
 from optsched.errors import InvalidArgument, given_twice
@@ -22,6 +22,9 @@ MOST_DIGITS = 18
 NEXT_KEY = re.compile(r"\s*[A-Za-z_][\w-]*\s*=")
 # A quoted text as a whole, or one character.
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
+
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -49,18 +52,16 @@ class Kind:
     note: str = ""
 
 
-def duration(text: str | None, option: str) -> float | None:
+def duration(text: str, option: str) -> float:
     """Seconds of ``90``, ``90s``, ``5m``, ``2h`` or ``1d``."""
     # Not loaded where only help is shown
-    from optsched.instance.durations import seconds_or_none
+    from optsched.instance.durations import seconds_of
 
-    return seconds_or_none(text, option)
+    return seconds_of(text, option)
 
 
-def size(text: str | None, option: str) -> float | None:
+def size(text: str, option: str) -> float:
     """Bytes of ``4GB``, ``500 MB`` or ``2GiB``; a number alone is in bytes."""
-    if text is None:
-        return None
     match = SIZE.fullmatch(text.strip())
     if not match:
         raise InvalidArgument(option, repr(text), "a size such as 500MB, 4GB or 2GiB")
@@ -69,10 +70,8 @@ def size(text: str | None, option: str) -> float | None:
     return float(match[1]) * float(unit ** " KMGT".index((match[2] or " ").upper()))
 
 
-def whole(text: str | None, option: str) -> int | None:
+def whole(text: str, option: str) -> int:
     """A whole number, with or without a sign."""
-    if text is None:
-        return None
     if not re.fullmatch(r"\s*[+-]?\d+\s*", text, re.ASCII):
         raise InvalidArgument(option, repr(text), "a whole number")
     # Arrays hold 64 bits; what an option takes at most is for the library to say.
@@ -83,18 +82,16 @@ def whole(text: str | None, option: str) -> int | None:
     return int(text)
 
 
-def name(text: str | None, option: str) -> str | None:
+def name(text: str, option: str) -> str:
     """A name; text without any letter is none,
     and would be taken for an option that is left out.
     """
-    if text is not None and not text.strip():
+    if not text.strip():
         raise InvalidArgument(option, repr(text), "a name")
     return text
 
 
-def real(text: str | None, option: str) -> float | None:
-    if text is None:
-        return None
+def real(text: str, option: str) -> float:
     try:
         number = float(text)
     except ValueError:
@@ -132,18 +129,34 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
         raise InvalidArgument("", f"{error} in one object", "it once") from None
 
 
+def by_name(
+    read: Callable[[str, str], tuple[str, Value]],
+) -> Callable[[Iterable[str], str], dict[str, Value]]:
+    """Reads texts as a mapping: ``read`` makes the name, which comes once, and the value of each."""
+
+    def read_all(texts: Iterable[str], option: str) -> dict[str, Value]:
+        found: dict[str, Value] = {}
+        for text in texts:
+            name, value = read(text, option)
+            if name in found:
+                raise given_twice(option, name)
+            found[name] = value
+        return found
+
+    return read_all
+
+
 def pairs(texts: Iterable[str], option: str) -> dict[str, Any]:
     """``key=value`` texts as a mapping; hyphens in keys count as underscores."""
-    found: dict[str, Any] = {}
-    for text in texts:
-        key, equals, rest = text.partition("=")
-        key = key.strip().replace("-", "_")
-        if not equals or not key:
-            raise InvalidArgument(option, repr(text), "key=value")
-        if key in found:
-            raise given_twice(option, key)
-        found[key] = value(rest.strip())
-    return found
+    return by_name(_pair)(texts, option)
+
+
+def _pair(text: str, option: str) -> tuple[str, Any]:
+    key, equals, rest = text.partition("=")
+    key = key.strip().replace("-", "_")
+    if not equals or not key:
+        raise InvalidArgument(option, repr(text), "key=value")
+    return key, value(rest.strip())
 
 
 def constraint(text: str) -> dict[str, Any]:
@@ -222,15 +235,14 @@ def _parts(text: str) -> list[str]:
 
 def pool_sizes(text: str, option: str) -> dict[str, int]:
     """``v100:8,p100:16`` as GPUs by pool."""
-    sizes: dict[str, int] = {}
-    for part in text.split(","):
-        name, colon, gpus = part.strip().rpartition(":")
-        if not colon or not name or not gpus.strip().isdecimal():
-            raise InvalidArgument(option, repr(part.strip()), "pool:gpus, such as v100:8,p100:16")
-        if name in sizes:
-            raise given_twice(option, name)
-        sizes[name] = int(gpus)
-    return sizes
+    return by_name(_pool_size)(text.split(","), option)
+
+
+def _pool_size(text: str, option: str) -> tuple[str, int]:
+    name, colon, gpus = text.strip().rpartition(":")
+    if not colon or not name or not gpus.strip().isdecimal():
+        raise InvalidArgument(option, repr(text.strip()), "pool:gpus, such as v100:8,p100:16")
+    return name, int(gpus)
 
 
 # --- types of options -----------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -21,29 +20,22 @@ from optsched.cli.options import (
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.cli.values import Kind
-from optsched.errors import InvalidArgument, UsageError, given_twice
+from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
     from optsched.sensitivity import WhatIf
 
 
-def _amounts(texts: Sequence[str], option: str) -> dict[str, float]:
-    """Amounts by resource, of texts such as ``v100:8``."""
-    found: dict[str, float] = {}
-    for text in texts:
-        name, colon, amount = text.rpartition(":")
-        name = name.strip()
-        if not colon or not name:
-            raise InvalidArgument(option, repr(text), "name:amount, such as v100:8 or k80:-4")
-        number = values.real(amount.strip(), f"{option} {name}")
-        assert number is not None
-        if name in found:
-            raise given_twice(option, name)
-        found[name] = number
-    return found
+def _amount(text: str, option: str) -> tuple[str, float]:
+    """``v100:8`` as a resource and an amount of it."""
+    name, colon, amount = text.rpartition(":")
+    name = name.strip()
+    if not colon or not name:
+        raise InvalidArgument(option, repr(text), "name:amount, such as v100:8 or k80:-4")
+    return name, values.real(amount.strip(), f"{option} {name}")
 
 
-Amounts = Annotated[dict[str, float], Kind(_amounts, "NAME:AMOUNT", many=True)]
+Amounts = Annotated[dict[str, float], Kind(values.by_name(_amount), "NAME:AMOUNT", many=True)]
 
 
 @dataclass(frozen=True)
@@ -136,9 +128,8 @@ def _exit_code(shell: Shell, found: WhatIf) -> int:
     """6 if any certificate failed, else 0 if any change was solved, else the first change's."""
     changed = [change.solution for change in found.changes]
     held = [change.held for change in found.changes if change.held is not None]
-    for solution in (found.base, *changed, *held):
-        if certificate_failed(shell, solution):
-            return NOT_CERTIFIED
+    if certificate_failed(shell, found.base, *changed, *held):
+        return NOT_CERTIFIED
     codes = [exit_code(solution) for solution in changed]
     return 0 if 0 in codes else codes[0]
 

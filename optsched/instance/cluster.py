@@ -84,8 +84,13 @@ class Pool(Displayed):
     partitions: tuple[Partition, ...] = ()
 
     def _headline(self) -> str:
-        gpus, nodes = int(self.node_gpus.sum()), len(self.node_gpus)
-        return f"{self.name}: {count(gpus, 'GPU')} on {count(nodes, 'node')}"
+        nodes = count(len(self.node_gpus), "node")
+        return f"{self.name}: {count(self.size, 'GPU')} on {nodes}"
+
+    @property
+    def size(self) -> int:
+        """GPUs of all nodes, usable or not."""
+        return int(self.node_gpus.sum())
 
     def node_name(self, node: int) -> str:
         """Name of a node by its row."""
@@ -295,7 +300,7 @@ class Cluster(Displayed):
     topology: Mapping[str, Any] | None = None
 
     def _headline(self) -> str:
-        gpus = sum(int(pool.node_gpus.sum()) for pool in self.pools)
+        gpus = self.size
         return f"of {count(gpus, 'GPU')} in {count(len(self.pools), 'pool')}"
 
     @cached_property
@@ -361,6 +366,15 @@ class Cluster(Displayed):
             ((first < pool.node_available_from) & (pool.node_available_from <= last)).any()
             for pool in self.pools
         )
+
+    @property
+    def size(self) -> int:
+        """GPUs of all nodes, usable or not."""
+        return sum(pool.size for pool in self.pools)
+
+    def usable_gpus(self, now: float) -> dict[str, int]:
+        """Usable GPUs of each pool, by name."""
+        return {pool.name: pool.capacity(now) for pool in self.pools}
 
     def gpus(self, now: float) -> IntArray:
         """Usable GPUs of each pool, shape (pools,)."""

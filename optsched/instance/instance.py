@@ -93,6 +93,11 @@ class Instance(DisplayedTable):
         """Hash of the content, the same for JSON, YAML, npz and arrays that say the same."""
         return cast("str", convenience("Instance.sha256")(self))
 
+    @property
+    def identity(self) -> dict[str, str]:
+        """Name and hash, by which documents say which instance they are of."""
+        return {"name": self.name, "sha256": self.sha256}
+
     @cached_property
     def stated_needs(self) -> StatedNeeds:
         """What workloads and options need beside GPUs."""
@@ -296,7 +301,7 @@ class Instance(DisplayedTable):
 
     def _headline(self) -> str:
         jobs, pools = len(self.jobs_table), len(self.cluster.pools)
-        gpus = sum(int(pool.node_gpus.sum()) for pool in self.cluster.pools)
+        gpus = self.cluster.size
         return f"{self.name}: {count(jobs, 'job')}, {count(gpus, 'GPU')} in {count(pools, 'pool')}"
 
     def _facts(self) -> Mapping[str, str]:

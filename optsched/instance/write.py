@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import IntArray
+from optsched.arrays import IntArray, finite
 from optsched.instance.cluster import Cluster, Pool
 from optsched.instance.documents import FORMAT, NODE_STATES, JobDocument
 from optsched.instance.instance import Instance
@@ -100,8 +100,8 @@ def _pool_document(pool: Pool) -> dict[str, Any]:
         document |= {
             "nodes": pool.node_names,
             "gpus_per_node": int(pool.node_gpus[0]) if pool.node_names else 0,
-            "cpus_per_node": _number(pool.node_cpus[0]) if pool.node_names else None,
-            "memory_per_node": _number(pool.node_memory[0]) if pool.node_names else None,
+            "cpus_per_node": finite(pool.node_cpus[0]) if pool.node_names else None,
+            "memory_per_node": finite(pool.node_memory[0]) if pool.node_names else None,
         }
     else:
         document["nodes"] = [
@@ -109,10 +109,10 @@ def _pool_document(pool: Pool) -> dict[str, Any]:
                 {
                     "name": pool.node_name(row),
                     "gpus": int(pool.node_gpus[row]),
-                    "cpus": _number(pool.node_cpus[row]),
-                    "memory": _number(pool.node_memory[row]),
+                    "cpus": finite(pool.node_cpus[row]),
+                    "memory": finite(pool.node_memory[row]),
                     "state": NODE_STATES[pool.node_state[row]],
-                    "available_from": _number(pool.node_available_from[row]),
+                    "available_from": finite(pool.node_available_from[row]),
                 }
             )
             for row in range(len(pool.node_gpus))
@@ -206,8 +206,8 @@ def _option_documents(instance: Instance, row: int) -> list[dict[str, Any]]:
             "gpus": int(options.gpus[r]),
             "nodes": None if options.nodes[r] == ANY_SPREAD else int(options.nodes[r]),
             "share": None if options.share[r] == 1.0 else float(options.share[r]),
-            "throughput": _number(options.throughput[r]),
-            "duration": _number(options.duration[r]),
+            "throughput": finite(options.throughput[r]),
+            "duration": finite(options.duration[r]),
             "uses": dict(options.uses[r]),
             "value": float(options.value[r]) or None,
             "cost": float(options.cost[r]) or None,
@@ -215,10 +215,6 @@ def _option_documents(instance: Instance, row: int) -> list[dict[str, Any]]:
         }
         documents.append(_without_empty(document))
     return documents
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 def _without_empty(document: dict[str, Any]) -> dict[str, Any]:

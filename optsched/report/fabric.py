@@ -105,7 +105,7 @@ def fabric_of(instance: Instance) -> Fabric:
     """
     pools = instance.cluster.pools
     now = instance.now
-    total = sum(int(pool.node_gpus.sum()) for pool in pools)
+    total = instance.cluster.size
     if total > MOST_GPUS:
         raise UsageError(f"the cluster has {total:,} GPUs; a picture has room for {MOST_GPUS:,}")
     names = tuple(pool.node_name(row) for pool in pools for row in range(len(pool.node_gpus)))

@@ -296,7 +296,7 @@ def bands_of(instance: Instance, runs: Runs) -> list[Band]:
     found = []
     for row in [*shown, *([NOBODY] if NOBODY in used else [])]:
         mine = np.flatnonzero(runs.pool == row)
-        size = 0 if row == NOBODY else int(pools[row].node_gpus.sum())
+        size = 0 if row == NOBODY else pools[row].size
         gpus = np.maximum(runs.gpus[mine], 1.0) if row == NOBODY else runs.gpus[mine]
         lanes = lay_out(runs.start[mine], runs.end[mine], gpus, runs.job[mine], size)
         label = (

@@ -403,7 +403,7 @@ def gpu_gantt_picture(
     if (everything.first_gpu < 0).any():
         raise UsageError("there is nothing to draw: in this mode no job holds GPUs of its own")
     numbering = instance.cluster.numbering
-    sizes = np.array([pool.node_gpus.sum() for pool in instance.cluster.pools], np.int64)
+    sizes = np.array([pool.size for pool in instance.cluster.pools], np.int64)
     by_gpu = numbering.gpus <= MOST_GPUS
     origin = first_arrival(simulation)
     low, high = (
@@ -467,7 +467,7 @@ def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> Non
     labels = []
     first = 0
     for pool in pools:
-        size = int(pool.node_gpus.sum())
+        size = pool.size
         if not size:
             continue
         top = float(rows.top[first])
@@ -563,7 +563,7 @@ def _draw_nodes(
         mine = np.flatnonzero((numbering.pool == row) & (size > 0))
         if len(mine):
             top = float(rows.top[gpus])
-            here = int(pool.node_gpus.sum())
+            here = pool.size
             bottom = float(rows.top[gpus + here - 1]) + rows.of_gpu
             image = ax.imshow(
                 share[mine],

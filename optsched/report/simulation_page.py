@@ -105,8 +105,7 @@ def _jobs_words(run: Simulation) -> str:
 
 def _pools_words(trace: Trace) -> str:
     return "; ".join(
-        f"{pool.name}: {count(int(pool.node_gpus.sum()), 'GPU')} on "
-        f"{count(len(pool.node_gpus), 'node')}"
+        f"{pool.name}: {count(pool.size, 'GPU')} on {count(len(pool.node_gpus), 'node')}"
         for pool in trace.instance.cluster.pools
     )
 

@@ -683,10 +683,7 @@ class Plan(DisplayedTable):
             "round": self.round,
             "now": self.now,
             "until": self.until,
-            "instance": {
-                "name": self.instance.name,
-                "sha256": self.instance.sha256,
-            },
+            "instance": self.instance.identity,
             "start": [self._running_document(item) for item in self.start],
             "keep": [self._running_document(item) for item in self.keep],
             "move": [self._running_document(item) for item in self.move],

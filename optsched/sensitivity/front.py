@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from optsched.arrays import finite
 from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count, number
 from optsched.display.columns import DURATION, ColumnFormat
 from optsched.formulation import Formulation
@@ -107,7 +108,7 @@ class FrontPoint(Displayed):
             "metrics",
         )
         return {
-            "objectives": [value if np.isfinite(value) else None for value in self.objectives],
+            "objectives": [finite(value) for value in self.objectives],
             "exchange": self.exchange,
             **{key: document[key] for key in kept},
         }
@@ -170,7 +171,7 @@ class Front(DisplayedTable):
         """The front in the format ``optsched-pareto/1``; what does not exist is null."""
         return {
             "format": FORMAT,
-            "instance": {"name": self.instance.name, "sha256": self.instance.sha256},
+            "instance": self.instance.identity,
             "constraints": [dict(item) for item in self.ends[0].constraints] if self.ends else [],
             "axes": [
                 {"formulation": axis.formulation, "options": axis.options, "sense": axis.sense, "words": axis.words,
@@ -178,7 +179,7 @@ class Front(DisplayedTable):
                 for axis in self.axes
             ],
             "ends": [
-                {"status": str(end.status), "objective": _finite(end.objective), "gap": end.gap,
+                {"status": str(end.status), "objective": finite(end.objective), "gap": end.gap,
                  "conflicts": [conflict.words for conflict in end.conflicts]}
                 for end in self.ends
             ],
@@ -269,8 +270,4 @@ def efficient(points: list[FrontPoint]) -> list[FrontPoint]:
 
 
 def _both(pair: tuple[float, float] | None) -> list[float | None] | None:
-    return None if pair is None else [_finite(value) for value in pair]
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and np.isfinite(value) else None
+    return None if pair is None else [finite(value) for value in pair]

@@ -34,7 +34,8 @@ from optsched.api import (
     make_formulation,
     solve,
 )
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, finite
+from optsched.assembly import classes_of
 from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count
 from optsched.errors import InvalidArgument, UsageError
 from optsched.formulation import Extend, Formulation, Infeasible
@@ -139,7 +140,7 @@ class WhatIf(DisplayedTable):
         base = self.base
         return {
             "format": FORMAT,
-            "instance": {"name": base.instance.name, "sha256": base.instance.sha256},
+            "instance": base.instance.identity,
             "formulation": base.formulation,
             "options": dict(base.options),
             "constraints": [dict(item) for item in base.constraints],
@@ -153,8 +154,8 @@ class WhatIf(DisplayedTable):
                     "difference": self.difference(change.solution),
                     "held": None if change.held is None else _record(change.held),
                     "held_difference": self.difference(change.held),
-                    "predicted": _finite(change.predicted),
-                    "limit": _finite(change.limit),
+                    "predicted": finite(change.predicted),
+                    "limit": finite(change.limit),
                 }
                 for change in self.changes
             ],
@@ -289,7 +290,7 @@ def _held(
     formulation: Formulation, base: Solution, engine: Engine
 ) -> tuple[HeldProgram | None, str]:
     """The program of the base, to be held; or why there is none."""
-    C = formulation.classes(base.candidates) if base.allocation is None else base.allocation.classes
+    C = classes_of(base, formulation)
     if len(C) == 0:
         return None, "no job is in the program"
     try:
@@ -333,14 +334,10 @@ def _by_prices(
 def _record(solution: Solution) -> dict[str, Any]:
     return {
         "status": str(solution.status),
-        "objective": _finite(solution.objective),
-        "bound": _finite(solution.bound),
+        "objective": finite(solution.objective),
+        "bound": finite(solution.bound),
         "gap": solution.gap,
-        "certificate": {
-            "ok": solution.certificate.ok,
-            "proof": solution.certificate.proof,
-            "problems": list(solution.certificate.problems),
-        },
+        "certificate": solution.certificate.to_document(residuals=False),
         "capacity": dict(
             zip(
                 solution.candidates.resources.names,
@@ -352,7 +349,3 @@ def _record(solution: Solution) -> dict[str, Any]:
         "conflicts": [conflict.words for conflict in solution.conflicts],
         "unplaced": [job for job, _ in solution.unplaced],
     }
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and np.isfinite(value) else None

@@ -42,7 +42,7 @@ def finish_time_ratios(
     truth = Truth(trace)
     rates = truth.alone
     table = truth.candidates.instance.jobs_table
-    sizes = np.array([pool.node_gpus.sum() for pool in trace.instance.cluster.pools], float)
+    sizes = np.array([pool.size for pool in trace.instance.cluster.pools], float)
     arrival = trace.instance.jobs_table.arrival
     present = mean_present(arrival, np.where(np.isnan(finish), end, finish))
     if definition == "isolated":

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -75,6 +75,15 @@ class Certificate(Displayed):
     proof: str
     residuals: Mapping[str, float]
     problems: tuple[str, ...] = ()
+
+    def to_document(self, residuals: bool = True) -> dict[str, Any]:
+        """The certificate as plain data; ``residuals`` says whether these are in it."""
+        return {
+            "ok": self.ok,
+            "proof": self.proof,
+            **({"residuals": dict(self.residuals)} if residuals else {}),
+            "problems": list(self.problems),
+        }
 
     def _headline(self) -> str:
         if not self.ok:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, finite
 from optsched.candidates import Candidates
 from optsched.display import (
     Displayed,
@@ -392,29 +392,23 @@ class Solution(DisplayedTable):
         dict
             Plain data, ready for JSON.
         """
-        certificate = self.certificate
         document: dict[str, Any] = {
             "format": FORMAT,
-            "instance": {"name": self.instance.name, "sha256": self.instance.sha256},
+            "instance": self.instance.identity,
             "formulation": self.formulation,
             "options": dict(self.options),
             "constraints": [dict(constraint) for constraint in self.constraints],
             "solver": self.solver.to_document(),
             "classes": self.candidates.aggregate,
             "sense": self.sense,
-            "objective": _finite(self.objective),
-            "bound": _finite(self.bound),
+            "objective": finite(self.objective),
+            "bound": finite(self.bound),
             "bound_source": self.bound_source,
             "gap": self.gap,
             "termination": str(self.termination),
             "status": str(self.status),
             "reproducible": self.reproducible,
-            "certificate": {
-                "ok": certificate.ok,
-                "proof": certificate.proof,
-                "residuals": dict(certificate.residuals),
-                "problems": list(certificate.problems),
-            },
+            "certificate": self.certificate.to_document(),
             "allocation": [] if self.allocation is None else self.allocation.to_records(),
             "throughput": dict(self.throughput),
             "prices": dict(self.prices),
@@ -568,11 +562,6 @@ class Solution(DisplayedTable):
         """The rows of the schedule where there is one, else of the allocation."""
         shown = self.schedule if self.schedule is not None else self.allocation
         return {} if shown is None else columns_of(shown.to_records(slice(first)))
-
-
-def _finite(value: float | None) -> float | None:
-    """A number that does not exist, as the makespan of a job that makes no progress, is null."""
-    return value if value is not None and np.isfinite(value) else None
 
 
 def _reasons(jobs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-import numpy as np
-
 from optsched.api import (
     InstanceSource,
     Performance,
@@ -20,6 +18,7 @@ from optsched.api import (
     make_formulation,
     solve,
 )
+from optsched.arrays import finite
 from optsched.candidates import Candidates
 from optsched.display import (
     Displayed,
@@ -105,16 +104,12 @@ class ComparisonRow(Displayed):
             return document | dict.fromkeys((*keys, "conflicts", "unplaced", "measures", "seconds"))
         return document | {
             "status": str(solution.status),
-            "objective": _finite(solution.objective),
-            "bound": _finite(solution.bound),
+            "objective": finite(solution.objective),
+            "bound": finite(solution.bound),
             "gap": solution.gap,
             "termination": str(solution.termination),
             "reproducible": solution.reproducible,
-            "certificate": {
-                "ok": solution.certificate.ok,
-                "proof": solution.certificate.proof,
-                "problems": list(solution.certificate.problems),
-            },
+            "certificate": solution.certificate.to_document(residuals=False),
             "solver": {"name": solution.solver.name, "version": solution.solver.version},
             "packed": None if solution.packed is None else solution.packed.to_document(),
             "conflicts": [conflict.words for conflict in solution.conflicts],
@@ -144,7 +139,7 @@ class Comparison(DisplayedTable):
         """The comparison in the format ``optsched-comparison/1``."""
         return {
             "format": FORMAT,
-            "instance": {"name": self.instance.name, "sha256": self.instance.sha256},
+            "instance": self.instance.identity,
             "constraints": [dict(document) for document in self.constraints],
             "rows": [row.to_document() for row in self.rows],
         }
@@ -345,7 +340,3 @@ def _row(
         return ComparisonRow(name, options, error=error)
     measures = measure(solution, present) if solution.certificate.ok else None
     return ComparisonRow(name, options, solution, measures=measures)
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and np.isfinite(value) else None

@@ -186,12 +186,7 @@ class ProgramSolution(DisplayedTable):
             "termination": str(self.termination),
             "status": str(self.status),
             "reproducible": self.reproducible,
-            "certificate": {
-                "ok": self.certificate.ok,
-                "proof": self.certificate.proof,
-                "residuals": dict(self.certificate.residuals),
-                "problems": list(self.certificate.problems),
-            },
+            "certificate": self.certificate.to_document(),
             "values": None
             if self.x is None
             else {name: value for name, value in self.values.items() if value != 0},

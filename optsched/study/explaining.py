@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from optsched.assembly import formulation_of
+from optsched.arrays import finite
+from optsched.assembly import classes_of, formulation_of
 from optsched.candidates import Classes
 from optsched.display import DisplayedTable, TableColumns, amount, columns_of, first_of
 from optsched.formulation import Formulation, Infeasible, by_class
@@ -125,11 +126,11 @@ class JobExplanation(DisplayedTable):
         paid = [payment.paid for payment in self.pays if payment.paid is not None]
         return {
             "format": FORMAT,
-            "instance": {"name": solution.instance.name, "sha256": solution.instance.sha256},
+            "instance": solution.instance.identity,
             "formulation": solution.formulation,
             "status": str(solution.status),
             "sense": solution.sense,
-            "objective": solution.objective if np.isfinite(solution.objective or 0.0) else None,
+            "objective": finite(solution.objective),
             "job": self.job,
             "like": self.like,
             "unplaced": self.unplaced,
@@ -170,11 +171,7 @@ def explain_job(solution: Solution, job: str) -> JobExplanation:
     """
     row = job_row(solution.instance.jobs_table.names, job, solution.instance.name)
     formulation = formulation_of(solution)
-    C = (
-        formulation.classes(solution.candidates)
-        if solution.allocation is None
-        else solution.allocation.classes
-    )
+    C = classes_of(solution, formulation)
     absent = dict(solution.unplaced).get(job)
     bare = JobExplanation(
         solution=solution,
@@ -341,7 +338,7 @@ def explanation(solution: Solution) -> dict[str, Any]:
     optimal = solution.status is Status.OPTIMAL
     return {
         "format": "optsched-explanation/1",
-        "instance": {"name": solution.instance.name, "sha256": solution.instance.sha256},
+        "instance": solution.instance.identity,
         "formulation": solution.formulation,
         "status": str(solution.status),
         "sense": solution.sense,

@@ -238,7 +238,7 @@ class Trace(DisplayedTable):
 
     def _facts(self) -> Mapping[str, str]:
         table = self.instance.jobs_table
-        gpus = sum(int(pool.node_gpus.sum()) for pool in self.instance.cluster.pools)
+        gpus = self.instance.cluster.size
         pools = count(len(self.instance.cluster.pools), "pool")
         facts = {"cluster": f"{count(gpus, 'GPU')} in {pools}"}
         if not len(table):

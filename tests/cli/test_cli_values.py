@@ -114,7 +114,6 @@ def test_pool_sizes() -> None:
 
 def test_numbers() -> None:
     assert values.whole(" -12 ", "--seed") == -12
-    assert values.whole(None, "--seed") is None
     assert values.real("1e-9", "--gap") == 1e-9
     for wrong in ("1.5", "x", "", "1_000", "٣"):
         with refuses(f"--seed: found {wrong!r}, expected a whole number", InvalidArgument):

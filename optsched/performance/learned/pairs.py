@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from optsched.arrays import FloatArray, IntArray, find_sorted, group_rows
+from optsched.arrays import FloatArray, IntArray, find_sorted, finite, group_rows
 from optsched.arrays.columns import Columns
 from optsched.display import count
 from optsched.errors import InvalidInput
@@ -205,7 +205,7 @@ class PairProfiles(Columns):
         for row, name in enumerate(known.workloads):
             features = {
                 "family": known.family[row],
-                "batch": _finite(known.batch[row]),
+                "batch": finite(known.batch[row]),
                 "isolated": _finite_by_name(known.gpu_types, known.isolated[row]),
                 "utilisation": _finite_by_name(known.gpu_types, known.utilisation[row]),
             }
@@ -285,10 +285,6 @@ def _checked_fractions(given: Mapping[str, Sequence[float] | FloatArray]) -> lis
         expected = f"0 for both jobs or for none beside fraction_first {one[row]:g}"
         raise InvalidInput(f"fraction_second[{row}]", show(float(other[row])), expected)
     return columns
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 def _finite_by_name(names: Sequence[str], values: FloatArray) -> dict[str, float]:
