@@ -17,6 +17,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent / "studies"))
 
+from optsched import load
 from optsched.performance import Configurations, JobBatch, PerformanceModel, Prediction
 from optsched.performance.composed import CachedModel
 
@@ -57,7 +58,7 @@ def look_up() -> None:
     zero = np.zeros(WAYS, np.int64)
     ways = Configurations(zero, np.arange(1, WAYS + 1), zero + 1, np.ones(WAYS), zero)
     of: PerformanceModel = Constant()
-    model = CachedModel(of)
+    model = CachedModel(load("@quickstart"), of)
     numbers = random.normal(size=(JOBS, WAYS))
     exp, cached = median_of(lambda: np.exp(numbers)), median_of(lambda: model.predict(jobs, ways))
     print(

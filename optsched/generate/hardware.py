@@ -1,13 +1,18 @@
-"""GPUs: figures from the vendor's datasheets and public list prices.
+"""GPUs of generated instances: figures from the vendor's datasheets, and public list prices.
 
-Peaks are dense (no sparsity), at boost clock, per device as a scheduler sees it: a K80 board is two
-devices. Prices are on-demand list prices of 2023 in US regions, rounded to a cent; they differ
-several times between vendors, so take them as inputs, never as constants.
+Prices are on-demand list prices of 2023 in US regions, rounded to a cent; they differ several times
+between vendors, so take them as inputs, never as constants.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from optsched.performance.analytic.hardware import BOARDS, PRECISIONS
+
+PCIE = 16
+"""GB/s per direction of PCIe 3.0 x16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +38,6 @@ class Gpu:
         Thermal design power, W.
     price : float
         USD per GPU-hour.
-    source, price_source : str
-        Documents that have the figures.
     """
 
     name: str
@@ -46,58 +49,36 @@ class Gpu:
     link_bandwidth: float
     watts: float
     price: float
-    source: str
-    price_source: str
 
 
-_GCP = "Google Cloud, GPU alone, us-central1"
-_AWS = "AWS, an eighth of {} with its host, us-east-1"
+def _priced(name: str, price: float, **rounded: float) -> Gpu:
+    """A board with a price; figures that instances were always made with may be ``rounded``."""
+    (board,) = (board for board in BOARDS if board.name == name)
+    peaks = dict(zip(PRECISIONS, board.peaks, strict=True))
+    facts: dict[str, Any] = {
+        "fp32_tflops": peaks["fp32"],
+        "fp16_tflops": peaks["fp16"],
+        "tensor_cores": (board.compute_capability or 0.0) >= 7.0,  # from Volta on
+        "memory": board.memory,
+        "memory_bandwidth": board.bandwidth,
+        "link_bandwidth": PCIE if board.nvlink is None else board.nvlink,
+        "watts": board.watts,
+    }
+    return Gpu(name=name, price=price, **{**facts, **rounded})
+
 
 # All GPU types by name.
 GPUS: dict[str, Gpu] = {
     gpu.name: gpu
     for gpu in (
-        Gpu(
-            name="K80",  # one of the board's two dies: half of 8.74 TFLOPS, 24 GB, 480 GB/s and 300 W; no fast FP16
-            fp32_tflops=4.37, fp16_tflops=None, tensor_cores=False, memory=12, memory_bandwidth=240,
-            link_bandwidth=16, watts=150, price=0.45,
-            source="NVIDIA Tesla K80 datasheet and board specification (BD-07317-001)", price_source=_GCP,
-        ),
-        Gpu(
-            name="P100-PCIe-16GB",
-            fp32_tflops=9.3, fp16_tflops=18.7, tensor_cores=False, memory=16, memory_bandwidth=732,
-            link_bandwidth=16, watts=250, price=1.46,
-            source="NVIDIA Tesla P100 datasheet, PCIe 16 GB column", price_source=_GCP,
-        ),
-        Gpu(
-            name="V100-SXM2-16GB",
-            fp32_tflops=15.7, fp16_tflops=125, tensor_cores=True, memory=16, memory_bandwidth=900,
-            link_bandwidth=150, watts=300, price=2.48,
-            source="NVIDIA Tesla V100 datasheet, NVLink column", price_source=_GCP,
-        ),
-        Gpu(
-            name="T4",
-            fp32_tflops=8.1, fp16_tflops=65, tensor_cores=True, memory=16, memory_bandwidth=320,
-            link_bandwidth=16, watts=70, price=0.35,
-            source="NVIDIA T4 datasheet; bandwidth: T4 product brief (PB-09256-001)", price_source=_GCP,
-        ),
-        Gpu(
-            name="A100-SXM4-40GB",
-            fp32_tflops=19.5, fp16_tflops=312, tensor_cores=True, memory=40, memory_bandwidth=1555,
-            link_bandwidth=300, watts=400, price=2.93,
-            source="NVIDIA A100 datasheet, SXM 40 GB column", price_source=_GCP,
-        ),
-        Gpu(
-            name="A100-SXM4-80GB",
-            fp32_tflops=19.5, fp16_tflops=312, tensor_cores=True, memory=80, memory_bandwidth=2039,
-            link_bandwidth=300, watts=400, price=5.12,
-            source="NVIDIA A100 datasheet, SXM 80 GB column", price_source=_AWS.format("p4de.24xlarge"),
-        ),
-        Gpu(
-            name="H100-SXM5-80GB",  # the datasheet prints 1979 TFLOPS with sparsity
-            fp32_tflops=67, fp16_tflops=989, tensor_cores=True, memory=80, memory_bandwidth=3350,
-            link_bandwidth=450, watts=700, price=12.29,
-            source="NVIDIA H100 datasheet, SXM column", price_source=_AWS.format("p5.48xlarge"),
-        ),
+        # Google Cloud, GPU alone, us-central1
+        _priced("K80", 0.45),
+        _priced("P100-PCIe-16GB", 1.46),
+        _priced("V100-SXM2-16GB", 2.48),
+        _priced("T4", 0.35),
+        _priced("A100-SXM4-40GB", 2.93),
+        # AWS, an eighth of p4de.24xlarge and p5.48xlarge with their hosts, us-east-1
+        _priced("A100-SXM4-80GB", 5.12),
+        _priced("H100-SXM5-80GB", 12.29, fp32_tflops=67, fp16_tflops=989),
     )
-}  # fmt: skip
+}

@@ -148,7 +148,7 @@ def test_pairs_are_found_through_models_made_of_others() -> None:
     instance = instance_of()
     inner = Slowed(instance)
     for model in (
-        CachedModel(inner),
+        CachedModel(instance, inner),
         Chain([make_model(instance, {"model": "table"}), OnlineModel(instance, inner)]),
     ):
         assert colocating(model) is inner

@@ -242,7 +242,7 @@ class Counting:
 def test_what_was_said_is_remembered_until_it_changes() -> None:
     instance = instance_of()
     counting = Counting(instance)
-    model = CachedModel(counting)
+    model = CachedModel(instance, counting)
     jobs = JobBatch(*(np.tile(column, 50) for column in vars(batch(instance)).values()))
     right = counting.table.predict(jobs, FOUR)
     for _ in range(3):
@@ -265,7 +265,7 @@ def test_what_was_said_is_remembered_until_it_changes() -> None:
 def test_models_that_look_at_workloads_alone_are_looked_up_by_them() -> None:
     instance = instance_of()
     of = make_model(instance, oracle(a={"fast": 1.5, "slow": {"2": 3.0}}, c={"fast": 2.5}))
-    model = CachedModel(of)
+    model = CachedModel(instance, of)
     for rows in ([0], [2, 0, 0], [3, 2, 1, 0]):
         jobs = JobBatch(*(column[rows] for column in vars(batch(instance)).values()))
         right, said = of.predict(jobs, FOUR), model.predict(jobs, FOUR)
@@ -274,8 +274,9 @@ def test_models_that_look_at_workloads_alone_are_looked_up_by_them() -> None:
 
 
 def test_old_tables_leave() -> None:
-    counting = Counting(instance_of())
-    model = CachedModel(counting)
+    instance = instance_of()
+    counting = Counting(instance)
+    model = CachedModel(instance, counting)
     for gpus in range(1, 21):
         model.predict(batch(instance_of()), ways((0, gpus, 1)))
     model.predict(batch(instance_of()), ways((0, 20, 1)))

@@ -158,7 +158,7 @@ def test_a_pair_that_could_not_run_together_is_out_of_memory() -> None:
         ),
         (
             {"more": 1},
-            "performance.more: found 1, expected one of the options of the interference model",
+            "performance.more: found an unknown key 'more', expected one of the format's keys",
         ),
         ({"of": {"model": "x"}}, 'performance.of.model: found "x"'),
     ],
@@ -177,7 +177,7 @@ def test_options_that_cannot_be(change: dict[str, Any], message: str) -> None:
     ("left_out", "message"),
     [
         ("of", "performance.of: found nothing, expected a performance object"),
-        ("pairs", "performance.pairs: found nothing, expected the document of a model of pairs"),
+        ("pairs", "performance.pairs: found nothing, expected this key"),
     ],
 )
 def test_what_it_is_made_of_must_be_told(left_out: str, message: str) -> None:

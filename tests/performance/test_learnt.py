@@ -244,7 +244,7 @@ def test_a_model_of_ones_own_may_learn_as_well() -> None:
             return {**document, "seen": 1}
 
     instance = instance_of(WORKLOADS)
-    model = CachedModel(Counting(instance.rates, instance))
+    model = CachedModel(instance, Counting(instance.rates, instance))
     assert with_learnt(model, {"model": "cached", "of": {"model": "counting"}})["of"]["seen"] == 1
 
 

@@ -10,8 +10,6 @@ from optsched.performance.composed.base import (
     colocating,
     corrects,
     only_table,
-    refuse_options,
-    the_one,
     whole_steps_of,
 )
 
@@ -43,8 +41,6 @@ __all__ = [
     "colocating",
     "corrects",
     "only_table",
-    "refuse_options",
-    "the_one",
     "whole_steps_of",
 ]
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
 from optsched.arrays import IntArray
-from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.instance.reading import key, show
+from optsched.instance.documents import Document
+from optsched.instance.reading import validate
 from optsched.performance.configurations import Configurations
-from optsched.performance.files import WHOLE_STEPS
+from optsched.performance.files import PERFORMANCE, WHOLE_STEPS
 from optsched.performance.protocol import (
     ColocatingModel,
     JobBatch,
@@ -103,9 +103,22 @@ class WrappedModel(ComposedModel):
     whose version and measurements are that one's unless it says otherwise.
     """
 
-    def __init__(self, of: PerformanceModel) -> None:
+    Options: ClassVar[type[Document]] = Document
+    """The options beside ``of``."""
+
+    def __init__(self, instance: Instance, of: PerformanceModel, options: Any = None) -> None:
         self.of = of
         self.per_workload = per_workload(of)
+
+    @classmethod
+    def from_parts(
+        cls,
+        instance: Instance,
+        options: Mapping[str, Any],
+        parts: Sequence[PerformanceModel],
+    ) -> Self:
+        (of,) = parts
+        return cls(instance, of, validate(cls.Options, options, PERFORMANCE))
 
     @property
     def parts(self) -> tuple[PerformanceModel, ...]:
@@ -146,25 +159,3 @@ def only_table(model: PerformanceModel) -> bool:
     if isinstance(model, ComposedModel):
         return all(only_table(part) for part in model.parts)
     return isinstance(model, TableModel)
-
-
-def refuse_options(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse what is left of a model's options beside those that it knows."""
-    if options:
-        first = next(iter(options))
-        raise InvalidInput(
-            f"performance.{key(first)}",
-            show(options[first]),
-            f"one of the options of the {name} model",
-        )
-
-
-def the_one(parts: Sequence[PerformanceModel], name: str) -> PerformanceModel:
-    """The only part of a model that has exactly one."""
-    if len(parts) != 1:
-        raise InvalidInput(
-            f"performance.{OF}",
-            f"{len(parts)} models",
-            f"one performance object for the {name} model",
-        )
-    return parts[0]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from optsched.arrays import IntArray, group_rows
 from optsched.instance import Instance
-from optsched.performance.composed.base import WrappedModel, corrects, refuse_options, the_one
+from optsched.performance.composed.base import WrappedModel, corrects
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
     Edges,
@@ -39,24 +38,13 @@ class CachedModel(WrappedModel):
 
     name = "cached"
 
-    def __init__(self, of: PerformanceModel) -> None:
-        super().__init__(of)
+    def __init__(self, instance: Instance, of: PerformanceModel, options: Any = None) -> None:
+        super().__init__(instance, of)
         self.corrects = corrects(of)
         self._version = of.version
         self._blocks: dict[tuple[bytes, ...], Records] = {}
         self._numbers: dict[tuple[int, int, bool, int], int] = {}
         self._workload_of: list[int] = []
-
-    @classmethod
-    def from_parts(
-        cls,
-        instance: Instance,
-        options: Mapping[str, Any],
-        parts: Sequence[PerformanceModel],
-    ) -> Self:
-        """The remembered version of one model; takes no options beside it."""
-        refuse_options(cls.name, options)
-        return cls(the_one(parts, cls.name))
 
     def predict(
         self,

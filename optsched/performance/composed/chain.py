@@ -10,15 +10,17 @@ import numpy as np
 from optsched.arrays import IntArray
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
+from optsched.instance.documents import Document
+from optsched.instance.reading import validate
 from optsched.performance.composed.base import (
     MODELS,
     ComposedModel,
     corrects,
     only_table,
     per_workload,
-    refuse_options,
 )
 from optsched.performance.configurations import Configurations
+from optsched.performance.files import PERFORMANCE
 from optsched.performance.protocol import (
     Feasibility,
     JobBatch,
@@ -71,7 +73,7 @@ class Chain(ComposedModel):
         parts: Sequence[PerformanceModel],
     ) -> Self:
         """A chain of models; takes no options beside them."""
-        refuse_options(cls.name, options)
+        validate(Document, options, PERFORMANCE)
         if not parts:
             raise InvalidInput("performance.models", "an empty list", "models, best first")
         return cls(parts)

@@ -4,18 +4,18 @@ rates of jobs that share GPUs, from their rates alone and what they keep of them
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from optsched.arrays import IntArray
-from optsched.errors import InvalidInput
 from optsched.instance import Instance
+from optsched.instance.documents import Document
 from optsched.performance.batches import Batches
-from optsched.performance.composed.base import WrappedModel, corrects, refuse_options, the_one
+from optsched.performance.composed.base import WrappedModel, corrects
 from optsched.performance.configurations import Configurations
-from optsched.performance.learned import PairModel, Pairs, make_pair_model
+from optsched.performance.files import PERFORMANCE
+from optsched.performance.learned import Pairs, make_pair_model
 from optsched.performance.protocol import (
     Edges,
     Feasibility,
@@ -25,7 +25,11 @@ from optsched.performance.protocol import (
     Prediction,
 )
 
-PAIRS = "pairs"
+
+class InterferenceDocument(Document):
+    """Options of the interference model beside ``of``."""
+
+    pairs: Any
 
 
 class Interference(WrappedModel):
@@ -44,13 +48,16 @@ class Interference(WrappedModel):
     """
 
     name = "interference"
+    Options = InterferenceDocument
     pairs_by_workload = True
 
-    def __init__(self, instance: Instance, base: PerformanceModel, pairs: PairModel) -> None:
-        super().__init__(base)
-        self.corrects = corrects(base)
-        self.pairs = pairs
-        known = set(pairs.workloads)
+    def __init__(
+        self, instance: Instance, of: PerformanceModel, options: InterferenceDocument
+    ) -> None:
+        super().__init__(instance, of)
+        self.corrects = corrects(of)
+        self.pairs = make_pair_model(options.pairs, f"{PERFORMANCE}.pairs")
+        known = set(self.pairs.workloads)
         # A measured pair may name the workload itself, or the profile that several workloads share.
         names = zip(
             (workload.name for workload in instance.workloads),
@@ -59,23 +66,6 @@ class Interference(WrappedModel):
         )
         self._workloads = tuple(name if name in known else profile for name, profile in names)
         self._gpu_types = tuple(pool.gpu for pool in instance.cluster.pools)
-
-    @classmethod
-    def from_parts(
-        cls,
-        instance: Instance,
-        options: Mapping[str, Any],
-        parts: Sequence[PerformanceModel],
-    ) -> Self:
-        """The model of its base; see the class for its options."""
-        others = dict(options)
-        if PAIRS not in others:
-            raise InvalidInput(
-                f"performance.{PAIRS}", "nothing", "the document of a model of pairs"
-            )
-        pairs = make_pair_model(others.pop(PAIRS), f"performance.{PAIRS}")
-        refuse_options(cls.name, others)
-        return cls(instance, the_one(parts, cls.name), pairs)
 
     def predict(
         self,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +13,7 @@ from optsched.arrays import FloatArray, IntArray, hash_lists
 from optsched.instance import Instance
 from optsched.instance.documents import Count, Document
 from optsched.instance.rates import RateTable
-from optsched.instance.reading import validate
-from optsched.performance.composed.base import WrappedModel, the_one
+from optsched.performance.composed.base import WrappedModel
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
     Feasibility,
@@ -65,27 +63,16 @@ class NoisyModel(WrappedModel):
 
     name = "noisy"
     corrects = True
+    Options = NoisyDocument
 
-    def __init__(self, instance: Instance, of: PerformanceModel, document: NoisyDocument) -> None:
-        super().__init__(of)
-        self._options = document
+    def __init__(self, instance: Instance, of: PerformanceModel, options: NoisyDocument) -> None:
+        super().__init__(instance, of)
+        self._options = options
         self._workloads = np.array([_digest(w.name) for w in instance.workloads] + [0], np.uint64)
         self._gpus = np.array(
             [_digest(pool.gpu) for pool in instance.cluster.pools] + [0], np.uint64
         )
         self._profiles = np.append(_profile_digests(instance.rates), np.uint64(0))
-
-    @classmethod
-    def from_parts(
-        cls,
-        instance: Instance,
-        options: Mapping[str, Any],
-        parts: Sequence[PerformanceModel],
-    ) -> Self:
-        """The noisy version of one model."""
-        return cls(
-            instance, the_one(parts, cls.name), validate(NoisyDocument, options, "performance")
-        )
 
     def rates(
         self,

@@ -23,8 +23,8 @@ from optsched.instance.documents import (
     Share,
     Tuple,
 )
-from optsched.instance.reading import show, validate
-from optsched.performance.composed.base import WrappedModel, the_one
+from optsched.instance.reading import show
+from optsched.performance.composed.base import WrappedModel
 from optsched.performance.configurations import Configurations
 from optsched.performance.files import refused
 from optsched.performance.protocol import (
@@ -416,15 +416,16 @@ class OnlineModel(WrappedModel):
 
     name = "online"
     corrects = True
+    Options = OnlineDocument
 
     def __init__(
         self,
         instance: Instance,
         of: PerformanceModel,
-        document: OnlineDocument | None = None,
+        options: OnlineDocument | None = None,
     ) -> None:
-        document = OnlineDocument() if document is None else document
-        super().__init__(of)
+        document = options or OnlineDocument()
+        super().__init__(instance, of)
         self._learnt = 0
         scales = Scales(
             document.sd.workload**2, document.sd.gpu**2, document.sd.cell**2, document.observation_sd**2,
@@ -442,18 +443,6 @@ class OnlineModel(WrappedModel):
     def version(self) -> int:
         """Grows with every call that measures something."""
         return self.of.version + self._learnt
-
-    @classmethod
-    def from_parts(
-        cls,
-        instance: Instance,
-        options: Mapping[str, Any],
-        parts: Sequence[PerformanceModel],
-    ) -> Self:
-        """The corrected version of one model."""
-        return cls(
-            instance, the_one(parts, cls.name), validate(OnlineDocument, options, "performance")
-        )
 
     def rates(
         self,
