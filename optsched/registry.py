@@ -142,7 +142,8 @@ def _check_name(what: str, name: object) -> None:
         raise InvalidArgument(what, repr(name), "the name of one")
 
 
-def _load(what: str, name: str) -> Any:
+def load(what: str, name: str) -> Any:
+    """What a name of one kind of thing stands for; ``what`` is a key of `GROUPS`."""
     known = catalogue(what)
     _check_name(what, name)
     if name not in known:
@@ -153,7 +154,7 @@ def _load(what: str, name: str) -> Any:
 
 def load_formulation(name: str) -> type[Formulation]:
     """A formulation's class by name or alias."""
-    return _load("formulation", name)  # type: ignore[no-any-return]
+    return load("formulation", name)  # type: ignore[no-any-return]
 
 
 MEANT_UNIT = 10
@@ -171,17 +172,17 @@ def objective_words(formulation: str) -> tuple[str, str]:
 
 def load_constraint(kind: str) -> type[SideConstraint]:
     """A side constraint's class by kind."""
-    return _load("constraint", kind)  # type: ignore[no-any-return]
+    return load("constraint", kind)  # type: ignore[no-any-return]
 
 
 def load_ranking(name: str) -> type[Ranking]:
     """A ranking's class by name or alias."""
-    return _load("ranking", name)  # type: ignore[no-any-return]
+    return load("ranking", name)  # type: ignore[no-any-return]
 
 
 def load_model(name: str) -> type[ModelFactory]:
     """A performance model's class by name."""
-    return _load("performance model", name)  # type: ignore[no-any-return]
+    return load("performance model", name)  # type: ignore[no-any-return]
 
 
 def load_solver(name: str) -> type[Solver]:
@@ -195,7 +196,7 @@ def load_solver(name: str) -> type[Solver]:
     if name not in catalogue("solver"):
         wrong = _unknown(name, "solver", catalogue("solver"))
         raise UnsuitableSolver(wrong.path, wrong.found, wrong.expected, sentence=str(wrong))
-    return _load("solver", name)  # type: ignore[no-any-return]
+    return load("solver", name)  # type: ignore[no-any-return]
 
 
 def solver_names() -> list[str]:

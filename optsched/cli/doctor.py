@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from optsched.cli.options import SOLVER_FAILED, Json
 from optsched.cli.progress import progress
@@ -198,28 +198,13 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def check_entry_points() -> Iterator[Check]:
     """Whether everything in the catalogues can be loaded."""
-    from optsched.registry import (
-        GROUPS,
-        load_constraint,
-        load_formulation,
-        load_model,
-        load_ranking,
-        load_solver,
-        names,
-    )
+    from optsched.registry import GROUPS, load, names
 
-    load: dict[str, Any] = {
-        "formulation": load_formulation,
-        "constraint": load_constraint,
-        "performance model": load_model,
-        "solver": load_solver,
-        "ranking": load_ranking,
-    }
     for what in GROUPS:
         try:
             found = names(what)
             for name in found:
-                load[what](name)
+                load(what, name)
             # Solvers have a check each, which says which of them are here.
             text = f"{len(found)} names" if what == "solver" else ", ".join(found)
             ok, words = bool(found), text if found else "none was found; is optsched installed?"

@@ -39,22 +39,17 @@ def formulations(
         optsched formulations deadlines
         optsched formulations srtf
     """
-    from optsched.registry import kinds_of, load_constraint, load_formulation, load_ranking, names
+    from optsched.registry import KINDS, kinds_of, load, names
 
-    loaders = {
-        "formulation": load_formulation,
-        "constraint": load_constraint,
-        "ranking": load_ranking,
-    }
     if name is not None:
-        kind = kinds_of(name, tuple(loaders), "formulation")[0]
-        document = described(loaders[kind](name))
+        kind = kinds_of(name, tuple(KINDS), "formulation")[0]
+        document = described(load(kind, name))
         shell.answer(as_json, lambda: document, _one(document))
         return 0
     catalogue = {}
-    for kind, load in loaders.items():
+    for kind in KINDS:
         # Aliases once
-        owners = {load(item) for item in names(kind)}
+        owners = {load(kind, item) for item in names(kind)}
         catalogue[f"{kind}s"] = sorted(
             (described(owner) for owner in owners), key=itemgetter("name")
         )
@@ -64,6 +59,7 @@ def formulations(
 
 def described(owner: Any) -> dict[str, Any]:
     """A formulation, side constraint or ranking as plain data."""
+    from optsched.formulation import SideConstraint
     from optsched.formulation.options import own_options
     from optsched.ranking import Ranking
 
@@ -82,29 +78,33 @@ def described(owner: Any) -> dict[str, Any]:
         for name, field in own_options(owner).items()
     ]
     rest = {"module": owner.__module__, "options": options, "text": text}
+    if issubclass(owner, SideConstraint):
+        reads = sorted(owner.reads)
+        return {
+            "name": owner.kind,
+            "kind": "constraint",
+            "summary": summary,
+            "reads": reads,
+            **rest,
+        }
+    aliases = list(owner.aliases)
     if issubclass(owner, Ranking):
         return {
             "name": owner.name,
             "kind": "ranking",
-            "aliases": list(owner.aliases),
+            "aliases": aliases,
             "summary": summary,
             **rest,
         }
-    common = {"summary": summary, "reads": sorted(owner.reads)}
-    # Only formulations have a sense
-    if not hasattr(owner, "sense"):
-        return {"name": owner.kind, "kind": "constraint", **common, **rest}
-    words = {
-        "sense": owner.sense,
-        "objective": owner.objective_words,
-        "aliases": list(owner.aliases),
-    }
     return {
         "name": owner.name,
         "kind": "formulation",
-        **words,
+        "sense": owner.sense,
+        "objective": owner.objective_words,
+        "aliases": aliases,
         "accepts": sorted(owner.accepts),
-        **common,
+        "summary": summary,
+        "reads": sorted(owner.reads),
         **rest,
     }
 

@@ -462,8 +462,7 @@ def _chosen_view(
     ]
     columns = ["workload", "GPU type", "law", "error", "ways", "GPUs", "nodes", "samples"]
     yield table(*columns, rows=rows, left=3, title="Law of each workload on each GPU type")
-    if len(chosen) > LAWS:
-        yield f"... and {count(len(chosen) - LAWS, 'more pair')} (use --json)"
+    yield from more(len(chosen) - LAWS, "pair", see="--json")
     yield "error: mean on measured ways that were left out of the fit; outside of these ranges times are extrapolated"
     few = sum(row["error"] is None for row in chosen)
     if few:

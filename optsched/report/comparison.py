@@ -16,7 +16,6 @@ from optsched.report.pictures import (
     head,
     new_panels,
     plain_frame,
-    require_matplotlib,
     short,
     time_words,
 )
@@ -72,7 +71,6 @@ def comparison_picture(comparison: Comparison) -> Axes:
     SolverUnavailable
         If matplotlib is not installed.
     """
-    require_matplotlib()
     rows = [row for row in comparison.rows if row.measures is not None]
     if not rows:
         raise UsageError("no formulation has an answer: there is nothing to draw")

@@ -4,16 +4,17 @@ of large clusters, nodes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, owners, quotient
+from optsched.arrays import FloatArray, IntArray, owners, quotient, ranges
 from optsched.display import count
 from optsched.errors import UsageError
 from optsched.instance import Instance
-from optsched.instance.cluster import Numbering
+from optsched.instance.cluster import Numbering, Pool
 from optsched.report.gantt import (
     WIDTH,
     Blocks,
@@ -35,6 +36,7 @@ from optsched.report.palette import (
 )
 from optsched.report.pictures import (
     SINCE_FIRST,
+    figure_of,
     head,
     legend_below,
     new_axes,
@@ -90,8 +92,7 @@ class Holders:
         gpu = segments.first_gpu[order]
         changes = np.diff(gpu, prepend=gpu[:1]) != 0
         by_end = np.argsort(end, kind="stable")
-        rank = np.empty(count, np.int64)
-        rank[by_end] = np.arange(count)
+        rank = np.argsort(by_end)
         latest = np.maximum.accumulate(rank + count * np.cumsum(changes)) % max(
             count, 1
         )  # end so far on this GPU
@@ -104,10 +105,8 @@ class Holders:
         np.maximum.at(ends, place, end)
         first = order[heads]
         by_start = np.lexsort((first, segments.start[first]))
-        number = np.empty(len(heads), np.int64)
-        number[by_start] = np.arange(len(heads))
         of_segment = np.empty(count, np.int64)
-        of_segment[order] = number[place]
+        of_segment[order] = np.argsort(by_start)[place]
         chosen = first[by_start]
         return cls(
             segments.start[chosen],
@@ -186,16 +185,9 @@ def _free(
     """
     change = np.zeros((len(members), len(times) + 1), np.int32)
     row = node[mine] - members[0]
-    np.add.at(
-        change,
-        (row, np.searchsorted(times, holders.start[mine])),
-        holders.gpus[mine].astype(np.int32),
-    )
-    np.add.at(
-        change,
-        (row, np.searchsorted(times, holders.end[mine])),
-        -holders.gpus[mine].astype(np.int32),
-    )
+    gpus = holders.gpus[mine].astype(np.int32)
+    np.add.at(change, (row, np.searchsorted(times, holders.start[mine])), gpus)
+    np.add.at(change, (row, np.searchsorted(times, holders.end[mine])), -gpus)
     size = (start[members + 1] - start[members]).astype(np.int32)
     return np.asarray(size[:, np.newaxis] - np.cumsum(change, axis=1, dtype=np.int32))
 
@@ -271,6 +263,15 @@ class GpuRows:
         of_gpu = min(OF_GPU, PAGE / max(numbering.gpus, 1))
         return cls(np.arange(numbering.gpus) * of_gpu + pool * GAP, of_gpu)
 
+    def bands(self, instance: Instance) -> Iterator[tuple[int, Pool, float, float]]:
+        """Row, pool, top and bottom of the pools that have GPUs."""
+        first = 0
+        for row, pool in enumerate(instance.cluster.pools):
+            if pool.size:
+                stop = first + pool.size
+                yield row, pool, float(self.top[first]), float(self.top[stop - 1]) + self.of_gpu
+                first = stop
+
 
 def blocks_of(
     numbering: Numbering,
@@ -305,11 +306,7 @@ def blocks_of(
     half = np.repeat([0, 1, 2], [len(shown), len(left), len(left)])
     pieces = (stop - first)[segment]
     entry = owners(pieces)
-    piece = (
-        first[segment[entry]]
-        + np.arange(len(entry))
-        - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    )
+    piece = ranges(first[segment], pieces)
     middle = (top[piece] + bottom[piece]) / 2
     half = half[entry]
     return Blocks(
@@ -459,21 +456,14 @@ def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> Non
     those of pools on the right where nodes have one.
     """
     numbering = simulation.trace.instance.cluster.numbering
-    pools = simulation.trace.instance.cluster.pools
     node_top = rows.top[numbering.start[:-1][np.diff(numbering.start) > 0]]
     node_gpus = np.diff(numbering.start)[np.diff(numbering.start) > 0]
     named = bool((node_gpus * rows.of_gpu).min() >= LABELLED) and by_gpu
     bands = []
     labels = []
-    first = 0
-    for pool in pools:
-        size = pool.size
-        if not size:
-            continue
-        top = float(rows.top[first])
-        bottom = float(rows.top[first + size - 1]) + rows.of_gpu
+    for _, pool, top, bottom in rows.bands(simulation.trace.instance):
         bands.append((top, bottom))
-        labels.append(f"{short(pool.name, 16)}\n{count(size, 'GPU')}")
+        labels.append(f"{short(pool.name, 16)}\n{count(pool.size, 'GPU')}")
         if named:
             ax.annotate(
                 labels[-1],
@@ -485,7 +475,6 @@ def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> Non
                 fontsize=SMALL,
                 color=MUTED,
             )
-        first += size
     middles = [(top + bottom) / 2 for top, bottom in bands]
     if named:
         numbers = np.flatnonzero(np.diff(numbering.start) > 0)
@@ -507,9 +496,7 @@ def _draw_jobs(
     blocks, pairs = blocks_of(
         instance.cluster.numbering, shown, holders, holder, gpu, rows, first_arrival(simulation)
     )
-    blocks = Blocks(
-        blocks.job, blocks.owner, blocks.left / unit, blocks.top, blocks.right / unit, blocks.bottom
-    )
+    blocks = replace(blocks, left=blocks.left / unit, right=blocks.right / unit)
     colours = job_colours(shown.job.tolist(), beside(blocks))
     boxes = add_boxes(ax, blocks, colours)
     boxes.set_rasterized(len(blocks.job) > VECTORS)
@@ -557,29 +544,21 @@ def _draw_nodes(
     size = np.diff(numbering.start)
     share = quotient(held, size[:, np.newaxis])
     shades = LinearSegmentedColormap.from_list("held", [PANEL, MAIN])
-    gpus = 0
     image = None
-    for row, pool in enumerate(instance.cluster.pools):
-        mine = np.flatnonzero((numbering.pool == row) & (size > 0))
-        if len(mine):
-            top = float(rows.top[gpus])
-            here = pool.size
-            bottom = float(rows.top[gpus + here - 1]) + rows.of_gpu
-            image = ax.imshow(
-                share[mine],
-                cmap=shades,
-                vmin=0,
-                vmax=1,
-                aspect="auto",
-                interpolation="antialiased",
-                extent=(low / unit, high / unit, bottom, top),
-                zorder=1,
-            )
-            gpus += here
+    for row, _, top, bottom in rows.bands(instance):
+        image = ax.imshow(
+            share[(numbering.pool == row) & (size > 0)],
+            cmap=shades,
+            vmin=0,
+            vmax=1,
+            aspect="auto",
+            interpolation="antialiased",
+            extent=(low / unit, high / unit, bottom, top),
+            zorder=1,
+        )
     ax.set_ylim(float(rows.top[-1]) + rows.of_gpu, 0.0)
-    figure = ax.get_figure(root=True)
-    assert figure is not None and image is not None
-    bar = figure.colorbar(image, ax=ax, fraction=0.025, pad=0.015)
+    assert image is not None
+    bar = figure_of(ax).colorbar(image, ax=ax, fraction=0.025, pad=0.015)
     bar.set_label("part of the GPUs of a node that is held", fontsize=LABEL, color=INK)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelsize=SMALL)

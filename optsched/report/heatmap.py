@@ -20,7 +20,7 @@ from optsched.report.answers import (
     shares_of,
 )
 from optsched.report.palette import IDLE, INK, LABEL, LINE, PALE_INK, PAPER
-from optsched.report.pictures import head, new_axes, short
+from optsched.report.pictures import figure_of, head, new_axes, short
 from optsched.solution import Allocation, Solution, Status
 
 if TYPE_CHECKING:
@@ -147,9 +147,7 @@ def _bands(fraction: FloatArray) -> IntArray:
     most = fraction.argmax(axis=1)
     most = np.where(fraction.max(axis=1) >= VISIBLE, most, fraction.shape[1])
     order = np.lexsort((-fraction.sum(axis=1), -fraction.max(axis=1), most))
-    rank = np.empty(count, np.int64)
-    rank[order] = np.arange(count)
-    return rank * min(count, MAX_BANDS) // count
+    return np.argsort(order) * min(count, MAX_BANDS) // count
 
 
 def _label(instance: Instance, job: int, count: int) -> str:
@@ -204,9 +202,7 @@ def allocation_heatmap(solution: Answer | Allocation, ax: Axes | None = None) ->
         ax = new_axes(max(4.2 + 0.95 * len(rows.places), 5.6), height)
     image = _draw(ax, rows)
     _label_axes(ax, rows, solution)
-    figure = ax.get_figure()
-    assert figure is not None
-    bar = figure.colorbar(image, ax=ax, fraction=0.05, pad=0.03, aspect=25)
+    bar = figure_of(ax).colorbar(image, ax=ax, fraction=0.05, pad=0.03, aspect=25)
     bar.set_label(
         "fraction of time" if rows.size.max() == 1 else "fraction of time, mean of the row's jobs"
     )

@@ -18,8 +18,8 @@ from optsched.report.pictures import (
     fixed_ticks,
     grid_below,
     head,
+    new_figure,
     plain_frame,
-    require_matplotlib,
     round_factors,
     short,
 )
@@ -63,9 +63,6 @@ def evaluation_picture(found: Evaluation) -> Axes:
     SolverUnavailable
         If matplotlib is not installed.
     """
-    require_matplotlib()
-    from matplotlib.figure import Figure
-
     drawn = [points for points in found.points if len(points.known)]
     splits = list(dict.fromkeys(points.split for points in drawn))
     models = list(dict.fromkeys(points.model for points in drawn))
@@ -76,9 +73,7 @@ def evaluation_picture(found: Evaluation) -> Axes:
             f"{len(splits)} splits of {len(models)} models are too many panels, "
             f"{MOST_PANELS} at most"
         )
-    figure = Figure(
-        figsize=(PANEL * len(splits) + 0.8, (PANEL + 0.5) * len(models) + 0.6), layout="constrained"
-    )
+    figure = new_figure(PANEL * len(splits) + 0.8, (PANEL + 0.5) * len(models) + 0.6)
     panels = figure.subplots(len(models), len(splits), squeeze=False)
     colours = job_colours(
         np.unique(found.profiles.ways.workload[np.concatenate([p.row for p in drawn])]).tolist()
@@ -164,7 +159,7 @@ def _ticks(ax: Axes, limits: tuple[float, float]) -> None:
     for factors in ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
         ticks = round_factors(*limits, factors)
         if len(ticks) <= TICKS:
-            fixed_ticks(ax, ticks, [f"{tick:g}" for tick in ticks], both=True)
+            fixed_ticks(ax, ticks, both=True)
             return
 
 

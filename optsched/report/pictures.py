@@ -58,11 +58,16 @@ def new_axes(width: float, height: float) -> Axes:
     """Axes on a figure of their own (inches),
     which no window and no global state of matplotlib holds on to.
     """
+    axes: Axes = new_figure(width, height).add_subplot()
+    return axes
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A figure of a size in inches, which no window holds on to."""
     require_matplotlib()
     from matplotlib.figure import Figure
 
-    axes: Axes = Figure(figsize=(width, height), layout="constrained").add_subplot()
-    return axes
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def new_panels(
@@ -71,10 +76,7 @@ def new_panels(
     """A figure (inches) with rows of axes;
     on ``one_scale`` all of a row share the vertical axis.
     """
-    require_matplotlib()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = new_figure(width, height)
     engine = figure.get_layout_engine()
     engine.set(h_pad=0.12, w_pad=0.12, hspace=0.05, wspace=0.04)  # type: ignore[union-attr, call-arg]
     return figure, figure.subplots(rows, columns, sharey="row" if one_scale else False)
@@ -193,13 +195,16 @@ def grid_below(
 
 
 def fixed_ticks(
-    ax: Axes, ticks: Sequence[float], labels: Sequence[str], *, both: bool = False
+    ax: Axes, ticks: Sequence[float], labels: Sequence[str] = (), *, both: bool = False
 ) -> None:
     """These ticks on the horizontal axis, or on both axes, and no others,
     also where it is logarithmic.
+
+    Without ``labels`` they are labelled by their numbers.
     """
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullFormatter, NullLocator
 
+    labels = labels or [f"{tick:g}" for tick in ticks]
     for axis in (ax.xaxis, ax.yaxis) if both else (ax.xaxis,):
         axis.set_major_locator(FixedLocator(ticks))
         axis.set_major_formatter(FixedFormatter(labels))

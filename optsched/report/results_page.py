@@ -107,18 +107,13 @@ def _ticks(ax: Axes, end: float) -> None:
     """Factors as people say them: 1, 2, 5, 10 ...; near 1 in percent more than the best."""
     if end >= 2:
         factors = [1] if end >= 1e3 else [1, 2, 5] if end >= 10 else [1, 1.5, 2, 3, 5, 7]
-        ticks = round_factors(1.0, end, factors)
-        names = [f"{tick:g}" for tick in ticks]
-    else:
-        # About five steps of 1, 2 or 5 times a power of ten, in percent
-        most = 100 * (end - 1)
-        step = next(
-            width for width in round_factors(most / 100, most, (1, 2, 5)) if most / width <= 6
-        )
-        percents = np.arange(0.0, most + step / 100, step)
-        ticks = [float(1 + percent / 100) for percent in percents]
-        names = [f"+{percent:.3g} %" for percent in percents]
-    fixed_ticks(ax, ticks, names)
+        fixed_ticks(ax, round_factors(1.0, end, factors))
+        return
+    # About five steps of 1, 2 or 5 times a power of ten, in percent
+    most = 100 * (end - 1)
+    step = next(width for width in round_factors(most / 100, most, (1, 2, 5)) if most / width <= 6)
+    percents = np.arange(0.0, most + step / 100, step)
+    fixed_ticks(ax, 1 + percents / 100, [f"+{percent:.3g} %" for percent in percents])
 
 
 def _by_height(ax: Axes, solved: Sequence[int]) -> list[Artist]:

@@ -170,7 +170,7 @@ def _draw_shares(shown: Simulated, values: Sequence[FloatArray], ax: Axes | None
     names = len(shown.policies)
     ax = ax or new_axes(6.8 if names <= INSIDE else 9.4, 4.0)
     plain_frame(ax, "left", "bottom")
-    known = np.concatenate([run[~np.isnan(run)] for run in values])
+    known = _known(values, "no value is known")
     low = float(known.min())
     high = float(known.max())
     wide = _wide(known)
@@ -244,7 +244,7 @@ def _factors(ax: Axes) -> None:
     """Ratios as people say them."""
     low, high = ax.get_xlim()
     ticks = round_factors(low, high, (1, 2, 5) if high / low < 1e4 else (1,))
-    fixed_ticks(ax, ticks, [f"{tick:g}" for tick in ticks])
+    fixed_ticks(ax, ticks)
 
 
 # --- over the time -------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def rings(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> Rings:
     """
     if len(terminals) < 2:
         return Rings(np.inf, frozenset(), None)
-    left = {(one, other): float(data["bandwidth"]) for one, other, data in graph.edges(data=True)}
+    left = graph.copy()
     total = 0.0
     first = 0.0
     used = set[Edge]()
@@ -106,8 +106,8 @@ def rings(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> Rings:
         if tree is None:
             break
         # The slowest link of the widest tree limits this ring.
-        narrow = min(tree, key=left.__getitem__)
-        width = left[narrow]
+        narrow = min(tree, key=lambda ends: left.edges[ends]["bandwidth"])
+        width = left.edges[narrow]["bandwidth"]
         if slowest is None:
             slowest = frozenset(narrow)
             first = width
@@ -120,49 +120,28 @@ def rings(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> Rings:
             break
         # What a ring uses is no longer there for the next one.
         for ends in tree:
-            left[ends] -= width
-            if left[ends] <= ROUNDING * width:
-                del left[ends]
+            left.edges[ends]["bandwidth"] -= width
+            if left.edges[ends]["bandwidth"] <= ROUNDING * width:
+                left.remove_edge(*ends)
     return Rings(total, frozenset(used), slowest)
 
 
-def _tree(
-    width: Mapping[tuple[Any, Any], float], terminals: Sequence[Any]
-) -> list[tuple[Any, Any]] | None:
-    """Links of the maximum spanning tree (Kruskal), cut down to what joins the terminals;
+def _tree(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> list[tuple[Any, Any]] | None:
+    """Links of the maximum spanning tree, cut down to what joins the terminals;
     None where nothing does.
     """
-    group: dict[Any, Any] = {}
+    import networkx
 
-    def root(vertex: Any) -> Any:
-        while (above := group.setdefault(vertex, vertex)) != vertex:
-            group[vertex] = group[above]
-            vertex = above
-        return vertex
-
-    near: dict[Any, dict[Any, tuple[Any, Any]]] = {}
-    # Kruskal: links from wide to narrow, kept where they join two parts.
-    for link in sorted(width, key=lambda ends: -width[ends]):
-        one, other = link
-        a = root(one)
-        b = root(other)
-        if a != b:
-            group[a] = b
-            near.setdefault(one, {})[other] = link
-            near.setdefault(other, {})[one] = link
-    if len({root(vertex) for vertex in terminals}) > 1:
+    tree = networkx.maximum_spanning_tree(graph, weight="bandwidth")
+    joined = networkx.node_connected_component(tree, terminals[0])
+    if not joined.issuperset(terminals):
         return None
+    tree.remove_nodes_from([vertex for vertex in tree if vertex not in joined])
     # Leaves that are no terminals are cut off, until only paths between terminals are left.
     wanted = set(terminals)
-    ends = [vertex for vertex, around in near.items() if len(around) == 1 and vertex not in wanted]
-    while ends:
-        vertex = ends.pop()
-        # A leaf has one neighbour, or none once that one is gone.
-        for neighbour in near.pop(vertex):
-            del near[neighbour][vertex]
-            if len(near[neighbour]) == 1 and neighbour not in wanted:
-                ends.append(neighbour)
-    return list({link: None for around in near.values() for link in around.values()})
+    while ends := [one for one, links in tree.degree if links == 1 and one not in wanted]:
+        tree.remove_nodes_from(ends)
+    return list(tree.edges)
 
 
 def insides(graph: networkx.Graph[Any], nodes: Iterable[str]) -> dict[str, set[Any]]:
