@@ -114,18 +114,16 @@ Rules = Annotated[
 
 def read_policy(source: str) -> RoundPolicy:
     """A policy from a file; ``-`` is standard input."""
-    from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show, validate
-    from optsched.instance.yaml_text import parse_yaml
+    from optsched.instance.files import read_document
+    from optsched.instance.reading import show, validate
     from optsched.rounds.policy import RoundPolicy
 
-    data = read_stdin() if source == "-" else read_bytes(Path(source))
-    with named(source):
-        # Standard input is JSON
-        yaml = Path(source).suffix.lower() in (".yaml", ".yml")
-        document = parse_yaml(data, "policy") if yaml else parse_json(data, "policy")
+    def policy_of(document: Any) -> RoundPolicy:
         if not isinstance(document, Mapping):
             raise InvalidInput("", show(document), "an object with the keys of a policy")
         return validate(RoundPolicy, document)
+
+    return read_document(source, "policy", policy_of)
 
 
 # --- optsched round -------------------------------------------------------------------------------

@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from optsched.cli import values
 from optsched.errors import InvalidInput
-from optsched.instance.reading import named, parse_json, read_bytes, validate
+from optsched.instance.files import contents, parse
+from optsched.instance.reading import named, validate
 
 FORMAT = "optsched-sweep/1"
-SUFFIXES = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 
 
 class _SweepModel(BaseModel):
@@ -61,7 +61,7 @@ def is_sweep_file(name: str) -> bool:
     path = Path(name)
     if path.suffix.lower() == ".toml":
         return True
-    if path.suffix.lower() not in SUFFIXES or not path.is_file():
+    if path.suffix.lower() not in (".yaml", ".yml", ".json") or not path.is_file():
         return False
     # An instance may be huge: its first lines say what it is
     with path.open("rb") as file:
@@ -70,24 +70,18 @@ def is_sweep_file(name: str) -> bool:
 
 def read_sweep(name: str) -> SweepDocument:
     """A sweep from its file; raises `InvalidInput` with the path of the field."""
-    path = Path(name)
-    data = read_bytes(path)
-    kind = SUFFIXES[path.suffix.lower()]
-    with named(path):
-        return validate(SweepDocument, _parsed(data, kind))
+    data, kind = contents(name)
+    with named(name):
+        is_toml = Path(name).suffix.lower() == ".toml"
+        document = _parse_toml(data) if is_toml else parse(data, kind, "sweep")
+        return validate(SweepDocument, document)
 
 
-def _parsed(data: bytes, kind: str) -> Any:
-    if kind == "toml":
-        try:
-            return tomllib.loads(data.decode())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InvalidInput("", f"text that is not TOML ({error})", "a TOML document") from None
-    if kind == "yaml":
-        from optsched.instance.yaml_text import parse_yaml
-
-        return parse_yaml(data, "sweep")
-    return parse_json(data, "sweep")
+def _parse_toml(data: bytes) -> Any:
+    try:
+        return tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput("", f"text that is not TOML ({error})", "a TOML document") from None
 
 
 def options_of(document: SweepDocument) -> Mapping[str, Any]:

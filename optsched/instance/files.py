@@ -46,11 +46,7 @@ def read_file(source: str | Path, what: str, build: Callable[[Any], Read]) -> Re
     InvalidInput
         With the name of the file.
     """
-    if str(source) == "-":
-        data, kind = read_stdin(), "json"
-    else:
-        path = Path(source)
-        data, kind = read_bytes(path), SUFFIXES.get(path.suffix.lower(), "json")
+    data, kind = contents(source)
     with named(source), no_collection():
         if Path(source).suffix.lower() == ".csv":
             expected = "JSON, YAML or npz; optsched import csv makes an instance of tables"
@@ -59,11 +55,31 @@ def read_file(source: str | Path, what: str, build: Callable[[Any], Read]) -> Re
             from optsched.instance.archive import from_npz
 
             return from_npz(data)
-        if kind == "yaml":
-            from optsched.instance.yaml_text import parse_yaml
+        return build(parse(data, kind, what))
 
-            return build(parse_yaml(data, what))
-        return build(parse_json(data, what))
+
+def read_document(source: str | Path, what: str, build: Callable[[Any], Read]) -> Read:
+    """As `read_file`, of what is never an npz file."""
+    data, kind = contents(source)
+    with named(source):
+        return build(parse(data, kind, what))
+
+
+def contents(source: str | Path) -> tuple[bytes, str]:
+    """The bytes of a file, or of standard input for ``-``, and their format by its suffix."""
+    if str(source) == "-":
+        return read_stdin(), "json"
+    path = Path(source)
+    return read_bytes(path), SUFFIXES.get(path.suffix.lower(), "json")
+
+
+def parse(data: bytes, kind: str, what: str) -> Any:
+    """The document of YAML, or else of JSON; ``what`` says what it should be, for messages."""
+    if kind == "yaml":
+        from optsched.instance.yaml_text import parse_yaml
+
+        return parse_yaml(data, what)
+    return parse_json(data, what)
 
 
 def instance_bytes(instance: Instance, kind: str) -> bytes:

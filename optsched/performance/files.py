@@ -13,8 +13,8 @@ from pydantic_core import PydanticCustomError
 from optsched.display import Displayed, count
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, PerformanceDocument, Tuple
-from optsched.instance.files import pretty_json
-from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show, validate
+from optsched.instance.files import pretty_json, read_document
+from optsched.instance.reading import show, validate
 
 FORMAT = "optsched-model/1"
 
@@ -84,16 +84,16 @@ def read_model(source: str | Path) -> PerformanceObject:
     InvalidInput
         With the path of the field, what was found and what was expected.
     """
-    with named(source):
-        document = parse_json(
-            read_stdin() if str(source) == "-" else read_bytes(Path(source)), "model file"
-        )
-        if not isinstance(document, dict):
-            raise InvalidInput("", show(document), f'an object with "format": "{FORMAT}"')
-        if document.get("format") != FORMAT:
-            raise InvalidInput("format", show(document.get("format")), f'"{FORMAT}"')
-        del document["format"]
-        return PerformanceObject(check_performance(document, ""))
+    return read_document(source, "model file", _performance_of)
+
+
+def _performance_of(document: Any) -> PerformanceObject:
+    if not isinstance(document, dict):
+        raise InvalidInput("", show(document), f'an object with "format": "{FORMAT}"')
+    if document.get("format") != FORMAT:
+        raise InvalidInput("format", show(document.get("format")), f'"{FORMAT}"')
+    del document["format"]
+    return PerformanceObject(check_performance(document, ""))
 
 
 def model_bytes(document: Mapping[str, Any]) -> bytes:

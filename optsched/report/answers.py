@@ -18,15 +18,8 @@ from optsched.candidates import Classes
 from optsched.display import amount
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
-from optsched.instance.reading import (
-    listed,
-    named,
-    parse_json,
-    read_bytes,
-    read_stdin,
-    show,
-    validate,
-)
+from optsched.instance.files import read_document
+from optsched.instance.reading import listed, show, validate
 from optsched.solution import Allocation, Prices, Rounds, Schedule, Solution, Status
 from optsched.solution.document import CertificateDocument, SolutionDocument
 
@@ -58,9 +51,7 @@ class SolutionFile:
         """
         if isinstance(source, Mapping):
             return cls._of(instance, dict(source))
-        data = read_stdin() if str(source) == "-" else read_bytes(Path(source))
-        with named(source):
-            return cls._of(instance, parse_json(data, "solution"))
+        return read_document(source, "solution", lambda document: cls._of(instance, document))
 
     @classmethod
     def _of(cls, instance: Instance, document: object) -> SolutionFile:

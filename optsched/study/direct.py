@@ -22,8 +22,8 @@ from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formats.mps import ProgramNames, ReadProgram, program_names, read_program
 from optsched.formats.sol import SUFFIX, read_sol, read_start, sol_text
 from optsched.instance.arguments import checks_arguments
-from optsched.instance.files import pretty_json
-from optsched.instance.reading import named, parse_json, read_bytes, show
+from optsched.instance.files import pretty_json, read_document
+from optsched.instance.reading import show
 from optsched.program import LinearArrays, LinearProgram
 from optsched.registry import load_solver
 from optsched.solution import Certificate, SolverRecord, Status, Termination
@@ -354,7 +354,7 @@ def point_of(
                 else read_start(source, names, objective)
             )
         where = str(source)
-        source = _values_of(Path(source))
+        source = read_document(source, "start", _values_of)
     place = {name: number for number, name in enumerate(names)}
     x = np.zeros(len(names))
     for name, value in source.items():
@@ -366,19 +366,13 @@ def point_of(
     return x
 
 
-def _values_of(path: Path) -> Mapping[str, Any]:
-    data = read_bytes(path)
-    with named(path):
-        document = parse_json(data, "start")
+def _values_of(document: Any) -> Mapping[str, Any]:
     values = (
         document.get("values")
         if isinstance(document, dict) and document.get("format") == PROGRAM_FORMAT
         else None
     )
     if not isinstance(values, dict):
-        raise InvalidInput(
-            str(path),
-            "no point",
-            f'a document with "format": "{PROGRAM_FORMAT}" and values, or a {SUFFIX} file',
-        )
+        expected = f'a document with "format": "{PROGRAM_FORMAT}" and values, or a {SUFFIX} file'
+        raise InvalidInput("", "no point", expected)
     return values

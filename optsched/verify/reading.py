@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from optsched.errors import InvalidInput
-from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show, validate
+from optsched.instance.files import read_document
+from optsched.instance.reading import show, validate
 from optsched.solution import Solution
 from optsched.solution.document import SolutionDocument
 from optsched.solution.solution import FORMAT
@@ -41,9 +42,7 @@ def parse_solution(source: Mapping[str, Any] | str | Path, form: str) -> dict[st
     """A document of a format, from a mapping or a file; raises `InvalidInput` for anything else."""
     if isinstance(source, Mapping):
         return _of_format(_through_json(source), form)
-    data = read_stdin() if str(source) == "-" else read_bytes(Path(source))
-    with named(source):
-        return _of_format(parse_json(data, "solution"), form)
+    return read_document(source, "solution", lambda document: _of_format(document, form))
 
 
 def _of_format(document: object, form: str) -> dict[str, Any]:
