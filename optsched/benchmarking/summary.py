@@ -179,7 +179,6 @@ def times(results: Results, column: str, reading: Reading) -> SummaryTable:
 
 def time_pairs(results: Results, column: str, reading: Reading) -> SummaryTable:
     """Ratios of times, method against method."""
-    values = {method: results.values(column, method, settled=True) for method in results.methods}
     words = (
         "First over second, on the problems that both settled: "
         "geometric mean of the ratios of times, its 95 % "
@@ -187,50 +186,25 @@ def time_pairs(results: Results, column: str, reading: Reading) -> SummaryTable:
         "p of Wilcoxon's signed-rank test on the logarithms, and "
         "p adjusted for the number of pairs (Holm)."
     )
-    return _pairs(
-        "time_pairs",
-        "Times, pair by pair",
-        results,
-        values,
-        reading,
-        "ratio",
-        ("faster", "slower"),
-        words,
-    )
+    return _pairs(results, column, reading, "ratio", ("faster", "slower"), words)
 
 
 def figure_pairs(results: Results, name: str, reading: Reading) -> SummaryTable:
     """Differences of a figure, method against method."""
-    values = {method: results.values(name, method, settled=False) for method in results.methods}
     words = (
         "First less second, on the problems in which both have the figure: mean difference, "
         "its 95 % interval, on how many the first is lower and higher, p of Wilcoxon's signed-rank "
         "test, and p adjusted for the pairs of this table (Holm), not for other figures."
     )
-    return _pairs(
-        f"{name}_pairs",
-        f"{title(name)}, pair by pair",
-        results,
-        values,
-        reading,
-        name,
-        ("lower", "higher"),
-        words,
-    )
+    return _pairs(results, name, reading, name, ("lower", "higher"), words)
 
 
 def _pairs(
-    name: str,
-    title: str,
-    results: Results,
-    values: dict[Method, dict[Any, float]],
-    reading: Reading,
-    kind: str,
-    ends: tuple[str, str],
-    words: str,
+    results: Results, column: str, reading: Reading, kind: str, ends: tuple[str, str], words: str
 ) -> SummaryTable:
-    """Method against method: ratios of values, or differences in the kind of their column."""
+    """Method against method: ratios of times, or differences in the kind of their column."""
     ratio = kind == "ratio"
+    values = {method: results.values(column, method, settled=ratio) for method in results.methods}
     pairs = list(combinations(results.methods, 2))
     # Tests of many pairs find nothing once they are adjusted for their number.
     if len(pairs) > MOST_PAIRS:
@@ -276,7 +250,8 @@ def _pairs(
         Column("p", "p"),
         Column("p Holm", "p"),
     )
-    return SummaryTable(name, title, columns, rows, words)
+    name, what = ("time", "Times") if ratio else (column, title(column))
+    return SummaryTable(f"{name}_pairs", f"{what}, pair by pair", columns, rows, words)
 
 
 def gaps(results: Results, reading: Reading) -> SummaryTable:

@@ -37,6 +37,7 @@ from optsched.formats.recorded import ImportedLog, RecordedJobs, recorded_instan
 from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.reading import listed, named, parse_json, show
 from optsched.lazy import no_collection
+from optsched.performance.ways import numbered
 
 COLUMNS: dict[str, Kind] = {
     "timestamp": "text",
@@ -169,9 +170,8 @@ def _times(table: Table, column: str) -> FloatArray:
 
 def _indexed(texts: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
     """Distinct texts in order of first appearance, and the place of each."""
-    rows: dict[str, int] = {}
-    column = np.array([rows.setdefault(text, len(rows)) for text in texts], np.int64)
-    return tuple(rows), column
+    rows = numbered(texts)
+    return tuple(rows), np.array([rows[text] for text in texts], np.int64)
 
 
 def _check_clusters(wanted: Collection[str], there: Collection[str], file: str = "") -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, owners
+from optsched.arrays import FloatArray, IntArray, owners, ranges
 from optsched.errors import InvalidArgument
 from optsched.formats.inputs import (
     Folder,
@@ -373,7 +373,5 @@ def _regimes(instance: Instance, trainings: Sequence[Training]) -> Regimes:
     # workload
     first = instance.jobs_table.workload
     more = np.array([len(training.progress) - 1 for training in trainings], np.int64)
-    job = owners(more)
-    number = np.arange(len(job)) - np.repeat(np.cumsum(more) - more, more)
     after = np.concatenate([training.progress[:-1] for training in trainings])
-    return Regimes(job, after, first[job] + 1 + number)
+    return Regimes(owners(more), after, ranges(first + 1, more))

@@ -43,6 +43,20 @@ def _steps(workloads: Document, model: str, gpus: int, hours: float) -> int:
     )
 
 
+def _job(number: int, model: str, steps: int, gpus: int) -> Document:
+    return {
+        "id": f"{model.lower()}-{number}",
+        "workload": WORKLOADS[model].name,
+        "gpus": gpus,
+        "steps": steps,
+    }
+
+
+def _hours(random: np.random.Generator, least: float, most: float) -> float:
+    """Log-uniform between two numbers of hours."""
+    return math.exp(random.uniform(math.log(least), math.log(most)))
+
+
 QUICKSTART_JOBS = (
     # model, GPUs, weight, tenant
     ("ResNet-50", 1, 1, "vision"),
@@ -77,18 +91,11 @@ def quickstart(seed: int = 1) -> Document:
     arrivals = np.sort(random.integers(0, now // 60, len(QUICKSTART_JOBS))) * 60
     jobs = []
     for number, (model, gpus, weight, tenant) in enumerate(QUICKSTART_JOBS):
-        hours = math.exp(random.uniform(math.log(1), math.log(8)))
+        hours = _hours(random, 1, 8)
         steps = round(_steps(workloads, model, gpus, hours), -2)
         arrival = int(arrivals[number])
-        job = {
-            "id": f"{model.lower()}-{number + 1}",
-            "workload": WORKLOADS[model].name,
-            "gpus": gpus,
-            "steps": steps,
-            "weight": weight,
-            "arrival": arrival,
-            "tenant": tenant,
-        }
+        job = _job(number + 1, model, steps, gpus)
+        job |= {"weight": weight, "arrival": arrival, "tenant": tenant}
         if number in QUICKSTART_DEADLINES:
             job["deadline"] = now + 600 * math.ceil(
                 QUICKSTART_DEADLINES[number] * hours * HOUR / 600
@@ -126,13 +133,7 @@ def infeasible(seed: int = 2) -> Document:
     workloads = _workloads([model for model, *_ in INFEASIBLE_JOBS], sites, (1, 2, 4), random)
     jobs = []
     for number, (model, gpus, hours, deadline) in enumerate(INFEASIBLE_JOBS, 1):
-        steps = _steps(workloads, model, gpus, hours)
-        job = {
-            "id": f"{model.lower()}-{number}",
-            "workload": WORKLOADS[model].name,
-            "gpus": gpus,
-            "steps": steps,
-        }
+        job = _job(number, model, _steps(workloads, model, gpus, hours), gpus)
         jobs.append(job if deadline is None else job | {"deadline": deadline * HOUR})
     document = instance_document("infeasible", 0, sites, workloads, jobs)
     document["constraints"] = [{"kind": "deadlines"}]
@@ -157,9 +158,7 @@ def packing(seed: int = 3) -> Document:
     workloads = _workloads(PACKING_MODELS, sites, (1,), random)
     jobs = []
     for number, model in enumerate(PACKING_MODELS * 4, 1):
-        steps = round(
-            _steps(workloads, model, 1, math.exp(random.uniform(math.log(0.5), math.log(6)))), -2
-        )
+        steps = round(_steps(workloads, model, 1, _hours(random, 0.5, 6)), -2)
         job = {"id": f"{model.lower()}-{number}", "workload": WORKLOADS[model].name, "steps": steps}
         jobs.append(job | {"weight": 2} if number % 8 == 0 else job)
     document = instance_document("packing", 0, sites, workloads, jobs)
@@ -270,17 +269,9 @@ def topology(seed: int = 5) -> Document:
     workloads = _workloads(models, list(sites.values()), (1, 2, 4, 8), random)
     jobs = []
     for number, (model, gpus) in enumerate(TOPOLOGY_JOBS, 1):
-        workload = WORKLOADS[model].name
-        hours = math.exp(random.uniform(math.log(1), math.log(12)))
-        steps = round(hours * HOUR * best_rate(workloads[workload]["throughput"], gpus), -2)
-        jobs.append(
-            {
-                "id": f"{model.lower()}-{number}",
-                "workload": workload,
-                "gpus": gpus,
-                "steps": int(steps),
-            }
-        )
+        workload = workloads[WORKLOADS[model].name]
+        steps = _hours(random, 1, 12) * HOUR * best_rate(workload["throughput"], gpus)
+        jobs.append(_job(number, model, int(round(steps, -2)), gpus))
     document = instance_document("topology", 0, list(sites.values()), workloads, jobs)
     document["cluster"] = {
         "pools": [

@@ -16,9 +16,10 @@ from numbers import Integral, Real
 from typing import ParamSpec, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from optsched.display.text import enumerated
-from optsched.errors import InvalidArgument, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.instance.reading import show
 
 Given = ParamSpec("Given")
@@ -156,3 +157,13 @@ def alternatives(annotation: str) -> list[str]:
     while "[" in annotation:  # the innermost brackets first
         annotation = re.sub(r"\[[^\[\]]*\]", "", annotation)
     return [name.strip() for name in annotation.split("|")]
+
+
+def check_positive(**given: ArrayLike) -> None:
+    """Refuse numbers, or columns of them, that are not finite and above 0, by their names."""
+    for name, values in given.items():
+        column = np.atleast_1d(np.asarray(values, np.float64))
+        wrong = np.flatnonzero(~((column > 0) & np.isfinite(column)))
+        if len(wrong):
+            where = f"{name}[{wrong[0]}]" if np.ndim(values) else name
+            raise InvalidInput(where, show(float(column[wrong[0]])), "a finite number above 0")

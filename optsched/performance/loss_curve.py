@@ -11,6 +11,7 @@ from scipy.optimize import least_squares
 from optsched.arrays import FloatArray
 from optsched.display import Displayed
 from optsched.errors import InvalidInput
+from optsched.instance.arguments import check_positive
 from optsched.instance.reading import show
 
 LATER = 4.0
@@ -82,13 +83,11 @@ def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
     loss = np.asarray(losses, np.float64)
     if e.shape != loss.shape or e.ndim != 1:
         raise InvalidInput("losses", f"shape {loss.shape}", f"{e.size} values, one for each epoch")
-    for name, column, least in (("epochs", e, -1e-300), ("losses", loss, 0.0)):
-        wrong = np.flatnonzero(~((column > least) & np.isfinite(column)))
-        if len(wrong):
-            expected = (
-                "a finite number above 0" if name == "losses" else "a finite number of at least 0"
-            )
-            raise InvalidInput(f"{name}[{wrong[0]}]", show(float(column[wrong[0]])), expected)
+    wrong = np.flatnonzero(~((e >= 0) & np.isfinite(e)))
+    if len(wrong):
+        found = show(float(e[wrong[0]]))
+        raise InvalidInput(f"epochs[{wrong[0]}]", found, "a finite number of at least 0")
+    check_positive(losses=loss)
     if len(np.unique(e)) < LEAST_EPOCHS:
         raise InvalidInput(
             "epochs", f"{len(np.unique(e))} different ones", f"at least {LEAST_EPOCHS}"

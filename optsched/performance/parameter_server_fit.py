@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from optsched.arrays import FloatArray
 from optsched.display import Displayed
 from optsched.errors import InvalidInput
+from optsched.instance.arguments import check_positive
 from optsched.instance.reading import show
 from optsched.performance.parameter_server import LAWS
 
@@ -101,15 +102,9 @@ def fit_parameter_server(
     for name, column in (("workers", w), ("servers", p), ("steps_per_second", f)):
         if column.shape != f.shape or column.ndim != 1:
             raise InvalidInput(name, f"shape {column.shape}", f"{f.size} values, as many as speeds")
-        wrong = np.flatnonzero(~((column > 0) & np.isfinite(column)))
-        if len(wrong):
-            raise InvalidInput(
-                f"{name}[{wrong[0]}]", show(float(column[wrong[0]])), "a finite number above 0"
-            )
+    check_positive(workers=w, servers=p, steps_per_second=f, batch=batch)
     if law not in LAWS:
         raise InvalidInput("law", show(law), "ps-sync or ps-async")
-    if not (batch > 0 and np.isfinite(batch)):
-        raise InvalidInput("batch", show(batch), "a finite number above 0")
     different = len(np.unique(np.stack([w, p]), axis=1).T)
     needed = len(LAWS[law])
     if different < needed:
@@ -183,10 +178,12 @@ class BottleneckLaw:
     update: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("compute", "gradient_bytes", "worker_bandwidth", "server_bandwidth"):
-            value = getattr(self, name)
-            if not (value > 0 and np.isfinite(value)):
-                raise InvalidInput(name, show(value), "a finite number above 0")
+        check_positive(
+            compute=self.compute,
+            gradient_bytes=self.gradient_bytes,
+            worker_bandwidth=self.worker_bandwidth,
+            server_bandwidth=self.server_bandwidth,
+        )
         if not (self.update >= 0 and np.isfinite(self.update)):
             raise InvalidInput("update", show(self.update), "a finite number of at least 0")
 
