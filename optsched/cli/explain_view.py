@@ -11,6 +11,7 @@ import numpy as np
 from optsched.cli.solution_view import (
     conflicts,
     idle_jobs,
+    moment,
     resource_tables,
     result_facts,
     title,
@@ -143,7 +144,7 @@ def job_facts(found: JobExplanation) -> Iterator[tuple[str, str]]:
     if found.solution.schedule is not None:
         hidden = len(found.gets) - SHOWN
         for number_, record in enumerate(found.gets[:SHOWN]):
-            start, end = (_moment(record[key] - instance.now) for key in ("start", "end"))
+            start, end = (moment(record[key] - instance.now, "now") for key in ("start", "end"))
             yield "" if number_ else "gets", f"{_place(record)} from {start} to {end}"
         yield from (("", line) for line in more(hidden, "stretch", "stretches", see="--json"))
     elif found.throughput > 0:
@@ -181,10 +182,6 @@ def _scaling(found: JobExplanation) -> Iterator[tuple[str, str]]:
             gaps.append(f"{words} in {name(pool)}")
     if gaps:
         yield "scaling", ", ".join(gaps[:MOST_POOLS])
-
-
-def _moment(time: float) -> str:
-    return "now" if time == 0 else seconds(time) if time > 0 else f"-{seconds(-time)}"
 
 
 def _place(record: dict[str, Any] | Any) -> str:

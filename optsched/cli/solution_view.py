@@ -608,9 +608,9 @@ def schedule_table(schedule: Schedule) -> Iterator[RenderableType]:
                 "mode": mode_words(C, job, record, "option "),
                 "GPUs": f"{record['gpus']:,}",
                 "nodes": f"{record['nodes']:,}",
-                "start": _moment(record["start"] - now),
-                "end": _moment(record["end"] - now),
-                "deadline": _moment(due - now) if np.isfinite(due) else "",
+                "start": moment(record["start"] - now),
+                "end": moment(record["end"] - now),
+                "deadline": moment(due - now) if np.isfinite(due) else "",
             }
         )
     unused = {
@@ -625,8 +625,9 @@ def schedule_table(schedule: Schedule) -> Iterator[RenderableType]:
     yield from more(len(schedule) - STRETCHES, "stretch", "stretches")
 
 
-def _moment(time: float) -> str:
-    return "0" if time == 0 else seconds(time) if time > 0 else f"-{seconds(-time)}"
+def moment(time: float, now: str = "0") -> str:
+    """A time from now, also one before."""
+    return now if time == 0 else seconds(time) if time > 0 else f"-{seconds(-time)}"
 
 
 # --- rounds ---------------------------------------------------------------------------------------

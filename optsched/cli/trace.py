@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from optsched.cli.command import Argument, Group
 from optsched.cli.options import Json, output_option
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell
+from optsched.cli.shell import Shell, written_to
 from optsched.cli.tables import bullets, facts, heading, name, percent, rounded, seconds, table
 from optsched.cli.values import Picture
 from optsched.display import count
@@ -49,8 +49,7 @@ def trace_describe(
         from optsched.report import save_picture, trace_page
 
         save_picture(trace_page(summary), output)
-    written = [f"picture written to {output}"] if output is not None else []
-    shell.answer(as_json, summary.document, trace_view(summary), written=written)
+    shell.answer(as_json, summary.document, trace_view(summary), written=written_to(picture=output))
     return 0
 
 
@@ -142,16 +141,9 @@ def _load(load: float | None) -> str:
 
 
 def _parts(column: str, title: str, parts: Sequence[Part], summary: TraceSummary) -> RenderableType:
-    shown = list(
-        parts if len(parts) <= ROWS else sorted(parts, key=lambda part: -part.jobs)[: ROWS - 1]
-    )
-    if len(parts) > ROWS:
-        # In the order that they have
-        shown = [part for part in parts if part in shown]
-        jobs = summary.jobs - sum(part.jobs for part in shown)
-        hours = sum(part.gpu_hours for part in shown)
-        left = len(parts) - len(shown)
-        shown.append(type(parts[0])(f"{left:,} more", jobs, max(summary.gpu_hours - hours, 0.0)))
+    from optsched.traces.summary import largest_parts
+
+    shown = largest_parts(parts, ROWS, f"{len(parts) - ROWS + 1:,} more")
     total = max(summary.gpu_hours, 1e-300)
     rows = [
         [name(part.name), f"{part.jobs:,}", percent(part.jobs / summary.jobs), rounded(part.gpu_hours),

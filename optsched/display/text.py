@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Collection, Sequence, Sized
 from itertools import islice
 
 MOST_GAP = 100.0
@@ -82,7 +82,7 @@ def count(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def first_of(names: Sequence[str], most: int = 5) -> str:
+def first_of(names: Collection[str], most: int = 5) -> str:
     """``a, b, c and 12 more``."""
     listed = ", ".join(islice(names, most))
     return f"{listed} and {len(names) - most:,} more" if len(names) > most else listed

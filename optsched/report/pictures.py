@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -278,13 +278,6 @@ def short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def first_names(names: Iterable[str], most: int = 8) -> str:
-    """The first names, and how many more there are."""
-    found = list(names)
-    more = f" and {len(found) - most} more" if len(found) > most else ""
-    return ", ".join(found[:most]) + more
-
-
 def time_unit(seconds: float) -> tuple[float, str]:
     """The unit in which so many seconds are read best, and its name: ms, s, min, h, days."""
     for limit, unit, name in (
@@ -304,14 +297,19 @@ def time_words(seconds: float) -> str:
     return f"{seconds / unit:.3g} {name}"
 
 
-def round_width(span: float, most: int, widths: Sequence[float], least: float = 0.0) -> float:
-    """The smallest of some widths, or of multiples of the last,
-    that cuts a span into ``most`` windows or fewer.
+HOUR, DAY = 3600.0, 86_400.0
+WIDTHS = (1, 10, 60, 300, 900, 1800, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY)
+"""Widths of windows in seconds; longer ones are whole days."""
+
+
+def round_width(span: float, most: int, least: float) -> float:
+    """The smallest of `WIDTHS`, or of whole days, that is not below ``least``
+    and cuts a span into ``most`` windows or fewer.
     """
-    for width in widths:
+    for width in WIDTHS:
         if width >= least and span / width <= most:
-            return width
-    return float(widths[-1] * np.ceil(max(span / most, least) / widths[-1]))
+            return float(width)
+    return float(DAY * np.ceil(max(span / most, least) / DAY))
 
 
 MOST_TIMES = 9

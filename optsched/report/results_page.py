@@ -10,7 +10,7 @@ import numpy as np
 from optsched.benchmarking.profiles import FLOOR, Profile, gap_profile, time_profile
 from optsched.benchmarking.results import Results
 from optsched.benchmarking.summary_table import SummaryTable, cell_text
-from optsched.display import count
+from optsched.display import count, first_of
 from optsched.display.html import facts_html, table_html
 from optsched.errors import UsageError
 from optsched.report.page import (
@@ -22,7 +22,6 @@ from optsched.report.page import (
 )
 from optsched.report.palette import line_style
 from optsched.report.pictures import (
-    first_names,
     fixed_ticks,
     grid_below,
     head,
@@ -177,7 +176,7 @@ def facts(results: Results, files: Sequence[str]) -> list[tuple[str, str]]:
 
     def values_of(name: str) -> str:
         found = dict.fromkeys(str(row[name]) for row in results.rows if row.get(name) is not None)
-        return first_names(found)
+        return first_of(found, 8)
 
     dates = sorted(str(row["date"]) for row in results.rows if row.get("date"))
     size = f"{len(results.rows):,} of {len(results.problems):,} problems and {len(results.methods):,} methods"

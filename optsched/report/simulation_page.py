@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import optsched
-from optsched.display import count
+from optsched.display import count, first_of
 from optsched.display.html import facts_html
 from optsched.errors import UsageError
 from optsched.report.gpu_gantt import gpu_gantt_picture
@@ -27,7 +27,6 @@ from optsched.report.page import (
 )
 from optsched.report.palette import MUTED, SMALL
 from optsched.report.pictures import (
-    first_names,
     new_panels,
     plain_frame,
     save_picture,
@@ -80,19 +79,21 @@ def facts(shown: Simulated) -> list[tuple[str, str]]:
         for name, value in options[0].items()
         if all(given.get(name) == value for given in options)
     ]
+    events = dict.fromkeys(", ".join(trace.events_in_words) for trace in traces)
+    events.pop("", None)
     entries = [
-        ("policies", first_names([policy.name for policy in shown.policies], len(shown.policies))),
-        ("trace" if len(traces) == 1 else "traces", first_names([trace.name for trace in traces])),
-        ("jobs", first_names(dict.fromkeys(_jobs_words(run) for run in shown.simulations))),
-        ("pools", first_names(dict.fromkeys(_pools_words(trace) for trace in traces))),
-        ("arrivals", first_names(dict.fromkeys(_arrival_words(trace) for trace in traces))),
-        ("in the trace", first_names(dict.fromkeys(filter(None, map(_events_words, traces))))),
+        ("policies", ", ".join(policy.name for policy in shown.policies)),
+        ("trace" if len(traces) == 1 else "traces", first_of([trace.name for trace in traces], 8)),
+        ("jobs", first_of(dict.fromkeys(_jobs_words(run) for run in shown.simulations), 8)),
+        ("pools", first_of(dict.fromkeys(_pools_words(trace) for trace in traces), 8)),
+        ("arrivals", first_of(dict.fromkeys(_arrival_words(trace) for trace in traces), 8)),
+        ("in the trace", first_of(events, 8)),
         ("options", ", ".join(shared) or "the defaults"),
-        ("seeds", first_names(dict.fromkeys(str(seed_of(run)) for run in shown.simulations), 16)),
+        ("seeds", first_of(dict.fromkeys(str(seed_of(run)) for run in shown.simulations), 16)),
         ("finish-time ratio", f"{shown.rho}: completion time {DEFINITIONS[shown.rho]}"),
         ("unfairly treated", f"jobs with a ratio above {shown.unfair:g}"),
         ("optsched", optsched.__version__),
-        ("sha256", first_names([trace.sha256 for trace in traces])),
+        ("sha256", first_of([trace.sha256 for trace in traces], 8)),
     ]
     return [(name, text) for name, text in entries if text]
 
@@ -113,18 +114,6 @@ def _pools_words(trace: Trace) -> str:
 def _arrival_words(trace: Trace) -> str:
     arrival = trace.instance.jobs_table.arrival
     return f"over {time_words(float(np.ptp(arrival)))}" if len(arrival) else ""
-
-
-def _events_words(trace: Trace) -> str:
-    notes = [
-        count(len(trace.regimes), "change of rates", "changes of rates")
-        if len(trace.regimes)
-        else "",
-        count(len(trace.node_events), "change of nodes", "changes of nodes")
-        if len(trace.node_events)
-        else "",
-    ]
-    return ", ".join(filter(None, notes))
 
 
 def notices(shown: Simulated) -> list[tuple[str, str]]:
@@ -184,7 +173,7 @@ def write_simulation_page(
     """
     shown = Simulated.of(simulations, rho, unfair)
     names = list(dict.fromkeys(run.trace.name for run in shown.simulations))
-    lead = f"{count(len(shown.policies), 'policy', 'policies')} on {first_names(names)}; "
+    lead = f"{count(len(shown.policies), 'policy', 'policies')} on {first_of(names, 8)}; "
     lead += f"{count(len(shown.simulations), 'simulation')}, {count(shown.jobs, 'measured job')}"
     write_page(page(title, lead, simulation_sections(shown)), path)
 

@@ -254,22 +254,6 @@ def _factors(ax: Axes) -> None:
 EXACT = 300
 # Windows along the time, at most.
 WINDOWS = 240
-HOUR = 3600.0
-# Widths of windows in seconds; longer simulations have multiples of the last.
-WIDTHS = (
-    1.0,
-    10.0,
-    60.0,
-    300.0,
-    900.0,
-    1800.0,
-    HOUR,
-    2 * HOUR,
-    3 * HOUR,
-    6 * HOUR,
-    12 * HOUR,
-    24 * HOUR,
-)
 
 # Of rounds: an amount per second, and what it is a part of.
 Amounts = Callable[["RoundLog"], tuple[FloatArray, FloatArray]]
@@ -338,7 +322,7 @@ def _draw_over_time(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tupl
     exact = shown.seeds == 1 and all(len(run.rounds) <= EXACT for run in shown.simulations)
     # Windows are not below the usual round
     usual = max(float(np.median(run.rounds.end - run.rounds.start)) for run in running)
-    width = round_width(span, WINDOWS, WIDTHS, usual)
+    width = round_width(span, WINDOWS, usual)
     edges = np.arange(int(np.ceil(span / width * (1 - 1e-12))) + 1, dtype=np.float64) * width
     for policy in shown.policies:
         if exact:
@@ -422,7 +406,7 @@ def _width_words(width: float) -> str:
     """``15 min``, ``2 h``: of windows that are whole in one of the units."""
     unit, name = next(
         (unit, name)
-        for unit, name in ((86_400.0, "days"), (HOUR, "h"), (60.0, "min"), (1.0, "s"))
+        for unit, name in ((86_400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
         if width >= unit
     )
     return f"{width / unit:g} {name}" if width != 86_400.0 else "1 day"

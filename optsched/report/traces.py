@@ -26,6 +26,7 @@ from optsched.report.pictures import (
 )
 from optsched.traces import TraceSummary
 from optsched.traces.demand import HOUR
+from optsched.traces.summary import largest_parts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,19 +37,8 @@ BINS = 150
 STEPS = 1000
 # Bars of gang sizes; further ones share the last.
 GANGS = 12
-# Widths of bars in seconds; longer traces have multiples of the last.
-WIDTHS = (
-    300.0,
-    900.0,
-    1800.0,
-    HOUR,
-    2 * HOUR,
-    6 * HOUR,
-    12 * HOUR,
-    24 * HOUR,
-    48 * HOUR,
-    168 * HOUR,
-)
+# Bars are at least so wide, in seconds.
+NARROWEST = 300.0
 
 
 def trace_page(summary: TraceSummary) -> Axes:
@@ -155,24 +145,13 @@ def gangs_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     _some(summary)
     ax = ax or new_axes(6.0, 3.6)
     plain_frame(ax, "left", "bottom")
-    gangs = summary.gangs
-    # The most frequent ones, still from small to large
-    if len(gangs) > GANGS:
-        kept = sorted(sorted(range(len(gangs)), key=lambda row: -gangs[row].jobs)[: GANGS - 1])
-        shown = [(gangs[row].name, gangs[row].jobs, gangs[row].gpu_hours) for row in kept]
-        named = set(kept)
-        rest = [gangs[row] for row in range(len(gangs)) if row not in named]
-        shown.append(
-            ("other", sum(part.jobs for part in rest), sum(part.gpu_hours for part in rest))
-        )
-    else:
-        shown = [(part.name, part.jobs, part.gpu_hours) for part in gangs]
+    shown = largest_parts(summary.gangs, GANGS, "other")
     place = np.arange(len(shown))
-    for column, shift, colour, words in (
-        (1, -0.2, MAIN, "of jobs"),
-        (2, 0.2, SECOND, "of GPU-hours"),
+    for amounts, shift, colour, words in (
+        ([part.jobs for part in shown], -0.2, MAIN, "of jobs"),
+        ([part.gpu_hours for part in shown], 0.2, SECOND, "of GPU-hours"),
     ):
-        values = np.array([row[column] for row in shown], np.float64)
+        values = np.array(amounts, np.float64)
         ax.bar(
             place + shift,
             values / max(values.sum(), 1e-300),
@@ -181,11 +160,11 @@ def gangs_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
             label=words,
             zorder=2,
         )
-    ax.set_xticks(place, [short(str(row[0]), 9) for row in shown])
+    ax.set_xticks(place, [short(part.name, 9) for part in shown])
     grid_below(ax, "y")
     ax.legend(**LEGEND)
     stuck = int((~summary.demand.runs).sum())
-    sizes = count(len(gangs), "size")
+    sizes = count(len(summary.gangs), "size")
     subtitle = f"{sizes}; {count(stuck, 'job')} can run nowhere" if stuck else sizes
     head(ax, "Gangs", subtitle, "GPUs of a job", "share")
     return ax
@@ -200,7 +179,7 @@ def _bins(summary: TraceSummary) -> tuple[FloatArray, float, float, str]:
     """Edges of bars over the arrivals (seconds on the clock), their width,
     and the unit of the axis with its name.
     """
-    width = round_width(summary.span, BINS, WIDTHS)
+    width = round_width(summary.span, BINS, NARROWEST)
     bars = max(1, int(np.ceil(summary.span / width * (1 + 1e-12))))
     first = summary.first or 0.0
     edges = first + width * np.arange(bars + 1)

@@ -152,6 +152,19 @@ def _plain(value: Any) -> Any:
     return asdict(value) if isinstance(value, DeadlineSummary) else value
 
 
+def largest_parts(parts: Sequence[Part], most: int, rest: str) -> list[Part]:
+    """At most so many parts, those with the most jobs, in the order that they have;
+    all others are one, called ``rest``.
+    """
+    if len(parts) <= most:
+        return list(parts)
+    by_jobs = sorted(range(len(parts)), key=lambda row: -parts[row].jobs)
+    others = [parts[row] for row in by_jobs[most - 1 :]]
+    hours = sum(part.gpu_hours for part in others)
+    last = Part(rest, sum(part.jobs for part in others), hours)
+    return [*(parts[row] for row in sorted(by_jobs[: most - 1])), last]
+
+
 def describe(trace: Trace) -> TraceSummary:
     """Count and measure a trace.
 

@@ -224,17 +224,19 @@ class Trace(DisplayedTable):
         """Arrivals, load, durations and gangs, in one picture."""
         return cast("Picture", convenience("Trace.plot")(self))
 
+    @property
+    def events_in_words(self) -> list[str]:
+        """How many changes of jobs and events of nodes there are, as far as there are any."""
+        found = []
+        if len(self.regimes):
+            found.append(count(len(self.regimes), "change of a job", "changes of jobs"))
+        if len(self.node_events):
+            found.append(count(len(self.node_events), "event of a node", "events of nodes"))
+        return found
+
     def _headline(self) -> str:
-        happens = [
-            count(len(self.regimes), "change of a job", "changes of jobs")
-            if len(self.regimes)
-            else "",
-            count(len(self.node_events), "event of a node", "events of nodes")
-            if len(self.node_events)
-            else "",
-        ]
         jobs = count(len(self.instance.jobs_table), "job")
-        return f"{self.name}: " + ", ".join(filter(None, [jobs, *happens]))
+        return f"{self.name}: {', '.join([jobs, *self.events_in_words])}"
 
     def _facts(self) -> Mapping[str, str]:
         table = self.instance.jobs_table
