@@ -118,7 +118,7 @@ def test_each_cell_comes_from_the_first_model_that_knows() -> None:
         ({"model": "chain", "models": [TABLE, {}]}, "performance.models[1].model: found null"),
         ({"model": "chain", "models": 3}, "performance.models: found 3"),
         ({"model": "chain", "models": [3]}, "performance.models[0]: found 3"),
-        ({"model": "chain", "models": [TABLE], "x": 1}, "performance.x: found 1"),
+        ({"model": "chain", "models": [TABLE], "x": 1}, "performance.x: found an unknown key 'x'"),
         ({"model": "noisy"}, "performance.of: found nothing, expected a performance object"),
         ({"model": "noisy", "of": {"model": "noisy", "of": TABLE, "sd": -1}}, "performance.of.sd: found -1"),
         ({"model": "online", "of": TABLE, "forget": 0}, "performance.forget: found 0"),
