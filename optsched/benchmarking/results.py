@@ -34,7 +34,7 @@ IDENTITY = (
     "settings",
 )
 """Columns that say what was asked; all others say what came of it."""
-METHODS = ("policy", "solver", "formulation", "options", "settings", "threads")
+METHOD_COLUMNS = ("policy", "solver", "formulation", "options", "settings", "threads")
 """Columns that are compared, the first one that has several values."""
 WORST_FIRST = ("error", "memory", "limit", "unbounded", "infeasible", "feasible", "optimal", "ok")
 SETTLED = frozenset({"ok", "optimal", "infeasible", "unbounded"})
@@ -129,7 +129,7 @@ class Results(DisplayedTable):
         ----------
         rows : sequence of mappings
         by : sequence of str, optional
-            Columns that tell the methods apart (default: the first of `METHODS` that has several
+            Columns that tell the methods apart (default: the first of `METHOD_COLUMNS` that has several
             values).
         best : mapping, optional
             Best known objectives, see `read_best`.
@@ -241,12 +241,13 @@ def _refuse_two_kinds(rows: Sequence[Row]) -> None:
 
 
 def _method_columns(rows: Sequence[Row]) -> tuple[str, ...]:
-    for name in METHODS:
+    for name in METHOD_COLUMNS:
         if len({_key(row, name) for row in rows}) > 1:
             return (name,)
     return (
         next(
-            (name for name in METHODS if any(row.get(name) is not None for row in rows)), METHODS[1]
+            (name for name in METHOD_COLUMNS if any(row.get(name) is not None for row in rows)),
+            METHOD_COLUMNS[1],
         ),
     )
 

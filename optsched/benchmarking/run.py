@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import sys
 import time
 from collections import Counter, deque
@@ -35,6 +34,7 @@ from optsched.processes import (
     exit_text,
     memory_in_use,
     peak_memory,
+    tells_of_memory,
 )
 
 if TYPE_CHECKING:
@@ -86,8 +86,6 @@ STARTS = 3
 """Workers that may be killed before they begin with a task."""
 LOOK_EVERY = 0.05
 """Seconds between looks at limits."""
-NO_MEMORY = re.compile(r"bad_alloc|MemoryError|out of memory|cannot allocate", re.IGNORECASE)
-"""What libraries say that can get no memory."""
 CRASHED = SolverCrashed.exit_code
 MB = 1e6
 # Methods in a summary, at most.
@@ -213,13 +211,13 @@ class Slot:
             found = json.loads(end.text)
             answer, now.seconds = found["row"], float(found["seconds"])
             # Libraries that get no memory say so in errors of their own.
-            no_memory = NO_MEMORY.search(str(answer.get("error") or ""))
+            no_memory = tells_of_memory(str(answer.get("error") or ""))
             if limited and answer.get("status") == "error" and no_memory:
                 return self._row(now, {**answer, "status": "memory"})
             return self._row(now, answer)
         last = worker.last_words()
         words = f"the task {exit_text(end.code)}{f': {last}' if last else ''}"
-        return self._failed(now, "memory" if limited and NO_MEMORY.search(last) else "error", words)
+        return self._failed(now, "memory" if limited and tells_of_memory(last) else "error", words)
 
     def _over_limits(self, now: RunningTask) -> Row | None:
         """A row if the task has taken too much, and was killed for it."""

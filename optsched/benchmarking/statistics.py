@@ -14,7 +14,7 @@ from optsched.errors import InvalidArgument
 
 LEVEL = 0.95
 RESAMPLES = 2000
-METHODS = ("bootstrap", "t")
+INTERVALS = ("bootstrap", "t")
 # Values that differ by less, relative, differ by the rounding of what they were computed from.
 ROUNDING = 1e-12
 
@@ -43,8 +43,8 @@ def mean_interval(values: Sequence[float], method: str = "bootstrap", seed: int 
     seed : int
         Of the resamples.
     """
-    if method not in METHODS:
-        raise InvalidArgument("interval", repr(method), f"one of {', '.join(METHODS)}")
+    if method not in INTERVALS:
+        raise InvalidArgument("interval", repr(method), f"one of {', '.join(INTERVALS)}")
     array = np.asarray(values, np.float64)
     if len(array) == 0:
         return Interval(None)

@@ -8,7 +8,7 @@ from typing import Any
 
 from optsched.display.columns import written
 
-NOTHING = "-"
+NO_VALUE = "-"
 """A cell without a value."""
 
 
@@ -65,7 +65,7 @@ class SummaryTable:
 def cell_text(value: Any, kind: str) -> str:
     """A value as text."""
     if value is None:
-        return NOTHING
+        return NO_VALUE
     if kind in ("text", "formatted") or not isinstance(
         value, int | float
     ):  # a column nobody foresaw may hold anything

@@ -438,7 +438,7 @@ def _fit_view(found: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 # Rows of the table of laws, at most.
-LAWS = 40
+MOST_LAWS = 40
 
 
 def _chosen_view(
@@ -458,11 +458,11 @@ def _chosen_view(
             # These were measured without samples: fractions of a step stand in their place
             "whole steps" if row["workload"] in whole_steps else span(row["samples"]),
         ]
-        for row in chosen[:LAWS]
+        for row in chosen[:MOST_LAWS]
     ]
     columns = ["workload", "GPU type", "law", "error", "ways", "GPUs", "nodes", "samples"]
     yield table(*columns, rows=rows, left=3, title="Law of each workload on each GPU type")
-    yield from more(len(chosen) - LAWS, "pair", see="--json")
+    yield from more(len(chosen) - MOST_LAWS, "pair", see="--json")
     yield "error: mean on measured ways that were left out of the fit; outside of these ranges times are extrapolated"
     few = sum(row["error"] is None for row in chosen)
     if few:

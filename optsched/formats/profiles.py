@@ -27,7 +27,7 @@ from optsched.formats.gavel_files import (
 from optsched.formats.tables import Kind, Table, known_columns, read_header, read_table
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.reading import listed, named, paths_of, read_bytes, show
-from optsched.performance.profiles import LEAST, MOST, Profiles
+from optsched.performance.profiles import LONGEST, SHORTEST, Profiles
 
 log = logging.getLogger("optsched")
 
@@ -386,8 +386,8 @@ def _positive(table: Table, row: int, column: str, expected: str) -> float:
     value = float(table.numbers[column][row])
     if value <= 0:
         raise table.error(row, column, show(value), expected)
-    if not LEAST <= value <= MOST:
-        expected = f"{expected}: from {LEAST:g} to {MOST:g}"
+    if not SHORTEST <= value <= LONGEST:
+        expected = f"{expected}: from {SHORTEST:g} to {LONGEST:g}"
         raise table.error(row, column, show(value), expected)
     return value
 
@@ -401,7 +401,7 @@ def _rate(table: Table, row: int, column: str) -> float:
         rate = float(text)
     except ValueError:
         rate = math.nan
-    if not (rate == 0 or 1e-12 <= rate <= MOST):
+    if not (rate == 0 or 1e-12 <= rate <= LONGEST):
         expected = "iterations/s, or 0 where the job cannot run"
         raise table.error(row, column, show(text), expected)
     return rate

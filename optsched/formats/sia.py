@@ -47,7 +47,7 @@ COLUMNS: dict[str, Kind] = {
     "batch_size": "whole",
 }
 # GPUs of an adaptive job, at most, as in the simulators.
-MOST = 64
+MOST_GPUS = 64
 
 # Nodes and GPUs of a node, by pool.
 Sizes = Mapping[str, tuple[int, int]]
@@ -92,7 +92,7 @@ def import_sia(
     pools: Pools,
     *,
     adaptive: bool = False,
-    most: int = MOST,
+    most: int = MOST_GPUS,
     applications: Paces | None = None,
     name: str = "sia",
 ) -> Trace:

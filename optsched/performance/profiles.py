@@ -15,7 +15,7 @@ from optsched.errors import InvalidInput
 from optsched.instance.reading import show
 from optsched.performance.ways import Ways, numbered
 
-LEAST, MOST = 1e-30, 1e30
+SHORTEST, LONGEST = 1e-30, 1e30
 """Times and samples beyond these are slips of the pen; what is made of them in fits is finite."""
 
 
@@ -169,11 +169,11 @@ def _counts(name: str, given: Sequence[int] | IntArray) -> IntArray:
 
 def _positive(name: str, given: Sequence[float] | FloatArray) -> FloatArray:
     column = np.asarray(given, np.float64)
-    wrong = np.flatnonzero(~((column >= LEAST) & (column <= MOST)))
+    wrong = np.flatnonzero(~((column >= SHORTEST) & (column <= LONGEST)))
     if len(wrong):
         value = float(column[wrong[0]])
         expected = (
-            f"a number from {LEAST:g} to {MOST:g}"
+            f"a number from {SHORTEST:g} to {LONGEST:g}"
             if 0 < value < np.inf
             else "a finite number above 0"
         )

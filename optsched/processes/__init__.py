@@ -14,6 +14,7 @@ from optsched.processes.memory import (
     memory_in_use,
     peak_memory,
     size_text,
+    tells_of_memory,
 )
 from optsched.processes.serving import imported
 from optsched.processes.wire import Closed, Garbled, Reply, Unsendable, Wire
@@ -36,4 +37,5 @@ __all__ = [
     "memory_in_use",
     "peak_memory",
     "size_text",
+    "tells_of_memory",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import sys
 from contextlib import suppress
@@ -22,6 +23,15 @@ def half_of_memory() -> int | None:
         with suppress(OSError, ValueError):  # no such group, or "max": no limit
             most = min(most, int(Path(path).read_text()))
     return most // 2
+
+
+NO_MEMORY = re.compile(r"bad_alloc|MemoryError|out of memory|cannot allocate", re.IGNORECASE)
+"""What libraries say that can get no memory, in errors of their own."""
+
+
+def tells_of_memory(words: str) -> bool:
+    """Whether the words of an error say that there was no memory."""
+    return NO_MEMORY.search(words) is not None
 
 
 def limit_memory(more: int | None) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from optsched.study.comparison import Comparison
 
-MOST = 30
+MOST_ANSWERS = 30
 """Formulations that a picture has room for."""
 
 
@@ -74,8 +74,10 @@ def comparison_picture(comparison: Comparison) -> Axes:
     rows = [row for row in comparison.rows if row.measures is not None]
     if not rows:
         raise UsageError("no formulation has an answer: there is nothing to draw")
-    if len(rows) > MOST:
-        raise UsageError(f"found {len(rows)} answers, expected at most {MOST} in one picture")
+    if len(rows) > MOST_ANSWERS:
+        raise UsageError(
+            f"found {len(rows)} answers, expected at most {MOST_ANSWERS} in one picture"
+        )
     values = {panel: [getattr(row.measures, panel.measure) for row in rows] for panel in PANELS}
     panels = [panel for panel in PANELS if any(value is not None for value in values[panel])]
     width = 2.2 + 2.1 * len(panels)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Inches of a side of a panel.
-PANEL = 3.6
+SIDE = 3.6
 # Workloads in the legend.
 NAMED = 12
 MOST_PANELS = 40
@@ -73,7 +73,7 @@ def evaluation_picture(found: Evaluation) -> Axes:
             f"{len(splits)} splits of {len(models)} models are too many panels, "
             f"{MOST_PANELS} at most"
         )
-    figure = new_figure(PANEL * len(splits) + 0.8, (PANEL + 0.5) * len(models) + 0.6)
+    figure = new_figure(SIDE * len(splits) + 0.8, (SIDE + 0.5) * len(models) + 0.6)
     panels = figure.subplots(len(models), len(splits), squeeze=False)
     colours = job_colours(
         np.unique(found.profiles.ways.workload[np.concatenate([p.row for p in drawn])]).tolist()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Resources that are shown, the dearest first.
-MOST = 50
+MOST_RESOURCES = 50
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class PriceBars:
         price = np.array(list(prices.values()), np.float64)
         share = answer.used if isinstance(answer, Prices) else answer.metrics.get("utilisation", {})
         used = np.array([share.get(name, np.nan) for name in names], np.float64)
-        order = np.argsort(-price, kind="stable")[:MOST]
+        order = np.argsort(-price, kind="stable")[:MOST_RESOURCES]
         words, unit = objective_words(answer.formulation)
         change = "fall" if answer.sense == "min" else "rise"
         pools = answer.instance.cluster.pool_index

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Events that are kept; of more, every other one is dropped.
-MOST = 20_000
+MOST_EVENTS = 20_000
 
 
 class ProgressRecorder:
@@ -58,7 +58,7 @@ class ProgressRecorder:
             else:
                 self._events.append(event)
             # The first and the last event stay: the picture begins and ends with them
-            if len(self._events) > MOST:
+            if len(self._events) > MOST_EVENTS:
                 self._events[1:-1] = self._events[1:-1:2]
 
     @property

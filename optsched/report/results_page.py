@@ -126,7 +126,7 @@ def _by_height(ax: Axes, solved: Sequence[int]) -> list[Artist]:
 
 # Rows that are listed.
 MOST_ROWS = 5000
-SHOWN = (
+ROW_COLUMNS = (
     ("instance", "text"),
     ("trace", "text"),
     ("formulation", "text"),
@@ -213,10 +213,10 @@ def rows_html(results: Results) -> str:
     """Every row, folded away."""
     columns = [
         (name, kind)
-        for name, kind in SHOWN
+        for name, kind in ROW_COLUMNS
         if any(row.get(name) is not None for row in results.rows)
     ]
-    columns += [(name, "number") for name in results.metrics if name not in dict(SHOWN)]
+    columns += [(name, "number") for name in results.metrics if name not in dict(ROW_COLUMNS)]
     listed = results.rows[:MOST_ROWS]
     rows = [[cell_text(row.get(name), kind) for name, kind in columns] for row in listed]
     table = table_html([name for name, _ in columns], rows, [kind == "text" for _, kind in columns])

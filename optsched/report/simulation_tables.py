@@ -9,7 +9,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.benchmarking.statistics import holm, mean_interval, paired
-from optsched.benchmarking.summary_table import NOTHING, Column, SummaryTable, cell_text
+from optsched.benchmarking.summary_table import NO_VALUE, Column, SummaryTable, cell_text
 from optsched.display import amount
 from optsched.display.columns import DURATION, KINDS, SHARE, title, written
 from optsched.display.text import enumerated, signed_percent
@@ -199,14 +199,14 @@ def _compared(
     values = np.array([pair[1] for pair in both])
     cells = [other.name, f"{len(both):,}"]
     if not both:
-        return [*cells, *[NOTHING] * 6], None
+        return [*cells, *[NO_VALUE] * 6], None
     result = paired(values.tolist(), base.tolist(), ratio=False, method="t")
     assert result.estimate is not None
     # Differences that are all equal have no spread: an interval of width 0 would claim too much
     varies = bool(np.ptp(values - base) > 1e-12 * np.abs([values, base]).max())
     mean = float(base.mean())
-    relative = NOTHING if mean == 0 else signed_percent(result.estimate / abs(mean))
-    low, high = (_text(limit) if varies else NOTHING for limit in (result.low, result.high))
+    relative = NO_VALUE if mean == 0 else signed_percent(result.estimate / abs(mean))
+    low, high = (_text(limit) if varies else NO_VALUE for limit in (result.low, result.high))
     cells += [
         amount(mean),
         amount(float(values.mean())),
@@ -323,7 +323,7 @@ def _mean_text(values: Sequence[float | None], scale: float, most: float | None 
     known = [value / scale for value in values if value is not None]
     # A mean over the seeds that happen to have a value would flatter the policy
     if len(known) < len(values):
-        return NOTHING
+        return NO_VALUE
     interval = mean_interval(known, "t")
     assert interval.mean is not None
     alike = np.ptp(known) <= 1e-12 * max(np.abs(known))
@@ -338,4 +338,4 @@ def _mean_text(values: Sequence[float | None], scale: float, most: float | None 
 
 
 def _text(value: float | None) -> str:
-    return NOTHING if value is None else amount(value)
+    return NO_VALUE if value is None else amount(value)

@@ -69,7 +69,7 @@ KEPT = 1e-9
 KEPT_LEVELS = 1e-6
 # Levels of this part of the largest are none: that much can be had of the slack that keeps other
 # levels.
-NOTHING = 1e-7
+NEGLIGIBLE = 1e-7
 MOST_POINTS = 10_000
 
 
@@ -327,13 +327,13 @@ class _FrontSearch:
             for side in (first.side, self.first.with_side(rows).side)
         ]
         free, kept = (outcome.value for outcome in outcomes)
-        return free is not None and kept is not None and kept <= NOTHING * free
+        return free is not None and kept is not None and kept <= NEGLIGIBLE * free
 
     def _levels(self, low: float, high: float, count: int) -> list[float]:
         """Equidistant levels of g from the first end to the second:
         in its objective if that is finite.
         """
-        low = 0.0 if 0 <= low <= NOTHING * high else min(low, high)
+        low = 0.0 if 0 <= low <= NEGLIGIBLE * high else min(low, high)
         second = self.second.program.units
         worst = second.objective(low)
         best = second.objective(high)
@@ -388,7 +388,7 @@ class _FrontSearch:
         x = outcome.x
         if outcome.certificate.ok or bound is None or x is None or outcome.value is None:
             return outcome
-        if max(abs(bound), abs(outcome.value)) > NOTHING * abs(self.best[0]):
+        if max(abs(bound), abs(outcome.value)) > NEGLIGIBLE * abs(self.best[0]):
             return outcome
         arrays = self.first.right_sides(program)
         checked = certify_point(
@@ -403,7 +403,7 @@ class _FrontSearch:
         as the slack of a kept level allows it, is 0.
         """
         f, g = (
-            0.0 if abs(value := held.program.value(x)) <= NOTHING * abs(best) else value
+            0.0 if abs(value := held.program.value(x)) <= NEGLIGIBLE * abs(best) else value
             for held, best in zip((self.first, self.second), self.best, strict=True)
         )
         return f, g

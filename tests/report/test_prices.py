@@ -14,7 +14,7 @@ from optsched.report import PriceBars, SolutionFile, price_bars
 from optsched.report.palette import INK, MUTED
 
 # Private names: what a picture or a page is made of, before it is drawn
-from optsched.report.prices import MOST
+from optsched.report.prices import MOST_RESOURCES
 from optsched.solution import Solution
 
 pytestmark = pytest.mark.picture
@@ -113,13 +113,15 @@ def test_numbers_fit_beside_their_bars(forty: Solution) -> None:
 def test_very_many_resources_are_cut_and_counted(quickstart: Solution) -> None:
     prices = {f"r{row}": float(row % 97) for row in range(1000)}
     bars = PriceBars.of(replace(quickstart, prices=prices))
-    assert len(bars.names) == MOST
-    assert bars.hidden == 1000 - MOST
-    assert bars.price.tolist() == sorted(prices.values(), reverse=True)[:MOST]
+    assert len(bars.names) == MOST_RESOURCES
+    assert bars.hidden == 1000 - MOST_RESOURCES
+    assert bars.price.tolist() == sorted(prices.values(), reverse=True)[:MOST_RESOURCES]
     assert bars.names[:2] == ("r96", "r193")
     assert np.isnan(bars.used).all()
     ax = price_bars(replace(quickstart, prices=prices))
-    assert ax.get_xlabel().endswith(f"\nand {1000 - MOST} more resources, none of them dearer")
+    assert ax.get_xlabel().endswith(
+        f"\nand {1000 - MOST_RESOURCES} more resources, none of them dearer"
+    )
     assert labels(ax)[0] == "r96"
 
 

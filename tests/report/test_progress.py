@@ -13,7 +13,7 @@ from optsched.errors import UsageError
 from optsched.report import ProgressLines, ProgressRecorder, progress_picture
 
 # Private names: what a picture or a page is made of, before it is drawn
-from optsched.report.progress import MOST
+from optsched.report.progress import MOST_EVENTS
 from optsched.solvers import Progress
 
 mpl = pytest.importorskip("matplotlib")
@@ -150,11 +150,11 @@ def test_the_recorder_stays_small() -> None:
         (90.0, 8.0),
         (99.9, 8.0),
     ]
-    for row in range(3 * MOST):
+    for row in range(3 * MOST_EVENTS):
         recorder(Progress(100.0 + row, 5.0, 8.0 - row * 1e-6))
-    assert len(recorder.events) <= MOST + 1
+    assert len(recorder.events) <= MOST_EVENTS + 1
     assert recorder.events[0].elapsed == 0.0
-    assert recorder.events[-1].elapsed == 100.0 + 3 * MOST - 1
+    assert recorder.events[-1].elapsed == 100.0 + 3 * MOST_EVENTS - 1
     assert progress_picture(recorder.events).lines
 
 

@@ -37,7 +37,7 @@ from optsched.performance.protocol import (
 
 LEARNT = "learnt"
 """The option that holds what was learnt."""
-MOST = 2**20
+MOST_COUNTED = 2**20
 """More GPUs or nodes than this count as this many: cells have keys of 64 bits."""
 FORGOTTEN = 1e-9
 """A cell whose measurements weigh less than this is dropped."""
@@ -97,7 +97,7 @@ class MeasuredCells(Columns):
     workload, gpu : IntArray
         Rows.
     gpus, nodes : IntArray
-        At most `MOST` - 1.
+        At most `MOST_COUNTED` - 1.
     weight, mean : FloatArray
         n and r.
     calls : FloatArray
@@ -122,8 +122,8 @@ class MeasuredCells(Columns):
         residual: FloatArray,
     ) -> Self:
         """One measurement of each cell."""
-        gpus = np.minimum(gpus, MOST - 1)
-        nodes = np.minimum(nodes, MOST - 1)
+        gpus = np.minimum(gpus, MOST_COUNTED - 1)
+        nodes = np.minimum(nodes, MOST_COUNTED - 1)
         new = np.zeros(len(residual))
         return cls(workload, gpu, gpus, nodes, new + 1, residual, new)
 
@@ -265,7 +265,7 @@ class Offsets:
 
 
 def _way(gpus: IntArray, nodes: IntArray) -> IntArray:
-    return np.minimum(gpus, MOST - 1) * MOST + np.minimum(nodes, MOST - 1)
+    return np.minimum(gpus, MOST_COUNTED - 1) * MOST_COUNTED + np.minimum(nodes, MOST_COUNTED - 1)
 
 
 # --- what was learnt, as data ---------------------------------------------------------------------
@@ -273,7 +273,7 @@ def _way(gpus: IntArray, nodes: IntArray) -> IntArray:
 KEY_FIELDS = 4
 """Fields that name a cell come first: workload, GPU type, GPUs, nodes."""
 
-Ways = Annotated[int, Field(ge=0, lt=MOST)]
+Ways = Annotated[int, Field(ge=0, lt=MOST_COUNTED)]
 Cell = tuple[str, str, int, int, float, float, int]
 """Workload, GPU type, GPUs, nodes; weight, mean residual, calls since it was first measured."""
 

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from optsched.errors import Interrupted, OptschedError, SolverCrashed, SolverUnavailable, UsageError
+from optsched.processes import tells_of_memory
 from optsched.program import LinearArrays
 from optsched.solvers import FAMILIES, Solver
 
@@ -123,10 +124,8 @@ class Failure:
     def of(cls, error: BaseException) -> Failure:
         """The failure that an exception is."""
         words = str(error)
-        memory = isinstance(error, MemoryError) or (
-            isinstance(error, SolverCrashed)
-            and any(word in words for word in ("MemoryError", "bad_alloc"))
-        )
+        crashed = isinstance(error, SolverCrashed)
+        memory = isinstance(error, MemoryError) or (crashed and tells_of_memory(words))
         kind = next(
             (name for name, kind in PASSED_ON.items() if isinstance(error, kind)),
             type(error).__name__,
