@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache, wraps
 from inspect import Parameter, signature
 from numbers import Integral, Real
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -167,3 +167,53 @@ def check_positive(**given: ArrayLike) -> None:
         if len(wrong):
             where = f"{name}[{wrong[0]}]" if np.ndim(values) else name
             raise InvalidInput(where, show(float(column[wrong[0]])), "a finite number above 0")
+
+
+def names_and_options(given: object, path: str, kind: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """What is asked for by name, with its options.
+
+    Each is a name, ``(name, options)`` or ``{kind: name, **options}``, such as ``{"model": "usl"}``.
+
+    Parameters
+    ----------
+    given : object
+        One of these, or a list of them.
+    path, kind : str
+        For messages: the argument, and what the names are of.
+
+    Raises
+    ------
+    InvalidArgument
+        For what is no name.
+    """
+    one = _name_and_options(given, path, kind)
+    if one is not None:
+        return [one]
+    expected = f'the name of a {kind}, (name, options) or {{"{kind}": name}}'
+    if not isinstance(given, list | tuple):
+        raise InvalidArgument(path, show(given), expected)
+    found = []
+    for row, item in enumerate(given):
+        one = _name_and_options(item, f"{path}[{row}]", kind)
+        if one is None:
+            raise InvalidArgument(f"{path}[{row}]", show(item), expected)
+        found.append(one)
+    return found
+
+
+def _name_and_options(given: object, path: str, kind: str) -> tuple[str, Mapping[str, Any]] | None:
+    """One name with its options; None for what may be a list of them."""
+    if isinstance(given, str):
+        return given, {}
+    if isinstance(given, Mapping):
+        name = given.get(kind)
+        if not isinstance(name, str):
+            found = show(name) if kind in given else "nothing"
+            raise InvalidArgument(f"{path}.{kind}", found, f"the name of a {kind}")
+        return name, {key: value for key, value in given.items() if key != kind}
+    if isinstance(given, list | tuple) and len(given) == 2:
+        name, options = given
+        # A name beside a mapping that names another one is two
+        if isinstance(name, str) and isinstance(options, Mapping) and kind not in options:
+            return name, options
+    return None

@@ -25,7 +25,7 @@ ends, second stages).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -45,8 +45,7 @@ from optsched.errors import Interrupted, InvalidArgument, UsageError
 from optsched.formulation import Formulation, Infeasible
 from optsched.formulation.notes import unread_note
 from optsched.instance import Instance
-from optsched.instance.arguments import checks_arguments
-from optsched.instance.reading import show
+from optsched.instance.arguments import checks_arguments, names_and_options
 from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram, Method, Minimum
 from optsched.registry import load_solver
@@ -129,14 +128,7 @@ def pareto(
             sentence=f"a front is between two objectives, found {objectives!r} alone: "
             f'write them as a list, such as ["{objectives}", "cost"]',
         )
-    if not isinstance(objectives, Iterable) or isinstance(objectives, Mapping):
-        raise InvalidArgument("objectives", show(objectives), "two formulations")
-    given_objectives: list[Any] = list(objectives)
-    for row, item in enumerate(given_objectives):
-        if not isinstance(item, str) and not (isinstance(item, list | tuple) and len(item) == 2):
-            expected = "the name of a formulation, or (name, options)"
-            raise InvalidArgument(f"objectives[{row}]", show(item), expected)
-    pairs = [(item, {}) if isinstance(item, str) else item for item in given_objectives]
+    pairs = names_and_options(objectives, "objectives", "formulation")
     if len(pairs) != 2 or pairs[0] == pairs[1]:
         raise InvalidArgument(
             "objectives",

@@ -29,11 +29,10 @@ from optsched.display import (
     count,
     percent,
 )
-from optsched.errors import Interrupted, InvalidArgument, OptschedError, UsageError, given_twice
+from optsched.errors import Interrupted, OptschedError, UsageError, given_twice
 from optsched.formulation import Formulation
 from optsched.instance import Instance
-from optsched.instance.arguments import checks_arguments
-from optsched.instance.reading import show
+from optsched.instance.arguments import checks_arguments, names_and_options
 from optsched.lazy import convenience
 from optsched.performance import PerformanceModel
 from optsched.registry import load_formulation, names, objective_words
@@ -247,17 +246,9 @@ def compare(
     """
     # A wrong one is refused before anything is read
     make_limits(**limits)
-    if isinstance(formulations, str):
-        formulations = [formulations]
-    if formulations is not None and not isinstance(formulations, Sequence):
-        raise InvalidArgument(
-            "formulations", show(formulations), "names, or pairs of a name and options"
-        )
-    entries = (
-        None
-        if formulations is None
-        else [_entry(item, place) for place, item in enumerate(formulations)]
-    )
+    entries = None
+    if formulations is not None:
+        entries = names_and_options(formulations, "formulations", "formulation")
     chosen = None if entries is None else _checked(entries, constraints)
     instance = load(instance, performance)
     in_force = constraints_in_force(instance, constraints)
@@ -294,21 +285,6 @@ def accepting(kind: str) -> list[str]:
     """Names of the formulations that take a kind of instance, each once whatever its aliases."""
     owners = {load_formulation(name).name: load_formulation(name) for name in names("formulation")}
     return [name for name, owner in owners.items() if kind in owner.accepts]
-
-
-def _entry(item: Entry, place: int) -> tuple[str, Mapping[str, Any]]:
-    if isinstance(item, str):
-        return item, {}
-    if (
-        isinstance(item, Sequence)
-        and len(item) == 2
-        and isinstance(item[0], str)
-        and isinstance(item[1], Mapping)
-    ):
-        return item[0], item[1]
-    raise InvalidArgument(
-        f"formulations[{place}]", show(item), "a name, or a pair of a name and options"
-    )
 
 
 def _checked(

@@ -14,7 +14,7 @@ from optsched.assembly import make_model
 from optsched.errors import InvalidArgument, UsageError, unknown_name
 from optsched.instance import FORMAT as INSTANCE_FORMAT
 from optsched.instance import Instance
-from optsched.instance.arguments import checks_arguments
+from optsched.instance.arguments import checks_arguments, names_and_options
 from optsched.instance.reading import show
 from optsched.performance.batches import MOST_PER_GPU, PER_GPU
 from optsched.performance.composed import MODELS, OF, whole_steps_of
@@ -42,18 +42,19 @@ Wanted = str | tuple[str, Mapping[str, Any]] | Mapping[str, Any]
 
 def time_models() -> list[str]:
     """Names of the models that are fitted to profiles."""
-    return [name for name in names("performance model") if _is_fitted(name)]
+    return [name for name in names("performance model") if _fitted_class(name) is not None]
 
 
-def _is_fitted(name: str) -> bool:
+def _fitted_class(name: str) -> type[TimeModel] | None:
+    """The class of a model that is fitted to profiles; None for any other model."""
     owner = load_model(name)
-    return isinstance(owner, type) and issubclass(owner, TimeModel)
+    return owner if isinstance(owner, type) and issubclass(owner, TimeModel) else None
 
 
 def time_model(name: str) -> type[TimeModel]:
     """The class of a model that is fitted to profiles; raises `UsageError` for any other name."""
-    owner = load_model(name)
-    if not (isinstance(owner, type) and issubclass(owner, TimeModel)):
+    owner = _fitted_class(name)
+    if owner is None:
         raise unknown_name("model", name, time_models(), f"{name} is not fitted to profiles")
     return owner
 
@@ -92,7 +93,7 @@ def fit_model(
     InvalidInput
         The measurements cannot determine the model, or an option of it is wrong.
     """
-    wanted = _listed(models)
+    wanted = names_and_options(models, "models", "model")
     if not wanted:
         raise UsageError("no model is named")
     if options and (len(wanted) > 1 or wanted[0][1]):
@@ -150,7 +151,7 @@ def fit_pairs(
     InvalidInput
         The measurements cannot determine the model, or an option of it is wrong.
     """
-    (name, own), *others = _listed(model, "model") or [("", {})]
+    (name, own), *others = names_and_options(model, "model", "model") or [("", {})]
     if others:
         raise InvalidArgument("model", show(model), "one model of pairs")
     if name not in PAIR_MODELS:
@@ -162,27 +163,6 @@ def fit_pairs(
     return PerformanceObject(
         check_performance({"model": INTERFERENCE, OF: alone, "pairs": fitted}, "")
     )
-
-
-def _listed(models: object, path: str = "models") -> list[tuple[str, Mapping[str, Any]]]:
-    """Names and options of models; raises `InvalidArgument` for what names none."""
-    if isinstance(models, str):
-        return [(models, {})]
-    if isinstance(models, Mapping):
-        name = models.get("model")
-        if not isinstance(name, str):
-            found = show(name) if "model" in models else "nothing"
-            raise InvalidArgument(f"{path}.model", found, "the name of a model")
-        return [(name, {key: value for key, value in models.items() if key != "model"})]
-    if not isinstance(models, list | tuple):
-        expected = 'the name of a model, (name, options) or {"model": name}'
-        raise InvalidArgument(path, show(models), expected)
-    # A pair of a name and options is one model, not two
-    if len(models) == 2:
-        name, options = models
-        if isinstance(name, str) and isinstance(options, Mapping) and "model" not in options:
-            return [(name, options)]
-    return [pair for row, item in enumerate(models) for pair in _listed(item, f"{path}[{row}]")]
 
 
 @checks_arguments
@@ -218,7 +198,7 @@ def evaluate_models(
     UsageError
         A model or a split that there is not.
     """
-    wanted = _listed(models)
+    wanted = names_and_options(models, "models", "model")
     for name, _ in wanted:
         time_model(name)
     if not wanted:
@@ -260,7 +240,7 @@ def fits(models: Sequence[Wanted], chain: bool = False) -> dict[str, Fit]:
 
 
 def _label(item: Wanted) -> str:
-    ((name, options),) = _listed(item)
+    ((name, options),) = names_and_options(item, "models", "model")
     return name + "".join(f":{key}={show(value)}" for key, value in options.items())
 
 
@@ -291,10 +271,9 @@ def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
         The document is not one of a model.
     """
     document = check_performance(document, "")
-    owner = (
-        load_model(document["model"]) if document["model"] in names("performance model") else None
-    )
-    if isinstance(owner, type) and issubclass(owner, TimeModel):
+    name = document["model"]
+    owner = _fitted_class(name) if name in names("performance model") else None
+    if owner is not None:
         whole_steps, own = split_whole_steps(
             {key: value for key, value in document.items() if key != "model"}
         )
