@@ -85,8 +85,8 @@ def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
         raise InvalidInput("losses", f"shape {loss.shape}", f"{e.size} values, one for each epoch")
     wrong = np.flatnonzero(~((e >= 0) & np.isfinite(e)))
     if len(wrong):
-        found = show(float(e[wrong[0]]))
-        raise InvalidInput(f"epochs[{wrong[0]}]", found, "a finite number of at least 0")
+        value = show(float(e[wrong[0]]))
+        raise InvalidInput(f"epochs[{wrong[0]}]", value, "a finite number of at least 0")
     check_positive(losses=loss)
     if len(np.unique(e)) < LEAST_EPOCHS:
         raise InvalidInput(

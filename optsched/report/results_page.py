@@ -112,7 +112,7 @@ def _ticks(ax: Axes, end: float) -> None:
     most = 100 * (end - 1)
     step = next(width for width in round_factors(most / 100, most, (1, 2, 5)) if most / width <= 6)
     percents = np.arange(0.0, most + step / 100, step)
-    fixed_ticks(ax, 1 + percents / 100, [f"+{percent:.3g} %" for percent in percents])
+    fixed_ticks(ax, (1 + percents / 100).tolist(), [f"+{percent:.3g} %" for percent in percents])
 
 
 def _by_height(ax: Axes, solved: Sequence[int]) -> list[Artist]:
