@@ -7,21 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from optsched.cli import values
 from optsched.errors import InvalidInput
+from optsched.instance.documents import Document
 from optsched.instance.files import contents, parse
 from optsched.instance.reading import named, validate
 
 FORMAT = "optsched-sweep/1"
 
 
-class _SweepModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
-
-
-class GeneratedDocument(_SweepModel):
+class GeneratedDocument(Document):
     """Instances of a generator."""
 
     generate: str
@@ -29,14 +26,14 @@ class GeneratedDocument(_SweepModel):
     seeds: int | str | list[int] | None = None
 
 
-class FormulationDocument(_SweepModel):
+class FormulationDocument(Document):
     """A formulation with options."""
 
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
 
 
-class SweepDocument(_SweepModel):
+class SweepDocument(Document):
     """A sweep; what is left out is as on the command line."""
 
     format: Literal["optsched-sweep/1"] = "optsched-sweep/1"

@@ -18,7 +18,6 @@ from optsched.generate.generator import (
     GeneratorOptions,
     LargeCount,
     Share,
-    refused,
     split,
 )
 from optsched.generate.jobs import (
@@ -50,8 +49,10 @@ from optsched.generate.topologies import Topology, hosts_of, network, pool_docum
 from optsched.generate.workloads import TrainedModel
 from optsched.instance import FORMAT, Instance, RateTable
 from optsched.instance.build import build_header
+from optsched.instance.documents import refused
 from optsched.instance.from_arrays import assemble
 from optsched.instance.rates import ANY_SPREAD, OWN_GANG
+from optsched.instance.reading import show
 from optsched.instance.tables import JobNames
 
 # Pairs of jobs and pools up to which the note on the level comes from solving the program.
@@ -153,9 +154,9 @@ class ClusterOptions(GeneratorOptions):
         for name in ("gangs", "weights"):
             shares = getattr(self, name)
             if sum(shares) > 1 + 1e-9:
-                raise refused(name, list(shares), "shares that add up to at most 1")
+                raise refused(show(list(shares)), "shares that add up to at most 1", name)
         if self.rows == "repeated" and self.kinds > self.jobs:
-            raise refused("kinds", self.kinds, f"at most one per job, {self.jobs}")
+            raise refused(show(self.kinds), f"at most one per job, {self.jobs}", "kinds")
         return self
 
 

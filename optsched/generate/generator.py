@@ -10,12 +10,12 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
 
 from optsched.arrays import FloatArray
 from optsched.display import Displayed
 from optsched.errors import InvalidArgument, WrongValue
 from optsched.instance import FORMAT, Instance
+from optsched.instance.documents import refused
 from optsched.instance.reading import show, translate
 
 # Jobs that are kept as arrays.
@@ -41,7 +41,7 @@ class GeneratorOptions(BaseModel):
     def _none_is_ignored(self) -> Self:
         for option, (condition, holds) in self.only_if.items():
             if option in self.model_fields_set and not holds(self):
-                raise refused(option, getattr(self, option), f"none unless {condition}")
+                raise refused(show(getattr(self, option)), f"none unless {condition}", option)
         return self
 
     seed: Annotated[int, Field(ge=0, lt=2**63, description="Same seed, same bytes.")] = 1
@@ -148,17 +148,10 @@ def split(count: int, what: str = "shares") -> BeforeValidator:
     def parts(value: object) -> object:
         found = value.split(",") if isinstance(value, str) else value
         if not isinstance(found, list | tuple) or len(found) != count:
-            raise refused("", value, f"{count} {what} with commas between them")
+            raise refused(show(value), f"{count} {what} with commas between them")
         return found
 
     return BeforeValidator(parts)
-
-
-def refused(option: str, found: object, expected: str) -> PydanticCustomError:
-    """The error of a validator of a whole model: names the option that is wrong."""
-    return PydanticCustomError(
-        "optsched", "{expected}", {"subpath": option, "found": show(found), "expected": expected}
-    )
 
 
 def significant(values: FloatArray, digits: int) -> FloatArray:

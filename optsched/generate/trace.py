@@ -16,7 +16,6 @@ from optsched.generate.generator import (
     GeneratorOptions,
     LargeCount,
     Share,
-    refused,
     significant,
     split,
 )
@@ -39,6 +38,8 @@ from optsched.generate.profiles import Document, Site, best_rate, workload_docum
 from optsched.generate.rows import COUNTS, TYPES
 from optsched.generate.workloads import WORKLOADS
 from optsched.instance import Instance
+from optsched.instance.documents import refused
+from optsched.instance.reading import show
 from optsched.instance.revise import with_columns
 from optsched.traces import Trace, describe
 
@@ -122,9 +123,9 @@ class TraceOptions(GeneratorOptions):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if sum(self.gangs) > 1 + 1e-9:
-            raise refused("gangs", list(self.gangs), "shares that add up to at most 1")
+            raise refused(show(list(self.gangs)), "shares that add up to at most 1", "gangs")
         if self.slack[0] > self.slack[1]:
-            raise refused("slack", list(self.slack), "the smaller one first")
+            raise refused(show(list(self.slack)), "the smaller one first", "slack")
         return self
 
 

@@ -14,9 +14,10 @@ from optsched.generate.generator import (
     Generator,
     GeneratorOptions,
     SmallCount,
-    refused,
 )
 from optsched.instance import FORMAT, Instance
+from optsched.instance.documents import refused
+from optsched.instance.reading import show
 
 Whole = Annotated[int, Field(ge=1, le=10**9)]
 
@@ -43,7 +44,7 @@ class UnrelatedOptions(GeneratorOptions):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.high < self.low:
-            raise refused("high", self.high, f"at least low, {self.low}")
+            raise refused(show(self.high), f"at least low, {self.low}", "high")
         return self
 
 

@@ -75,9 +75,18 @@ def changed_fields(document: BaseModel) -> list[str]:
     return [f"{name}={value}" for name, value in document if value != defaults[name]]
 
 
-def _refuse(subpath: str, found: object, expected: str) -> PydanticCustomError:
-    context = {"subpath": subpath, "found": show(found), "expected": expected}
+def refused(found: str, expected: str, subpath: str = "") -> PydanticCustomError:
+    """What a document's own check of several fields raises;
+    `optsched.instance.reading.validate` tells it with the whole path.
+
+    ``subpath`` leads on from the document that is checked: ``.seconds``, ``[3]``.
+    """
+    context = {"subpath": subpath, "found": found, "expected": expected}
     return PydanticCustomError("optsched", "{expected}", context)
+
+
+def _refuse(subpath: str, found: object, expected: str) -> PydanticCustomError:
+    return refused(show(found), expected, subpath)
 
 
 def _rate(value: object, path: str) -> float:

@@ -14,9 +14,15 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.arrays.columns import Columns
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.instance.documents import SMALLEST, Document, NonNegative, Positive, PositiveCount
+from optsched.instance.documents import (
+    SMALLEST,
+    Document,
+    NonNegative,
+    Positive,
+    PositiveCount,
+    refused,
+)
 from optsched.instance.reading import join, show, validate
-from optsched.performance.files import refused
 from optsched.performance.ways import Ways
 
 # --- stated batches -------------------------------------------------------------------------------

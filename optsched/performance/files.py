@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pydantic_core import PydanticCustomError
-
 from optsched.display import Displayed, count
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, PerformanceDocument, Tuple
@@ -106,16 +104,6 @@ def model_bytes(document: Mapping[str, Any]) -> bytes:
 def check_performance(document: Mapping[str, Any], path: str = "performance") -> dict[str, Any]:
     """A copy of a performance object; it must name its model and hold plain data."""
     return validate(PerformanceDocument, dict(document), path).model_dump()
-
-
-def refused(found: str, expected: str, subpath: str = "") -> PydanticCustomError:
-    """What a document's own check of several fields raises;
-    `validate` tells it with the whole path.
-
-    ``subpath`` leads on from the document that is checked: ``.seconds``, ``[3]``.
-    """
-    context = {"subpath": subpath, "found": found, "expected": expected}
-    return PydanticCustomError("optsched", "{expected}", context)
 
 
 class FittedModel(ABC):

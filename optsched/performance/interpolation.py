@@ -21,9 +21,8 @@ from optsched.arrays import (
     owners,
 )
 from optsched.arrays.columns import Columns
-from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount
+from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount, refused
 from optsched.instance.reading import join, validate
-from optsched.performance.files import refused
 from optsched.performance.parametric.fitting import (
     LEAST_LOG_SD,
     MOST_LOG_SD,

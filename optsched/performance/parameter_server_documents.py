@@ -13,9 +13,16 @@ from pydantic import model_validator
 from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.instance.documents import Document, Finite, Name, NonNegative, Positive, Triple
+from optsched.instance.documents import (
+    Document,
+    Finite,
+    Name,
+    NonNegative,
+    Positive,
+    Triple,
+    refused,
+)
 from optsched.instance.reading import join, key, listed, show, validate
-from optsched.performance.files import refused
 from optsched.performance.parameter_server import KEY, LAWS, TERMS, ParameterServers
 
 MOST_PAIRS = 1_000_000

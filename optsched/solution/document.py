@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Strict
+from pydantic import Field, Strict
 
+from optsched.instance.documents import Document
 from optsched.solution.explanation import Explanation
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination
@@ -16,28 +17,24 @@ from optsched.solution.values import Termination
 PROGRAM_FORMAT = "optsched-program-solution/1"
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
-
-
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class InstanceReference(_Model):
+class InstanceReference(Document):
     """Which instance was solved."""
 
     name: str
     sha256: str
 
 
-class AttemptDocument(_Model):
+class AttemptDocument(Document):
     """An attempt at the program."""
 
     name: str
     outcome: str
 
 
-class SolverDocument(_Model):
+class SolverDocument(Document):
     """Which solver was used."""
 
     name: str
@@ -48,7 +45,7 @@ class SolverDocument(_Model):
     attempts: list[AttemptDocument] | None = None
 
 
-class CertificateDocument(_Model):
+class CertificateDocument(Document):
     """The certificate as written."""
 
     ok: bool
@@ -57,7 +54,7 @@ class CertificateDocument(_Model):
     problems: list[str]
 
 
-class AllocationRow(_Model):
+class AllocationRow(Document):
     """One row of the allocation."""
 
     job: str | None = None
@@ -71,7 +68,7 @@ class AllocationRow(_Model):
     option: int | None = None
 
 
-class ScheduleRow(_Model):
+class ScheduleRow(Document):
     """A stretch of time in which a job runs."""
 
     job: str
@@ -85,21 +82,21 @@ class ScheduleRow(_Model):
     option: int | None = None
 
 
-class UnplacedRow(_Model):
+class UnplacedRow(Document):
     """A job that is not in the program, or that the placement does not let run on."""
 
     job: str
     reason: str
 
 
-class SliceDocument(_Model):
+class SliceDocument(Document):
     """A part of the window in which some rows of the allocation run."""
 
     duration: Number
     run: list[int]
 
 
-class RoundsDocument(_Model):
+class RoundsDocument(Document):
     """The allocation cut into slices."""
 
     method: Literal["at-once", "open-shop", "patterns", "priority"]
@@ -110,7 +107,7 @@ class RoundsDocument(_Model):
     slices: list[SliceDocument]
 
 
-class PlacementRow(_Model):
+class PlacementRow(Document):
     """GPUs of one row of the allocation, or why it has none."""
 
     row: Annotated[int, Field(ge=0)]
@@ -120,7 +117,7 @@ class PlacementRow(_Model):
     reason: str | None = None
 
 
-class ColumnsMadeDocument(_Model):
+class ColumnsMadeDocument(Document):
     """How many columns were made, of how many that could be."""
 
     of: Literal["pairs", "configurations"]
@@ -128,7 +125,7 @@ class ColumnsMadeDocument(_Model):
     possible: Annotated[int, Field(ge=0)]
 
 
-class PackedDocument(_Model):
+class PackedDocument(Document):
     """How many rows that run side by side find whole GPUs."""
 
     rows: int
@@ -138,7 +135,7 @@ class PackedDocument(_Model):
     turns: Number | None = None
 
 
-class StageDocument(_Model):
+class StageDocument(Document):
     """A program that was solved before the last one."""
 
     name: str
@@ -149,7 +146,7 @@ class StageDocument(_Model):
     words: list[str]
 
 
-class SolutionDocument(_Model):
+class SolutionDocument(Document):
     """A whole solution file."""
 
     format: Literal["optsched-solution/1"]
@@ -194,7 +191,7 @@ class SolutionDocument(_Model):
 # --- solutions of programs that no formulation made -----------------------------------------------
 
 
-class ProgramReference(_Model):
+class ProgramReference(Document):
     """Which program was solved."""
 
     name: str
@@ -205,7 +202,7 @@ class ProgramReference(_Model):
     sense: Literal["max", "min"]
 
 
-class ProgramSolutionDocument(_Model):
+class ProgramSolutionDocument(Document):
     """The solution file of a program that no formulation made."""
 
     format: Literal["optsched-program-solution/1"]

@@ -46,10 +46,9 @@ from pydantic import Field, model_validator
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, ranges
 from optsched.arrays.columns import Columns
 from optsched.errors import unknown_name
-from optsched.instance.documents import Document, NonNegative, PositiveCount, Share
+from optsched.instance.documents import Document, NonNegative, PositiveCount, Share, refused
 from optsched.performance.analytic.collectives import Numbers, ring_all_reduce
 from optsched.performance.analytic.transformer import Transformers
-from optsched.performance.files import refused
 
 # --- pipeline schedules ---------------------------------------------------------------------------
 

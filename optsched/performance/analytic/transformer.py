@@ -36,10 +36,9 @@ from pydantic import model_validator
 from optsched.arrays import FloatArray, IntArray
 from optsched.arrays.columns import Columns
 from optsched.errors import InvalidInput
-from optsched.instance.documents import Document, PositiveCount
+from optsched.instance.documents import Document, PositiveCount, refused
 from optsched.instance.reading import show, validate
 from optsched.performance.analytic.hardware import BYTES, PRECISIONS
-from optsched.performance.files import refused
 
 TRANSFORMER = "transformer"
 Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8"]

@@ -22,11 +22,11 @@ from optsched.instance.documents import (
     Positive,
     Share,
     Tuple,
+    refused,
 )
 from optsched.instance.reading import show
 from optsched.performance.composed.base import WrappedModel
 from optsched.performance.configurations import Configurations
-from optsched.performance.files import refused
 from optsched.performance.protocol import (
     Feasibility,
     JobBatch,

@@ -13,9 +13,8 @@ from pydantic import Field, model_validator
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.errors import InvalidInput
-from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Share
+from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Share, refused
 from optsched.instance.reading import show, validate
-from optsched.performance.files import refused
 from optsched.performance.learned.combined import fit_part, read_part
 from optsched.performance.learned.trees import TreeEnsemble, TreeOptions, TreesDocument, fit_trees
 from optsched.performance.learned.validation import each_left_out, folds_of, root_mean_square

@@ -13,9 +13,17 @@ from pydantic import model_validator
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
-from optsched.instance.documents import Count, Document, Name, NonNegative, PlainObject, Tuple
+from optsched.instance.documents import (
+    Count,
+    Document,
+    Name,
+    NonNegative,
+    PlainObject,
+    Tuple,
+    refused,
+)
 from optsched.instance.reading import show, validate
-from optsched.performance.files import below, refused
+from optsched.performance.files import below
 from optsched.performance.interpolation import Interpolation
 from optsched.performance.learned.validation import each_left_out, folds_of
 from optsched.performance.parametric.fitting import (

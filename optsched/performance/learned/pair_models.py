@@ -25,9 +25,10 @@ from optsched.instance.documents import (
     PositiveCount,
     Share,
     Tuple,
+    refused,
 )
 from optsched.instance.reading import join, key, listed, show, validate
-from optsched.performance.files import PERFORMANCE, below, refused
+from optsched.performance.files import PERFORMANCE, below
 from optsched.performance.learned.gaussian_pairs import FEWEST, GaussianPairs
 from optsched.performance.learned.pairs import (
     MEASURED,

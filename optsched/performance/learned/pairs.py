@@ -18,9 +18,9 @@ from optsched.arrays import FloatArray, IntArray, find_sorted, finite, group_row
 from optsched.arrays.columns import Columns
 from optsched.display import count
 from optsched.errors import InvalidInput
-from optsched.instance.documents import Document, Name, Positive
+from optsched.instance.documents import Document, Name, Positive, refused
 from optsched.instance.reading import show, validate
-from optsched.performance.files import PERFORMANCE, FittedModel, refused
+from optsched.performance.files import PERFORMANCE, FittedModel
 from optsched.performance.protocol import Source
 from optsched.performance.ways import numbered, rows_among
 

@@ -21,9 +21,9 @@ from optsched.instance.documents import (
     PositiveCount,
     Share,
     Tuple,
+    refused,
 )
 from optsched.instance.reading import show
-from optsched.performance.files import refused
 
 CHUNK = 1 << 18
 """Pairs (tree, row) that are walked at a time:

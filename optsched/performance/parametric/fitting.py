@@ -14,9 +14,8 @@ from pydantic import Field
 
 from optsched.arrays import FloatArray, IntArray, group_rows
 from optsched.errors import InvalidInput
-from optsched.instance.documents import SMALLEST, Document
+from optsched.instance.documents import SMALLEST, Document, refused
 from optsched.instance.reading import key
-from optsched.performance.files import refused
 from optsched.performance.profiles import Profiles
 from optsched.performance.ways import Ways, numbered, rows_among
 

@@ -10,9 +10,8 @@ from pydantic import model_validator
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
-from optsched.instance.documents import Document, Name, NonEmpty, NonNegative, Positive
+from optsched.instance.documents import Document, Name, NonEmpty, NonNegative, Positive, refused
 from optsched.instance.reading import join, key, validate
-from optsched.performance.files import refused
 from optsched.performance.parametric.fitting import (
     Cells,
     LogSd,

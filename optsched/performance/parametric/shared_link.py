@@ -13,9 +13,16 @@ from pydantic import Field, model_validator
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, owners, quotient
 from optsched.errors import InvalidInput
-from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Positive, Tuple
+from optsched.instance.documents import (
+    Document,
+    Name,
+    NonNegative,
+    PlainObject,
+    Positive,
+    Tuple,
+    refused,
+)
 from optsched.instance.reading import join, listed, validate
-from optsched.performance.files import refused
 from optsched.performance.parametric.fitting import (
     LEVELS,
     ROBUST,
