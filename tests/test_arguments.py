@@ -86,7 +86,12 @@ def test_limits_and_names_are_refused_by_name(function: str, parameter: str) -> 
             "3",
             "options of max-min-fairness by name",
         ),
-        (lambda: optsched.pareto("@quickstart", 3), "objectives", "3", "two formulations"),
+        (
+            lambda: optsched.pareto("@quickstart", 3),
+            "objectives",
+            "3",
+            'the name of a formulation, (name, options) or {"formulation": name}',
+        ),
         (
             lambda: optsched.solve("@quickstart", start=3),
             "start",

@@ -42,6 +42,7 @@ from optsched.report.pictures import (
     new_axes,
     plain_frame,
     rectangles,
+    require_matplotlib,
     short,
     size_of,
     time_unit,
@@ -380,6 +381,7 @@ def schedule_gantt(answer: Answer | Schedule, ax: Axes | None = None) -> Axes:
     SolverUnavailable
         If matplotlib is not installed.
     """
+    require_matplotlib()
     return _draw(GanttRows.of_schedule(answer), ax)
 
 
@@ -406,6 +408,7 @@ def rounds_gantt(answer: Answer | Rounds, ax: Axes | None = None) -> Axes:
     SolverUnavailable
         If matplotlib is not installed.
     """
+    require_matplotlib()
     return _draw(GanttRows.of_rounds(answer), ax)
 
 

@@ -40,6 +40,7 @@ from optsched.report.pictures import (
     legend_below,
     new_axes,
     rectangles,
+    require_matplotlib,
     short,
     width_of,
 )
@@ -496,6 +497,7 @@ def topology_picture(source: Answer | Instance, ax: Axes | None = None) -> Axes:
     SolverUnavailable
         If matplotlib is not installed.
     """
+    require_matplotlib()
     cells = (
         TopologyCells.of_instance(source)
         if isinstance(source, Instance)

@@ -110,7 +110,7 @@ def test_a_simulation_that_fails_is_a_row_and_an_exit_code(run: Any, trace: str)
         (["--warm-up", "2"], 2, "--warm-up: found 2.0"),
         (["-o", "rows.txt"], 2, "found rows.txt"),
         (["--keep", "trace.json"], 2, "--keep: trace.json: File exists"),
-        (["--truth", "nofile.json"], 3, "nofile.json"),
+        (["--truth", "nofile.json"], 3, "found no readable file at nofile.json..."),
         (["--page", "page.html"], 2, "--page needs --keep FOLDER"),
         (
             ["--page", "page.txt", "--keep", "runs"],
