@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any, Unpack
 
 from optsched.api import make_constraint, make_formulation, make_limits
+from optsched.arrays import finite
 from optsched.benchmarking.run import Sweep, SweepOptions, run_tasks
 from optsched.benchmarking.solve_task import prepare_solve, solve_task
 from optsched.benchmarking.sources import ProblemSource
@@ -144,9 +145,10 @@ class Benchmark(Displayed):
             "repeat": turn,
             "threads": self.threads,
             "time_limit": seconds_or_none(self.time_limit, "time_limit"),
-            "memory_limit": _real(self.memory_limit),
+            # 60 and 60.0 are the same limit, and make the same task
+            "memory_limit": finite(self.memory_limit),
             "work_limit": self.work_limit,
-            "gap": _real(self.gap),
+            "gap": finite(self.gap),
             "solver_options": dict(self.solver_options),
         }
         # In one column: columns of their own would be empty in nearly all tables.
@@ -189,8 +191,3 @@ class Benchmark(Displayed):
         make_limits(
             self.time_limit, self.work_limit, self.gap, threads=self.threads, seed=max(self.seeds)
         )
-
-
-def _real(limit: float | None) -> float | None:
-    """60 and 60.0 are the same limit, and make the same task."""
-    return None if limit is None else float(limit)

@@ -143,7 +143,7 @@ follow the same geometry and are not verified.
 
 CLOCK = ("base_clock",)
 
-# name, architecture, capability, GB, GB/s, TFLOP/s (fp64 ... fp8), SMs, MHz, NVLink, bridge, PCIe,
+# Oldest first: name, architecture, capability, GB, GB/s, TFLOP/s (fp64 ... fp8), SMs, MHz, NVLink, bridge, PCIe,
 # W, source
 BOARDS = (
     Board(
@@ -263,11 +263,6 @@ drivers show a little less.
 """
 
 
-def rows() -> tuple[Board, ...]:
-    """All boards, oldest first."""
-    return BOARDS
-
-
 def find(name: str, memory: float | None = None, path: str = "gpu") -> Board:
     """The board that a name means.
 
@@ -293,7 +288,7 @@ def find(name: str, memory: float | None = None, path: str = "gpu") -> Board:
     wanted = words(name)
     found = [
         board
-        for board in rows()
+        for board in BOARDS
         if wanted and all(fits(word, words(board.name)) for word in wanted)
     ]
     # Form factors and memory sizes of one family are distinguished by what the pool states.
@@ -336,7 +331,7 @@ def close(name: str) -> list[Board]:
     or one of each architecture if none is near.
     """
     by_word = {
-        key.lower(): board for board in reversed(rows()) for key in (family(board), board.name)
+        key.lower(): board for board in reversed(BOARDS) for key in (family(board), board.name)
     }
     near = [
         by_word[key]
@@ -348,7 +343,7 @@ def close(name: str) -> list[Board]:
         )
     ]
     return list(dict.fromkeys(near)) or list(
-        {board.architecture: board for board in rows()}.values()
+        {board.architecture: board for board in BOARDS}.values()
     )
 
 

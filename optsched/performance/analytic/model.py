@@ -26,7 +26,7 @@ from optsched.instance.documents import (
 )
 from optsched.instance.reading import join, key, validate
 from optsched.performance.analytic.collectives import exchange_seconds
-from optsched.performance.analytic.hardware import PRECISIONS, Board, find, rows, slice_of
+from optsched.performance.analytic.hardware import BOARDS, PRECISIONS, Board, find, slice_of
 from optsched.performance.analytic.links import (
     GB,
     LEAF,
@@ -498,7 +498,7 @@ def _boards(
                     f"{error.expected}; or its board as {own}",
                 ) from None
             boards.append(None)
-    some = next((board for board in boards if board is not None), rows()[0])
+    some = next((board for board in boards if board is not None), BOARDS[0])
     return tuple(board or some for board in boards), np.array(
         [board is not None for board in boards]
     )

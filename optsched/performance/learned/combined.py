@@ -221,4 +221,4 @@ class Conformal(TimeModel):
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
         stored = validate(ConformalDocument, dict(document), "performance")
-        return cls(read_part(stored.of), Radius.stored(stored))
+        return cls(read_part(stored.of), Radius(stored.level, stored.radius, stored.rows))

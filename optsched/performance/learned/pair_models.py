@@ -753,7 +753,10 @@ class ConformalPairs(PairModel):
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
         stored = validate(ConformalDocument, dict(document), PERFORMANCE)
-        return cls(make_pair_model(stored.of, f"{PERFORMANCE}.of"), Radius.stored(stored))
+        return cls(
+            make_pair_model(stored.of, f"{PERFORMANCE}.of"),
+            Radius(stored.level, stored.radius, stored.rows),
+        )
 
 
 # --- by name --------------------------------------------------------------------------------------

@@ -100,11 +100,6 @@ class Radius:
             )
         return cls(level, float(np.sort(np.abs(errors))[rank - 1]), n)
 
-    @classmethod
-    def stored(cls, document: ConformalDocument) -> Radius:
-        """The radius of a document."""
-        return cls(document.level, document.radius, document.rows)
-
     @property
     def log_sd(self) -> float:
         """Standard deviation of the normal law whose interval of this level has this radius."""

@@ -870,26 +870,16 @@ class _JointFit:
     ) -> dict[tuple[str, str], ComputeDocument]:
         compute = {}
         factors, slowdowns = (each.reshape(-1, 2).tolist() for each in own)
-        for (pair, line), factor, slowdown in zip(
-            self.lines.items(),
-            factors,
-            slowdowns,
-            strict=True,
-        ):
+        rows = zip(self.lines.items(), factors, slowdowns, strict=True)
+        for (pair, line), (inside, across), slowdown in rows:
             if line is None:
                 base = self.free[pair]
                 a = float(np.exp(z[self.at.base_constant + base]))
                 b = float(np.exp(z[self.at.base_slope + base]))
             else:
                 a, b = line
-            inside, across = factor
-            slower, slower_across = slowdown
             compute[pair] = ComputeDocument(
-                a=a,
-                b=b,
-                inside=inside,
-                across=across,
-                slowdown=(slower, slower_across),
+                a=a, b=b, inside=inside, across=across, slowdown=(slowdown[0], slowdown[1])
             )
         return compute
 
