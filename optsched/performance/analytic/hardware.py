@@ -263,6 +263,11 @@ drivers show a little less.
 """
 
 
+def rows() -> tuple[Board, ...]:
+    """All boards, oldest first."""
+    return BOARDS
+
+
 def find(name: str, memory: float | None = None, path: str = "gpu") -> Board:
     """The board that a name means.
 

@@ -11,12 +11,12 @@ from refusals import refuses
 
 # Private names: a model by its class, where the registry knows it by name
 from optsched.performance.analytic.hardware import (
-    BOARDS,
     BYTES,
     FALLBACKS,
     PRECISIONS,
     Board,
     find,
+    rows,
     slice_of,
 )
 
@@ -51,7 +51,7 @@ def test_names(name: str, memory: float | None, board: str) -> None:
     assert find(name, memory).name == board
 
 
-@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.name)
+@pytest.mark.parametrize("board", rows(), ids=lambda board: board.name)
 def test_every_board_is_called_by_its_own_name_and_is_plausible(board: Board) -> None:
     assert find(board.name) is board
     assert len(board.peaks) == len(PRECISIONS)
@@ -115,8 +115,8 @@ def test_slices() -> None:
 def test_a_second_table_of_boards_agrees() -> None:
     with (SHARED / "gpu_specs.csv").open() as file:
         others = {re.split(r" \(", row["gpu"])[0]: row for row in csv.DictReader(file)}
-    assert set(others) == {board.name for board in BOARDS}
-    for board in BOARDS:
+    assert set(others) == {board.name for board in rows()}
+    for board in rows():
         other = others[board.name]
         dies = 2 if board.name == "MI250X" else 1  # that table has the whole board
         figures = {
@@ -147,7 +147,7 @@ def test_a_second_table_of_slices_agrees() -> None:
     seen = 0
     for other in others:
         for name in other["gpu"].split("/"):
-            mine = [board for board in BOARDS if board.mig and _same(name, board)]
+            mine = [board for board in rows() if board.mig and _same(name, board)]
             assert mine, name
             for board in mine:
                 (profile,) = (one for one in board.mig if one.name == other["profile"])
@@ -156,7 +156,7 @@ def test_a_second_table_of_slices_agrees() -> None:
                     int(other[key]) for key in ("max_instances", "compute_slices", "memory_slices")
                 )
                 seen += 1
-    assert seen == sum(len(board.mig) for board in BOARDS)
+    assert seen == sum(len(board.mig) for board in rows())
 
 
 def _same(name: str, board: Board) -> bool:
