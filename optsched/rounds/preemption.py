@@ -10,7 +10,7 @@ The rules follow in the order in which a round applies them. A function without 
 file; the modules are in `optsched.rounds`, but for `staying`, `occupied` and `beside`, which are in
 `optsched.placement`.
 
-1. **Keep.** A job that cannot be preempted keeps its GPUs (`occupied.must_stay`), unless a node of
+1. **Keep.** A job that cannot be preempted keeps its GPUs (`occupied.Running.stays`), unless a node of
    it is down. So does every job within its exempt time (`stops.Stops.preemptible`).
 2. **Evict.** A job leaves nodes that are down, take no more work, or have less than what runs there
    needs (`evicted`).

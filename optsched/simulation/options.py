@@ -77,7 +77,8 @@ class SimulationOptions(Document):
         Time that a failed node is down, in hours.
     checkpoint : float, optional
         Time between two checkpoints of a job; by default a round. What a job did since the last is
-        lost with a node. A job that is stopped by a plan loses nothing but its restart cost.
+        lost with a node. A job that is stopped by a plan loses its restart cost, and with a
+        ``checkpoint_interval`` what it did since the last.
     restart_cost : float, optional
         Time without progress after each start but the first; by default the jobs' own.
     reset_interval : float

@@ -52,10 +52,8 @@ class RoundsRun(Run):
         begun = replace(instance, now=self.origin, jobs_table=replace(table, running=running))
         if options.restart_cost is not None:
             self.instance = _with_restart_cost(self.instance, options.restart_cost)
-            # A ranking decides by the restart cost whether a move pays, so it must know the real
-            # one.
-            if policy.ranking is not None:
-                begun = _with_restart_cost(begun, options.restart_cost)
+            # Rounds decide by the restart cost whether a move pays, so they must know the real one.
+            begun = _with_restart_cost(begun, options.restart_cost)
         # Seconds between two checkpoints of each job; 0: it saves its state when it is stopped.
         self._interval = checkpoint_interval(table.checkpoint_interval, policy)
         self.scheduled = Scheduled(trace, begun, policy.model_copy(update={"progress": False}))

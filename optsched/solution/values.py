@@ -46,7 +46,7 @@ class PointStatus(StrEnum):
 
 
 LOWER, BASIC, UPPER = 0, 1, 2
-"""Codes of a `Basis`: at the lower bound, and basic."""
+"""Codes of a `Basis`: at the lower bound, basic, and at the upper bound."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -406,7 +406,7 @@ class HighsSession(Session):
             x = np.zeros(0)
         y = None
         if solution.dual_valid and not arrays.is_integer:
-            y = np.array(solution.row_dual).reshape(arrays.shape[0])
+            y = np.array(solution.row_dual)
         objective = None if x is None else float(arrays.objective(x))
         bound = float(info.mip_dual_bound) if arrays.is_integer else None
         if bound is not None and not np.isfinite(bound):

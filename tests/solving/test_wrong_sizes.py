@@ -118,3 +118,18 @@ def test_duals_of_a_stopped_run_that_are_no_numbers_are_none() -> None:
         replace(values, termination=Termination.OPTIMAL).checked(1, 2, "any")
     with pytest.raises(SolverCrashed, match="any returned no duals of 3 finite numbers"):
         values.checked(3, 2, "any")
+
+
+def test_the_library_itself_gave_too_few_duals(monkeypatch: pytest.MonkeyPatch) -> None:
+    import highspy
+
+    solution_of = highspy.Highs.getSolution
+
+    def short(self: highspy.Highs) -> Any:
+        solution = solution_of(self)
+        solution.row_dual = list(solution.row_dual)[:-1]
+        return solution
+
+    monkeypatch.setattr(highspy.Highs, "getSolution", short)
+    with pytest.raises(SolverCrashed, match="solver highs returned"):
+        optsched.solve("@quickstart", solver="highs")

@@ -107,7 +107,8 @@ class FloorSteps:
     def _step(self, rise: FloatArray, steeper: FloatArray, more: FloatArray) -> None:
         dslack = rise + self.off
         dworth = more - self.worth - self.worth / self.slack * dslack
-        # Where the slack is little, rounding leaves nothing of its change: the slope tells.
+        # Where the slack is little (levels are at most 1, and slopes as much as their worth), rounding
+        # leaves nothing of its change: that of the slope tells.
         of_slope = steeper / self.part - self.pull + self.bend * rise
         tight = self.slack * self.slope < self.worth
         self.dworth = np.where(tight, of_slope, dworth)

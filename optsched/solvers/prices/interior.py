@@ -99,7 +99,7 @@ class Curve:
     floor: FloatArray | None = None
 
     @property
-    def floors(self) -> tuple[IntArray, FloatArray]:
+    def floored(self) -> tuple[IntArray, FloatArray]:
         """The classes that have a floor, and their floors."""
         if self.floor is None:
             return np.zeros(0, np.int64), np.zeros(0)
@@ -110,7 +110,7 @@ class Curve:
         """What of each slope of a level is the worth of its floor:
         more than a little more of the level is worth there, shape (K,)."""
         worth = np.zeros(len(self.size))
-        k, floor = self.floors
+        k, floor = self.floored
         worth[k] = np.maximum(slope[k] - self.size[k] * floor ** (self.exponent - 1.0), 0.0)
         return worth
 
@@ -127,7 +127,7 @@ class Curve:
         """max over v >= floor of phi f(v) - slope v."""
         of_floor = self.of_floor(slope)
         surplus = self._surplus(slope - of_floor)
-        k, floor = self.floors
+        k, floor = self.floored
         surplus[k] -= of_floor[k] * floor
         return surplus
 
@@ -198,7 +198,7 @@ def balance_of(
     time *= goods.room(goods.used(time))
     reached = np.einsum("kj,kj->k", level, time)
     value = float(goods.weight @ curve.value(reached))
-    k, floor = curve.floors
+    k, floor = curve.floored
     # What a floor lacks costs what its level is worth.
     value -= float((goods.weight[k] * slope[k]) @ np.maximum(floor - reached[k], 0.0))
     bound = float(prices @ goods.market.capacity)
@@ -316,7 +316,7 @@ class Interior:
         self.unit_good = self.unit * members / len(self.capacity)
         self.u, self.p = self.unit / self.s, self.unit_good / self.c
         self.z = np.divide(self.unit, self.x, out=np.ones_like(self.x), where=is_open)
-        k, floor = self.curve.floors
+        k, floor = self.curve.floored
         self.floors = FloorSteps(k, floor, level[k], self.weight[k], self.unit)
         self._floored = Curve(self.curve.size[k], self.curve.exponent, floor)
         self.y[k] += self.floors.worth

@@ -26,7 +26,7 @@ from optsched.solvers.base import Capability, Limits, Session, Solver
 from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.prices.clock import ClockSearch, Multipliers
 from optsched.solvers.prices.cutting_planes import CLOSED
-from optsched.solvers.prices.floors import TotalAboveFloors
+from optsched.solvers.prices.filling_total import TotalAboveFloors
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.interior import CLOSE, Balance, Curve, Interior
 from optsched.solvers.prices.linear_total import LinearTotalSearch, greedy_allocation
