@@ -88,6 +88,22 @@ def test_pools_that_count_the_same_share_a_job(make: Make, formulation: str) -> 
     assert plan.solution.allocation.rows.fraction == pytest.approx([0.5, 0.5], abs=1e-3)
 
 
+@pytest.mark.parametrize("policy", ["proportional-fairness", {"ranking": "srtf"}])
+@pytest.mark.parametrize(("cost", "starts"), [(60.0, [1, 2]), (500.0, [1, 1])])
+def test_a_move_counts_the_restart_cost_of_the_simulation(
+    make: Make, policy: Any, cost: float, starts: list[int]
+) -> None:
+    """The fast GPU is free after 100 s; on the slow one b has 400 s to go, there 100 s."""
+    trace = make(
+        [
+            job("a", 400.0, throughput={"fast": 4.0}),
+            job("b", 500.0, throughput={"fast": 4.0, "slow": 1.0}),
+        ],
+        {"fast": 1, "slow": 1},
+    )
+    assert simulate(trace, policy, restart_cost=cost).jobs.starts.tolist() == starts
+
+
 def test_a_restart_costs_time_without_progress(make: Make) -> None:
     """Every start but the first costs 30 s; what is held is more than what the steps take."""
     trace = make([job("a", 1000.0, restart_cost=30.0), job("b", 1000.0, restart_cost=30.0)])
