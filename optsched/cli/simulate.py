@@ -23,7 +23,7 @@ from optsched.cli.rounds import read_policy
 from optsched.cli.shell import Shell, check_target, written_to
 from optsched.cli.sweeps import RowsFile, Tasks, run_sweep, sweep_exit_code, write_rows
 from optsched.cli.values import Bytes, Kind, Seconds
-from optsched.errors import InvalidArgument, InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, UsageError, did_you_mean, unknown_name
 from optsched.processes import few_threads
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def prepare() -> None:
 
 def policy_document(text: str) -> dict[str, Any]:
     """``NAME``, ``NAME:key=value,...`` or a file, as a document of `RoundPolicy`."""
-    from optsched.registry import policy_kind
+    from optsched.formulation.options import own_options
+    from optsched.registry import load, policy_kind
     from optsched.rounds.policy import RoundPolicy
 
     if Path(text).suffix.lower() in POLICY_FILES:
@@ -53,10 +54,18 @@ def policy_document(text: str) -> dict[str, Any]:
     # What is no field of a policy is an option of its formulation or ranking
     known = set(RoundPolicy.model_fields) - {"formulation", "ranking", "options"}
     try:
-        document: dict[str, Any] = {policy_kind(name, also=", or a policy file"): name}
+        kind = policy_kind(name, also=", or a policy file")
     except UsageError as error:
         raise UsageError(f"--policy: {error}") from None
+    document: dict[str, Any] = {kind: name}
     if own := {key: value for key, value in given.items() if key not in known}:
+        owner = load(kind, name)
+        for key in own:
+            if key not in owner.Options.model_fields:
+                options = [*own_options(owner), *sorted(known)]
+                problem = f"--policy: {name} has no option {key!r}"
+                hint = did_you_mean(key, [*owner.Options.model_fields, *known])
+                raise unknown_name(f"option of {name}", key, options, problem, hint)
         document["options"] = own
     return document | {key: value for key, value in given.items() if key in known}
 

@@ -49,7 +49,7 @@ RATES: dict[str, Kind] = {
     "pool": "text",
     "gpu": "text",
     "gpus": "whole",
-    "throughput": "number",
+    "throughput": "rate",
 }
 # Columns of a table of pools, as in an instance document; a node has one GPU if the table does not
 # say.
@@ -68,6 +68,7 @@ POOLS: dict[str, Kind] = {
 
 # Errors of other tables follow those of all lines of jobs.
 LAST = sys.maxsize
+REMEDY = "; --column says what a column means, --ignore-others ignores columns"
 
 _JOB_FIELD = re.compile(r"jobs\[(\d+)\](?:\.(\w+))?")
 _POOL_FIELD = re.compile(r"cluster\.pools\[(\d+)\](?:\.(\w+))?")
@@ -104,11 +105,26 @@ class Header:
         required: Sequence[str],
         **how: Any,
     ) -> Table:
-        """A table with columns of these kinds; see `read_table`."""
+        """A table with columns of these kinds; see `read_table`.
+
+        Others are ignored with a warning, but refused if they look like a column that is missing.
+        """
         meant = {theirs: ours for theirs, ours in self.columns.items() if ours in kinds}
+        ignore = self.ignore_others
         table = read_table(
-            source, otherwise, kinds, required, meant, others=self.ignore_others, **how
+            source, otherwise, kinds, required, meant, others=ignore, remedy=REMEDY, **how
         )
+        ignored = [column for column in table.cells if column not in kinds]
+        present = [column for column in kinds if column in table]
+        for column in ignored:
+            hint = did_you_mean(column, kinds)
+            # One that resembles a column of the table is another one, such as gpu beside gpus
+            if hint and not did_you_mean(column, present):
+                found = f"an unknown column {show(column)}"
+                expected = f"no column to ignore that resembles a missing one{hint}"
+                raise InvalidInput(f"{table.name}:1", found, expected)
+        if ignored:
+            log.warning("%s: ignored columns: %s", table.name, listed(ignored))
         return table.only(kinds)
 
     def refuse_unused(self, tables: Sequence[Table]) -> None:

@@ -25,12 +25,13 @@ log = logging.getLogger("optsched")
 DELIMITERS = ",;\t"
 MOST_LINE = 2**20
 # A count is a number that is large and whole as a rule: steps.
-Kind = Literal["text", "number", "count", "whole", "seconds"]
+Kind = Literal["text", "number", "count", "rate", "whole", "seconds"]
 Cell = str | float | int
 EXPECTED: dict[Kind, str] = {
     "text": "a text",
     "number": "a number",
     "count": "a number",
+    "rate": "a number, 0 where the workload cannot run",
     "whole": "a whole number",
     "seconds": "a number of seconds, or a duration such as 90s, 5m, 2h or 1d",
 }
@@ -50,6 +51,7 @@ READERS: dict[Kind, Callable[[str], Cell]] = {
     "text": str,
     "number": float,
     "count": float,
+    "rate": float,
     "whole": int,
     "seconds": _seconds,
 }
@@ -280,6 +282,7 @@ def read_table(
     *,
     least: str | None = "job",
     others: bool = False,
+    remedy: str = "",
     distinct: Sequence[str] = (),
     wrong: WrongCells | None = None,
 ) -> Table:
@@ -304,6 +307,8 @@ def read_table(
         What a row is, of which there must be at least one; None if a table may be empty.
     others : bool, default False
         There may be other columns, which are texts; they are refused otherwise.
+    remedy : str
+        What else to do about other columns, at the end of their message.
     distinct : sequence of str
         Columns whose cells must differ, those that are empty apart.
     wrong : WrongCells, optional
@@ -324,7 +329,7 @@ def read_table(
     header = known_columns(as_written, columns, synonyms)
     if others:
         columns = {**dict.fromkeys(header, "text"), **columns}
-    _check_header(f"{name}:{first[0]}", header, columns, required)
+    _check_header(f"{name}:{first[0]}", header, columns, required, remedy)
     rows = list(lines)
     if not rows and least is not None:
         raise InvalidInput(name, "no line below the first", f"at least one {least}")
@@ -474,6 +479,7 @@ def _check_header(
     header: Sequence[str],
     columns: Mapping[str, Kind],
     required: Sequence[str],
+    remedy: str,
 ) -> None:
     """Refuse unknown columns, those that come twice and those that are missing, all at once."""
     wrong = WrongCells()
@@ -484,7 +490,7 @@ def _check_header(
             found = (
                 f"an unknown column {show(column)}" if column else f"no name in column {row + 1}"
             )
-            wrong.add(0, InvalidInput(where, found, f"some of {listed(columns)}{hint}"))
+            wrong.add(0, InvalidInput(where, found, f"some of {listed(columns)}{hint}{remedy}"))
         elif column in header[:row]:
             found = f"the column {column} a second time"
             wrong.add(0, InvalidInput(where, found, "each column once"))
