@@ -442,7 +442,7 @@ class Scheduler(ClosedByWith, Displayed):
         Parameters
         ----------
         add : mapping of str to number
-            What each pool (GPUs, in whole nodes) or resource gains or loses: ``{"v100": 8, "budget": -5}``.
+            What each pool (GPUs; a node may become smaller) or resource gains or loses: ``{"v100": 8, "budget": -5}``.
         now : float, optional
             Seconds, as in every event.
         """
