@@ -103,7 +103,7 @@ def test_a_simulation_that_fails_is_a_row_and_an_exit_code(run: Any, trace: str)
         (
             ["-p", "srtf:hysterisis=1"],
             2,
-            "option of srtf: found 'hysterisis', expected one of gpus, moves, service, weighted, checkpoint_interval...",
+            "option of srtf: found 'hysterisis', expected one of gpus, moves, service, weighted, check...",
         ),
         (["-p", "fifo", "-p", "fifo"], 2, "policy: found fifo twice"),
         (["-p", "fifo:variant=7"], 2, "option of fifo: variant: found 7"),
