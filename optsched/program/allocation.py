@@ -200,6 +200,10 @@ class AllocationProgram(FeasibleRegion, Displayed):
             return y
         return self.utility.polished(self, form, y)
 
+    def terms(self, x: FloatArray) -> float | None:
+        """The size of the terms of the value at a point, where the linear program does not tell."""
+        return self.utility.terms(self, x)
+
     def worth_of_noise(self, duals: Mapping[str, FloatArray] | None) -> float:
         """What the value may be wrong by and mean the same:
         what the slack of side rows is worth at these row duals.

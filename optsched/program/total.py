@@ -217,6 +217,20 @@ class Total(Utility):
             return None
         return self.weight * self.slope(np.maximum(R.highest_level, np.finfo(float).tiny))
 
+    def terms(self, R: FeasibleRegion, x: FloatArray) -> float | None:
+        """n w (|f| + f' level) at the levels of x and at the highest ones, where f is not linear.
+
+        The slope at a level of 0 is as good as infinite, and so would be the terms of a tangent there.
+        """
+        if not self.conic:
+            return None
+        size, sums = R.classes.count * self.weight, []
+        for level in (R.level(x), R.highest_level):
+            some = level > 0
+            v = level[some]
+            sums.append(float(size[some] @ (np.abs(self.f(v)) + self.slope(v) * v)))
+        return max(sums)
+
     def noise(self, R: FeasibleRegion) -> float:
         """A sum of logarithms has no size of its own: it is 0 where all levels are 1.
 

@@ -149,6 +149,10 @@ class Utility(ABC):
         """
         return None
 
+    def terms(self, R: FeasibleRegion, x: FloatArray) -> float | None:
+        """The size of the terms of the value at a point, where the linear program does not tell."""
+        return None
+
     def noise(self, R: FeasibleRegion) -> float:
         """What the value may be wrong by and mean the same, because it has no size of its own."""
         return 0.0

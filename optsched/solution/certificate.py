@@ -182,13 +182,15 @@ def _priced(arrays: LinearForm) -> Iterator[ColumnPart]:
     return (part for part in arrays.column_parts() if not part.free)
 
 
-def noise_at(arrays: LinearForm, x: FloatArray) -> float:
+def noise_at(arrays: LinearForm, x: FloatArray, size: float | None = None) -> float:
     """`noise_of`, and what rounding leaves of the objective of a point:
     1e-13 of its terms, added up without signs.
 
     An objective near 0 may be a sum of large terms that cancel: then their size is its scale, and
-    not its own.
+    not its own. ``size`` is that of the terms where ``arrays`` are only a tangent of the program.
     """
+    if size is not None:
+        return 1e-13 * size
     largest, terms = 0.0, abs(arrays.offset)
     for part in _priced(arrays):
         largest = max(largest, _largest_term(part))

@@ -146,7 +146,8 @@ def judged(
     arrays, value = point.arrays, point.value
     bound = proved_or_claimed_bound(point, values, y)
     duals = None if bound.y is None else {rows.name: bound.y[rows.slice] for rows in arrays.rows}
-    noise = noise_at(arrays, point.at)
+    terms = None if point.program is None else point.program.terms(point.x)
+    noise = noise_at(arrays, point.at, terms)
     certificate = certify_point(arrays, point.at, value, "none", noise)
     if point.program is not None and duals is not None:
         noise += point.program.worth_of_noise(duals)

@@ -18,7 +18,7 @@ from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.filling import LOOSE, LOOSEST, Filling, Path
-from optsched.solution import Termination, Values
+from optsched.solution import Status, Termination, Values
 from optsched.solution.certificate import dual_bound, row_sign_error
 from optsched.solution.stage import Stage
 from optsched.solvers import Session, Solver
@@ -60,6 +60,7 @@ def solve_filling(engine: Engine, program: AllocationProgram) -> SolvedProgram:
         certify = partial(certified_allocation, engine, final)
         outcome = known_allocation(engine, final, found, certify)
         if outcome is not None:
+            outcome = _without_stages(outcome)
             answers.append(SolvedProgram(final, outcome, notes=_stopped_words(())))
         return outcome
 
@@ -273,7 +274,7 @@ def _stopped(
     outcome = nothing_found(engine, values)
     for x in points:
         point = replace(values, x=x, y=None, objective=None, bound=None)
-        outcome = certified_allocation(engine, final, point, None, arrays)
+        outcome = _without_stages(certified_allocation(engine, final, point, None, arrays))
         if outcome.x is not None:
             break
     found = outcome.x is not None
@@ -283,6 +284,13 @@ def _stopped(
         stages=tuple(stages),
         notes=_stopped_words(stages) if found else (),
     )
+
+
+def _without_stages(outcome: Outcome) -> Outcome:
+    """The same, but no optimum: its total may be the largest, and stages would still prove its levels."""
+    if outcome.status is not Status.OPTIMAL:
+        return outcome
+    return replace(outcome, status=Status.FEASIBLE)
 
 
 def _stopped_words(stages: Sequence[Stage]) -> tuple[str, ...]:

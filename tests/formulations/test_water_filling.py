@@ -527,3 +527,20 @@ def test_limits_of_time_and_work_on_a_large_instance() -> None:
         if "work_limit" in limit:
             again = optsched.solve(instance, NAME, solver="highs", **limit)
             assert solution.reproducible and again.objective == solution.objective
+
+
+def test_a_filling_that_was_stopped_is_no_optimum_though_everybody_is_at_its_top(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instance = optsched.Instance.from_arrays(
+        pools={"a": 16}, throughput=np.arange(1.0, 6.0)[:, np.newaxis]
+    )
+    best = optsched.solve(instance, NAME, solver="highs")
+    assert best.status == "optimal" and best.stages
+    After(0, lambda values: replace(values, termination=Termination.TIME_LIMIT)).install(
+        monkeypatch
+    )
+    stopped = optsched.solve(instance, NAME, solver="highs")
+    assert stopped.objective == stopped.bound == best.objective
+    assert stopped.status == "feasible" and not stopped.stages
+    assert optsched.verify(instance, stopped).ok

@@ -230,3 +230,32 @@ def test_rows_that_ask_for_time_are_refused() -> None:
     service = [{"kind": "minimum-service", "fraction": 0.1}]
     with pytest.raises(SolverUnavailable, match="'minimum-service' do not only limit sums"):
         optsched.solve("@quickstart", solver="prices", constraints=service)
+
+
+def stopped_at_its_floors(time_limit: float | None) -> tuple[optsched.Instance, optsched.Solution]:
+    """One job holds its GPU, the others could have more than nothing."""
+    builder = optsched.InstanceBuilder(round="6m")
+    pools = [builder.add_pool(name, nodes=1, gpus_per_node=1) for name in "ab"]
+    held = {"pool": "a", "gpus": ["a-0/0"]}
+    builder.add_job(
+        "r", steps=1e4, gpus=1, throughput={pools[0]: 0.3}, preemptible=False, running=held
+    )
+    builder.add_job("x", steps=1e4, gpus=1, throughput={pools[0]: 9.0, pools[1]: 4.0})
+    builder.add_job("y", steps=1e4, gpus=1, throughput={pools[0]: 3.0})
+    builder.add_constraint("uninterrupted")
+    instance = builder.instance()
+    return instance, optsched.solve(
+        instance, "alpha-fairness", alpha=0.5, time_limit=time_limit, solver="prices"
+    )
+
+
+@pytest.mark.parametrize("time_limit", [None, 1e-6])
+def test_a_level_of_zero_hides_no_gap(time_limit: float | None) -> None:
+    """The slope of a root is infinite there: what rounding leaves of a tangent is no measure."""
+    instance, solution = stopped_at_its_floors(time_limit)
+    assert solution.objective is not None and solution.bound is not None
+    if solution.status == "optimal":
+        assert solution.objective == pytest.approx(4.39816, rel=1e-5)
+    assert solution.bound == pytest.approx(4.39816, rel=0.1) or time_limit is not None
+    assert (solution.status == "optimal") == (solution.gap <= 1e-6)
+    assert solution.certificate.ok and optsched.verify(instance, solution).ok

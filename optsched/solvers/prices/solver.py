@@ -53,6 +53,8 @@ search for those of the last program begins.
 """
 HIGHER = (1e1, 1e2, 1e3)
 """Factors on the first of these, as those who wait need higher prices to be worth nothing."""
+LACKING = 1e-7
+"""Part of its floor that a level may lack; a certificate allows ten times as much."""
 NOTHING_LEFT = "a job needs what there is none of"
 
 
@@ -434,12 +436,15 @@ def _interior(
     of_floors[some], of_levels[some] = worth * scale, (found.slope - worth) * scale
     rows = duals_above_floors(program, market, found.prices * unit, rent, of_levels, of_floors)
     x, value = goods.columns(C.count[some, np.newaxis] * found.time), found.value * unit + shift
-    if least is not None and (program.level(x) < floors.floor * (1.0 - CLOSE)).any():
-        # The search was stopped below the floors.
-        assert least.x is not None
-        x, value = least.x, program.value(least.x)
+    ended = found.gap <= CLOSE
+    if least is not None and least.x is not None:
+        # As far from a point at the floors towards that of the search as these allow.
+        lack = quotient(floors.floor - program.level(x), floors.floor).max(initial=0.0)
+        part = LACKING / max(lack, LACKING)
+        x, ended = least.x + part * (x - least.x), ended and part == 1.0
+        value = program.value(x)
     return _values(
-        Termination.OPTIMAL if found.gap <= CLOSE else watch.reason or Termination.IMPRECISE,
+        Termination.OPTIMAL if ended else watch.reason or Termination.IMPRECISE,
         x,
         (*rows, -of_levels) if program.conic else rows,
         value,
