@@ -13,7 +13,7 @@ import optsched
 from optsched import Instance, Solution
 from optsched.errors import SolverUnavailable
 from optsched.registry import load_formulation
-from optsched.solvers.prices import floors, solver
+from optsched.solvers.prices import filling_total, solver
 from optsched.solvers.prices.market import market_of
 from optsched.solvers.prices.solver import Prices
 
@@ -142,7 +142,7 @@ def test_a_limit_leaves_what_there_is(work: int) -> None:
 def test_any_prices_bound_the_total_above_floors() -> None:
     found = solve(drawn(60, {"a": 10, "b": 15}))
     program = load_formulation(NAME)().program(found.allocation.classes)
-    search = floors.TotalAboveFloors(market_of(program), program.level(found.allocation.x))
+    search = filling_total.TotalAboveFloors(market_of(program), program.level(found.allocation.x))
     random = np.random.default_rng(0)
     for _ in range(50):
         asked = search._ask(random.exponential(1.0, 2))
