@@ -370,6 +370,7 @@ def test_a_job_that_needs_leases_without_number_is_declined() -> None:
     assert [job for job, _ in solution.declined] == ["endless"]
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("seed", range(6))
 def test_deadlines_beyond_all_work_need_no_more_leases_than_the_work(seed: int) -> None:
     """A calendar that closes at first, gangs, and deadlines of some jobs that bind."""
