@@ -224,7 +224,7 @@ def drop_unfit(task: CompileTask, columns: KindColumns) -> NDArray[np.uint8]:
     drop = (
         unfit(ways.take(columns.way), task.sizes) if few else unfit(ways, task.sizes)[columns.way]
     )
-    if task.instance.stated_needs.gpu_memory.any():
+    if task.instance.workloads.gpu_memory.any():
         needs, has = gpu_memory(task.instance, task.kinds, columns)
         on_gpus = ((ways.pool >= 0) & (ways.gpus > 0))[columns.way]
         drop[is_kept(drop) & on_gpus & (needs > has * (1 + ROUNDING))] = Drop.OUT_OF_MEMORY
@@ -251,7 +251,7 @@ def gpu_memory(
     """GB per GPU that each column needs (0 where its workloads don't say)
     and has (inf where its pool doesn't say).
     """
-    need, ways = instance.stated_needs.gpu_memory[kinds.workload], columns.ways
+    need, ways = instance.workloads.gpu_memory[kinds.workload], columns.ways
     together, pairs = need[columns.kind], columns.pairs
     together[pairs] += need[columns.partner[pairs]]
     pools = instance.cluster.pools

@@ -233,7 +233,7 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
     profile = (
         table.rates
         if own.all()
-        else np.where(own, table.rates, looked_up(instance.workload_rates, table.workload))
+        else np.where(own, table.rates, looked_up(instance.workloads.rates, table.workload))
     )
     named: IntArray = constant(-1, jobs, np.int64)
     stated = [job for entry in instance.colocation if entry.jobs is not None for job in entry.jobs]
@@ -280,7 +280,7 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
 
 def _laws(instance: Instance) -> ParameterServers:
     """The laws of workloads that run on workers and parameter servers."""
-    if not any(KEY in workload.parameters for workload in instance.workloads):
+    if not instance.workloads.with_parameter(KEY).any():
         return ParameterServers.none()
     # their documents take a while to load, and few instances have any
     from optsched.performance.parameter_server_documents import read_parameter_servers

@@ -16,8 +16,9 @@ def column_needs(
     """Columns that need each resource, and how much:
     the demand of workloads per GPU x GPUs, or an option's totals.
     """
-    stated = instance.stated_needs
-    if not stated.names:
+    demand, uses = instance.workloads.demand, instance.options.needs
+    names = dict.fromkeys((*demand, *uses))
+    if not names:
         return {}
     none = len(instance.workloads)
     workload = np.where(kinds.workload < 0, none, kinds.workload)
@@ -28,9 +29,12 @@ def column_needs(
     by_demand = (columns.option < 0) & (columns.workers == 0)
     gpus = np.where(by_demand, columns.gpus, 0.0)
     needs = {}
-    for name in stated.names:
-        per_gpu = stated.demand[name]
-        amount = gpus * (per_gpu[own] + per_gpu[partner]) + stated.uses[name][option]
+    for name in names:
+        amount = np.zeros(len(columns))
+        if name in demand:
+            amount += gpus * (demand[name][own] + demand[name][partner])
+        if name in uses:
+            amount += uses[name][option]
         here = np.flatnonzero(amount)
         needs[name] = here, amount[here]
     return needs

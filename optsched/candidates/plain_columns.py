@@ -22,11 +22,11 @@ def plain_columns(task: CompileTask) -> tuple[KindColumns, KindColumns] | None:
 
     Rates must come from the table alone.
     """
-    kinds, table, stated = task.kinds, task.table, task.instance.stated_needs
+    kinds, table, workloads = task.kinds, task.table, task.instance.workloads
     if table.plain is None or not len(kinds):
         return None
     others = any((shown(column) >= 0).any() for column in (kinds.levels, kinds.options, kinds.law))
-    needs = stated.gpu_memory.any() or any(stated.demands)
+    needs = workloads.gpu_memory.any() or workloads.demand
     if others or needs or not shown(kinds.own).all():
         return None
     pools, ways, place, counts = ways_on_fewest_nodes(kinds.gpus_min, table.sizes)

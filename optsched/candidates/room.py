@@ -69,7 +69,7 @@ def drop_roomless(
     """`Drop` of generated columns, each with a pool:
     also of those whose demand no nodes or resources can meet.
     """
-    if not any(task.instance.stated_needs.demands):
+    if not task.instance.workloads.demand:
         return drop
     kept = np.flatnonzero(is_kept(drop))
     some = columns.take(kept)

@@ -10,7 +10,7 @@ from optsched.instance.files import instance_bytes, json_schema, read_instance
 from optsched.instance.instance import Instance, Job
 from optsched.instance.rates import RateTable
 from optsched.instance.shipped import shipped_path
-from optsched.instance.tables import Colocation, JobTable, OptionTable, Workload
+from optsched.instance.tables import Colocation, JobTable, OptionTable, Workload, Workloads
 from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = [
     "Resource",
     "Tenant",
     "Workload",
+    "Workloads",
     "instance_bytes",
     "jobs_of_documents",
     "json_schema",

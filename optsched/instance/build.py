@@ -30,7 +30,7 @@ from optsched.instance.rates import OWN_GANG, RateTable
 from optsched.instance.reading import CHUNK, key, show, validate, validate_chunks
 from optsched.instance.references import check_needs, pool_row, refuse_repeated
 from optsched.instance.restart import read_restart_costs
-from optsched.instance.tables import Colocation, JobTable, OptionTable, Workload
+from optsched.instance.tables import Colocation, JobTable, OptionTable, Workload, Workloads
 
 OTHERS = {
     "optsched-round/1": "this is a state: `optsched round STATE --job ID` says why a job waits; its field "
@@ -51,7 +51,7 @@ class Header:
     document: HeaderDocument
     cluster: Cluster
     tenants: tuple[Tenant, ...]
-    workloads: tuple[Workload, ...]
+    workloads: Workloads
     rates: RateInterner
 
     def finish(
@@ -179,14 +179,14 @@ def _wrong_jobs(header: Header, jobs: Sequence[object], first: int) -> Iterator[
             yield InvalidInput(path, one.found, one.expected)
 
 
-def with_labels(workloads: tuple[Workload, ...], labels: Sequence[str]) -> tuple[Workload, ...]:
+def with_labels(workloads: Workloads, labels: Sequence[str]) -> Workloads:
     """The workloads, and those that only jobs name."""
-    return (*workloads, *(Workload(name, label=True) for name in labels)) if labels else workloads
+    if not labels:
+        return workloads
+    return Workloads((*workloads, *(Workload(name, label=True) for name in labels)))
 
 
-def _workloads(
-    header: HeaderDocument, rates: RateInterner, cluster: Cluster
-) -> tuple[Workload, ...]:
+def _workloads(header: HeaderDocument, rates: RateInterner, cluster: Cluster) -> Workloads:
     documents: dict[str, WorkloadDocument] = dict(header.workloads)
     for name, entries in header.throughputs.items():
         document = documents.get(name, WorkloadDocument())
@@ -195,7 +195,7 @@ def _workloads(
                 f"throughputs.{key(name)}", "a second throughput", "none, as workloads gives one"
             )
         documents[name] = document.model_copy(update={"throughput": entries})
-    return tuple(
+    return Workloads(
         build_workload(name, document, rates, cluster, shorthand=name in header.throughputs)
         for name, document in documents.items()
     )

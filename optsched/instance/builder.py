@@ -38,7 +38,7 @@ from optsched.instance.durations import Duration, seconds_of
 from optsched.instance.instance import Instance
 from optsched.instance.interning import RateInterner
 from optsched.instance.reading import key, show, validate
-from optsched.instance.tables import JobTable, Workload
+from optsched.instance.tables import JobTable, Workload, Workloads
 from optsched.lazy import convenience
 
 # --- handles -------------------------------------------------------------------------------------
@@ -543,7 +543,7 @@ class InstanceBuilder(Displayed):
         if self._last_header is None:
             header = build_header(self._document({"colocation": [], "tenants": []}))
             self._workloads = {workload.name: workload for workload in header.workloads}
-            self._last_header = replace(header, workloads=())
+            self._last_header = replace(header, workloads=Workloads())
         return self._last_header
 
     def _table(

@@ -29,7 +29,7 @@ from optsched.arrays import (
     taken,
 )
 from optsched.instance.rates import RateTable
-from optsched.instance.tables import OptionTable, Workload
+from optsched.instance.tables import OptionTable, Workloads
 
 ENTRY = ("place", "gpus", "nodes", "rate")
 """Arrays of a `RateTable` over entries."""
@@ -67,23 +67,23 @@ def first_use(index: IntArray) -> tuple[IntArray, IntArray]:
 
 def compact_rates(
     rates: RateTable,
-    workloads: tuple[Workload, ...],
+    workloads: Workloads,
     of_job: IntArray,
     same: IntArray | None = None,
-) -> tuple[RateTable, tuple[Workload, ...], IntArray]:
+) -> tuple[RateTable, Workloads, IntArray]:
     """Profiles in order of first use, by the workloads and then by the jobs.
 
     Parameters
     ----------
     rates : RateTable
-    workloads : tuple of Workload
+    workloads : Workloads
     of_job : IntArray, shape (jobs,)
         Profile of each job, -1 for none.
     same : IntArray, shape (P,), optional
         Which profile represents each of several that are equal (`equal_profiles`); without it they
         stay apart.
     """
-    of_workload = np.array([workload.rates for workload in workloads], np.int64)
+    of_workload = workloads.rates[:-1]
     index = joined([of_workload, of_job])
     if same is not None:
         index = np.append(same, -1)[index]
@@ -95,7 +95,7 @@ def compact_rates(
         listed = list(workloads)
         for row in changed:
             listed[row] = replace(listed[row], rates=int(index[row]))
-        workloads = tuple(listed)
+        workloads = Workloads(listed)
     return take_profiles(rates, old), workloads, index[len(workloads) :]
 
 

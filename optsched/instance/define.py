@@ -22,7 +22,7 @@ from optsched.instance.interning import RateInterner
 from optsched.instance.joining import in_use
 from optsched.instance.reading import key, listed, show, validate
 from optsched.instance.references import refuse_repeated
-from optsched.instance.tables import Colocation, Workload
+from optsched.instance.tables import Colocation, Workload, Workloads
 
 
 def with_tenants(
@@ -104,7 +104,7 @@ def with_workloads(
     number = _numbers({one.name: place for place, one in enumerate(before)}, workloads)
     of_job = looked_up(number, table.workload)
     colocation = _renumbered(instance.colocation, number)
-    used, moved = in_use(tuple(workloads.values()), of_job, colocation)
+    used, moved = in_use(Workloads(workloads.values()), of_job, colocation)
     if moved is not None:
         of_job, colocation = looked_up(moved, of_job), _renumbered(colocation, moved)
     rates, used, own_rates = compact_rates(rates, used, table.rates, equal_profiles(rates, start))

@@ -27,7 +27,7 @@ from optsched.instance.rates import ANY_SPREAD, OWN_GANG, RateTable
 from optsched.instance.reading import listed, show
 from optsched.instance.references import check_running, resolve_predecessors
 from optsched.instance.running import Place
-from optsched.instance.tables import ARRAY_FIELDS, JobNames, JobTable, Workload
+from optsched.instance.tables import ARRAY_FIELDS, JobNames, JobTable, Workloads
 
 RATE_FIELDS = ("indptr", *ENTRY)
 
@@ -253,7 +253,7 @@ def _rare_fields(
 
 def _check_rates_exist(
     without_rates: BoolArray,
-    workloads: Sequence[Workload],
+    workloads: Workloads,
     of_job: IntArray,
     where: Callable[[int, str], str],
 ) -> None:
@@ -263,7 +263,7 @@ def _check_rates_exist(
         found = "no workload, throughput or options"
         raise InvalidInput(f"jobs[{int(unknown[0])}]", found, "one of them")
     # The last entry is read for jobs without a workload.
-    is_label = np.array([*(workload.label for workload in workloads), False])
+    is_label = workloads.label
     labelled = np.flatnonzero(looked_up(is_label, of_job) & without_rates)
     if len(labelled):
         row = int(labelled[0])
@@ -272,8 +272,8 @@ def _check_rates_exist(
 
 
 def _numbered(
-    own: RateTable, rates: RateTable | None, workloads: tuple[Workload, ...], of_job: IntArray
-) -> tuple[RateTable, tuple[Workload, ...], IntArray]:
+    own: RateTable, rates: RateTable | None, workloads: Workloads, of_job: IntArray
+) -> tuple[RateTable, Workloads, IntArray]:
     """The workloads' profiles,
     then those of the jobs that no workload has, in order of first use.
     """

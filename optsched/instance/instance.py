@@ -18,7 +18,7 @@ from optsched.errors import checks_keywords
 from optsched.instance.cluster import Cluster, PoolSizes, Tenant
 from optsched.instance.documents import FORMAT
 from optsched.instance.rates import RateTable
-from optsched.instance.tables import Colocation, JobTable, OptionTable, StatedNeeds, Workload
+from optsched.instance.tables import Colocation, JobTable, OptionTable, Workloads
 from optsched.lazy import convenience
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class Instance(DisplayedTable):
     rates : RateTable
         Throughput profiles of jobs and workloads.
     options : OptionTable
-    workloads : tuple of Workload
+    workloads : Workloads
+        A tuple of `Workload`.
     tenants : tuple of Tenant
     colocation : tuple of Colocation
     constraints : tuple
@@ -74,7 +75,7 @@ class Instance(DisplayedTable):
     jobs_table: JobTable
     rates: RateTable
     options: OptionTable
-    workloads: tuple[Workload, ...] = ()
+    workloads: Workloads = field(default_factory=Workloads)
     tenants: tuple[Tenant, ...] = ()
     colocation: tuple[Colocation, ...] = ()
     constraints: tuple[Any, ...] = ()
@@ -99,21 +100,6 @@ class Instance(DisplayedTable):
         return {"name": self.name, "sha256": self.sha256}
 
     @cached_property
-    def stated_needs(self) -> StatedNeeds:
-        """What workloads and options need beside GPUs."""
-        workloads = self.workloads
-        return StatedNeeds(
-            [each.demand for each in workloads],
-            [each.gpu_memory for each in workloads],
-            self.options.uses,
-        )
-
-    @cached_property
-    def workload_rates(self) -> IntArray:
-        """Row of ``rates`` of each workload, -1 for none; last: -1, that of no workload."""
-        return np.array([*(workload.rates for workload in self.workloads), -1], np.int64)
-
-    @cached_property
     def states(self) -> frozenset[str]:
         """Names of the fields, of those that only some formulations and side constraints read,
         that are stated in a way that could make a difference (`optsched.formulation.notes`).
@@ -130,8 +116,7 @@ class Instance(DisplayedTable):
             "preemptible": ~table.preemptible,
             "running": bool(table.running),
             "after": bool(table.after),
-            "restart_cost": table.restart_cost.any()
-            or any(workload.restart_cost for workload in self.workloads),
+            "restart_cost": table.restart_cost.any() or bool(self.workloads.with_restart_cost),
             "exempt_time": table.exempt_time,
             "checkpoint_interval": table.checkpoint_interval,
             "isolated_time": table.isolated_time,

@@ -18,7 +18,7 @@ from optsched.instance.compaction import first_use
 from optsched.instance.instance import Instance
 from optsched.instance.reading import show
 from optsched.instance.running import RunningJobs
-from optsched.instance.tables import Colocation, JobNames, Workload
+from optsched.instance.tables import Colocation, JobNames, Workload, Workloads
 
 T = TypeVar("T")
 
@@ -164,9 +164,7 @@ def joined_predecessors(
     return after, rows.moved(table.awaits)
 
 
-def joined_workloads(
-    instance: Instance, added: Instance | None
-) -> tuple[tuple[Workload, ...], IntArray]:
+def joined_workloads(instance: Instance, added: Instance | None) -> tuple[Workloads, IntArray]:
     """The workloads of an instance, then those of the other that it lacks;
     and the row of each of the other's workloads among them (last: -1, for none).
 
@@ -193,7 +191,7 @@ def joined_workloads(
                 "instance says of it"
             )
         places.append(row)
-    return (*ours, *new) if new else ours, np.array([*places, -1], np.int64)
+    return Workloads((*ours, *new)) if new else ours, np.array([*places, -1], np.int64)
 
 
 def _same(one: Workload, other: Workload, instance: Instance, added: Instance) -> bool:
@@ -206,8 +204,8 @@ def _same(one: Workload, other: Workload, instance: Instance, added: Instance) -
 
 
 def in_use(
-    workloads: tuple[Workload, ...], of_job: IntArray, colocation: tuple[Colocation, ...]
-) -> tuple[tuple[Workload, ...], IntArray | None]:
+    workloads: Workloads, of_job: IntArray, colocation: tuple[Colocation, ...]
+) -> tuple[Workloads, IntArray | None]:
     """The workloads without labels that no job names,
     labels last and in the order in which jobs name them.
 
@@ -215,14 +213,15 @@ def in_use(
 
     Returns
     -------
-    workloads : tuple of Workload
+    workloads : Workloads
     number : IntArray, shape (workloads before + 1,), or None
         Row of each afterwards, -1 for those that are gone and for none; None where nothing moves.
     """
-    label = np.array([workload.label for workload in workloads], bool)
+    label = workloads.label
     if not label.any():
         return workloads, None
-    _, named = first_use(np.where(np.append(label, False)[of_job], of_job, -1))
+    _, named = first_use(np.where(label[of_job], of_job, -1))
+    label = label[:-1]
     gone = label.copy()
     gone[named] = False
     colocated = {row for entry in colocation for row in entry.workloads or () if gone[row]}
@@ -231,8 +230,8 @@ def in_use(
         return workloads, None
     number = np.full(len(workloads) + 1, -1, np.int64)
     number[order] = np.arange(len(order))
-    return tuple(
-        [Workload(workloads[row].name) if row in colocated else workloads[row] for row in order]
+    return Workloads(
+        Workload(workloads[row].name) if row in colocated else workloads[row] for row in order
     ), number
 
 

@@ -60,9 +60,8 @@ def restart_costs(instance: Instance, job: IntArray, pool: IntArray, gpus: IntAr
     """
     table = instance.jobs_table
     cost = table.restart_cost[job]
-    for row, workload in enumerate(instance.workloads):
-        if not workload.restart_cost:
-            continue
+    for row in instance.workloads.with_restart_cost:
+        workload = instance.workloads[row]
         mine = table.workload[job] == row
         for number, own in enumerate(instance.cluster.pools):
             # The name of a pool wins over its type of GPU, as for throughputs.

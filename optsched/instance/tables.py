@@ -5,7 +5,7 @@ Everything that jobs have in common is interned once: rate profiles, option list
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -37,6 +37,57 @@ class Workload(Displayed):
     parameters: Mapping[str, Any] = field(default_factory=dict)
     label: bool = False
     restart_cost: RestartCosts = field(default_factory=dict)
+
+
+class Workloads(tuple[Workload, ...]):
+    """The workloads of an instance, and what is asked of all of them in each round.
+
+    Instances share them until an event changes one, so nothing here is made twice. The last entry
+    of an array is that of jobs without a workload.
+    """
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        return frozenset(each.name for each in self)
+
+    @cached_property
+    def rates(self) -> IntArray:
+        """Row of the rate table of each, -1 for none, shape (workloads + 1,)."""
+        return np.array([*(each.rates for each in self), -1], np.int64)
+
+    @cached_property
+    def label(self) -> BoolArray:
+        """Which of them are labels, shape (workloads + 1,)."""
+        return np.array([*(each.label for each in self), False], bool)
+
+    @cached_property
+    def demand(self) -> dict[str, FloatArray]:
+        """Needs per GPU by resource, each of shape (workloads + 1,)."""
+        names = dict.fromkeys(name for each in self for name in each.demand)
+        return {
+            name: np.array([*(own.demand.get(name, 0.0) for own in self), 0.0]) for name in names
+        }
+
+    @cached_property
+    def gpu_memory(self) -> FloatArray:
+        """GB per GPU, 0 where it is not stated, shape (workloads + 1,)."""
+        return np.array([*(each.gpu_memory or 0.0 for each in self), 0.0])
+
+    @cached_property
+    def with_restart_cost(self) -> tuple[int, ...]:
+        """Rows of those that state what a restart costs."""
+        return tuple(row for row, each in enumerate(self) if each.restart_cost)
+
+    def with_parameter(self, name: str) -> BoolArray:
+        """Which of them have a parameter of a performance model, shape (workloads + 1,)."""
+        if name not in self._with_parameter:
+            mask = [*(name in each.parameters for each in self), False]
+            self._with_parameter[name] = np.array(mask, bool)
+        return self._with_parameter[name]
+
+    @cached_property
+    def _with_parameter(self) -> dict[str, BoolArray]:
+        return {}
 
 
 class Colocation(NamedTuple):
@@ -88,55 +139,11 @@ class OptionTable(Displayed):
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
-
-@dataclass(frozen=True, repr=False, eq=False)
-class StatedNeeds(Displayed):
-    """Needs of workloads and of options.
-
-    Rounds ask for the names alone; the arrays are made when they are used.
-
-    Attributes
-    ----------
-    demands : sequence of mapping of str to float
-        Of each workload per GPU, by resource.
-    memories : sequence of float or None
-        GB per GPU that each workload needs.
-    totals : sequence of mapping of str to float
-        Of each option in total, by resource.
-    """
-
-    demands: Sequence[Mapping[str, float]]
-    memories: Sequence[float | None]
-    totals: Sequence[Mapping[str, float]]
-
     @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Resources that some of them name."""
-        return tuple(
-            dict.fromkeys(
-                name for needs in (self.demands, self.totals) for need in needs for name in need
-            )
-        )
-
-    @cached_property
-    def demand(self) -> dict[str, FloatArray]:
-        """Per GPU by resource, shape (workloads + 1,); the last entry is for none."""
-        return self._by_name(self.demands)
-
-    @cached_property
-    def uses(self) -> dict[str, FloatArray]:
-        """In total by resource, shape (options + 1,); the last entry is for none."""
-        return self._by_name(self.totals)
-
-    @cached_property
-    def gpu_memory(self) -> FloatArray:
-        """GB per GPU, 0 where it is not stated, shape (workloads + 1,); the last is for none."""
-        return np.array([0.0 if each is None else each for each in (*self.memories, None)])
-
-    def _by_name(self, needs: Sequence[Mapping[str, float]]) -> dict[str, FloatArray]:
-        return {
-            name: np.array([*(need.get(name, 0.0) for need in needs), 0.0]) for name in self.names
-        }
+    def needs(self) -> dict[str, FloatArray]:
+        """``uses`` by resource, each of shape (R + 1,); the last entry is for no option."""
+        names = dict.fromkeys(name for uses in self.uses for name in uses)
+        return {name: np.array([*(own.get(name, 0.0) for own in self.uses), 0.0]) for name in names}
 
 
 class JobNames(Displayed):

@@ -214,7 +214,7 @@ class TableModel(RateModel):
             return
         table = instance.jobs_table
         pools = len(instance.cluster.pools)
-        profiles = instance.workload_rates
+        profiles = instance.workloads.rates
         place = self._find_place(profiles.repeat(pools), np.tile(np.arange(pools), len(profiles)))
         plain = np.reshape(self._table.entries.counts.find(place, OWN_GANG) >= 0, (-1, pools))
         if not plain.any():

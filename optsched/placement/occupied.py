@@ -572,13 +572,14 @@ def _held(
     """
     table = instance.jobs_table
     options = instance.options
-    workloads = instance.workloads
-    # The last row is that of jobs without a workload. Workers and servers need what their law says.
-    demand = np.zeros((len(workloads) + 1, len(names)))
-    for row, workload in enumerate(workloads):
-        if workload.demand and KEY not in workload.parameters:
-            demand[row] = [workload.demand.get(name, 0.0) for name in names]
-    needs = demand[table.workload[jobs]]
+    workload = table.workload[jobs]
+    demand = instance.workloads.demand
+    needs = np.zeros((len(jobs), len(names)))
+    for column, name in enumerate(names):
+        if name in demand:
+            needs[:, column] = demand[name][workload]
+    # Workers and servers need what their law says.
+    needs[instance.workloads.with_parameter(KEY)[workload]] = 0.0
     share = np.ones(len(jobs))
     for nth_job in np.flatnonzero(table.options[jobs] >= 0).tolist():
         job = int(jobs[nth_job])
@@ -613,7 +614,7 @@ def crowded(instance: Instance, option: IntArray) -> BoolArray:
     table = instance.jobs_table
     hit = np.zeros(len(table), bool)
     # Most instances state no needs: then no node can be short of anything.
-    demanding = any(own.demand for own in instance.workloads) or any(instance.options.uses)
+    demanding = instance.workloads.demand or instance.options.needs
     if not table.running or not demanding:
         return hit
     jobs = table.places.job

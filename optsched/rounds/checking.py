@@ -121,9 +121,8 @@ def _allowed(view: View, job: IntArray, gpus: IntArray) -> BoolArray:
     """Whether each job may have so many GPUs."""
     table = view.instance.jobs_table
     options = view.instance.options
-    workloads = view.instance.workloads
     allowed = (table.gpus_min[job] <= gpus) & (gpus <= table.gpus_max[job])
-    served = np.array([KEY in workload.parameters for workload in workloads] + [False])
+    served = view.instance.workloads.with_parameter(KEY)
     # A job of workers and servers without rates of its own does not say how many GPUs it may have.
     allowed |= served[table.workload[job]] & (table.rates[job] < 0)
     listed = (table.options[job] >= 0) | (table.levels[job] >= 0)

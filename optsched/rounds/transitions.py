@@ -505,11 +505,7 @@ def observations(
     key = ledger.key[rows]
     jobs = key[:, 0]
     own = table.rates[jobs] >= 0
-    # The last entry is read for jobs without a workload.
-    of_workload = np.array(
-        [*(workload.rates for workload in state.instance.workloads), -1],
-        np.int64,
-    )
+    of_workload = state.instance.workloads.rates
     batch = JobBatch(
         table.workload[jobs],
         np.where(own, table.rates[jobs], of_workload[table.workload[jobs]]),

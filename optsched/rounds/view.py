@@ -199,7 +199,6 @@ def still_meant(
     and is left out: with no names at all it would speak of every job.
     """
     there = instance.jobs_table.names
-    workloads = {own.name for own in instance.workloads}
     kept: list[Mapping[str, Any]] = []
     notices = []
     for document in documents:
@@ -207,7 +206,7 @@ def still_meant(
         names = [named] if isinstance(named, str) else list(named or ())
         gone = [name for name in names if name not in there]
         workload = document.get("workload")
-        lacks = workload is not None and workload not in workloads
+        lacks = workload is not None and workload not in instance.workloads.names
         if not gone and not lacks:
             kept.append(document)
             continue

@@ -9,7 +9,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.errors import UsageError
-from optsched.instance import Instance
+from optsched.instance import Instance, Workloads
 from optsched.instance.restart import restart_costs
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.stops import checkpoint_interval
@@ -305,7 +305,7 @@ def _with_restart_cost(instance: Instance, seconds: float) -> Instance:
     """The instance in which every restart costs so much, wherever it is."""
     table = instance.jobs_table
     cost = np.full(len(table), seconds)
-    workloads = tuple(replace(workload, restart_cost={}) for workload in instance.workloads)
+    workloads = Workloads(replace(each, restart_cost={}) for each in instance.workloads)
     return replace(instance, jobs_table=replace(table, restart_cost=cost), workloads=workloads)
 
 

@@ -208,6 +208,36 @@ def test_workloads_keep_their_rows_and_labels_go() -> None:
     assert with_jobs(instance, np.array([], np.int64)).workloads == instance.workloads[:2]
 
 
+def test_workloads_are_the_same_object_until_one_of_them_changes() -> None:
+    """Their arrays are made once, however many rounds pass."""
+    jobs = [{"id": name, "workload": "w", "steps": 1} for name in "abc"]
+    workloads = {
+        "v": {"throughput": {"p": 1.0}, "parameters": {"x": 1}},
+        "w": {
+            "throughput": {"p": 2.0},
+            "demand": {"cpu": 3},
+            "gpu_memory": 4,
+            "restart_cost": {"p": 5},
+        },
+    }
+    instance = Instance.from_document(plain(jobs, workloads=workloads))
+    shared = instance.workloads
+    assert with_jobs(instance, np.array([0, 2])).workloads is shared
+    new = jobs_of_documents(instance, [{"id": "d", "workload": "v", "steps": 1}])
+    assert with_jobs(instance, np.array([1]), new).workloads is shared
+    labelled = jobs_of_documents(
+        instance, [{"id": "d", "workload": "label", "steps": 1, "throughput": {"p": 1}}]
+    )
+    grown = with_jobs(instance, np.array([1]), labelled).workloads
+    assert grown.label.tolist() == [False, False, True, False]
+    assert shared.label.tolist() == [False, False, False]
+    assert shared.rates.tolist() == [0, 1, -1]
+    assert {name: need.tolist() for name, need in shared.demand.items()} == {"cpu": [0, 3, 0]}
+    assert shared.gpu_memory.tolist() == [0, 4, 0]
+    assert shared.with_restart_cost == (1,)
+    assert shared.with_parameter("x").tolist() == [True, False, False]
+
+
 def test_a_label_that_a_pair_names_becomes_a_workload() -> None:
     jobs = [{"id": name, "workload": f"of {name}", "throughput": {"p": 1.0}} for name in "ab"]
     pair = {"workloads": ["of b", "of b"], "pool": "p", "throughput": [1.0, 1.0]}
