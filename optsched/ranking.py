@@ -15,7 +15,7 @@ from optsched.formulation.options import ConstraintOptions, options_from
 from optsched.instance import Instance
 from optsched.instance.documents import changed_fields
 
-Sizes = Literal["least", "most", "fastest"]
+Sizes = Literal["least", "most", "fastest", "deadline"]
 """Which of the configurations of an elastic job that have room it runs in."""
 Moves = Literal["paying", "published"]
 """When a running job moves though it could stay where it is."""
@@ -26,7 +26,8 @@ class RankingOptions(ConstraintOptions):
 
     Options
         gpus   how many GPUs an elastic job takes of those that jobs before it leave: its ``least`` number, the
-               ``most`` that there is room for, or the number with which it is ``fastest``.
+               ``most`` that there is room for, the number with which it is ``fastest``, or (``deadline``) that with
+               which it takes the least GPU time of those in time, restart cost included.
         moves  when a running job moves to faster GPUs though it could stay. ``paying``: if it then ends sooner, its
                restart cost counted, and no running job holds these GPUs; with ``fastest`` also to
                those of jobs behind it. ``published``, as simulators of papers do: never; with
@@ -83,6 +84,14 @@ class RankedJobs:
     def now(self) -> float:
         """The time of the clock, in seconds."""
         return self.instance.now
+
+    @property
+    def slack(self) -> FloatArray:
+        """Seconds for which each job can wait and still be in time, shape (n,).
+
+        At its fastest rate: below 0 for deadlines that cannot be met any more, inf without one.
+        """
+        return np.where(np.isinf(self.deadline), np.inf, self.deadline - self.now - self.remaining)
 
     def renewed(self, mask: BoolArray) -> RankedJobs:
         """The same, if the jobs of a mask had had nothing so far.

@@ -244,6 +244,7 @@ def test_options_say_what_is_read(formulation: str, options: dict[str, Any], fie
     ("ranking", "options", "read"),
     [
         ("edf", {}, {"deadline"}),
+        ("slack-first", {}, {"deadline"}),
         ("srtf", {}, set()),
         ("srtf", {"weighted": True}, {"weight"}),
         ("las", {}, set()),

@@ -9,8 +9,10 @@ CATALOGUE: dict[str, str] = {
     "gittins": "formulations.rankings.gittins:GittinsIndex",
     "las": "formulations.rankings.las:LeastAttainedService",
     "least-attained-service": "formulations.rankings.las:LeastAttainedService",
+    "least-slack-first": "formulations.rankings.slack_first:SlackFirst",
     "priority": "formulations.rankings.priority:Priority",
     "shortest-remaining-time": "formulations.rankings.srtf:ShortestRemainingTime",
+    "slack-first": "formulations.rankings.slack_first:SlackFirst",
     "srtf": "formulations.rankings.srtf:ShortestRemainingTime",
     "tiresias": "formulations.rankings.tiresias:Tiresias",
 }

@@ -10,7 +10,7 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.ranking import RankedJobs, Ranking, RankingOptions
 
 KEEPS, LATE, NONE = 0, 1, 2
-"""A deadline that still counts, a hard one that has passed, none: one group after the other."""
+"""A deadline that still counts, a hard one that is lost, none: one group after the other."""
 
 
 class EarliestDeadlineFirst(Ranking):
@@ -25,7 +25,9 @@ class EarliestDeadlineFirst(Ranking):
     With ``late`` kept, the key of a hard deadline that has passed is (0, d_j) too: the plain rule,
     in which work that has failed goes before all that can still be in time. Published comparisons
     have it so (D. Gu et al., "ElasticFlow: An elastic serverless training platform for distributed
-    deep learning", ASPLOS 2023: its simulator).
+    deep learning", ASPLOS 2023: its simulator). With ``late`` hopeless, it is (1, d_j) as soon as
+    now + r_j > d_j, where r_j is the least time that the job still needs: GPUs go to jobs that can
+    still be in time.
 
     On one GPU without restart costs all deadlines are met whenever that is possible (W. Horn, "Some
     simple scheduling algorithms", Naval Research Logistics Quarterly 21, 1974; M. Dertouzos, IFIP
@@ -34,12 +36,12 @@ class EarliestDeadlineFirst(Ranking):
 
     On more GPUs it is not optimal (S. Dhall, C. Liu, "On a real-time scheduling problem",
     Operations Research 26, 1978): m jobs of length 2e due at 1 and one job of length 1 due at
-    1 + e, all on m GPUs: the m short ones start, so the long one ends at 1 + 2e. It does not look
-    at what is left either: a job that can be in time no more keeps its place until its deadline has
-    passed. The side constraint ``deadlines`` and the formulation ``lease`` plan ahead.
+    1 + e, all on m GPUs: the m short ones start, so the long one ends at 1 + 2e. `slack-first`
+    starts the long one. The side constraint ``deadlines`` and the formulation ``lease`` plan ahead.
 
     Options
-        late  last: hard deadlines that have passed go behind those that have not; kept: they keep their places.
+        late  last: hard deadlines that have passed go behind those that have not; kept: they keep their places;
+              hopeless: all that cannot be met any more go behind.
     """
 
     name = "edf"
@@ -49,12 +51,12 @@ class EarliestDeadlineFirst(Ranking):
     class Options(RankingOptions):
         """Options of earliest deadline first."""
 
-        late: Literal["last", "kept"] = "last"
+        late: Literal["last", "kept", "hopeless"] = "last"
 
     options: Options
 
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray | IntArray, ...]:
         d = jobs.deadline
-        hopeless = (d <= jobs.now) & ~jobs.soft & (self.options.late == "last")
-        group = np.select([np.isinf(d), hopeless], [NONE, LATE], KEEPS)
+        lost = {"last": d <= jobs.now, "kept": d < -np.inf, "hopeless": jobs.slack < 0}
+        group = np.select([np.isinf(d), lost[self.options.late] & ~jobs.soft], [NONE, LATE], KEEPS)
         return group, d

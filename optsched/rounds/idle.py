@@ -362,7 +362,8 @@ class IdleGpus:
         seating.spend(int(wanted.moves[placed].sum()))
         self._free = self._free - self._uses.total(wanted.rows.column[placed])
         self._free += self._uses.total(seated[left])
-        for row in placed[wanted.saved[placed] > 0].tolist():
+        # What a job saves that would have gone on; others leave their GPUs for another reason.
+        for row in placed[wanted.moves[placed] & (wanted.saved[placed] > 0)].tolist():
             where = (int(wanted.rows.job[row]), int(wanted.rows.column[row]))
             seating.saved[where] = float(wanted.saved[row])
         if len(left):

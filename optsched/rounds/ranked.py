@@ -207,10 +207,12 @@ def _row_order(
     same_size = running.gpus[rows.job] == C.gpus[rows.column]
     as_now = (running.pool[rows.job] == C.pool[rows.column]) & same_size
     as_now &= view.configured.like(rows.job, C.configuration_labels[rows.column])
-    if ranking.moves == "published":
-        return _published_order(C, rows, sizes, as_now, position), {}
     span = np.maximum(C.configurations.nodes[C.configuration[rows.column]], 1)
     continues = as_now & (running.nodes[rows.job] <= span) & ~view.evicted[rows.job]
+    if sizes == "deadline":
+        return _deadline_order(state, view, C, rows, continues, position), {}
+    if ranking.moves == "published":
+        return _published_order(C, rows, sizes, as_now, position), {}
     saved = saved_by_rows(state, view, C, rows, continues)
     moves = saved > 0
     if sizes == "most":
@@ -246,6 +248,30 @@ def _published_order(
         "fastest": (~as_now, slowest_last),
     }
     return np.lexsort((rows.column, *keys[sizes], position[rows.job]))
+
+
+def _deadline_order(
+    state: RoundState,
+    view: View,
+    C: Classes,
+    rows: JobRows,
+    continues: BoolArray,
+    position: IntArray,
+) -> IntArray:
+    """The rows of each job: first those in time, by the least GPU time; then the others, as they end.
+
+    A row takes  delay + S / R  seconds, where S steps are left, R is its rate, and the delay is
+    that of a restart unless the job goes on. Less GPU time leaves more to the jobs behind it; what
+    then is idle makes jobs faster that gain from it (`optsched.rounds.idle`).
+    """
+    job = rows.job
+    delay = state.stops.delays(job, C.pool[rows.column], C.gpus[rows.column], continues)
+    seconds = delay + quotient(view.instance.jobs_table.steps_left[job], rows.rate, np.inf)
+    late = state.now + seconds > state.instance.jobs_table.deadline[job]
+    cost = np.where(late, seconds, C.gpus[rows.column] * seconds)
+    # A job that must not be stopped has no choice.
+    stays = continues & view.must[job]
+    return np.lexsort((rows.column, ~continues, cost, late, ~stays, position[job]))
 
 
 def _order_of_idle_gpus(

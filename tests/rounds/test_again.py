@@ -20,6 +20,7 @@ POLICIES: tuple[dict[str, Any], ...] = (
     {"ranking": "srtf", "patience": 3},
     {"ranking": "las"},
     {"ranking": "edf", "options": {"gpus": "fastest"}},
+    {"ranking": "slack-first", "options": {"gpus": "deadline"}},
     {"ranking": "tiresias", "options": {"limits": [200.0, 900.0], "knob": 2.0}},
     {"ranking": "srtf", "fill": True},
     {"formulation": "max-min-fairness"},

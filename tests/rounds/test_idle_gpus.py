@@ -37,6 +37,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "srtf fastest": {"ranking": "srtf", "options": {"gpus": "fastest"}},
     "priority": {"ranking": "priority"},
     "edf": {"ranking": "edf"},
+    "edf deadline": {"ranking": "edf", "options": {"gpus": "deadline", "late": "hopeless"}},
 }
 
 

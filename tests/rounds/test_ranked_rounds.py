@@ -25,7 +25,7 @@ pytestmark = pytest.mark.property
 
 FEW = settings(max_examples=12, deadline=None, derandomize=True)
 RANKINGS: dict[str, dict[str, object]] = {
-    "fcfs": {}, "priority": {}, "srtf": {}, "las": {}, "2d-las": {}, "edf": {},
+    "fcfs": {}, "priority": {}, "srtf": {}, "las": {}, "2d-las": {}, "edf": {}, "slack-first": {},
     "tiresias": {"limits": [2.0, 4.0], "knob": 2.0}, "gittins": {"sample": [1.0, 2.0, 5.0], "delta": 1.0},
 }  # fmt: skip
 

@@ -62,7 +62,7 @@ def test_an_unknown_remaining_time_goes_last() -> None:
 
 def test_ties_go_to_the_first_to_arrive_then_to_the_first_submitted() -> None:
     jobs = seen(arrival=[2.0, 1.0, 2.0, 1.0])
-    for name in ("fcfs", "priority", "srtf", "las", "2d-las", "tiresias", "edf"):
+    for name in ("fcfs", "priority", "srtf", "las", "2d-las", "tiresias", "edf", "slack-first"):
         assert ranked(name, jobs) == [1, 3, 0, 2]
 
 
@@ -79,6 +79,26 @@ def test_deadlines_that_passed() -> None:
     # late but soft, in time, late by their deadlines (one passes at this moment), none
     assert ranked("edf", jobs) == [4, 3, 1, 7, 2, 5, 6, 0]
     assert ranked("edf", jobs, late="kept") == [7, 4, 2, 5, 3, 1, 6, 0]
+
+
+def test_deadlines_that_cannot_be_met_any_more() -> None:
+    jobs = seen(
+        now=10.0,
+        deadline=[np.inf, 30.0, 15.0, 40.0, 12.0, 14.0],
+        remaining=[1.0, 20.0, 6.0, 29.0, 3.0, np.inf],
+        soft=[False, False, False, False, True, False],
+    )
+    # Slack: none, 0, -1, 1, -1 but soft, unknown; the deadlines alone say 4, 5, 2, 1, 3, 0.
+    assert ranked("edf", jobs, late="hopeless") == [4, 1, 3, 5, 2, 0]
+    assert ranked("slack-first", jobs) == [4, 1, 3, 5, 2, 0]
+    assert ranked("slack-first", jobs, late="kept") == [5, 2, 4, 1, 3, 0]
+
+
+@QUICK
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=8), st.integers(1, 5))
+def test_slack_is_the_deadline_where_all_jobs_need_the_same(due: list[int], needs: int) -> None:
+    jobs = seen(deadline=np.array(due, float), remaining=float(needs))
+    assert ranked("slack-first", jobs, late="kept") == ranked("edf", jobs, late="kept")
 
 
 # --- Tiresias ------------------------------------------------------------------------------------------------------
@@ -282,7 +302,7 @@ def test_more_reference_values_of_the_index() -> None:
 # --- what all have in common ---------------------------------------------------------------------------------------
 
 OPTIONS: dict[str, dict[str, object]] = {
-    "fcfs": {}, "priority": {}, "srtf": {"service": True}, "las": {}, "2d-las": {}, "edf": {},
+    "fcfs": {}, "priority": {}, "srtf": {"service": True}, "las": {}, "2d-las": {}, "edf": {}, "slack-first": {},
     "tiresias": {"limits": [2.0, 5.0], "knob": 2.0}, "gittins": {"sample": [1.0, 4.0, 9.0], "delta": 2.0},
 }  # fmt: skip
 
@@ -359,8 +379,16 @@ def test_names_are_checked_when_the_policy_is_made(
         ("gittins", {"sample": []}, "sample: found [], expected at least 1 entry"),
         ("gittins", {"sample": [1, -2]}, "sample[1]: found -2, expected a number above 0"),
         ("gittins", {"sample": [1], "delta": 0}, "delta: found 0, expected a number above 0"),
-        ("las", {"gpus": 4}, "gpus: found 4, expected one of 'least', 'most' or 'fastest'"),
-        ("edf", {"late": "first"}, "late: found \"first\", expected one of 'last' or 'kept'"),
+        (
+            "las",
+            {"gpus": 4},
+            "gpus: found 4, expected one of 'least', 'most', 'fastest' or 'deadline'",
+        ),
+        (
+            "edf",
+            {"late": "first"},
+            "late: found \"first\", expected one of 'last', 'kept' or 'hopeless'",
+        ),
         ("fcfs", {"strict": 1}, "strict: found 1, expected true or false"),
     ],
 )

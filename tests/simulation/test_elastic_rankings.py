@@ -19,7 +19,11 @@ from optsched.traces import Trace
 pytestmark = pytest.mark.property
 
 Make = Callable[..., Trace]
-SHAPES = {"peaks": {"1": 1.0, "2": 3.0, "4": 2.0}, "grows": {"1": 1.0, "2": 2.0, "4": 4.0}}
+SHAPES = {
+    "peaks": {"1": 1.0, "2": 3.0, "4": 2.0},
+    "grows": {"1": 1.0, "2": 2.0, "4": 4.0},
+    "slows": {"1": 1.0, "2": 1.5, "4": 2.0},
+}
 
 
 def job(
@@ -37,9 +41,11 @@ def job(
     }
 
 
-def edf(make: Make, jobs: list[dict[str, object]], gpus: str, **more: object) -> Simulation:
+def edf(
+    make: Make, jobs: list[dict[str, object]], gpus: str, moves: str = "paying", **more: object
+) -> Simulation:
     shapes = {name: {"throughput": {"p": rates}} for name, rates in SHAPES.items()}
-    policy = {"ranking": "edf", "options": {"gpus": gpus}}
+    policy = {"ranking": "edf", "options": {"gpus": gpus, "moves": moves}}
     return simulate(make(jobs, {"p": 4}, workloads=shapes), policy, replan="events", **more)
 
 
@@ -73,6 +79,52 @@ def test_a_job_shrinks_for_one_before_it_and_grows_again(make: Make, gpus: str) 
     assert edf(make, jobs, gpus, restart_cost=10.0).jobs.finish[0] == pytest.approx(
         265.0
     )  # 10 s on two, 10 s on four
+
+
+@pytest.mark.parametrize(
+    ("shape", "deadline", "held", "end"),
+    [
+        ("slows", 300.0, 1, 300.0),
+        ("slows", 299.0, 2, 200.0),
+        ("slows", 199.0, 4, 150.0),
+        ("slows", 149.0, 4, 150.0),  # too late: what ends first
+        ("peaks", 300.0, 2, 100.0),  # less GPU time than on one
+    ],
+)
+def test_a_job_takes_the_least_gpu_time_that_meets_its_deadline(
+    make: Make, shape: str, deadline: float, held: int, end: float
+) -> None:
+    """Where nothing is filled up (``published``), and until the next plan."""
+    jobs = [job("a", 300.0, shape, deadline)]
+    result = edf(make, jobs, "deadline", "published", round=1e4)
+    assert result.segments.gpus.tolist() == [held]
+    assert result.jobs.finish == pytest.approx([end])
+
+
+def test_idle_gpus_make_jobs_faster_until_another_one_needs_them(make: Make) -> None:
+    """a could do with one GPU. b needs two to be in time, so a shrinks to the two that are left."""
+    jobs = [
+        job("a", 300.0, "slows", 1000.0),
+        job("b", 150.0, "slows", 155.0, arrival=50.0),
+    ]
+    result = edf(make, jobs, "deadline")
+    a = result.segments.job == 0
+    assert result.segments.gpus[a].tolist() == [4, 2, 4]
+    assert result.segments.gpus[~a].tolist() == [2]
+    # 50 s at 2 steps/s, 100 s at 1.5, the last 50 steps at 2.
+    assert result.jobs.finish == pytest.approx([175.0, 150.0])
+
+
+@pytest.mark.parametrize(("cost", "held"), [(0.0, [4, 1]), (51.0, [4, 2])])
+def test_the_restart_counts_for_the_deadline(make: Make, cost: float, held: list[int]) -> None:
+    """At 50 s, b takes two GPUs. a has 200 steps left and 250 s: one GPU does, but not after a restart."""
+    jobs = [
+        job("a", 300.0, "slows", 300.0),
+        job("b", 300.0, "slows", 251.0, arrival=50.0),
+        job("c", 300.0, "slows", 9000.0, most=1, arrival=50.0),
+    ]
+    result = edf(make, jobs, "deadline", restart_cost=cost)
+    assert result.segments.gpus[result.segments.job == 0].tolist()[:2] == held
 
 
 def test_a_late_job_keeps_its_place_if_asked_to(make: Make) -> None:
