@@ -66,6 +66,8 @@ def condensed(column: NDArray[Scalar]) -> NDArray[Scalar]:
     """
     if is_constant(column) or not len(column):
         return column
+    if len(column) == 1:
+        return _repeated(column.copy(), 1)
     bits = column.view(np.uint8 if column.dtype == np.bool_ else np.uint64)
     return (
         constant(column[0], len(column), column.dtype.type) if (bits == bits[0]).all() else column
@@ -466,7 +468,7 @@ def quotient(
     part: FloatArray | float, whole: FloatArray | IntArray, otherwise: float = 0.0
 ) -> FloatArray:
     """``part / whole``, and ``otherwise`` where the whole is not above 0."""
-    shape = np.broadcast_shapes(np.shape(part), whole.shape)
+    shape = np.broadcast(part, whole).shape
     # With `where` numpy divides by no zero, so that nothing warns.
     found: FloatArray = np.divide(part, whole, out=np.full(shape, otherwise), where=whole > 0)
     return found
@@ -521,13 +523,16 @@ def _found_by_number(known: IntArray, wanted: IntArray) -> IntArray | None:
     if these tell the known rows apart and it takes little room.
     """
     room, number, asked = 1, np.zeros(len(known), np.int64), np.zeros(len(wanted), np.int64)
-    for one, other in zip(known.T, wanted.T, strict=True):
-        low = min(int(one.min()), int(other.min()))
-        size = max(int(one.max()), int(other.max())) - low + 1
+    lowest = np.minimum(known.min(axis=0), wanted.min(axis=0)).tolist()
+    highest = np.maximum(known.max(axis=0), wanted.max(axis=0)).tolist()
+    for field, (low, high) in enumerate(zip(lowest, highest, strict=True)):
+        size = high - low + 1
         if room * size > ROOM * len(known):
             break
         room *= size
-        number, asked = number * size + (one - low), asked * size + (other - low)
+        if size > 1:
+            number = number * size + (known[:, field] - low)
+            asked = asked * size + (wanted[:, field] - low)
     row = np.arange(len(known))
     table = np.full(room, -1, np.int64)
     table[number] = row

@@ -21,8 +21,11 @@ class Columns(Displayed):
     """
 
     def __len__(self) -> int:
-        values = (getattr(self, name) for name in self.__dataclass_fields__)
-        return next(len(value) for value in values if isinstance(value, np.ndarray | Columns))
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if isinstance(value, (np.ndarray, Columns)):
+                return len(value)
+        raise TypeError(f"{type(self).__name__} has no column")
 
     def take(self, rows: AnyArray | slice) -> Self:
         """The table of these rows; of a slice, arrays share their memory with this one's."""

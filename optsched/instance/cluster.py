@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from optsched.arrays import (
+    AnyArray,
     BoolArray,
     FloatArray,
     IntArray,
@@ -324,6 +325,41 @@ class Cluster(Displayed):
         return Numbering(self.pools)
 
     @cached_property
+    def node_states(self) -> IntArray:
+        """State of every node, an index into `NODE_STATES`, shape (nodes,)."""
+        return _of_nodes(self.pools, "node_state")
+
+    @cached_property
+    def _available_from(self) -> FloatArray:
+        return _of_nodes(self.pools, "node_available_from")
+
+    def usable(self, now: float) -> BoolArray:
+        """Nodes that can take work at a time (`Pool.usable`), shape (nodes,)."""
+        return np.asarray((self.node_states == UP) & (self._available_from <= now))
+
+    @cached_property
+    def own_capacity(self) -> FloatArray:
+        """CPUs and memory (GB) of every node, inf where they are not stated; shape (nodes, 2)."""
+        stated = np.stack([_of_nodes(self.pools, name) for name in PER_NODE.values()], axis=1)
+        return np.where(np.isnan(stated), np.inf, stated)
+
+    @cached_property
+    def groups(self) -> tuple[Resource, ...]:
+        """Renewable resources that belong to some nodes:
+        what is placed on these nodes at one time must fit in.
+        """
+        of_nodes = (item for item in self.resources if item.nodes is not None)
+        return tuple(item for item in of_nodes if item.kind == "renewable")
+
+    @cached_property
+    def members(self) -> BoolArray:
+        """Which nodes each of these resources belongs to, shape (G, nodes)."""
+        member = np.zeros((len(self.groups), self.numbering.nodes), bool)
+        for place, group in enumerate(self.groups):
+            member[place, [self.numbering.by_name[name] for name in group.nodes or ()]] = True
+        return member
+
+    @cached_property
     def joined(self) -> tuple[FloatArray, IntArray]:
         """Bandwidths, and groups of nodes that the links of the topology document join
         at each (`joined_nodes`).
@@ -351,7 +387,7 @@ class Cluster(Displayed):
         what is known of these is kept.
         """
         changed = replace(self, pools=pools)
-        kept = ["pool_index", "_listed_nodes"]
+        kept = ["pool_index", "_listed_nodes", "groups", "members"]
         if all(new.node_gpus is old.node_gpus for new, old in zip(pools, self.pools, strict=True)):
             kept += ["numbering", "joined"]
         for name in kept:
@@ -393,3 +429,9 @@ class Cluster(Displayed):
                 if not np.isnan(total):
                     found[f"{pool.name}.{name}"] = total
         return found | {resource.name: resource.capacity for resource in self.resources}
+
+
+def _of_nodes(pools: Sequence[Pool], name: str) -> AnyArray:
+    """A field of all nodes, pool by pool."""
+    values = [getattr(pool, name) for pool in pools]
+    return np.concatenate(values) if values else np.zeros(0)

@@ -25,7 +25,7 @@ from optsched.placement.best_fit import FreeRoom, best_fit, choose, why_refused
 from optsched.placement.occupied import Occupied, refuse_placed_twice
 from optsched.placement.one_node import GpusByRow, OneNodeRoom, RoomMade
 from optsched.placement.problem import Problem
-from optsched.placement.requests import Requests, anti_affinity_sets, members, needs_per_gpu
+from optsched.placement.requests import Requests, anti_affinity_sets, needs_per_gpu
 from optsched.placement.shares import ROUNDING
 
 SETS_TRIED = 4
@@ -143,12 +143,10 @@ def place_beside(
     """
     requests = Requests.of(classes, rows, np.asarray(wanted, np.int64), constraints, barred)
     jobs = requests.jobs_of_all
-    once, count = np.unique(jobs, return_counts=True)
-    if len(once) < len(jobs):
-        raise ValueError(
-            f"job {classes.instance.jobs_table.names[int(once[np.argmax(count)])]} is to be "
-            "placed twice"
-        )
+    twice = np.flatnonzero(np.bincount(jobs) > 1)
+    if len(twice):
+        name = classes.instance.jobs_table.names[int(twice[0])]
+        raise ValueError(f"job {name} is to be placed twice")
     refuse_placed_twice(occupied, jobs)
     problem = Problem.of(requests, np.unique(requests.pool).tolist(), occupied)
     assignment = best_fit(problem, keep=True)
@@ -477,7 +475,7 @@ class Clearing:
         self._spot = (
             self._node * nodes.room.shape[1] + (loose.gpu - numbering.start[loose.node])[here]
         )
-        use = members(classes.instance)[:, loose.node].T * loose.group_need[loose.owner]
+        use = classes.instance.cluster.members[:, loose.node].T * loose.group_need[loose.owner]
         self._group_use = np.zeros((len(loose), len(nodes.groups)))
         np.add.at(self._group_use, loose.owner, use)
         sets = [requests.sets[number] for number in requests.apart[0]]

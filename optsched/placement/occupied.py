@@ -25,10 +25,8 @@ from optsched.instance.reading import listed, show
 from optsched.performance.parameter_server import KEY
 from optsched.placement.requests import (
     OWN,
-    members,
     needs_per_gpu,
-    own_capacity,
-    renewable_groups,
+    node_resources,
 )
 from optsched.placement.shares import FULL
 
@@ -103,7 +101,7 @@ class Occupied:
 
     @classmethod
     def none(cls, instance: Instance) -> Occupied:
-        groups = len(renewable_groups(instance))
+        groups = len(instance.cluster.groups)
         own, group = np.zeros((0, len(OWN))), np.zeros((0, groups))
         nobody, nothing = np.zeros(0, np.int64), np.zeros(0)
         return cls(instance, nobody, nobody, nothing, own, group, nobody, nobody)
@@ -288,7 +286,7 @@ class Occupied:
     @cached_property
     def group_used(self) -> FloatArray:
         """What is in use of each renewable resource that belongs to some nodes, shape (G,)."""
-        member = members(self.instance)[:, self.node]
+        member = self.instance.cluster.members[:, self.node]
         return np.asarray((self.group_need[self.owner].T * member).sum(axis=1))
 
     def left_of(self, resources: Resources) -> FloatArray:
@@ -298,11 +296,10 @@ class Occupied:
         on nodes that take no work they hold nothing that counts.
         """
         cluster = self.instance.cluster
-        now = self.instance.now
-        usable = np.concatenate([pool.usable(now) for pool in cluster.pools])
+        usable = cluster.usable(self.instance.now)
         gpus = np.bincount(self.node, self.share[self.owner], len(usable))
         # Jobs cannot hold more of a node than it has, though they may need it after it shrank.
-        own = np.minimum(self.used, own_capacity(self.instance))
+        own = np.minimum(self.used, cluster.own_capacity)
         used: dict[str, float] = {}
         for suffix, amount in (
             ("", gpus),
@@ -312,7 +309,7 @@ class Occupied:
             total = np.bincount(pool_of_node, np.where(usable, amount, 0.0), len(cluster.pools))
             names = [pool.name + suffix for pool in cluster.pools]
             used.update(zip(names, total.tolist(), strict=True))
-        groups = [group.name for group in renewable_groups(self.instance)]
+        groups = [group.name for group in cluster.groups]
         used.update(zip(groups, self.group_used.tolist(), strict=True))
         held = [used.get(name, 0.0) for name in resources.names]
         return np.asarray(resources.capacity - held, np.float64)
@@ -383,7 +380,7 @@ def _needs_by_name(
     """What each holder needs per GPU of each resource of nodes,
     shape (S, 2 + G); 0 unless stated.
     """
-    names = (*OWN, *(group.name for group in renewable_groups(instance)))
+    names = node_resources(instance)
     table = np.zeros((holders, len(names)))
     for name, amount in needs.items():
         if name not in names:
@@ -473,16 +470,10 @@ class Running:
         # One entry for each GPU that is held: who holds it, and its node.
         owner = np.repeat(places.job, places.length)
         node = numbering.node_of(places.numbers(numbering))
-        no_pools = np.zeros(0, np.int64)
-        state = np.concatenate([*(part.node_state for part in cluster.pools), no_pools])
-        usable = [
-            *(part.usable(instance.now) for part in cluster.pools),
-            no_pools.astype(bool),
-        ]
         lost = np.zeros(jobs, bool)
         leaves = np.zeros(jobs, bool)
-        lost[owner[state[node] == DOWN]] = True
-        leaves[owner[~np.concatenate(usable)[node]]] = True
+        lost[owner[cluster.node_states[node] == DOWN]] = True
+        leaves[owner[~cluster.usable(instance.now)[node]]] = True
         # Nodes of each job: different pairs of job and node, as one number each. Sorted, equal ones
         # are neighbours. Most tables are sorted already.
         width = max(numbering.nodes, 1)
@@ -493,7 +484,7 @@ class Running:
         nodes = np.bincount(pair[new] // width, minlength=jobs).astype(np.int64)
         return cls(pool, gpus, nodes, lost, leaves)
 
-    @property
+    @cached_property
     def runs(self) -> BoolArray:
         """Mask of the jobs that run."""
         return self.pool >= 0
@@ -515,7 +506,7 @@ def held_of(
     known), else what those say that are like the place where it runs; where several are, the most
     of them. What workers and servers need is not known here.
     """
-    names = (*OWN, *(group.name for group in renewable_groups(instance)))
+    names = node_resources(instance)
     share, needs = _held(instance, jobs, option, names)
     return share, dict(zip(names, needs.T, strict=True))
 
@@ -621,11 +612,11 @@ def crowded(instance: Instance, option: IntArray) -> BoolArray:
     occupied = occupied_by(instance, jobs, option)
     node = occupied.node
     owner = occupied.owner
-    short = occupied.used > own_capacity(instance) * FULL
+    short = occupied.used > instance.cluster.own_capacity * FULL
     needs_it = (occupied.need[owner] > 0) & short[node]
-    capacity = np.array([group.capacity for group in renewable_groups(instance)])
+    capacity = np.array([group.capacity for group in instance.cluster.groups])
     group_short = occupied.group_used > capacity * FULL
-    on_short_group = members(instance)[:, node].T & group_short
+    on_short_group = instance.cluster.members[:, node].T & group_short
     needs_group = (occupied.group_need[owner] > 0) & on_short_group
     hit[jobs[owner[needs_it.any(axis=1) | needs_group.any(axis=1)]]] = True
     return hit

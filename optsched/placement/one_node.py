@@ -14,7 +14,7 @@ import numpy as np
 from optsched.arrays import BoolArray, FloatArray, IntArray, quotient
 from optsched.placement.occupied import Occupied
 from optsched.placement.problem import Nodes, consecutive
-from optsched.placement.requests import Requests, own_capacity
+from optsched.placement.requests import Requests
 from optsched.placement.shares import ROUNDING
 
 GpusByRow = dict[int, IntArray]
@@ -74,7 +74,7 @@ class OneNodeRoom:
     ) -> None:
         self._nodes = nodes
         # Jobs on a node that shrank hold more than it has: what is left of it is below 0 then.
-        own = own_capacity(nodes.instance) - occupied.used
+        own = nodes.instance.cluster.own_capacity - occupied.used
         left = np.column_stack([nodes.free, own[nodes.number]])
         self._open: BoolArray = nodes.room >= 1.0
         self._first_gpu = nodes.instance.cluster.numbering.start[nodes.number]

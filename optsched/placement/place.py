@@ -16,7 +16,7 @@ from optsched.placement.bounds import bounds, most_bandwidth
 from optsched.placement.exact import COLUMNS, size, solve_exactly
 from optsched.placement.occupied import Occupied, refuse_placed_twice
 from optsched.placement.problem import Bounds, Problem, Scored, Worth, better
-from optsched.placement.requests import Requests, renewable_groups
+from optsched.placement.requests import Requests
 from optsched.placement.shares import FULL, ROUNDING
 from optsched.placement.staying import pinned_rows
 from optsched.solution.placement import Placement
@@ -175,7 +175,7 @@ def _components(requests: Requests) -> list[list[int]]:
     instance = requests.classes.instance
     pools = np.unique(requests.pool).tolist()
     component = {pool: pool for pool in pools}
-    groups = renewable_groups(instance) if requests.group_need.any() else ()
+    groups = instance.cluster.groups if requests.group_need.any() else ()
     for group in groups:
         names = frozenset(group.nodes or ())
         joined = set()

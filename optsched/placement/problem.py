@@ -34,19 +34,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, Groups, IntArray, group_rows, ranges
+from optsched.arrays import (
+    BoolArray,
+    FloatArray,
+    Groups,
+    IntArray,
+    group_rows,
+    lengths,
+    mask_of,
+    ranges,
+)
 from optsched.candidates import gpus_allowed
 from optsched.instance import Instance
 from optsched.instance.cluster import Resource
 from optsched.instance.topology import INTRA_NODE, NODE
 from optsched.placement.occupied import Occupied
-from optsched.placement.requests import (
-    NO_NODE,
-    OWN,
-    Requests,
-    members,
-    renewable_groups,
-)
+from optsched.placement.requests import NO_NODE, Requests
 from optsched.placement.shares import ROUNDING
 
 # --- nodes and their links -------------------------------------------------------------------
@@ -95,37 +98,24 @@ class Nodes:
     def of(cls, instance: Instance, pools: Sequence[int]) -> Nodes:
         """The usable nodes of these pools, given in ascending order."""
         cluster = instance.cluster
-        no_node = np.zeros(0, np.int64)
-        pool_of = [no_node]
-        rows = [no_node]
-        gpus = [no_node]
-        own = [np.zeros((0, len(OWN)))]
-        for which in pools:
-            part = cluster.pools[which]
-            here = np.flatnonzero(part.usable(instance.now) & (part.node_gpus > 0))
-            stated = np.stack([part.node_cpus[here], part.node_memory[here]], axis=1)
-            pool_of.append(np.full(len(here), which, np.int64))
-            rows.append(here)
-            gpus.append(part.node_gpus[here])
-            own.append(np.where(np.isnan(stated), np.inf, stated))
-        groups = renewable_groups(instance)
-        pool = np.concatenate(pool_of)
-        row = np.concatenate(rows)
-        count = np.concatenate(gpus)
-        number = cluster.numbering.first[pool] + row
+        numbering = cluster.numbering
+        size = lengths(numbering.start)
+        mine = mask_of(pools, len(cluster.pools))[numbering.pool]
+        number = np.flatnonzero(mine & (size > 0) & cluster.usable(instance.now))
+        count = size[number]
         # A rectangular table: nodes with fewer GPUs have room 0 in the columns beyond.
         exists = np.arange(count.max(initial=0)) < count[:, None]
         return cls(
             instance=instance,
-            pool=pool,
-            row=row,
+            pool=numbering.pool[number],
+            row=numbering.row[number],
             number=number,
             gpus=count,
             room=exists.astype(np.float64),
-            own=np.concatenate(own),
-            groups=groups,
-            group_capacity=np.array([group.capacity for group in groups], np.float64),
-            member=members(instance)[:, number],
+            own=cluster.own_capacity[number],
+            groups=cluster.groups,
+            group_capacity=np.array([group.capacity for group in cluster.groups], np.float64),
+            member=cluster.members[:, number],
         )
 
     def beside(self, occupied: Occupied) -> Nodes:
@@ -337,7 +327,6 @@ class Problem:
     requests : Requests
     nodes : Nodes
         With what is left beside occupied GPUs.
-    held : tuple of HeldGpus, length P
     closed : tuple of IntArray, length P
         Nodes that a request may not have whatever is placed: barred ones, and those on which a job
         of one of its anti-affinity sets has GPUs.
@@ -345,7 +334,6 @@ class Problem:
 
     requests: Requests
     nodes: Nodes
-    held: tuple[HeldGpus, ...]
     closed: tuple[IntArray, ...]
 
     @classmethod
@@ -359,15 +347,15 @@ class Problem:
         nodes = Nodes.of(requests.classes.instance, pools)
         if occupied is not None and len(occupied):
             nodes = nodes.beside(occupied)
-        return cls(
-            requests,
-            nodes,
-            _gpus_held(requests, nodes),
-            _closed(requests, nodes, occupied),
-        )
+        return cls(requests, nodes, _closed(requests, nodes, occupied))
 
     def __len__(self) -> int:
         return len(self.requests)
+
+    @cached_property
+    def held(self) -> tuple[HeldGpus, ...]:
+        """What the running jobs of each request hold, length P."""
+        return _gpus_held(self.requests, self.nodes)
 
     @cached_property
     def links(self) -> Links:
@@ -414,9 +402,8 @@ class Problem:
         largest = np.zeros(len(instance.cluster.pools), np.int64)
         np.maximum.at(largest, self.nodes.pool, self.nodes.gpus)
         tied = (bool(sets) or len(nodes) > 0 for sets, nodes in zip(R.apart, R.barred, strict=True))
-        bound = np.fromiter(tied, bool, len(self))
-        apart_from_groups = ~bound & ~R.group_need.any(axis=1)
-        one_node = apart_from_groups & (R.share == 1.0) & (R.gpus <= largest[R.pool])
+        bound = np.fromiter(tied, bool, len(self)) | R.group_need.any(axis=1)
+        one_node = ~bound & (R.share == 1.0) & (R.gpus <= largest[R.pool])
         places = instance.jobs_table.places
         # The last entry is read for partner -1: a job alone.
         running_in = np.full(len(instance.jobs_table) + 1, -1, np.int64)
@@ -728,18 +715,17 @@ def consecutive(free: BoolArray, gpus: IntArray) -> BoolArray:
     -------
     BoolArray, shape (N, G)
     """
-    nodes, most = free.shape
-    # How many GPUs from each one on are free without a gap.
-    run: IntArray = np.zeros((nodes, most + 1), np.int64)
-    for index in reversed(range(most)):
-        run[:, index] = np.where(free[:, index], run[:, index + 1] + 1, 0)
+    most = free.shape[1]
+    column = np.arange(most)
+    # How many GPUs from each one on are free without a gap: up to the next one that is not.
+    barrier = np.where(free, most, column)
+    run = np.minimum.accumulate(barrier[:, ::-1], axis=1)[:, ::-1] - column
     begins = free.copy()
     begins[:, 1:] &= ~free[:, :-1]
     wanted = gpus[:, None]
     # The shortest run that is enough leaves long ones to larger requests.
-    length = np.where(begins & (run[:, :-1] >= wanted), run[:, :-1], most + 1)
+    length = np.where(begins & (run >= wanted), run, most + 1)
     first = np.argmin(length, axis=1)[:, None]
-    column = np.arange(most)
     in_run = (column >= first) & (column < first + wanted)
     in_order = free & (np.cumsum(free, axis=1) <= wanted)
     one_run = length.min(axis=1, initial=most + 1) <= most

@@ -26,10 +26,7 @@ from optsched.placement.occupied import (
 )
 from optsched.placement.requests import (
     anti_affinity_sets,
-    members,
     needs_per_gpu,
-    own_capacity,
-    renewable_groups,
 )
 from optsched.placement.shares import FULL
 
@@ -58,9 +55,10 @@ class StayRule:
         self._classes = classes
         self._numbering = instance.cluster.numbering
         self._load = occupied.load.copy()
-        self._own = own_capacity(instance) * FULL - occupied.used
-        self._member = members(instance).astype(np.float64)
-        capacity = np.array([group.capacity for group in renewable_groups(instance)])
+        cluster = instance.cluster
+        self._own = cluster.own_capacity * FULL - occupied.used
+        self._member = cluster.members.astype(np.float64)
+        capacity = np.array([group.capacity for group in cluster.groups])
         self._groups: FloatArray = capacity * FULL - occupied.group_used
         # Jobs of each anti-affinity set, and the nodes on which one of them is.
         sets = anti_affinity_sets(classes, constraints)

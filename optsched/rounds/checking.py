@@ -44,7 +44,7 @@ def _wrong_gpus(view: View, places: RunningJobs) -> Iterator[str]:
     owner = places.owner
     # A name that is no GPU has the number NONE; 0 replaces it, so that it has some node.
     node = numbering.node_of(np.maximum(gpu, 0))
-    usable = np.concatenate([part.usable(view.instance.now) for part in cluster.pools])
+    usable = cluster.usable(view.instance.now)
     unknown = (gpu == NONE) | (numbering.pool[node] != places.pool[owner])
     closed = ~unknown & ~usable[node] & ~view.must[places.job[owner]]
     names = view.instance.jobs_table.names

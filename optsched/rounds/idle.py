@@ -33,7 +33,6 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, find_rows, mask_of
 from optsched.arrays.columns import Columns
 from optsched.candidates import JobRows, Uses
 from optsched.placement.instant import Instant, first_fit
-from optsched.placement.requests import renewable_groups
 from optsched.placement.shares import FULL
 from optsched.rounds.round_rows import RoundRows
 from optsched.rounds.rows import RowQueue, rows_alone, upper_sides
@@ -270,7 +269,7 @@ class IdleGpus:
         """Rows of jobs that may give up what they lack room for: GPUs of the same pool."""
         C = self._rows.classes
         # What a job gives up elsewhere may be of a resource that several pools share.
-        if renewable_groups(C.instance):
+        if C.instance.cluster.groups:
             return seat >= 0
         before = np.append(C.pool[self._seating.seats.rows.column], -1)[seat]
         found: BoolArray = before == C.pool[rows.column]

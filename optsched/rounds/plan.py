@@ -670,9 +670,8 @@ class Plan(DisplayedTable):
         if not stays.any():
             return np.zeros(len(cluster.pools), np.int64)
         gpu = np.unique(places.numbers(numbering)[stays[places.owner]])
-        usable = [pool.usable(self.now) for pool in cluster.pools]
         node = numbering.node_of(gpu)
-        outside = node[~np.concatenate([*usable, np.zeros(0, bool)])[node]]
+        outside = node[~cluster.usable(self.now)[node]]
         return np.bincount(numbering.pool[outside], minlength=len(cluster.pools))
 
     def to_document(self) -> dict[str, object]:

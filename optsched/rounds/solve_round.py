@@ -254,14 +254,11 @@ def verdicts(on: BoolArray, stays: BoolArray, ran: BoolArray) -> IntArray:
     stays : BoolArray, shape (jobs,)
         Jobs that go on as they are, if they run.
     """
-    cases = [
-        (on & stays & ran, Verdict.KEEP),
-        (on & ran, Verdict.MOVE),
-        (on, Verdict.START),
-        (ran, Verdict.PREEMPT),
-    ]
-    masks, values = zip(*cases, strict=True)
-    verdict: IntArray = np.select(masks, values, Verdict.HOLD).astype(np.int64)
+    verdict: IntArray = np.full(len(on), Verdict.HOLD, np.int64)
+    verdict[ran] = Verdict.PREEMPT
+    verdict[on] = Verdict.START
+    verdict[on & ran] = Verdict.MOVE
+    verdict[on & ran & stays] = Verdict.KEEP
     return verdict
 
 
