@@ -47,11 +47,13 @@ class Truth:
 
     def row(self, job: IntArray, stage: IntArray) -> IntArray:
         """Row of jobs in their stages (0, 1, ...)."""
-        return np.where(stage > 0, self.jobs + self._first_regime[job] + stage - 1, job)
+        return np.where(stage > 0, self._before_regimes[job] + stage, job)
 
     @cached_property
-    def _first_regime(self) -> IntArray:
-        return np.searchsorted(self.regimes.job, np.arange(self.jobs)).astype(np.int64)
+    def _before_regimes(self) -> IntArray:
+        """The row before that of the first regime of each job, shape (jobs,)."""
+        first = np.searchsorted(self.regimes.job, np.arange(self.jobs)).astype(np.int64)
+        return self.jobs + first - 1
 
     @cached_property
     def stages(self) -> IntArray:
@@ -60,13 +62,18 @@ class Truth:
 
     def next_change(self, job: IntArray, stage: IntArray) -> FloatArray:
         """Steps done at which the next stage of jobs begins; inf behind the last."""
-        ahead = stage < self.stages[job]
-        place = np.where(ahead, self._first_regime[job] + stage, 0)
-        return (
-            np.where(ahead, self.regimes.after[place], np.inf)
-            if len(self.regimes)
-            else np.full(len(job), np.inf)
-        )
+        return self._until[self.row(job, stage)]
+
+    @cached_property
+    def _until(self) -> FloatArray:
+        """Steps done at which the stage of each row ends, shape (rows,)."""
+        until = np.full(self.jobs + len(self.regimes), np.inf)
+        jobs = np.arange(self.jobs)
+        some = self.stages > 0
+        until[jobs[some]] = self.regimes.after[self._before_regimes[some] + 1 - self.jobs]
+        again = np.flatnonzero(self.regimes.job[1:] == self.regimes.job[:-1])
+        until[self.jobs + again] = self.regimes.after[again + 1]
+        return until
 
     # --- rates --------------------------------------------------------------------------------
 
@@ -110,13 +117,15 @@ class Truth:
         """
         of_job = self.candidates.kinds.of_job
         mine = of_job[row]
-        other = np.where(partner >= 0, of_job[partner], -1)
-        # Columns name the smaller kind first.
-        swapped = (partner >= 0) & (other < mine)
+        other = partner
+        swapped = partner >= 0
+        if swapped.any():
+            other = np.where(swapped, of_job[partner], -1)
+            # Columns name the smaller kind first.
+            swapped &= other < mine
+            mine, other = np.where(swapped, other, mine), np.where(swapped, mine, other)
         key, rate, beside = self._keys
-        wanted = self._key(
-            np.where(swapped, other, mine), np.where(swapped, mine, other), pool, gpus, nodes
-        )
+        wanted = self._key(mine, other, pool, gpus, nodes)
         if not len(key):
             return np.full(len(row), np.nan)
         place = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
@@ -151,10 +160,10 @@ class Truth:
         begun = np.zeros(len(jobs))
         for stage in range(int(self.stages[jobs].max(initial=0)) + 1):
             live = stage <= self.stages[jobs]
-            at = np.full(len(jobs), stage)
-            until = np.minimum(self.next_change(jobs, at), table.steps[jobs])
+            row = self.row(jobs, np.where(live, stage, 0))
+            until = np.minimum(self._until[row], table.steps[jobs])
             with np.errstate(divide="ignore", invalid="ignore"):
-                part = np.maximum(until - begun, 0.0) / rate[self.row(jobs, np.where(live, at, 0))]
+                part = np.maximum(until - begun, 0.0) / rate[row]
             total += np.where(live, part, 0.0)
             begun = np.where(live, np.maximum(begun, until), begun)
         return total

@@ -4,6 +4,8 @@ a scheduler sees only what is reported of them.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
@@ -56,7 +58,11 @@ class World:
     @property
     def finished(self) -> BoolArray:
         """Jobs without steps left, shape (jobs,)."""
-        return self.done >= self.steps * (1.0 - WHOLE)
+        return self.done >= self._nearly_all
+
+    @cached_property
+    def _nearly_all(self) -> FloatArray:
+        return self.steps * (1.0 - WHOLE)
 
     def rates(
         self,
@@ -71,7 +77,9 @@ class World:
         ``believed`` where the truth does not say.
         """
         row = self.truth.row(job, self.stage[job])
-        beside = np.where(partner >= 0, self.truth.row(partner, self.stage[partner]), -1)
+        beside = partner
+        if (partner >= 0).any():
+            beside = np.where(partner >= 0, self.truth.row(partner, self.stage[partner]), -1)
         rate = self.truth.rates(row, beside, pool, gpus, nodes)
         return np.where(np.isnan(rate), believed, rate) * self.factor[job]
 
@@ -98,25 +106,30 @@ class World:
             When each of them is stopped at the latest.
         """
         now = np.minimum(np.maximum(self.resumes[job], start), until)
-        rate, live = rate.copy(), rate > 0
+        latest = until + EARLY * np.abs(until)
+        rate = rate.copy()
+        live = np.flatnonzero(rate > 0)
         # Each pass takes all jobs to the end of their stage at once: as many passes as stages.
-        while live.any():
-            goal = np.minimum(self.truth.next_change(job, self.stage[job]), self.steps[job])
-            left = np.maximum(goal - self.done[job], 0.0)
-            with np.errstate(divide="ignore", over="ignore"):
-                takes = np.where(live, left / rate, np.inf)
-            reached = live & (now + takes <= until + EARLY * np.abs(until))
-            stopped = live & ~reached
-            self.done[job[stopped]] += (rate * (until - now))[stopped]
-            self.done[job[reached]] = goal[reached]
-            now = np.where(reached, now + takes, np.where(stopped, until, now))
-            over = reached & self.finished[job]
-            live = reached & ~over
-            if live.any():
-                self.stage[job[live]] += 1
+        while len(live):
+            mine = job[live]
+            goal = np.minimum(self.truth.next_change(mine, self.stage[mine]), self.steps[mine])
+            left = np.maximum(goal - self.done[mine], 0.0)
+            with np.errstate(over="ignore"):
+                ends = now[live] + left / rate[live]
+            reached = ends <= latest[live]
+            stopped = live[~reached]
+            self.done[job[stopped]] += rate[stopped] * (until[stopped] - now[stopped])
+            now[stopped] = until[stopped]
+            live, mine = live[reached], mine[reached]
+            self.done[mine] = goal[reached]
+            now[live] = ends[reached]
+            on = self.done[mine] < self._nearly_all[mine]
+            live, mine = live[on], mine[on]
+            if len(live):
+                self.stage[mine] += 1
                 partner, pool, gpus, nodes = (array[live] for array in place)
-                rate[live] = self.rates(job[live], partner, pool, gpus, nodes, rate[live])
-                live &= rate > 0
+                rate[live] = self.rates(mine, partner, pool, gpus, nodes, rate[live])
+                live = live[rate[live] > 0]
         return np.where(self.finished[job], now, until)
 
     def lose(self, job: IntArray, steps: FloatArray) -> None:
