@@ -7,14 +7,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
+from formulations.horizon import (
+    ROUNDING,
+    Calendar,
+    Supply,
+    amount_of,
+    column_deadlines,
+    column_values,
+    many,
+    with_deadlines,
+    without_column,
+)
 from formulations.lease_pieces import Pieces
-from formulations.lease_room import ROUNDING, Holds, LeaseRoom, earliest, most_that_fit
+from formulations.lease_room import Holds, LeaseRoom, earliest, most_that_fit
 from formulations.reference_rates import refuse_endless
 from optsched.arrays import (
     BoolArray,
@@ -27,11 +38,10 @@ from optsched.arrays import (
     ranges,
 )
 from optsched.arrays.matrices import rows_of, sum_by
-from optsched.candidates import Absence, Candidates, Classes
-from optsched.errors import InvalidArgument, InvalidInput, UsageError
+from optsched.candidates import Candidates, Classes
+from optsched.errors import InvalidInput, UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.instance import Instance
-from optsched.instance.reading import show
 from optsched.program import Assumption, LinearProgram, Variables
 from optsched.solution import Conflict, Schedule
 from optsched.solution.plan import Later, LinearPlan, Shortage
@@ -47,9 +57,7 @@ certificate lets rows be violated."""
 MOST_LEASES = 2.0**53
 """Most leases that a job is said to need: larger numbers do not fit into 64 bits, and no deadline
 leaves room for so many."""
-BEST_EFFORT = "it has no deadline: best effort, not planned"
 FirstLease = Literal["ignore", "minimise", "maximise", "random"]
-Capacity = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
 class Lease(Formulation):
@@ -121,29 +129,22 @@ class Lease(Formulation):
         first_lease: FirstLease = "ignore"
         admission: bool = False
         refine: Literal["solve", "shift"] = "solve"
-        capacity: dict[str, Annotated[list[Capacity], Field(min_length=1)]] = Field(
-            default_factory=dict
-        )
+        capacity: Calendar = Field(default_factory=dict)
 
     def classes(self, candidates: Candidates) -> Classes:
         """Classes of the jobs with a deadline; the others are unplaced."""
-        stated = np.array(
-            [_deadline(attributes) for attributes in candidates.configurations.attribute_sets],
-            np.float64,
-        )
-        columns = candidates.columns
-        row = candidates.configurations.attributes[candidates.configuration]
-        # The last entry is for jobs without a kind, whose number is -1.
-        asked = mask_of(columns.kind[~np.isnan(stated[row])], len(candidates.kinds) + 1)
-        free = np.isinf(candidates.instance.jobs_table.deadline) & ~asked[candidates.kinds.of_job]
-        return super().classes(candidates.without_jobs(free, BEST_EFFORT))
+        return super().classes(with_deadlines(candidates))
 
     def build(self, C: Classes) -> LinearPlan:
         _refuse_coarse_clock(C.instance)
         options = self.options
         promised = np.zeros(len(C), bool) if self.promised is None else self.promised[C.first]
         plan = LeaseProgram(
-            C, options.capacity, options.admission, options.first_lease, promised
+            C,
+            Supply.of(C, options.capacity, self.name),
+            options.admission,
+            options.first_lease,
+            promised,
         ).plan()
         return replace(plan, solves_later=self.options.refine == "solve")
 
@@ -168,7 +169,7 @@ class LeaseProgram:
     """Options, leases and variables of one program."""
 
     C: Classes
-    calendar: Mapping[str, list[float]]
+    supply: Supply
     admission: bool
     first_lease: FirstLease
     promised: BoolArray
@@ -187,19 +188,15 @@ class LeaseProgram:
     def o(self) -> IntArray:
         """Columns that are options: of classes with a deadline, alone."""
         C = self.C
-        deadline = self._option_deadlines
+        deadline = self._deadlines
         return np.flatnonzero(C.alone & np.isfinite(C.duration) & np.isfinite(deadline)).astype(
             np.int64
         )
 
     @cached_property
-    def _option_deadlines(self) -> FloatArray:
-        """Deadline of each column: its attribute, else the job's."""
-        C = self.C
-        sets = C.configurations.attribute_sets
-        stated = np.array([_deadline(attributes) for attributes in sets], np.float64)
-        own = stated[C.configurations.attributes[C.configuration]]
-        return np.where(np.isnan(own), C.deadline[C.class_a], own)
+    def _deadlines(self) -> FloatArray:
+        """Deadline of each column."""
+        return column_deadlines(self.C)
 
     @cached_property
     def b(self) -> IntArray:
@@ -211,7 +208,7 @@ class LeaseProgram:
     @cached_property
     def l(self) -> IntArray:  # noqa: E743  (the paper's symbol)
         """Leases before the deadline of each option, at least 0."""
-        left = (self._option_deadlines[self.o] - self.C.instance.now) / self.L
+        left = (self._deadlines[self.o] - self.C.instance.now) / self.L
         left = np.minimum(left, MOST_LEASES)
         return np.maximum(np.floor(left + ROUNDING * np.maximum(np.abs(left), 1.0)), 0).astype(
             np.int64
@@ -220,9 +217,7 @@ class LeaseProgram:
     @cached_property
     def v(self) -> FloatArray:
         """Value of each option."""
-        C, option = self.C, self.C.candidates.columns.option[self.C.kind_column[self.o]]
-        stated = C.candidates.columns.value[C.kind_column[self.o]]
-        return np.where(option >= 0, stated, C.weight[C.class_a[self.o]])
+        return column_values(self.C)[self.o]
 
     @cached_property
     def leases(self) -> int:
@@ -231,36 +226,8 @@ class LeaseProgram:
 
     @cached_property
     def G(self) -> FloatArray:
-        """Capacity of each resource in each lease, shape (R, leases)."""
-        C = self.C
-        leases = max(self.leases, 1)
-        pools = C.instance.cluster.pools
-        now = C.instance.now
-        end = now + leases * self.L
-        G = np.repeat(C.capacity[:, np.newaxis], leases, axis=1)
-        for row, pool in enumerate(C.resources.pool.tolist()):
-            if pool < 0:
-                continue
-            opened = pools[pool].node_available_from
-            for time in np.unique(opened[(opened > now) & (opened <= end)]).tolist():
-                # A node counts from the first lease that begins when it is there.
-                first = math.ceil((time - now) / self.L - ROUNDING)
-                G[row, first:] = pools[pool].capacity(time)
-        for row, numbers in self._listed.items():
-            listed = np.array(numbers[:leases], np.float64)
-            G[row, : len(listed)] = listed
-            G[row, len(listed) :] = listed[-1]
-        return G
-
-    @cached_property
-    def _listed(self) -> dict[int, list[float]]:
-        """The calendars of the options by resource; they win over what the pools say."""
-        names = self.C.resources.names
-        for name in self.calendar:
-            if name not in names:
-                known = ", ".join(names)
-                raise InvalidArgument("option of lease: capacity", show(name), f"one of {known}")
-        return {names.index(name): numbers for name, numbers in self.calendar.items()}
+        """Capacity of each resource in each lease, shape (R, leases): that at its beginning."""
+        return self.supply.at(np.arange(max(self.leases, 1), dtype=np.float64) * self.L)
 
     @cached_property
     def enough(self) -> IntArray:
@@ -271,18 +238,9 @@ class LeaseProgram:
         others take no more than W_r in all, and never in more than all jobs need, one after the
         other. So a job that runs later can run earlier instead, at the same value.
         """
-        C, k, now = self.C, self.C.class_a[self.o], self.C.instance.now
-        pools, settled, last = C.instance.cluster.pools, C.capacity.copy(), now
-        for row, pool in enumerate(C.resources.pool.tolist()):
-            opened = pools[pool].node_available_from if pool >= 0 else np.zeros(0)
-            opened = opened[(opened > now) & np.isfinite(opened)]
-            if len(opened):
-                last = max(last, float(opened.max()))
-                settled[row] = pools[pool].capacity(float(opened.max()))
-        for row, numbers in self._listed.items():
-            settled[row] = numbers[-1]
-        G = settled[self.renewable]
-        T = max(1.0, np.ceil((last - now) / self.L), *map(len, self._listed.values()))
+        C, k = self.C, self.C.class_a[self.o]
+        T = float(np.ceil(self.supply.changes / self.L).max(initial=1.0))
+        G = self.supply.at(np.array([T * self.L]))[self.renewable, 0]
         b = np.where(self.b <= self.l, self.b, 0).astype(np.float64)
         each = np.zeros((len(C), len(G) + 1))
         np.maximum.at(each, k, np.vstack([self.uses * b, b]).T)
@@ -652,7 +610,7 @@ class LeaseProgram:
         and in how many leases there is room for it beside the plan.
         """
         o = int(mine[np.argmin(self.b[mine] - self.l[mine])])
-        needs = f"{_leases(self.b[o])} of {_many(int(self.C.gpus[self.o[o]]), 'GPU')}"
+        needs = f"{_leases(self.b[o])} of {many(int(self.C.gpus[self.o[o]]), 'GPU')}"
         if self.b[o] > self.l[o]:
             return f"it needs {needs}, {self.l[o]} before its deadline"
         use = self.uses[:, o]
@@ -684,18 +642,7 @@ class LeaseProgram:
         refuse_endless(C, np.flatnonzero(asked & ~(self.admission & self.optional)))
         stuck = np.flatnonzero(asked & ~able & ~self.optional).tolist()
         conflicts = [Conflict("take", k, self._needs(k), self._assumption) for k in stuck]
-        table = C.instance.jobs_table
-        lost = np.flatnonzero(
-            (not self.admission)
-            & np.isfinite(table.deadline)
-            & ~table.soft_deadline
-            & (C.candidates.absence == Absence.NO_COLUMN)
-        )
-        for job in lost.tolist():
-            why = C.candidates.why_no_column(int(C.candidates.kinds.of_job[job]))
-            conflicts.append(
-                Conflict("take", -1, f"job {table.names[job]} has a deadline, but {why}")
-            )
+        conflicts += [] if self.admission else without_column(C)
         if conflicts:
             raise Infeasible(conflicts)
 
@@ -751,7 +698,7 @@ class LeaseProgram:
         ]
         of = f"{there:g} GPUs of all pools"
         if r < len(self.renewable):
-            of = self._amount(int(self.renewable[r]), there)
+            of = amount_of(self.C, int(self.renewable[r]), there)
         leases = "lease 0 has" if T == 1 else f"leases 0 to {T - 1} have, added up,"
         words = f"{leases} {of}; these jobs need at least {asked:g}"
         resource = Conflict("capacity", -1, words, self._assumption)
@@ -846,22 +793,16 @@ class LeaseProgram:
         short = self.size[best] > 0 and self.room[best] < self.b[best]
         room = f", {self.room[best]} of them with room" if short else ""
         return (
-            f"{C.job_name(k)} needs {_leases(self.b[best])} of {_many(gpus, 'GPU')}{each}, "
+            f"{C.job_name(k)} needs {_leases(self.b[best])} of {many(gpus, 'GPU')}{each}, "
             f"{self.l[best]} before its deadline{room}"
         )
-
-    def _amount(self, resource: int, amount: float) -> str:
-        resources = self.C.resources
-        name = resources.names[resource]
-        of_pool = resources.pool[resource] >= 0
-        return f"{_many(amount, 'GPU')} of pool {name}" if of_pool else f"{amount:g} {name}"
 
     def _describe(self, block: str, number: int) -> str:
         C = self.C
         if block == "capacity":
             row, t = divmod(int(self.used[number]), max(self.leases, 1))
             resource = int(self.renewable[row])
-            return f"lease {t} has {self._amount(resource, float(self.G[resource, t]))}"
+            return f"lease {t} has {amount_of(C, resource, float(self.G[resource, t]))}"
         if block == "take":
             return self._needs(int(self.planned[number]))
         if block == "leases":
@@ -875,20 +816,4 @@ def _beyond(amount: Any) -> Any:
 
 
 def _leases(needed: int) -> str:
-    return f"{'over ' if needed >= MOST_LEASES else ''}{_many(needed, 'lease')}"
-
-
-def _many(amount: float, what: str) -> str:
-    return f"{amount:g} {what}{'' if amount == 1 else 's'}"
-
-
-def _deadline(attributes: Mapping[str, Any]) -> float:
-    """The attribute ``deadline`` of an option, NaN without."""
-    value = attributes.get("deadline")
-    if value is None:
-        return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(
-            "options: attributes.deadline", show(value), "seconds on the clock of now"
-        )
-    return float(value)
+    return f"{'over ' if needed >= MOST_LEASES else ''}{many(needed, 'lease')}"

@@ -6,9 +6,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import islice
 
+from formulations.horizon import ROUNDING
 from optsched.arrays import FloatArray
-
-ROUNDING = 1e-9
 
 Holds = Sequence[tuple[int, float]]
 """What a job holds while it runs: resources and amounts."""

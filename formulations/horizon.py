@@ -1,0 +1,168 @@
+"""The time model of plans that meet deadlines: intervals of time,
+and how much of each resource there is in each of them.
+
+Times are seconds from ``now``. An interval begins and ends at an *edge*. `lease` takes edges at equal
+distances; `deadline_fluid` takes the moments at which anything changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from optsched.arrays import FloatArray, mask_of
+from optsched.candidates import Absence, Candidates, Classes
+from optsched.errors import InvalidArgument, InvalidInput
+from optsched.instance.reading import show
+from optsched.solution import Conflict
+
+ROUNDING = 1e-9
+"""Part of a round by which moments may be off, and amounts of a resource."""
+BEST_EFFORT = "it has no deadline: best effort, not planned"
+Amount = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Calendar = dict[str, Annotated[list[Amount], Field(min_length=1)]]
+"""An option: {resource: [capacity in round 0, 1, ...]}; the last number goes on."""
+
+
+@dataclass(frozen=True)
+class Supply:
+    """How much there is of each resource from now on.
+
+    Nodes that become available count from then on. A calendar wins over what the pools say.
+
+    Attributes
+    ----------
+    C : Classes
+    calendar : mapping of int to list of float
+        Capacity in round 0, 1, ... by the row of the resource.
+    """
+
+    C: Classes
+    calendar: Mapping[int, Sequence[float]]
+
+    @classmethod
+    def of(cls, C: Classes, calendar: Mapping[str, Sequence[float]], formulation: str) -> Supply:
+        """The supply with the calendars of a formulation's option ``capacity``."""
+        names = C.resources.names
+        for name in calendar:
+            if name not in names:
+                known = ", ".join(names)
+                option = f"option of {formulation}: capacity"
+                raise InvalidArgument(option, show(name), f"one of {known}")
+        return cls(C, {names.index(name): numbers for name, numbers in calendar.items()})
+
+    def at(self, times: FloatArray) -> FloatArray:
+        """Capacity of each resource at some moments in ascending order, shape (R, moments)."""
+        C, round_ = self.C, self.C.instance.round
+        G = np.repeat(C.capacity[:, np.newaxis], len(times), axis=1)
+        for row, pool in enumerate(C.resources.pool.tolist()):
+            for time in self._opened(pool):
+                there = C.instance.cluster.pools[pool].capacity(time)
+                since = time - C.instance.now - ROUNDING * round_
+                G[row, np.searchsorted(times, since) :] = there
+        number = np.floor(times / round_ + ROUNDING).astype(np.int64)
+        for row, numbers in self.calendar.items():
+            G[row] = np.array(numbers, np.float64)[np.minimum(number, len(numbers) - 1)]
+        return G
+
+    @property
+    def changes(self) -> FloatArray:
+        """Moments at which some capacity changes, ascending."""
+        C = self.C
+        opened = [
+            time - C.instance.now
+            for pool in C.resources.pool.tolist()
+            for time in self._opened(pool)
+        ]
+        rounds = [
+            number * C.instance.round
+            for numbers in self.calendar.values()
+            for number in range(1, len(numbers))
+            if numbers[number] != numbers[number - 1]
+        ]
+        return np.unique(np.array([*opened, *rounds], np.float64))
+
+    def _opened(self, pool: int) -> list[float]:
+        """When nodes of a pool become available after now, on the clock."""
+        if pool < 0:
+            return []
+        opened = self.C.instance.cluster.pools[pool].node_available_from
+        later = (opened > self.C.instance.now) & np.isfinite(opened)
+        return list(np.unique(opened[later]).tolist())
+
+
+# --- deadlines of jobs and options ----------------------------------------------------------------
+
+
+def with_deadlines(candidates: Candidates) -> Candidates:
+    """The candidates without the jobs that have no deadline, nor an option with one."""
+    stated = _stated(candidates)
+    # The last entry is for jobs without a kind, whose number is -1.
+    asked = mask_of(candidates.columns.kind[~np.isnan(stated)], len(candidates.kinds) + 1)
+    free = np.isinf(candidates.instance.jobs_table.deadline) & ~asked[candidates.kinds.of_job]
+    return candidates.without_jobs(free, BEST_EFFORT)
+
+
+def column_deadlines(C: Classes) -> FloatArray:
+    """Deadline of each class column on the clock: the attribute of its option, else the job's."""
+    own = _stated(C.candidates)[C.kind_column]
+    return np.where(np.isnan(own), C.deadline[C.class_a], own)
+
+
+def column_values(C: Classes) -> FloatArray:
+    """Value of each class column: that of its option, else the job's weight."""
+    columns = C.candidates.columns
+    stated = columns.value[C.kind_column]
+    return np.where(columns.option[C.kind_column] >= 0, stated, C.weight[C.class_a])
+
+
+def _stated(candidates: Candidates) -> FloatArray:
+    """The deadline that the option of each column of the candidates states, NaN without."""
+    sets = candidates.configurations.attribute_sets
+    stated = np.array([_deadline(attributes) for attributes in sets], np.float64)
+    return np.asarray(stated[candidates.configurations.attributes[candidates.configuration]])
+
+
+def _deadline(attributes: Mapping[str, Any]) -> float:
+    """The attribute ``deadline`` of an option, NaN without."""
+    value = attributes.get("deadline")
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(
+            "options: attributes.deadline", show(value), "seconds on the clock of now"
+        )
+    return float(value)
+
+
+def without_column(C: Classes) -> list[Conflict]:
+    """Jobs that must meet a deadline, and can run nowhere."""
+    table = C.instance.jobs_table
+    lost = np.isfinite(table.deadline) & ~table.soft_deadline
+    lost &= C.candidates.absence == Absence.NO_COLUMN
+    conflicts = []
+    for job in np.flatnonzero(lost).tolist():
+        why = C.candidates.why_no_column(int(C.candidates.kinds.of_job[job]))
+        words = f"job {table.names[job]} has a deadline, but {why}"
+        conflicts.append(Conflict("take", -1, words))
+    return conflicts
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def many(amount: float, what: str) -> str:
+    """``1 GPU``, ``2 GPUs``."""
+    return f"{amount:g} {what}{'' if amount == 1 else 's'}"
+
+
+def amount_of(C: Classes, resource: int, amount: float) -> str:
+    """``4 GPUs of pool v100``, ``12 licences``."""
+    name = C.resources.names[resource]
+    of_pool = C.resources.pool[resource] >= 0
+    return f"{many(amount, 'GPU')} of pool {name}" if of_pool else f"{amount:g} {name}"
