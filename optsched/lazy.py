@@ -64,6 +64,7 @@ CONVENIENCES: Mapping[str, tuple[str, str]] = {
     "Solution.objective_words": ("optsched.registry", "objective_words"),
     "Solution.plot": ("optsched.report.plots", "plot_solution"),
     "Solution.write": ("optsched.api", "write_solution"),
+    "LinearPlan.slices": ("optsched.placement.realisation", "slices_of"),
     "Comparison.plot": ("optsched.report.plots", "plot_comparison"),
     "Sweep.plot": ("optsched.report.plots", "plot_sweep"),
     "Results.plot": ("optsched.report.plots", "plot_results"),

@@ -56,17 +56,25 @@ class Instant:
     shares: Shares | None = None
 
     @classmethod
-    def of(cls, classes: Classes, rows: JobRows) -> Instant:
-        """The rules for the rows of an allocation, without the resources that can never bind."""
+    def of(cls, classes: Classes, rows: JobRows, there: FloatArray | None = None) -> Instant:
+        """The rules for the rows of an allocation, without the resources that can never bind.
+
+        ``there``, of shape (R,), is what there is of each resource where it is not what there is now.
+        """
+        there = classes.capacity if there is None else there
         renewable = np.flatnonzero(classes.resources.renewable)
         usage = sp.csr_matrix(classes.usage[renewable][:, rows.column])
         usage.eliminate_zeros()
-        capacity = np.repeat(classes.capacity[renewable], np.diff(usage.indptr))
+        capacity = np.repeat(there[renewable], np.diff(usage.indptr))
         with np.errstate(divide="ignore", over="ignore"):
             # Above 1 a row can never run; how far above does not matter, and inf would spoil sums.
             usage.data = np.minimum(usage.data / capacity, 2.0)
         shares = Shares.of(classes, rows.column)
         if shares is not None:
+            pools = np.flatnonzero(classes.resources.pool >= 0)
+            gpus = shares.capacity.copy()
+            gpus[classes.resources.pool[pools]] = there[pools]
+            shares = shares._replace(capacity=gpus)
             usage = sp.csr_matrix(sp.vstack([usage, *map(sp.csr_matrix, shares.necessary())]))
         return cls(
             rows.job,

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray, owners
+from optsched.candidates import Classes, JobRows
 from optsched.errors import InvalidArgument, UsageError
 from optsched.instance.durations import OutOfTime
 from optsched.placement.instant import (
@@ -105,6 +106,31 @@ def realise(
         rounds=rounds,
         finished=cut.finished,
     )
+
+
+def slices_of(
+    engine: Engine, classes: Classes, rows: JobRows, there: FloatArray
+) -> tuple[FloatArray, sp.csr_matrix] | None:
+    """Slices of an interval of time in which rows run for their fractions of it.
+
+    Parameters
+    ----------
+    engine : Engine
+        Runs the programs of patterns, where these are needed.
+    classes : Classes
+    rows : JobRows
+    there : FloatArray, shape (R,)
+        How much there is of each resource.
+
+    Returns
+    -------
+    lengths : FloatArray, shape (S,)
+        As parts of the interval.
+    runs : csr_matrix of 0/1, shape (S, rows)
+        None if it is not known that the rows can run so.
+    """
+    _, cut = _cut_by("auto", Instant.of(classes, rows, there), engine)
+    return (cut.length, cut.runs) if cut.scale >= 1.0 / FULL else None
 
 
 class _Cut(NamedTuple):

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.candidates import Classes
+from optsched.candidates import Classes, JobRows
 from optsched.program import Assumption, LinearProgram, TimelineProgram, Units
 from optsched.program.list_schedule import list_schedule
 from optsched.program.units import AS_IT_IS
@@ -70,6 +71,28 @@ class Shortage(NamedTuple):
         return Certificate(True, "counted", {ASKED: self.asked, AVAILABLE: self.available})
 
 
+Slices = Callable[[JobRows, FloatArray], tuple[FloatArray, sp.csr_matrix] | None]
+"""How rows share an interval of time: (rows with their fractions of it, what there is of each
+resource) -> lengths of slices as parts of the interval, and the rows that run in each; None if it
+is not known that they can."""
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """Where schedules come from if some points of a program have none: its optimum is a bound.
+
+    Attributes
+    ----------
+    realise : callable
+        (point, `Slices`) -> a schedule that does what the point says; None if none is known.
+    witness : callable
+        A schedule that needs no solver, or None.
+    """
+
+    realise: Callable[[FloatArray, Slices], Schedule | None]
+    witness: Callable[[], Schedule | None]
+
+
 @dataclass(frozen=True)
 class LinearPlan:
     """A linear or mixed-integer program over columns of its own.
@@ -79,7 +102,7 @@ class LinearPlan:
     classes : Classes
     program : LinearProgram
     read : callable
-        Point -> `Schedule`.
+        Point -> `Schedule`; raises ValueError where there is none.
     complete : callable
         `Schedule` -> the point of it; raises ValueError where there is
         none.
@@ -107,6 +130,8 @@ class LinearPlan:
         may be empty.
     shortage : callable
         Requirements that cannot all hold, where sums show it without a solver.
+    relaxation : Relaxation or None
+        None: every point of the program has a schedule, which `read` makes.
     """
 
     classes: Classes
@@ -123,6 +148,7 @@ class LinearPlan:
     declined: Callable[[Schedule], tuple[tuple[int, str], ...]] = field(default=lambda schedule: ())
     as_timeline: str = ""
     shortage: Callable[[], Shortage | None] = field(default=lambda: None)
+    relaxation: Relaxation | None = None
     units: ClassVar[Units] = AS_IT_IS
 
     @property

@@ -12,6 +12,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverCrashed, SolverUnavailable
+from optsched.lazy import convenience
 from optsched.program import LinearArrays, TimelineProgram
 from optsched.program.list_schedule import list_schedule, shifted_left
 from optsched.program.time_indexed import time_indexed
@@ -25,9 +26,17 @@ from optsched.solution import (
     Termination,
     Values,
 )
-from optsched.solution.certificate import OPTIMALITY, alike
+from optsched.solution.certificate import OPTIMALITY, alike, noise_at
 from optsched.solution.explanation import Explanation
-from optsched.solution.plan import Later, LinearPlan, Plan, Shortage, TimelinePlan
+from optsched.solution.plan import (
+    Later,
+    LinearPlan,
+    Plan,
+    Relaxation,
+    Shortage,
+    Slices,
+    TimelinePlan,
+)
 from optsched.solution.stage import Stage
 from optsched.solvers import Capability
 from optsched.solvers.closed_form import ClosedForm
@@ -98,6 +107,9 @@ def _counted(engine: Engine, plan: LinearPlan, shortage: Shortage) -> SolvedProg
 
 
 def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
+    if plan.relaxation is not None:
+        return _solve_relaxation(engine, plan, plan.relaxation)
+
     def meant(x: FloatArray) -> FloatArray:
         try:
             return plan.complete(plan.read(x))
@@ -109,12 +121,7 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
 
     outcome = engine.solve_linear(plan.program, meant, engine.build(plan.known))
     if outcome.x is None:
-        by_words = {
-            words.words: words
-            for words in (_in_words(plan, conflict) for conflict in outcome.conflicts)
-        }
-        # Two rows may say the same.
-        return SolvedProgram(plan, replace(outcome, conflicts=tuple(by_words.values())))
+        return _without_schedule_of(plan, outcome)
     arrays = plan.program.arrays
 
     if not plan.proves:
@@ -125,6 +132,77 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
             lambda values: certified_linear(engine, arrays, values, None, meant),
         )
     return _refined(engine, plan, outcome)
+
+
+def _without_schedule_of(plan: LinearPlan, outcome: Outcome) -> SolvedProgram:
+    """An outcome without a point, its conflicts in words; two rows may say the same."""
+    in_words = (_in_words(plan, conflict) for conflict in outcome.conflicts)
+    by_words = {conflict.words: conflict for conflict in in_words}
+    return SolvedProgram(plan, replace(outcome, conflicts=tuple(by_words.values())))
+
+
+# --- relaxations of a plan ------------------------------------------------------------------------
+
+REALISED = "the schedule is made of an optimum of the program, interval by interval"
+BY_RULE = (
+    "the schedule is a plan by rule: no schedule of an optimum of the program is known; "
+    "the program is a relaxation of jobs on several GPUs and bounds every schedule"
+)
+UNDECIDED = (
+    "undecided: the program, a relaxation of jobs on several GPUs, keeps all deadlines, "
+    "but no schedule is known that does"
+)
+
+
+def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) -> SolvedProgram:
+    """The best schedule among that of an optimum and the witness, within the bound of the program.
+
+    What is infeasible for the program is so for every schedule. A point proves nothing without a
+    schedule.
+    """
+    arrays = plan.program.arrays
+    witness = engine.build(relaxation.witness)
+    outcome = engine.solve_linear(arrays, None, None if witness is None else plan.complete(witness))
+    if outcome.x is None:
+        return _without_schedule_of(plan, outcome)
+    slices: Slices = partial(convenience("LinearPlan.slices"), engine, plan.classes)
+    realised = relaxation.realise(outcome.x, slices)
+    found = [
+        (_of_schedule(engine, plan, outcome, schedule), schedule, note)
+        for schedule, note in ((realised, REALISED), (witness, BY_RULE))
+        if schedule is not None
+    ]
+    found = [item for item in found if item[0].certificate.ok]
+    if not found:
+        nothing = nothing_found(engine, replace(outcome.values, words=UNDECIDED))
+        if outcome.bound is not None:
+            nothing = replace(nothing, bound=outcome.bound, bound_source="relaxation")
+        return SolvedProgram(plan, nothing, notes=(UNDECIDED,))
+
+    def rank(item: tuple[Outcome, Schedule, str]) -> tuple[bool, float]:
+        outcome, schedule, _ = item
+        if outcome.status is Status.OPTIMAL:  # among these the fewest stretches count
+            return False, len(schedule)
+        assert outcome.value is not None
+        return True, -outcome.value if arrays.maximise else outcome.value
+
+    best, schedule, note = min(found, key=rank)
+    return SolvedProgram(plan, best, schedule, notes=(note,))
+
+
+def _of_schedule(engine: Engine, plan: LinearPlan, outcome: Outcome, schedule: Schedule) -> Outcome:
+    """The outcome of a relaxation with a schedule in place of its point."""
+    arrays, point = plan.program.arrays, plan.complete(schedule)
+    value, bound = arrays.objective(point), outcome.bound
+    certificate = plan.certify(schedule, value, outcome.certificate.proof)
+    certificate = _of_duals(certificate, outcome)
+    allowed = max(OPTIMALITY, engine.limits.gap or 0.0) if arrays.is_integer else OPTIMALITY
+    noise = noise_at(arrays, point)
+    closed = bound is not None and alike(value, bound, allowed, noise)
+    status = Status.OPTIMAL if closed and certificate.ok else Status.FEASIBLE
+    return replace(
+        outcome, x=point, value=value, certificate=certificate, status=status, noise=noise
+    )
 
 
 # --- later objectives of a linear plan ------------------------------------------------------------

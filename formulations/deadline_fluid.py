@@ -1,0 +1,714 @@
+"""Deadlines met by jobs that may be stopped, resumed and moved at any moment: an event-interval program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Annotated
+
+import numpy as np
+import scipy.sparse as sp
+from pydantic import Field
+
+from formulations.deadline_planner import Levels, Profile, Stretch
+from formulations.horizon import (
+    ROUNDING,
+    Calendar,
+    Supply,
+    amount_of,
+    column_deadlines,
+    column_values,
+    many,
+    with_deadlines,
+    without_column,
+)
+from formulations.reference_rates import refuse_endless
+from optsched.arrays import BoolArray, FloatArray, IntArray, owners, pointers, ranges
+from optsched.arrays.matrices import sum_by
+from optsched.candidates import Candidates, Classes, JobRows
+from optsched.errors import UsageError
+from optsched.formulation import Formulation, FormulationOptions, Infeasible
+from optsched.program import LinearProgram
+from optsched.solution import Conflict, Schedule
+from optsched.solution.plan import LinearPlan, Relaxation, Slices
+
+MOST_COLUMNS = 4_000_000
+MOST_PLANNED = 2_000
+"""Classes that are planned again, one after the other, to mend an order that leaves some out."""
+NOTHING = 1e-10
+"""Part of an interval below which a time is rounding of a solver."""
+DONE = 1e-6
+"""Part of its work that may be missing where a job counts as done: the tolerance of certificates."""
+
+
+class DeadlineFluid(Formulation):
+    """Meet deadlines with jobs that may be stopped, resumed and moved at any moment;
+    least GPU time, or the least value of jobs that are declined.
+
+    Sets
+        k in K: classes of n_k equal jobs with a deadline;  c in C_k: their columns without a partner;
+        t: intervals, of length L_t, between two successive moments at which a job arrives, a deadline passes or
+        capacity changes;  r in R: renewable resources;  b in B: consumable resources.
+    Parameters
+        d_c: duration of all work that is left, in column c; with the option ``quantile`` q a duration from a rate is
+        kept with probability q (stated durations are exact);
+        g_c: GPUs of column c;  u_rc: what it holds of r;  u_bc: what all work in it uses up of b;
+        G_rt: capacity of r in t;  G_b: amount of b;
+        D_km: deadlines of class k, ascending: the job's, or those of options (attribute ``deadline``, seconds on the
+        clock of now), for soft deadlines: later, with less value;  v_km: value of the option, else the job's weight.
+    Variables
+        y_ct: seconds that jobs of the class run in column c during t, added up; only between arrival and deadline of c;
+        a_km: jobs of class k that are done by D_km;  without a choice, the constant n_k.
+    Program
+        minimise  sum_c sum_t g_c (1 + ``early`` start_t / end of the last interval) y_ct      without a choice
+        minimise  sum_k n_k max_m v_km - sum_k sum_m v_km a_km                                 classes with a choice
+        time      sum_c y_ct  <=  L_t sum_m a_km   (n_k = 1:  <= L_t)                          classes, intervals
+        work      sum_c sum_{t until D_km} y_ct / d_c  >=  sum_{l <= m} a_kl                   classes, deadlines
+        capacity  sum_c u_rc y_ct  <=  G_rt L_t                                                resources, intervals
+        budget    sum_c sum_t (u_bc / d_c) y_ct  <=  G_b                                       consumable resources
+        take      sum_m a_km  =  n_k   (<= n_k if soft, or ``admission``)                      classes with a choice
+        y >= 0;  a >= 0 integer
+
+    A job may change its GPUs and its pool at any moment, without cost: this bounds every other way
+    to meet the deadlines. Jobs without a deadline are unplaced.
+
+    Inside an interval the times are cut into slices in which whole jobs run side by side
+    (`optsched.realise`). For jobs on one GPU each this is exact. For gangs the program is a
+    relaxation: if the times of some interval cannot be cut so, or are not known to be, the answer is
+    a plan by rule, with the bound of the program. By rule jobs come by deadline or by slack, and each
+    gets the level with the least GPU time that still meets its deadline. A note says which of them
+    the answer is. If neither keeps all deadlines nothing is claimed; what is infeasible here is so
+    for every schedule.
+
+    Options
+        admission   jobs may be declined; otherwise all must be done by their deadlines, or the instance is infeasible.
+        early       how much more a GPU second costs at the end of the last interval than now.
+        capacity    {resource: [capacity in round 0, 1, ...]}: calendars; the last number goes on.
+
+    References
+        E. L. Lawler, J. Labetoulle, "On preemptive scheduling of unrelated parallel processors by
+        linear programming", Journal of the ACM 25 (1978).
+    """
+
+    name = "deadline-fluid"
+    reads = frozenset({"steps_left", "arrival", "deadline", "soft_deadline", "weight"})
+    also_reads = frozenset({"value"})
+    reads_pairs = False
+    sense = "min"
+    takes_rows = False
+    leaves_idle = True
+    plans_ahead = True
+    awaits_nodes = True
+    hard_deadlines = True
+    in_rounds = MappingProxyType({"admission": True})
+    objective_words = "GPU seconds, or the value of declined jobs"
+
+    class Options(FormulationOptions):
+        """Options of the event-interval program."""
+
+        admission: bool = False
+        early: Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)] = 0.0
+        capacity: Calendar = Field(default_factory=dict)
+
+    def classes(self, candidates: Candidates) -> Classes:
+        """Classes of the jobs with a deadline; the others are unplaced.
+
+        Jobs of a class share all times equally, so that they must have one deadline.
+        """
+        meant = with_deadlines(candidates)
+        C = super().classes(meant)
+        deadlines = column_deadlines(C)
+        last = np.full(len(C), -np.inf)
+        np.maximum.at(last, C.class_a, deadlines)
+        several = (deadlines < last[C.class_a]) & (C.count[C.class_a] > 1)
+        return super().classes(meant.per_job()) if several.any() else C
+
+    def build(self, C: Classes) -> LinearPlan:
+        options = self.options
+        supply = Supply.of(C, options.capacity, self.name)
+        promised = np.zeros(len(C), bool) if self.promised is None else self.promised[C.first]
+        optional = C.soft_deadline | (options.admission & ~promised)
+        return FluidProgram(C, supply, optional, options.early).plan()
+
+
+@dataclass(frozen=True)
+class FluidProgram:
+    """Columns, intervals and variables of one program, in the symbols of `DeadlineFluid`.
+
+    Attributes
+    ----------
+    optional : BoolArray, shape (K,)
+        Classes whose jobs may be declined.
+    """
+
+    C: Classes
+    supply: Supply
+    optional: BoolArray
+    early: float
+
+    @property
+    def now(self) -> float:
+        return float(self.C.instance.now)
+
+    # --- columns and intervals --------------------------------------------------------------------
+
+    @cached_property
+    def release(self) -> FloatArray:
+        """Seconds from now until jobs of each class arrive, shape (K,)."""
+        return np.maximum(self.C.arrival - self.now, 0.0)
+
+    @cached_property
+    def c(self) -> IntArray:
+        """Class columns without a partner that end and have a deadline."""
+        C = self.C
+        usable = C.alone & np.isfinite(C.duration) & np.isfinite(column_deadlines(C))
+        return np.flatnonzero(usable).astype(np.int64)
+
+    @cached_property
+    def k(self) -> IntArray:
+        """Class of each of these columns, (c,)."""
+        return self.C.class_a[self.c]
+
+    @cached_property
+    def d(self) -> FloatArray:
+        """Duration of all work in each, s, (c,)."""
+        return self.C.sure_duration[self.c]
+
+    @cached_property
+    def due(self) -> FloatArray:
+        """Seconds from now to the deadline of each, (c,)."""
+        return column_deadlines(self.C)[self.c] - self.now
+
+    @cached_property
+    def edges(self) -> FloatArray:
+        """Seconds from now to the ends of intervals, shape (intervals + 1,)."""
+        release = self.release[self.k]
+        open_ = self.due > release
+        changes = self.supply.changes
+        changes = changes[changes < self.due.max(initial=0.0)]
+        return np.unique(np.concatenate([[0.0], release[open_], self.due[open_], changes]))
+
+    @cached_property
+    def length(self) -> FloatArray:
+        """L_t, s, (intervals,)."""
+        return np.diff(self.edges)
+
+    @cached_property
+    def renewable(self) -> IntArray:
+        """Resources with rows ``capacity``, shape (R,)."""
+        return np.flatnonzero(self.C.resources.renewable)
+
+    @cached_property
+    def G(self) -> FloatArray:
+        """Capacity of these in each interval, shape (R, intervals)."""
+        return self.supply.at(self.edges[:-1])[self.renewable]
+
+    @cached_property
+    def uses(self) -> sp.csc_matrix:
+        """What each column holds of these, shape (R, c)."""
+        return sp.csc_matrix(self.C.usage.tocsr()[self.renewable][:, self.c])
+
+    @cached_property
+    def consumable(self) -> IntArray:
+        """Resources with rows ``budget``, shape (B,)."""
+        return np.flatnonzero(~self.C.resources.renewable)
+
+    @cached_property
+    def consumes(self) -> FloatArray:
+        """What all work in each column uses up of these, shape (B, c)."""
+        used = self.C.usage.tocsr()[self.consumable][:, self.c]
+        return np.asarray(used.todense(), np.float64)
+
+    @cached_property
+    def g(self) -> FloatArray:
+        """GPUs of each column, (c,)."""
+        C = self.C
+        gpus = C.gpus * C.configurations.share[C.configuration]
+        return np.where(C.pool >= 0, gpus, 0.0)[self.c]
+
+    # --- the columns y ----------------------------------------------------------------------------
+
+    @cached_property
+    def first(self) -> IntArray:
+        """First interval of each column, (c,)."""
+        return np.asarray(np.searchsorted(self.edges, self.release[self.k]), np.int64)
+
+    @cached_property
+    def size(self) -> IntArray:
+        """Number of intervals of each column, (c,): 0 where the deadline is not after the arrival."""
+        last = np.asarray(np.searchsorted(self.edges, self.due), np.int64)
+        return np.asarray(np.maximum(last - self.first, 0))
+
+    @cached_property
+    def place(self) -> IntArray:
+        """Number of the first y of each column, (c + 1,)."""
+        return pointers(self.size)
+
+    @cached_property
+    def of(self) -> IntArray:
+        """Column of each y, a place in ``c``."""
+        return owners(self.size)
+
+    @cached_property
+    def t(self) -> IntArray:
+        """Interval of each y."""
+        return ranges(self.first, self.size)
+
+    @cached_property
+    def fits(self) -> BoolArray:
+        """Whether the empty cluster has room for one job, for each y."""
+        uses = self.uses
+        fits = np.ones(len(self.of), bool)
+        for column in np.flatnonzero(np.diff(uses.indptr)).tolist():
+            part = slice(uses.indptr[column], uses.indptr[column + 1])
+            mine = slice(self.place[column], self.place[column + 1])
+            there = self.G[
+                uses.indices[part], self.first[column] : self.first[column] + self.size[column]
+            ]
+            fits[mine] = (there >= uses.data[part, np.newaxis] - ROUNDING).all(axis=0)
+        return fits
+
+    # --- deadlines of classes: the columns a ------------------------------------------------------
+
+    @cached_property
+    def levels(self) -> tuple[IntArray, FloatArray, FloatArray]:
+        """(k, D_km - now, v_km) of each class and deadline, in this order."""
+        value = column_values(self.C)[self.c]
+        order = np.lexsort((-value, self.due, self.k))
+        k, due = self.k[order], self.due[order]
+        new = np.ones(len(k), bool)
+        new[1:] = (np.diff(k) != 0) | (np.diff(due) != 0)
+        return k[new], due[new], value[order][new]
+
+    @cached_property
+    def planned(self) -> IntArray:
+        """Classes with such columns."""
+        return np.unique(self.k)
+
+    @cached_property
+    def chooses(self) -> BoolArray:
+        """Classes with a choice: of declining jobs, or among deadlines; shape (K,)."""
+        several = np.bincount(self.levels[0], minlength=len(self.C)) > 1
+        return self.optional | several
+
+    @cached_property
+    def chosen(self) -> IntArray:
+        """Class and deadline of each a, a place in `levels`."""
+        return np.flatnonzero(self.chooses[self.levels[0]]).astype(np.int64)
+
+    # --- the program ------------------------------------------------------------------------------
+
+    def plan(self) -> LinearPlan:
+        """The program that `DeadlineFluid` states."""
+        self._refuse_impossible()
+        if self.size.sum() > MOST_COLUMNS:
+            raise UsageError(
+                f"deadline-fluid: {self.size.sum():,} variables of columns and intervals, "
+                f"at most {MOST_COLUMNS:,} are taken: fewer jobs or configurations make fewer"
+            )
+        return LinearPlan(
+            self.C,
+            self.program,
+            self._read,
+            self.complete,
+            self._describe,
+            declined=self._declined,
+            relaxation=Relaxation(self.realise, self.witness),
+        )
+
+    @cached_property
+    def program(self) -> LinearProgram:
+        """Variables, rows and objective."""
+        C, k, of, t = self.C, self.k, self.of, self.t
+        n, intervals = C.count, len(self.length)
+        of_level, _, value = self.levels
+        lp = LinearProgram()
+        upper = np.where(self.fits, self.length[t] * n[k[of]], 0.0)
+        y = lp.variables(len(of), name="y", upper=upper)
+        k_a = of_level[self.chosen]
+        a = lp.variables(len(k_a), name="a", upper=n[k_a], integer=True)
+        a_of_class = sp.csr_matrix(sum_by(k_a, 1.0, len(C)))
+
+        rows, row = np.unique(k[of] * intervals + t, return_inverse=True)
+        k_row, length = rows // intervals, self.length[rows % intervals]
+        shared = self.chooses[k_row] & (n[k_row] > 1)
+        time = sum_by(row, 1.0, len(rows)) @ y
+        time -= sp.diags_array(np.where(shared, length, 0.0)) @ a_of_class[k_row] @ a
+        lp.constrain(time <= np.where(shared, 0.0, length * n[k_row]), name="time")
+
+        scale = self._shortest[of_level]
+        done = sp.diags_array(scale) @ (self._work @ y - self._by_deadline @ a)
+        lp.constrain(
+            done >= np.where(self.chooses[of_level], 0.0, scale * n[of_level]), name="work"
+        )
+
+        held, used = self._held
+        lp.constrain(held @ y <= (self.G * self.length).ravel()[used], name="capacity")
+        if len(self.consumable):
+            spent = sp.csr_matrix(self.consumes[:, of] / self.d[of])
+            lp.constrain(spent @ y <= C.capacity[self.consumable], name="budget")
+        if len(k_a):
+            least = np.where(self.optional, 0.0, n)[self._choosing]
+            take = a_of_class[self._choosing] @ a
+            lp.constrain(take.between(least, n[self._choosing]), name="take")
+
+        if self.chooses.any():
+            alone = np.flatnonzero(C.alone)
+            most = np.zeros(len(C))
+            np.maximum.at(most, C.class_a[alone], column_values(C)[alone])
+            lp.minimise(
+                float(n @ np.where(self.chooses, most, 0.0)) - value[self.chosen][np.newaxis, :] @ a
+            )
+        else:
+            later = 1.0 + self.early * self.edges[t] / self.edges[-1]
+            lp.minimise((self.g[of] * later)[np.newaxis, :] @ y)
+        return lp
+
+    @cached_property
+    def _choosing(self) -> IntArray:
+        """Class of each row ``take``."""
+        return self.planned[self.chooses[self.planned]]
+
+    @cached_property
+    def _shortest(self) -> FloatArray:
+        """The shortest duration of each class, s, shape (K,)."""
+        shortest = np.full(len(self.C), np.inf)
+        np.minimum.at(shortest, self.k, self.d)
+        return shortest
+
+    @cached_property
+    def _work(self) -> sp.csr_matrix:
+        """Part of a job's work that a second of each y does by each deadline, shape (levels, y)."""
+        k, due, _ = self.levels
+        intervals = len(self.length)
+        end = k * (intervals + 1) + np.searchsorted(self.edges, due)
+        mine = self.k[self.of]
+        since = np.searchsorted(end, mine * (intervals + 1) + self.t, "right")
+        count = np.searchsorted(k, mine, "right") - since
+        data = np.repeat(1.0 / self.d[self.of], count)
+        where = (ranges(since, count), owners(count))
+        return sp.csr_matrix((data, where), shape=(len(k), len(mine)))
+
+    @cached_property
+    def _by_deadline(self) -> sp.csr_matrix:
+        """1 for each a with the same or an earlier deadline of the class, shape (levels, a)."""
+        k = self.levels[0]
+        mine = k[self.chosen]
+        count = np.searchsorted(k, mine, "right") - self.chosen
+        where = (ranges(self.chosen, count), owners(count))
+        return sp.csr_matrix((np.ones(len(where[0])), where), shape=(len(k), len(mine)))
+
+    @cached_property
+    def _held(self) -> tuple[sp.csr_matrix, IntArray]:
+        """What each y holds, shape (used, y); resource and interval of the rows that are used."""
+        uses = self.uses[:, self.of].tocoo()
+        column = uses.col.astype(np.int64)
+        where = uses.row.astype(np.int64) * len(self.length) + self.t[column]
+        used, row = np.unique(where, return_inverse=True)
+        return sp.csr_matrix((uses.data, (row, column)), shape=(len(used), len(self.of))), used
+
+    # --- from points to schedules -----------------------------------------------------------------
+
+    def _read(self, x: FloatArray) -> Schedule:
+        schedule = self.realise(x, lambda rows, there: None)
+        if schedule is None:
+            raise ValueError("jobs of some interval take turns")
+        return schedule
+
+    def realise(self, x: FloatArray, slices: Slices) -> Schedule | None:
+        """The schedule of a point, interval by interval; None where the times of one cannot be cut
+        into slices.
+        """
+        rows, interval = self._rows(x)
+        first = np.searchsorted(interval, np.arange(len(self.length) + 1))
+        parts = []
+        running = np.zeros(0, np.int64)
+        for t in np.unique(interval).tolist():
+            mine = rows.take(np.arange(first[t], first[t + 1]))
+            cut = slices(mine, self.supply.at(self.edges[t : t + 1])[:, 0])
+            if cut is None:
+                return None
+            length, runs = cut
+            key = mine.job * self.C.columns + mine.column
+            if len(length) > 1:  # what ran until now goes on in the first slice, if it can
+                runs_on = runs @ np.isin(key, running).astype(np.float64)
+                if runs_on[-1] > runs_on[0]:
+                    length, runs = length[::-1], sp.csr_matrix(runs[::-1])
+            ends = np.minimum(np.cumsum(length), 1.0)
+            ends[ends > 1.0 - ROUNDING] = 1.0
+            moments = np.append(0.0, ends) * self.length[t] + self.edges[t]
+            moments[-1:] = np.where(ends[-1:] == 1.0, self.edges[t + 1], moments[-1:])
+            slice_of, row = runs.nonzero()
+            parts.append(
+                (mine.job[row], mine.column[row], moments[slice_of], moments[slice_of + 1])
+            )
+            running = key[runs[-1:].indices]
+        if not parts:
+            return self._schedule(*(np.zeros(0, np.int64),) * 2, *(np.zeros(0),) * 2)
+        return self._schedule(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+    def _rows(self, x: FloatArray) -> tuple[JobRows, IntArray]:
+        """Jobs in columns for fractions of intervals, and these; in order of interval, job, column.
+
+        Jobs of a class share its time equally. What is beyond their work is left out, from its end.
+        """
+        C, k, of = self.C, self.k, self.of
+        y, a = x[: len(of)], x[len(of) :]
+        jobs = C.count.astype(np.int64)
+        jobs[self.chooses] = 0
+        np.add.at(jobs, self.levels[0][self.chosen], np.round(a).astype(np.int64))
+        share = np.where(jobs[k[of]] > 0, np.maximum(y, 0.0), 0.0) / np.maximum(jobs[k[of]], 1)
+        order = np.lexsort((self.t, k[of]))
+        part = (share / self.d[of])[order]
+        total = np.cumsum(part)
+        start = np.searchsorted(k[of][order], np.arange(len(C)))
+        before = np.append(0.0, total)[np.append(start, 0)][k[of][order]]
+        part = np.clip(1.0 - (total - part - before), 0.0, part)
+        seconds = np.zeros(len(of))
+        seconds[order] = part * self.d[of][order]
+        fraction = np.minimum(seconds / self.length[self.t], 1.0)
+        some = np.flatnonzero(fraction > NOTHING)
+        count = jobs[k[of[some]]]
+        members, of_class = C.jobs_by_class
+        job = members[ranges(of_class[k[of[some]]], count)]
+        entry = np.repeat(some, count)
+        order = np.lexsort((self.c[of[entry]], job, self.t[entry]))
+        entry, job = entry[order], job[order]
+        column = self.c[of[entry]]
+        alone = np.full(len(job), -1, np.int64)
+        rows = JobRows(job, alone, column, fraction[entry], C.rate_a[column], np.zeros(len(job)))
+        return rows, self.t[entry]
+
+    def _schedule(
+        self, job: IntArray, column: IntArray, start: FloatArray, end: FloatArray
+    ) -> Schedule:
+        """The schedule of stretches in seconds from now; those that follow each other are one."""
+        order = np.lexsort((start, column, job))
+        order = order[self.now + start[order] < self.now + end[order]]
+        job, column, start, end = job[order], column[order], start[order], end[order]
+        new = np.ones(len(job), bool)
+        new[1:] = (np.diff(job) != 0) | (np.diff(column) != 0) | (start[1:] > end[:-1])
+        begin = np.flatnonzero(new)
+        last = np.append(begin[1:], len(job)) - 1
+        return Schedule.sorted(
+            self.C, job[begin], column[begin], self.now + start[begin], self.now + end[last]
+        )
+
+    # --- a plan by rule ---------------------------------------------------------------------------
+
+    def witness(self) -> Schedule | None:
+        """The best plan by deadline or by slack; None if both leave out a job that must be done."""
+        if (self.C.configurations.share < 1.0).any():
+            return None  # shares of GPUs would have to be packed
+        best, least = None, np.inf
+        for schedule in self._plans():
+            cost = self.program.arrays.objective(self.complete(schedule))
+            best, least = (schedule, cost) if cost < least else (best, least)
+        return best
+
+    def _plans(self) -> Iterator[Schedule]:
+        """Plans of both orders, and of those in which jobs that found no room are put first."""
+        for order in self._orders():
+            for _ in range(1 + min(len(order), MOST_PLANNED // max(len(order), 1))):
+                left_out, schedule = self._in_order(order)
+                if schedule is not None:
+                    yield schedule
+                if left_out is None:
+                    break
+                order = np.concatenate([[left_out], order[order != left_out]])
+
+    def _orders(self) -> Iterator[IntArray]:
+        """Classes by deadline, then by slack; those that must be done come first."""
+        k, due, _ = self.levels
+        last = np.zeros(len(self.C))
+        np.maximum.at(last, k, due)
+        slack = last - self.release - self._shortest
+        planned, must = self.planned, ~self.optional
+        for key in (last, slack):
+            yield planned[np.lexsort((slack[planned], key[planned], ~must[planned]))]
+
+    def _in_order(self, order: IntArray) -> tuple[int | None, Schedule | None]:
+        """The first class that finds no room, and the plan of all classes one after the other;
+        None where a job that must be done is left out.
+        """
+        C = self.C
+        levels = Levels(
+            self.d,
+            self.g * self.d,
+            column_values(C)[self.c],
+            self.due,
+            self.uses.toarray(),
+            self.consumes,
+        )
+        profile = Profile(self.edges, self.G, C.capacity[self.consumable], levels)
+        by_class = np.argsort(self.k, kind="stable")
+        first = np.searchsorted(self.k[by_class], np.arange(len(C) + 1))
+        stretches: list[Stretch] = []
+        left_out: int | None = None
+        for k in order.tolist():
+            mine, release = by_class[first[k] : first[k + 1]], float(self.release[k])
+            for job in C.jobs_of(k).tolist():
+                found = profile.plan(job, mine, release)
+                if not found:
+                    left_out = k if left_out is None else left_out
+                    if not self.optional[k]:
+                        return left_out, None
+                stretches += found
+        table = np.array(stretches, np.float64).reshape(-1, len(Stretch._fields))
+        job, level = table[:, :2].astype(np.int64).T
+        return left_out, self._schedule(job, self.c[level], *table[:, 2:].T)
+
+    # --- from schedules to points -----------------------------------------------------------------
+
+    def complete(self, schedule: Schedule) -> FloatArray:
+        """The point (y, a) of a schedule; raises ValueError where it cannot be carried out, and
+        where a job is not done by its deadline.
+        """
+        place = np.searchsorted(self.c, schedule.column)
+        if len(schedule) and (self.c[np.minimum(place, len(self.c) - 1)] != schedule.column).any():
+            raise ValueError("a job runs in a configuration without a deadline")
+        start, end = schedule.start - self.now, schedule.end - self.now
+        self._check_times(schedule.job, start, end)
+        self._check_room(place, start, end)
+
+        slack = self._slack
+        first = np.searchsorted(self.edges, start + slack, "right") - 1
+        count = np.searchsorted(self.edges, end - slack, "left") - first
+        stretch, t = owners(count), ranges(first, count)
+        c, job = place[stretch], schedule.job[stretch]
+        outside = (t < self.first[c]) | (t >= self.first[c] + self.size[c])
+        if outside.any():
+            name = self.C.instance.jobs_table.names[int(job[np.argmax(outside)])]
+            raise ValueError(f"job {name} runs before it arrives or after its deadline")
+        seconds = np.minimum(end[stretch], self.edges[t + 1]) - np.maximum(
+            start[stretch], self.edges[t]
+        )
+        number = self.place[c] + t - self.first[c]
+        y = np.bincount(number, seconds, minlength=len(self.of)).astype(np.float64)
+        return np.concatenate([y, self._done_by(job, number, seconds)])
+
+    @property
+    def _slack(self) -> float:
+        """Seconds by which moments may be off: the rounding of clocks that count from 1970."""
+        end = float(self.edges[-1])
+        return ROUNDING * max(1.0, 1e-3 * end) + 4.0 * float(np.spacing(abs(self.now) + end))
+
+    def _check_times(self, job: IntArray, start: FloatArray, end: FloatArray) -> None:
+        order = np.lexsort((start, job))
+        twice = (np.diff(job[order]) == 0) & (start[order][1:] < end[order][:-1] - self._slack)
+        if twice.any():
+            name = self.C.instance.jobs_table.names[int(job[order][np.argmax(twice)])]
+            raise ValueError(f"job {name} runs twice at a time")
+        if (start < -self._slack).any() or (end > self.edges[-1] + self._slack).any():
+            raise ValueError("a job runs before now, or after all deadlines")
+
+    def _check_room(self, place: IntArray, start: FloatArray, end: FloatArray) -> None:
+        """No more runs at any moment than there is room for."""
+        begin, stop = start + self._slack, end - self._slack
+        moments = np.unique(np.concatenate([self.edges[:-1], begin, stop]))
+        interval = np.clip(
+            np.searchsorted(self.edges, moments, "right") - 1, 0, len(self.length) - 1
+        )
+        uses = sp.csr_matrix(self.uses)[:, place]
+        for row, resource in enumerate(self.renewable.tolist()):
+            amount = uses[row].toarray().ravel()
+            held = np.zeros(len(moments))
+            np.add.at(held, np.searchsorted(moments, begin), amount)
+            np.add.at(held, np.searchsorted(moments, stop), -amount)
+            over = np.cumsum(held) > self.G[row][interval] * (1 + ROUNDING) + ROUNDING
+            if over.any():
+                at = self.now + moments[np.argmax(over)]
+                name = self.C.resources.names[resource]
+                raise ValueError(f"{name} is used beyond its capacity at {at:g} s")
+
+    def _done_by(self, job: IntArray, number: IntArray, seconds: FloatArray) -> FloatArray:
+        """How many jobs are done by each deadline with a choice, (a,)."""
+        C, (of_level, _, _) = self.C, self.levels
+        jobs, mine = np.unique(job, return_inverse=True)
+        by_job = sp.csr_matrix((seconds, (number, mine)), shape=(len(self.of), len(jobs)))
+        done = sp.csr_matrix(self._work @ by_job)
+        k = C.of_job[jobs]
+        level_of = np.searchsorted(of_level, k)
+        last = np.searchsorted(of_level, k, "right") - 1
+        total = np.asarray(done[last, np.arange(len(jobs))]).ravel()
+        if len(jobs) and (total < 1.0 - DONE).any():
+            short = int(np.argmin(total))
+            name = C.instance.jobs_table.names[int(jobs[short])]
+            raise ValueError(f"job {name} does {total[short]:.6g} of its work by its deadline")
+        earliest = last.copy()
+        for back in range(int((last - level_of).max(initial=0)), 0, -1):
+            level = np.maximum(last - back, level_of)
+            enough = np.asarray(done[level, np.arange(len(jobs))]).ravel() >= 1.0 - DONE
+            earliest = np.where(enough, np.minimum(earliest, level), earliest)
+        return np.bincount(earliest, minlength=len(of_level))[self.chosen].astype(np.float64)
+
+    # --- words ------------------------------------------------------------------------------------
+
+    def _refuse_impossible(self) -> None:
+        """Refuse jobs that must be done and cannot be, alone on the cluster."""
+        C = self.C
+        best = np.where(self.fits, 1.0 / self.d[self.of], 0.0)
+        rows, row = np.unique(self.k[self.of] * len(self.length) + self.t, return_inverse=True)
+        fastest = np.zeros(len(rows))
+        np.maximum.at(fastest, row, best)
+        work = np.bincount(
+            rows // len(self.length),
+            fastest * self.length[rows % len(self.length)],
+            minlength=len(C),
+        )
+        refuse_endless(C, np.flatnonzero(~self.optional))
+        stuck = np.flatnonzero(~self.optional & (work < 1.0 - ROUNDING)).tolist()
+        conflicts = [Conflict("work", k, self._needs(k)) for k in stuck]
+        conflicts += [] if self.optional.all() and len(C) else without_column(C)
+        if conflicts:
+            raise Infeasible(conflicts)
+
+    def _needs(self, k: int) -> str:
+        """What a class needs, and how long it has for that."""
+        C, release = self.C, float(self.release[k])
+        name, each = C.job_name(k), " each" if C.count[k] > 1 else ""
+        columns = np.flatnonzero(C.alone & (C.class_a == k))
+        if not len(columns):
+            return f"{name} has a deadline, but cannot run alone"
+        deadline = float(column_deadlines(C)[columns].max())
+        if deadline <= self.now:
+            return f"{name} has work left, and its deadline, {deadline:g} s, is not after now ({self.now:g} s)"
+        fastest = columns[np.argmin(C.sure_duration[columns])]
+        pool, gpus = int(C.pool[fastest]), many(int(C.gpus[fastest]), "GPU")
+        where = f"{gpus} of {C.instance.cluster.pools[pool].name}" if pool >= 0 else gpus
+        left = max(deadline - self.now - release, 0.0)
+        return (
+            f"{name} needs at least {C.sure_duration[fastest]:g} s{each}, on {where}, "
+            f"and has {left:g} s before its deadline, {deadline:g} s"
+        )
+
+    def _declined(self, schedule: Schedule) -> tuple[tuple[int, str], ...]:
+        """Jobs with a deadline that are not planned, and what they need."""
+        out = np.setdiff1d(np.flatnonzero(self.C.of_job >= 0), schedule.job)
+        needs = {
+            k: self._needs(k).partition(" needs ")[2]
+            for k in np.unique(self.C.of_job[out]).tolist()
+        }
+        return tuple(
+            (job, f"it needs {needs[k]}")
+            for job, k in zip(out.tolist(), self.C.of_job[out].tolist(), strict=True)
+        )
+
+    def _describe(self, block: str, number: int) -> str:
+        C = self.C
+        if block == "capacity":
+            row, t = divmod(int(self._held[1][number]), len(self.length))
+            there = amount_of(C, int(self.renewable[row]), float(self.G[row, t]))
+            start, end = (self.now + self.edges[t : t + 2]).tolist()
+            return f"the time from {start:g} s to {end:g} s has {there}"
+        if block == "budget":
+            resource = int(self.consumable[number])
+            return f"there is {amount_of(C, resource, float(C.capacity[resource]))} in all"
+        if block == "take":
+            return self._needs(int(self._choosing[number]))
+        if block == "work":
+            return self._needs(int(self.levels[0][number]))
+        k = np.unique(self.k[self.of] * len(self.length) + self.t)[number] // len(self.length)
+        return f"{C.job_name(int(k))} cannot run twice at a time"

@@ -1,0 +1,152 @@
+"""Plans by rule: jobs one after the other, each at the level with the least GPU time that still
+meets its deadline, on what those before it leave.
+
+D. Gu et al., "ElasticFlow: An Elastic Serverless Training Platform for Distributed Deep Learning",
+ASPLOS 2023, section 4 (shares by deadline); here with exact times in place of slots. A plan that is
+found is a witness: these jobs can meet their deadlines. That none is found proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from formulations.horizon import ROUNDING
+from optsched.arrays import BoolArray, FloatArray, IntArray
+
+DONE = 1.0 - 1e-12
+"""Part of its work at which a job is done, whatever the rounding of sums."""
+
+
+class Levels(NamedTuple):
+    """Ways to run jobs, numbered from 0.
+
+    Attributes
+    ----------
+    duration : FloatArray, shape (L,)
+        Seconds that the whole work of a job takes.
+    gpu_time : FloatArray, shape (L,)
+        GPU seconds of the whole work.
+    value : FloatArray, shape (L,)
+        Of a job that is done at this level.
+    due : FloatArray, shape (L,)
+        Seconds from now until which the level may be used.
+    uses : FloatArray, shape (R, L)
+        What a job holds of each renewable resource while it runs.
+    consumes : FloatArray, shape (B, L)
+        What the whole work uses up of each consumable resource.
+    """
+
+    duration: FloatArray
+    gpu_time: FloatArray
+    value: FloatArray
+    due: FloatArray
+    uses: FloatArray
+    consumes: FloatArray
+
+
+class Stretch(NamedTuple):
+    """A job runs at a level from one moment to another."""
+
+    job: int
+    level: int
+    start: float
+    end: float
+
+
+class Profile:
+    """What is left of each resource, step by step; stretches split steps where they end.
+
+    Parameters
+    ----------
+    edges : FloatArray, shape (S + 1,)
+        Ascending, with every release and every due of a level among them.
+    free : FloatArray, shape (R, S)
+    left : FloatArray, shape (B,)
+        Of each consumable resource.
+    levels : Levels
+    """
+
+    def __init__(
+        self, edges: FloatArray, free: FloatArray, left: FloatArray, levels: Levels
+    ) -> None:
+        self._edges, self._free, self._left = edges.copy(), free.copy(), left.copy()
+        self._levels = levels
+        self._holds = [np.flatnonzero(column) for column in levels.uses.T]
+
+    def plan(self, job: int, mine: IntArray, release: float) -> list[Stretch]:
+        """Run a job from its release on: at the level of the highest value, of equal ones that with
+        the least GPU time, at which it fits; else at the fastest one that has room at each moment;
+        [] if it does not fit.
+
+        Parameters
+        ----------
+        job : int
+        mine : IntArray
+            Its levels.
+        release : float
+        """
+        levels = self._levels
+        keys = (levels.duration[mine], levels.gpu_time[mine], -levels.value[mine])
+        order = mine[np.lexsort(keys)]
+        for level in order.tolist():
+            stretches = self._run(job, [level], release)
+            if stretches:
+                return stretches
+        if len(mine) == 1 or len(self._left):
+            return []
+        return self._run(job, mine[np.argsort(levels.duration[mine])].tolist(), release)
+
+    def _run(self, job: int, fastest_first: Sequence[int], release: float) -> list[Stretch]:
+        """Take the earliest steps, each at the first level that has room in it."""
+        levels, first = self._levels, int(np.searchsorted(self._edges, release))
+        until = max(float(levels.due[level]) for level in fastest_first)
+        last = int(np.searchsorted(self._edges, until))
+        if last <= first or any(self._lacks(level) for level in fastest_first):
+            return []
+        length = np.diff(self._edges[first : last + 1])
+        chosen = np.full(last - first, -1)
+        speed = np.zeros(last - first)
+        for level in fastest_first:
+            here = (chosen < 0) & self._has_room(level, first, last)
+            chosen[here], speed[here] = level, 1.0 / levels.duration[level]
+        done = np.cumsum(speed * length)
+        if done[-1] < DONE:
+            return []
+        end = int(np.searchsorted(done, DONE))
+        over = float(done[end] - 1.0) / speed[end]
+        if over > ROUNDING * length[end]:
+            self._split(first + end, float(self._edges[first + end + 1]) - over)
+        return self._take(job, first, chosen[: end + 1])
+
+    def _lacks(self, level: int) -> bool:
+        return bool((self._levels.consumes[:, level] > self._left * (1 + ROUNDING)).any())
+
+    def _has_room(self, level: int, first: int, last: int) -> BoolArray:
+        rows = self._holds[level]
+        room = self._free[rows, first:last] >= self._levels.uses[rows, level, np.newaxis] - ROUNDING
+        room &= self._edges[first + 1 : last + 1] <= self._levels.due[level]
+        return np.asarray(room.all(axis=0))
+
+    def _split(self, step: int, moment: float) -> None:
+        self._edges = np.insert(self._edges, step + 1, moment)
+        self._free = np.insert(self._free, step, self._free[:, step], axis=1)
+
+    def _take(self, job: int, first: int, chosen: IntArray) -> list[Stretch]:
+        """Count what a job holds at the level chosen in each step (-1: none)."""
+        begins = np.flatnonzero(np.diff(chosen, prepend=-2))
+        ends = np.append(begins[1:], len(chosen))
+        stretches = []
+        for begin, end in zip((first + begins).tolist(), (first + ends).tolist(), strict=True):
+            level = int(chosen[begin - first])
+            if level < 0:
+                continue
+            rows = self._holds[level]
+            self._free[rows, begin:end] -= self._levels.uses[rows, level, np.newaxis]
+            start, stop = float(self._edges[begin]), float(self._edges[end])
+            stretches.append(Stretch(job, level, start, stop))
+        if stretches:
+            self._left -= self._levels.consumes[:, stretches[0].level]
+        return stretches

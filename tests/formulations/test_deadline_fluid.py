@@ -1,0 +1,457 @@
+"""Deadlines by event intervals: theory, brute force, oracles, wrong beliefs, and what is refused."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from plan_instances import leases, made, soft_leases, verified
+from refusals import refuses
+from test_lease import SOFT
+
+import optsched
+from optsched.errors import UsageError
+from optsched.instance import Instance
+
+ORACLES = Path(__file__).resolve().parents[3] / "shared" / "oracles"
+MISSING = "the oracles are not beside this checkout"
+
+
+def solve(instance: Instance, **options: Any) -> optsched.Solution:
+    return verified(optsched.solve(instance, "deadline-fluid", **options))
+
+
+def feasible(instance: Instance, **options: Any) -> bool:
+    """Whether a schedule was found; false only of what is proven infeasible."""
+    status = solve(instance, **options).status
+    assert status in ("optimal", "feasible", "infeasible")
+    return status != "infeasible"
+
+
+def pool(gpus: int, name: str = "v100", **more: Any) -> dict[str, Any]:
+    return {"pools": [{"name": name, "nodes": 1, "gpus_per_node": gpus, **more}]}
+
+
+def job(name: str, steps: float, deadline: float, gpus: int = 1, **more: Any) -> dict[str, Any]:
+    rate = {"throughput": {"v100": 1.0}}
+    return {"id": name, "gpus": gpus, "steps": steps, "deadline": deadline, **rate, **more}
+
+
+# --- theory ---------------------------------------------------------------------------------------
+
+Jobs = list[tuple[int, int, int]]
+"""(release, work, deadline)"""
+
+
+def edf_meets_all(jobs: Jobs) -> bool:
+    """Preemptive earliest deadline first on one machine, in whole units of time."""
+    time, ready, arriving = 0, [], sorted(jobs)
+    while ready or arriving:
+        if not ready:
+            time = max(time, arriving[0][0])
+        while arriving and arriving[0][0] <= time:
+            _, work, deadline = arriving.pop(0)
+            heapq.heappush(ready, (deadline, work))
+        deadline, work = heapq.heappop(ready)
+        until = min(time + work, arriving[0][0]) if arriving else time + work
+        if until > deadline:
+            return False
+        if until < time + work:
+            heapq.heappush(ready, (deadline, time + work - until))
+        time = until
+    return True
+
+
+def random_jobs(random: np.random.Generator, jobs: int) -> Jobs:
+    release, work = random.integers(0, 12, jobs), random.integers(1, 6, jobs)
+    deadline = release + work + random.integers(0, 14, jobs)
+    return list(zip(release.tolist(), work.tolist(), deadline.tolist(), strict=True))
+
+
+def machine(jobs: Jobs, gpus: int = 1, rate: float = 1.0) -> Instance:
+    return made(
+        cluster=pool(gpus),
+        jobs=[
+            job(f"j{i}", w, d, arrival=r, throughput={"v100": rate})
+            for i, (r, w, d) in enumerate(jobs)
+        ],
+    )
+
+
+@pytest.mark.property
+def test_on_one_gpu_it_is_feasible_exactly_when_earliest_deadline_first_meets_all() -> None:
+    random, kept = np.random.default_rng(7), 0
+    for _ in range(200):
+        jobs = random_jobs(random, 5)
+        kept += edf_meets_all(jobs)
+        assert feasible(machine(jobs)) == edf_meets_all(jobs), jobs
+    assert 40 < kept < 160
+
+
+@pytest.mark.property
+def test_single_gpu_jobs_on_slots_are_those_of_leases() -> None:
+    random, kept = np.random.default_rng(8), 0
+    for _ in range(40):
+        needed = random.integers(1, 4, 5)
+        deadline = (needed + random.integers(0, 4, 5)).tolist()
+        instance = leases([1] * 5, needed.tolist(), deadline, int(random.integers(1, 4)))
+        met = optsched.solve(instance, "lease").status == "optimal"
+        kept += met
+        assert feasible(instance) == met
+    assert 5 < kept < 35
+
+
+@pytest.mark.property
+def test_more_gpus_later_deadlines_and_higher_rates_never_hurt() -> None:
+    random = np.random.default_rng(9)
+    for _ in range(30):
+        jobs = random_jobs(random, 6)
+        before = feasible(machine(jobs))
+        later = [(r, w, d + int(random.integers(0, 3))) for r, w, d in jobs]
+        easier = (machine(jobs, gpus=2), machine(later), machine(jobs, rate=1.25))
+        assert all(feasible(instance) >= before for instance in easier)
+
+
+def unrelated(durations: list[list[float]], deadline: float) -> Instance:
+    """Jobs with a duration on each of some machines, all due at the same time."""
+    count = len(durations[0])
+    return made(
+        cluster={
+            "pools": [{"name": f"m{i}", "nodes": 1, "gpus_per_node": 1} for i in range(count)]
+        },
+        jobs=[
+            {
+                "id": f"j{j}",
+                "deadline": deadline,
+                "options": [{"pool": f"m{i}", "gpus": 1, "duration": d} for i, d in enumerate(row)],
+            }
+            for j, row in enumerate(durations)
+        ],
+    )
+
+
+def least_time(durations: list[list[float]]) -> float:
+    """R|pmtn|Cmax by the program of Lawler and Labetoulle."""
+    from scipy.optimize import linprog
+
+    d = np.array(durations)
+    jobs, machines = d.shape
+    # x[j, i] seconds, then C
+    cost = np.append(np.zeros(d.size), 1.0)
+    work = np.hstack([np.kron(np.eye(jobs), np.ones(machines)) / d.ravel(), np.zeros((jobs, 1))])
+    of_job = np.hstack([np.kron(np.eye(jobs), np.ones(machines)), -np.ones((jobs, 1))])
+    of_machine = np.hstack([np.kron(np.ones(jobs), np.eye(machines)), -np.ones((machines, 1))])
+    upper = np.vstack([of_job, of_machine])
+    found = linprog(cost, upper, np.zeros(len(upper)), work, np.ones(jobs))
+    return float(found.fun)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_common_deadline_is_the_makespan_of_unrelated_machines(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    durations = random.integers(10, 60, (6, 3)).astype(float).tolist()
+    least = least_time(durations)
+    assert feasible(unrelated(durations, least * (1 + 1e-4)))
+    assert not feasible(unrelated(durations, least * (1 - 1e-4)))
+
+
+@pytest.mark.property
+def test_jobs_that_are_kept_are_at_least_those_of_leases() -> None:
+    random = np.random.default_rng(10)
+    for _ in range(20):
+        gang = random.choice([1, 2, 4], 6).tolist()
+        needed = random.integers(1, 4, 6)
+        deadline = (needed + random.integers(0, 3, 6)).tolist()
+        instance = leases(gang, needed.tolist(), deadline, 4)
+        kept = optsched.solve(instance, "lease", admission=True).objective
+        solution = solve(instance, admission=True)
+        assert solution.bound <= solution.objective + 1e-9
+        assert solution.bound <= 6 - kept + 1e-9
+
+
+def test_the_plan_by_rule_is_no_better_than_the_program() -> None:
+    random = np.random.default_rng(11)
+    for _ in range(10):
+        solution = solve(machine(random_jobs(random, 8)), admission=True)
+        assert solution.status == "optimal"
+        declined = len(solution.declined)
+        assert solution.objective == pytest.approx(declined)
+
+
+# --- wrong beliefs --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gpus", [2, 3, 5])
+def test_earliest_deadline_first_is_not_optimal_on_several_gpus(gpus: int) -> None:
+    short = 0.5 / gpus
+    jobs = [job(f"s{i}", 2 * short, 1.0) for i in range(gpus)] + [job("long", 1.0, 1.0 + short)]
+    assert solve(made(cluster=pool(gpus), jobs=jobs)).status == "optimal"
+
+
+GANG_BESIDE_ONE = [job("four", 50, 100, 4), job("one", 100, 100)]
+
+
+def test_gangs_that_no_schedule_runs_are_not_claimed_to_be_kept() -> None:
+    instance = made(cluster=pool(4), jobs=GANG_BESIDE_ONE)
+    solution = solve(instance)
+    assert (solution.status, solution.schedule) == ("limit", None)
+    assert "undecided" in solution.notes[0]
+    declining = solve(instance, admission=True)
+    assert (declining.objective, declining.bound) == (1.0, 0.0)
+    assert declining.status == "feasible"
+    assert [name for name, _ in declining.declined] == ["four"]
+
+
+def test_gangs_take_turns_where_they_fit() -> None:
+    jobs = [job("four", 50, 100, 4), job("two", 50, 100, 2), job("other", 50, 100, 2)]
+    solution = solve(made(cluster=pool(4), jobs=jobs))
+    assert solution.status == "optimal"
+    assert solution.objective == pytest.approx(400.0)
+
+
+# --- the time model -------------------------------------------------------------------------------
+
+
+def test_jobs_run_after_they_arrive_and_nodes_after_they_open() -> None:
+    cluster = {
+        "pools": [
+            {
+                "name": "v100",
+                "nodes": [
+                    {"name": "n0", "gpus": 1},
+                    {"name": "n1", "gpus": 1, "available_from": 60},
+                ],
+            }
+        ]
+    }
+    jobs = [job("a", 100, 100), job("b", 40, 100), job("c", 10, 130, arrival=110)]
+    solution = solve(made(cluster=cluster, jobs=jobs))
+    assert solution.status == "optimal"
+    stretches = {row["job"]: row for row in solution.schedule.to_records()}
+    assert stretches["b"]["start"] >= 60
+    assert stretches["c"]["start"] >= 110
+    late = solve(made(cluster=cluster, jobs=[*jobs[:1], job("b", 41, 100), *jobs[2:]]))
+    assert late.status == "infeasible"
+
+
+def test_a_calendar_wins_over_the_pool() -> None:
+    instance = made(round=50, cluster=pool(1), jobs=[job("a", 60, 150)])
+    solution = solve(instance, capacity={"v100": [0, 1, 1]})
+    assert solution.schedule.to_records()[0]["start"] == 50.0
+    assert solve(instance, capacity={"v100": [0, 1, 0]}).status == "infeasible"
+    with refuses(
+        'option of deadline-fluid: capacity: found "p100", expected one of v100', UsageError
+    ):
+        solve(instance, capacity={"p100": [1]})
+
+
+def test_a_consumable_resource_binds_over_all_time() -> None:
+    def budget(amount: float) -> Instance:
+        options = [
+            {"pool": "v100", "gpus": 1, "duration": 100, "uses": {"dollars": 4}},
+            {"pool": "v100", "gpus": 1, "duration": 300, "uses": {"dollars": 1}},
+        ]
+        return made(
+            cluster={
+                **pool(1),
+                "resources": [{"name": "dollars", "capacity": amount, "kind": "consumable"}],
+            },
+            jobs=[{"id": "a", "deadline": 200, "options": options}],
+        )
+
+    assert feasible(budget(4))
+    # Half of the work in 50 s for 2, and half in 150 s for 0.5
+    assert feasible(budget(2.5))
+    assert not feasible(budget(2.4))
+
+
+def test_early_work_is_preferred_where_it_is_asked_for() -> None:
+    jobs = [job("a", 10, 100), job("b", 10, 50)]
+    solution = solve(made(cluster=pool(2), jobs=jobs), early=0.5)
+    assert {row["end"] for row in solution.schedule.to_records()} <= {10.0, 50.0}
+    assert solution.objective == pytest.approx(20.0)
+
+
+def test_a_job_runs_on_without_interruption_through_intervals() -> None:
+    jobs = [job("long", 90, 100), job("a", 10, 20), job("b", 10, 50), job("c", 10, 70)]
+    schedule = solve(made(cluster=pool(2), jobs=jobs), early=1).schedule
+    assert len(schedule.rows_of(0)) == 1
+
+
+def test_a_clock_that_counts_from_1970() -> None:
+    now = 1.7e9
+    jobs = [job("a", 10.1, now + 33.3, arrival=now + 3.7), job("b", 20.3, now + 32.2)]
+    assert solve(made(now=now, cluster=pool(1), jobs=jobs)).status == "optimal"
+
+
+# --- soft deadlines -------------------------------------------------------------------------------
+
+
+def test_later_options_are_worth_less() -> None:
+    keys = ("job", "value", "gpus", "leases_needed", "max_lease")
+    options = [dict(zip(keys, row, strict=True)) for row in SOFT]
+    instance = soft_leases(options, 8)
+    lease = optsched.solve(instance, "lease")
+    solution = solve(instance)
+    assert solution.bound <= 40.0 - lease.objective + 1e-6
+    assert solution.objective >= solution.bound
+    # One option is a hard deadline
+    assert solve(soft_leases(options[:1], 8)).objective == pytest.approx(800.0)
+
+
+def test_soft_jobs_may_miss_and_best_effort_jobs_are_not_planned() -> None:
+    jobs = [job("hard", 60, 100), job("soft", 60, 100, deadline_kind="soft", weight=3)]
+    jobs.append({"id": "free", "gpus": 1, "steps": 5, "throughput": {"v100": 1.0}})
+    solution = solve(made(cluster=pool(1), jobs=jobs))
+    assert solution.objective == pytest.approx(3.0)
+    assert [name for name, _ in solution.declined] == ["soft"]
+    assert solution.unplaced == (("free", "it has no deadline: best effort, not planned"),)
+
+
+def test_equal_jobs_share_their_time() -> None:
+    jobs = [job(f"j{i}", 30, 90) for i in range(6)]
+    assert solve(made(cluster=pool(2), jobs=jobs)).status == "optimal"
+    jobs = [job(f"j{i}", 30, 80) for i in range(6)]
+    solution = solve(made(cluster=pool(2), jobs=jobs), admission=True)
+    assert solution.objective == pytest.approx(1.0)
+    assert solution.status == "optimal"
+
+
+def test_a_job_keeps_its_deadline_with_a_probability() -> None:
+    instance = made(
+        cluster=pool(1),
+        performance={"model": "noisy", "of": {"model": "table"}, "sd": 0.2, "seed": 3},
+        workloads={"w": {"throughput": {"v100": 1.0}}},
+        jobs=[{"id": "a", "workload": "w", "steps": 60, "deadline": 100}],
+    )
+    median = solve(instance).objective
+    assert solve(instance, quantile=0.9).objective == pytest.approx(
+        median * np.exp(0.2 * 1.2815516)
+    )
+    assert solve(instance, quantile=0.9999).status == "infeasible"
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def told(instance: Instance, **options: Any) -> list[str]:
+    solution = solve(instance, **options)
+    assert solution.status == "infeasible"
+    return [conflict.words for conflict in solution.conflicts]
+
+
+def test_a_deadline_in_the_past_is_one_sentence() -> None:
+    instance = made(now=100, cluster=pool(1), jobs=[job("late", 10, 90), job("b", 10, 200)])
+    assert told(instance) == [
+        "job late has work left, and its deadline, 90 s, is not after now (100 s)"
+    ]
+    assert solve(instance, admission=True).objective == pytest.approx(1.0)
+
+
+def test_more_work_than_time_is_one_sentence() -> None:
+    words = told(made(cluster=pool(8), jobs=[job("big", 500, 100, arrival=20)]))
+    assert words == [
+        "job big needs at least 500 s, on 1 GPU of v100, and has 80 s before its deadline, 100 s"
+    ]
+
+
+def test_jobs_that_cannot_all_be_kept_are_named() -> None:
+    jobs = [job("a", 60, 100), job("b", 60, 110), job("fine", 10, 900)]
+    words = told(made(cluster=pool(1), jobs=jobs))
+    assert len(words) == 3
+    assert any(text.startswith("job a needs") for text in words)
+    assert any(text.startswith("job b needs") for text in words)
+    assert "the time from 0 s to 100 s has 1 GPU of pool v100" in words
+
+
+def test_a_job_that_runs_nowhere_is_named() -> None:
+    words = told(made(cluster=pool(1), jobs=[job("wide", 10, 100, gpus=4)]))
+    assert words[0].startswith("job wide has a deadline, but")
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"end": 99.0}, "does 0.983333 of its work by its deadline"),
+        ({"start": 10.0, "end": 70.0}, "beyond its capacity"),
+        ({"start": -5.0, "end": 55.0}, "runs before now"),
+    ],
+)
+def test_a_tampered_plan_is_refused(change: dict[str, float], words: str) -> None:
+    jobs = [job("a", 40, 40), job("b", 60, 200)]
+    instance = made(cluster=pool(1), jobs=jobs)
+    document = solve(instance).to_document()
+    row = next(row for row in document["schedule"] if row["job"] == "b")
+    row |= change if "end" not in change or change["end"] != 99.0 else {"end": row["end"] - 1.0}
+    report = optsched.verify(instance, document)
+    assert not report.ok
+    assert words in str(report)
+
+
+# --- oracles --------------------------------------------------------------------------------------
+
+
+@pytest.mark.oracle
+@pytest.mark.skipif(not (ORACLES / "elasticflow").is_dir(), reason=MISSING)
+def test_what_slots_can_keep_is_kept_with_less_gpu_time() -> None:
+    path = ORACLES / "elasticflow" / "elasticflow_cases.json"
+    for case in json.loads(path.read_text())["cases"]:
+        slot, gpus = case["slot_seconds"], case["capacity"]
+        jobs = [
+            {
+                "id": row["id"],
+                "steps": row["iters"],
+                "deadline": row["deadline_slot"] * slot,
+                "options": [
+                    {"pool": "v100", "gpus": int(level), "throughput": rate}
+                    for level, rate in row["rate"].items()
+                    if int(level) <= min(row["max_gpus"], gpus)
+                ],
+            }
+            for row in case["jobs"]
+        ]
+        solution = solve(made(round=slot, cluster=pool(gpus), jobs=jobs))
+        expected = case["expected"]
+        if expected["exact_feasible"]:
+            assert solution.status in ("optimal", "feasible")
+            assert solution.bound <= expected["exact_min_gpu_slots"] * slot * (1 + 1e-9)
+        else:  # without slots more can be kept
+            assert solution.status != "feasible"
+
+
+@pytest.mark.oracle
+@pytest.mark.skipif(not (ORACLES / "chronus").is_dir(), reason=MISSING)
+def test_no_lease_is_worth_more() -> None:
+    path = ORACLES / "chronus" / "chronus_cases.json"
+    for case in json.loads(path.read_text())["cases"]:
+        if case["objective"] == "random":
+            continue
+        capacity, options = case["capacity_per_lease"], case["options"]
+        instance = soft_leases(options, max(capacity))
+        solution = solve(instance, capacity={"v100": capacity})
+        if not case["expected"]["feasible"] or len({row["job"] for row in options}) == len(options):
+            continue
+        best = {row["job"]: 0.0 for row in options}
+        for row in options:
+            best[row["job"]] = max(best[row["job"]], row["value"])
+        # The first lease changes the published objective by one at most
+        assert solution.bound <= sum(best.values()) - case["expected"]["objective"] + 1.0
+
+
+@pytest.mark.oracle
+@pytest.mark.skipif(not (ORACLES / "forms").is_dir(), reason=MISSING)
+def test_golden_cores() -> None:
+    goldens = json.loads((ORACLES / "forms" / "goldens.json").read_text())
+    for case in goldens["lease"]:
+        instance = leases(case["gang"], case["leases"], case["deadline"], case["gpus"])
+        if case["feasible"]:
+            assert solve(instance).status in ("optimal", "feasible")
+        else:
+            assert solve(instance).status in ("infeasible", "limit")
