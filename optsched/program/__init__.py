@@ -9,7 +9,7 @@ from optsched.program.allocation import AllocationProgram
 from optsched.program.arrays import Block, LinearArrays
 from optsched.program.linear import Expression, LinearProgram, Relation, Variables
 from optsched.program.minimum import DelayedMinimum, LexicographicMinimum, Minimum
-from optsched.program.side_rows import Assumption, LevelFloors, LimitRows, SideRows
+from optsched.program.side_rows import Assumption, ClassFloors, LevelFloors, LimitRows, SideRows
 from optsched.program.units import Exponential, Inverse, Multiple, Units
 from optsched.program.utility import Method, Utility
 
@@ -23,6 +23,7 @@ __all__ = [
     "AllocationProgram",
     "Assumption",
     "Block",
+    "ClassFloors",
     "Cone",
     "ConicProgram",
     "DelayedMinimum",

@@ -16,7 +16,7 @@ from optsched.arrays.matrices import largest_of_rows
 from optsched.errors import UsageError
 from optsched.program.arrays import Block, LinearArrays
 from optsched.program.linear import LinearProgram, Variables
-from optsched.program.side_rows import LevelFloors, LimitRows, SideRows
+from optsched.program.side_rows import ClassFloors, LevelFloors, LimitRows, SideRows
 
 if TYPE_CHECKING:  # a process that only solves needs no candidates
     from optsched.candidates import Classes
@@ -150,12 +150,20 @@ class FeasibleRegion:
         """The other side rows, where each asks for a level of one class, which is alone;
         else None.
         """
-        others = tuple(rows for rows in self.side if not rows.only_limit)
-        return LevelFloors.of(self.classes, self.levels, others)
+        return LevelFloors.of(self.classes, self.levels, self._asking)
+
+    @cached_property
+    def class_floors(self) -> ClassFloors | None:
+        """The same where each asks for something of one class, whatever it is."""
+        return ClassFloors.of(self.classes, self._asking)
+
+    @property
+    def _asking(self) -> tuple[SideRows, ...]:
+        return tuple(rows for rows in self.side if not rows.only_limit)
 
     def duals_in_order(self, of_limits: FloatArray, of_floors: FloatArray) -> FloatArray:
         """Duals of capacities and side rows, in the order of the rows,
-        from those of `limit_rows` and of `level_floors`.
+        from those of `limit_rows` and of the others.
         """
         goods = len(self.classes.capacity)
         parts, limits, floors = [of_limits[:goods]], of_limits[goods:], of_floors

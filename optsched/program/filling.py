@@ -19,6 +19,9 @@ level of its class is that of the columns still open. So after a stage whose pri
 pools are full, all jobs rise at once to what the other pools can give them; there are about as many
 stages as sets of full pools, and not one for each job. The duals so prove the whole vector of
 levels, stage by stage.
+
+Side rows may ask for a level that the path has not come to. Who is held there by a dual of that row
+can never have more: it leaves the path where that reaches the floor, and needs no stage for it.
 """
 
 from __future__ import annotations
@@ -127,11 +130,12 @@ class Filling:
     ----------
     program : AllocationProgram
         With a lexicographic minimum of positive weights.
-    closes : bool
-        Whether columns are closed. False: as stages were solved that do not say so.
+    closes, caps : bool
+        Whether columns are closed, and floors cap levels. False: as stages were solved that do not
+        say so.
     """
 
-    def __init__(self, program: AllocationProgram, closes: bool = True) -> None:
+    def __init__(self, program: AllocationProgram, closes: bool = True, caps: bool = True) -> None:
         assert isinstance(program.utility, LexicographicMinimum)
         self.program, self.utility, self.closes = program, program.utility, closes
         self.open = np.ones(program.classes.columns, bool)
@@ -139,6 +143,8 @@ class Filling:
             self.open[program.limit_rows.closed_columns] = False
         self.highest = program.highest_among(self.open)
         classes = len(self.highest)
+        self.floors = program.level_floors if caps else None
+        self.cap = np.full(classes, np.inf)
         self.level = np.zeros(classes)
         self.frozen = self.highest <= 0
         self.clock = 0.0
@@ -273,7 +279,8 @@ class Filling:
         most = float(pull.max(initial=0.0))
         gap = 0.0 if bound is None else max(bound - (clock - low) / high, 0.0)
         doubt = min(gap / SURE, most / 10.0, self._off(gap) * most)
-        held = (pull > max(HELD * most, doubt)) & (pull.sum() > HOLDING)
+        clear = max(HELD * most, doubt)
+        held = (pull > clear) & (pull.sum() > HOLDING)
         self.level, self.clock = np.where(before, self.level, level), clock
         self.frozen |= held
         if held.any():
@@ -282,12 +289,24 @@ class Filling:
             lost = self._lost(arrays, y, gap)
             if self.closes:
                 self.open &= ~lost
-                self.highest = np.maximum(self.program.highest_among(self.open), self.level)
+                on_floor = C.count * rate * high * self._floor_duals(arrays, y) > clear
+                if self.floors is not None and on_floor.any():
+                    self.cap[on_floor] = self.floors.floor[on_floor]
+                highest = np.minimum(self.program.highest_among(self.open), self.cap)
+                self.highest = np.maximum(highest, self.level)
                 self.frozen |= self.highest <= self.level * (1 + REACHED)
             else:
                 nothing = self.program.highest_among(~lost) <= 0
                 self.frozen |= nothing & (rate <= 0)
         return self.frozen & ~before
+
+    def _floor_duals(self, arrays: LinearArrays, y: FloatArray) -> FloatArray:
+        """Worth of one unit of ``levels @ x`` to the floor of each class, shape (K,)."""
+        floors = self.floors
+        if floors is None or not floors.side:
+            return np.zeros(len(self.level))
+        of_rows = np.concatenate([y[arrays.row_block(rows.name).slice] for rows in floors.side])
+        return np.where(floors.row >= 0, np.maximum(-of_rows[floors.row], 0.0) * floors.factor, 0.0)
 
     def _lost(self, arrays: LinearArrays, y: FloatArray, gap: float) -> BoolArray:
         """Columns whose reduced cost is negative beyond doubt: no optimal solution has them.

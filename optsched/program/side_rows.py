@@ -235,6 +235,71 @@ class LevelFloors(Displayed):
         return cls(floor, row, factor, closed, side)
 
 
+@dataclass(frozen=True, repr=False, eq=False)
+class ClassFloors(Displayed):
+    """Rows that each ask for something of one class: sum_c part_c x_c >= 1 over its columns.
+
+    What is asked for is any measure: time on some columns, a share of a resource, a level. Of several
+    rows of a class one must imply the others.
+
+    Attributes
+    ----------
+    part : FloatArray, shape (N,)
+        What one unit of each column gives of what is asked for; 0 where nothing is.
+    row : IntArray, shape (K,)
+        The row that asks, counted over all ``side``; -1 without one.
+    lower : FloatArray, shape (K,)
+        Its lower side, without its slack; 1 without one.
+    side : tuple of SideRows
+    """
+
+    part: FloatArray
+    row: IntArray
+    lower: FloatArray
+    side: tuple[SideRows, ...]
+
+    def _headline(self) -> str:
+        floors = count(int((self.row >= 0).sum()), "floor")
+        return f"{floors} of {count(len(self.row), 'class', 'classes')}"
+
+    @classmethod
+    def of(cls, classes: Classes, side: tuple[SideRows, ...]) -> ClassFloors | None:
+        """The floors that rows mean, of jobs alone; None where some mean something else."""
+        number, columns = len(classes), classes.columns
+        part, row, lower = np.zeros(columns), np.full(number, -1, np.int64), np.ones(number)
+        if not all(np.isposinf(rows.upper).all() and rows.relax == "none" for rows in side):
+            return None
+        meant = [rows.lower if rows.slack is None else rows.lower + rows.slack for rows in side]
+        side_lower = np.concatenate([np.zeros(0), *meant])
+        asking = np.flatnonzero(side_lower > 0)
+        if not len(asking):
+            return cls(part, row, lower, side)
+        matrix = sp.csr_matrix(sp.vstack([rows.matrix for rows in side], format="csr")[asking])
+        matrix.eliminate_zeros()
+        length, first = np.diff(matrix.indptr), matrix.indptr[:-1]
+        if not (length > 0).all() or (matrix.data < 0).any():
+            return None
+        owner = classes.class_a[matrix.indices]
+        of_class = owner[first]
+        if (owner != np.repeat(of_class, length)).any():
+            return None
+        given = matrix.data / np.repeat(side_lower[asking], length)
+        # Of all rows of a class, the least that each column gives: what implies all of them.
+        least = np.full(columns, np.inf)
+        np.minimum.at(least, matrix.indices, given)
+        in_rows = np.bincount(matrix.indices, minlength=columns)
+        asked = np.bincount(of_class, minlength=number)[classes.class_a]
+        part = np.where((asked > 0) & (in_rows == asked), least, 0.0)
+        total = np.add.reduceat(given, first)
+        hardest = np.argsort(-total, kind="stable")
+        row[of_class[hardest]], chosen = asking[hardest], np.zeros(number)
+        chosen[of_class[hardest]] = total[hardest]
+        if (chosen > np.bincount(classes.class_a, part, number) * (1.0 + SAME)).any():
+            return None
+        lower[row >= 0] = side_lower[row[row >= 0]]
+        return cls(part, row, lower, side)
+
+
 class _AskedLevels(NamedTuple):
     """What each row of a block asks for.
 

@@ -123,8 +123,8 @@ class FillingSession(Protocol):
     def stage(self, path: Path, limits: Limits) -> tuple[int, Values]:
         """The segment of a path in which the rise ends, and values of its linear program."""
 
-    def last(self, level: FloatArray) -> Values:
-        """Values of the last linear program, in which nobody is below these levels."""
+    def last(self, program: AllocationProgram, limits: Limits) -> Values:
+        """Values of the last program (`Filling.final`)."""
 
 
 class Session(ABC):

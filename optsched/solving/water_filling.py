@@ -36,7 +36,9 @@ log = logging.getLogger("optsched")
 
 FILLING = "filling"
 CLOSES = "closes"
-"""What a stage keeps that was solved with columns closed; older files have stages that were not."""
+"""What a stage keeps that was solved with columns closed, 2 with caps by floors too; older files have
+stages that were not.
+"""
 WRONG = 1e-3
 """Relative size of a dual of the wrong sign that is more than a solver's rounding."""
 VERTEX = "highs", "stages of filling, whose duals are clear at a vertex"
@@ -73,7 +75,9 @@ def solve_filling(engine: Engine, program: AllocationProgram) -> SolvedProgram:
         yield from other_ways(engine, once, first, integer=False)
 
     best = attempt(engine, ways(), known=known, answers=engine.known_points)
-    return next(answer for answer in answers if answer.outcome is best)
+    # An outcome may have been given another bound, or reason why it ended, since.
+    answer = next(answer for answer in answers if answer.outcome.x is best.x)
+    return replace(answer, outcome=best)
 
 
 def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> SolvedProgram:
@@ -105,7 +109,7 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
                 {
                     "segment": np.array([float(number)]),
                     "slack": np.array([filling.loose]),
-                    CLOSES: np.array([1.0]),
+                    CLOSES: np.array([2.0]),
                 },
             )
         )
@@ -169,7 +173,7 @@ class _PricedRuns(_Runs):
 
     def last(self, filling: Filling) -> Values:
         filling.loose = LOOSE
-        return self.engine.record(self.session.last(filling.level))
+        return self.engine.record(self.session.last(filling.final(), self.engine.limits_left()))
 
 
 class _LinearRuns(_Runs):
@@ -309,7 +313,8 @@ def _stopped_words(stages: Sequence[Stage]) -> tuple[str, ...]:
 
 def filling_of(program: AllocationProgram, stages: Sequence[Stage]) -> Filling:
     """The filling that stages are to be replayed in, before the first one."""
-    return Filling(program, closes=not stages or CLOSES in stages[0].kept)
+    closes = 2.0 if not stages else float(stages[0].kept.get(CLOSES, [0.0])[0])
+    return Filling(program, closes=closes > 0, caps=closes > 1)
 
 
 def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:

@@ -12,10 +12,7 @@ import pytest
 import optsched
 from optsched import Instance, Solution
 from optsched.errors import SolverUnavailable
-from optsched.registry import load_formulation
-from optsched.solvers.prices import filling_total, solver
-from optsched.solvers.prices.market import market_of
-from optsched.solvers.prices.solver import Prices
+from optsched.solvers.prices import solver
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "formulations"))
 import filling_reference as reference
@@ -114,11 +111,11 @@ def test_budgets_and_barred_pools_are_resources() -> None:
 
 
 def test_what_it_does_not_take_is_told_and_goes_to_another_solver() -> None:
-    with pytest.raises(SolverUnavailable, match="its last program maximises another total"):
-        optsched.solve("@quickstart", "drf", solver="prices")
+    """Deadlines ask for throughput, and the levels of drf are shares."""
+    asked: dict[str, Any] = {"constraints": DEADLINES}
     with pytest.raises(SolverUnavailable, match="its rows 'deadlines' do not only limit sums"):
-        optsched.solve("@quickstart", NAME, solver="prices", constraints=["deadlines"])
-    assert optsched.solve("@quickstart", NAME, constraints=["deadlines"]).status == "optimal"
+        optsched.solve("@quickstart", "drf", solver="prices", **asked)
+    assert optsched.solve("@quickstart", "drf", **asked).status == "optimal"
 
 
 def test_auto_takes_it_for_many_jobs_and_goes_on_where_it_fails(
@@ -139,12 +136,68 @@ def test_a_limit_leaves_what_there_is(work: int) -> None:
     assert found.status in ("feasible", "limit", "optimal") and found.certificate.ok
 
 
-def test_any_prices_bound_the_total_above_floors() -> None:
-    found = solve(drawn(60, {"a": 10, "b": 15}))
-    program = load_formulation(NAME)().program(found.allocation.classes)
-    search = filling_total.TotalAboveFloors(market_of(program), program.level(found.allocation.x))
-    random = np.random.default_rng(0)
-    for _ in range(50):
-        asked = search._ask(random.exponential(1.0, 2))
-        assert asked.bound >= found.objective * (1 - 1e-9)
-    assert Prices.refuses(program) is None
+DEADLINES = [{"kind": "deadlines"}]
+
+
+def due(jobs: int, pools: dict[str, int], seed: int, slack: float, **fields: Any) -> Instance:
+    """A third of the jobs have deadlines, some with little slack."""
+    random = np.random.default_rng([1, seed])
+    alone = 1e4 / rates(jobs, len(pools), seed).max(axis=1)
+    late = alone * random.uniform(slack, 12.0, jobs)
+    deadline = np.where(random.random(jobs) < 0.35, late, np.inf)
+    return drawn(jobs, pools, seed, steps=np.full(jobs, 1e4), deadline=deadline, **fields)
+
+
+@pytest.mark.parametrize("tenants", [0, 4])
+@pytest.mark.parametrize("seed", range(5))
+def test_deadlines_are_floors_under_the_path(seed: int, tenants: int) -> None:
+    owned: dict[str, Any] = {}
+    if tenants:
+        owned["tenants"] = [{"name": f"t{row}", "weight": 1.0 + row} for row in range(tenants)]
+        owned["tenant"] = np.arange(150) % tenants
+    pools = {"a": 12, "b": 20, "c": 30 + 60 * (seed % 2)}
+    instance = due(150, pools, seed, slack=3.0, **owned)
+    found = solve(instance, gap=1e-7, constraints=DEADLINES)
+    other = optsched.solve(instance, NAME, solver="highs", constraints=DEADLINES)
+    assert levels(found) == pytest.approx(levels(other), abs=1e-6 * levels(other).max())
+    without = solve(instance, gap=1e-7)
+    assert (levels(found) - levels(without)).max() > 1e-3
+
+
+def test_deadlines_that_cannot_be_kept_are_refuted_by_prices() -> None:
+    instance = due(150, {"a": 1, "b": 1}, 0, slack=1.0)
+    found = optsched.solve(instance, NAME, solver="prices", constraints=DEADLINES)
+    assert found.status == "infeasible"
+
+
+@pytest.mark.parametrize("work", [1, 5, 9, 30])
+def test_a_limit_above_floors_leaves_what_there_is(work: int) -> None:
+    instance = due(150, {"a": 12, "b": 20, "c": 90}, 0, slack=3.0)
+    found = optsched.solve(instance, NAME, solver="prices", constraints=DEADLINES, work_limit=work)
+    assert found.status in ("feasible", "limit", "optimal") and found.certificate.ok
+
+
+@pytest.mark.parametrize("cpu", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_dominant_shares_and_the_throughput_among_them(seed: int, cpu: bool) -> None:
+    random = np.random.default_rng(seed)
+    builder = optsched.InstanceBuilder(round="6m")
+    pools = [
+        builder.add_pool(name, nodes=5, gpus_per_node=4, cpus_per_node=24, cost_per_gpu_hour=price)
+        for name, price in (("fast", 3.0), ("slow", 1.0))
+    ]
+    for job, rate in enumerate(rates(80, 2, seed).tolist()):
+        cpus = float(random.integers(1, 12)) if cpu else 0.0
+        options = [
+            {"pool": str(pool), "gpus": 1, "throughput": one, "uses": {"cpu": cpus}}
+            for pool, one in zip(pools, rate, strict=True)
+            if one
+        ]
+        builder.add_job(f"job-{job}", steps=1e6, options=options)
+    instance = builder.instance()
+    constraints = [{"kind": "budget", "limit": 50.0}]
+    found = optsched.solve(instance, "drf", solver="prices", constraints=constraints)
+    other = optsched.solve(instance, "drf", solver="highs", constraints=constraints)
+    assert found.status == "optimal" and found.solver.name == "prices" and found.gap <= 1e-7
+    assert optsched.verify(instance, found.to_document()).ok
+    assert found.objective == pytest.approx(other.objective, rel=1e-6)

@@ -12,11 +12,12 @@ best prices end in an optimum and its proof:
   are many.
 - `targets`: the same where the level that a class needs for a value is no multiple of it, because
   of deadlines, jobs that stay where they are, or delays: a sequence of such searches.
-- `clock`: a stage of water filling, by such a sequence too; `filling_total` proves the last program of one.
-- `linear_total`: a total of levels, in the same way.
-- `interior`: a total of concave utilities, or any total above floors (`floor_steps`), by a
-  primal-dual interior-point method whose Newton systems are reduced to the prices. `steps` are its
-  sweeps over the classes.
+- `clock`: a stage of water filling, by such a sequence too.
+- `linear_total`: a total of levels, in the same way; above floors with `floor_choice`. The last
+  program of a water filling is one.
+- `interior`: a total of concave utilities, above floors with `floor_steps`, by a primal-dual
+  interior-point method whose Newton systems are reduced to the prices. `steps` are its sweeps over
+  the classes.
 - `pinned_total`: the same total where classes are very many: nearly all are pinned to their
   `best_response`.
 

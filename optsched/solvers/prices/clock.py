@@ -14,11 +14,15 @@ h(c) is 1 - s(c), and h never falls: the largest c' with h(c') <= 0 is the next 
 from above, along the whole path and not along a tangent, as g is neither convex nor concave). The
 first clock is where everybody is at its highest level: it often can be reached. At the last one the
 multipliers that led there are duals of the linear program of its segment.
+
+A floor under a level, which a side row asks for, is a level that the path is not below: g_k(c) is the
+larger of both.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,10 +98,12 @@ class ClockSearch:
     ----------
     market : Market
     members : FloatArray, shape (K,)
+    floor : FloatArray, shape (K,)
+        Least level of each class.
     """
 
-    def __init__(self, market: Market, members: FloatArray) -> None:
-        self.market, self.members = market, members
+    def __init__(self, market: Market, members: FloatArray, floor: FloatArray) -> None:
+        self.market, self.members, self.floor = market, members, floor
         self.prices: FloatArray | None = None
 
     def run(self, path: Path, watch: Watch) -> ClockAnswer:
@@ -106,8 +112,7 @@ class ClockSearch:
         step = 0
         while True:
             step += 1
-            target, _ = path.at(clock)
-            found, x, now = self._reached(target, watch)
+            found, x, now = self._reached(path.at(clock)[0], watch)
             passes += found.passes
             log.debug("prices: clock %.12g reached by a factor of %.14g", clock, found.level)
             end = Termination.OPTIMAL
@@ -122,9 +127,10 @@ class ClockSearch:
         return ClockAnswer(end, clock, min(found.level, 1.0), x, multipliers, passes, step)
 
     def _reached(
-        self, target: FloatArray, watch: Watch
+        self, level: FloatArray, watch: Watch
     ) -> tuple[Equilibrium, FloatArray, Multipliers]:
         """What part of its target every class can reach that has one, where, and the proof."""
+        target = np.maximum(level, self.floor)
         market, some = self.market, np.flatnonzero(target > 0)
         x = np.zeros(market.columns)
         rent, slope = np.zeros((2, len(target)))
@@ -145,14 +151,28 @@ class ClockSearch:
         there_is = float(found.prices @ self.market.capacity + self.members @ found.rent)
         each = self.members * found.slope
         # Where the priced classes rest, h is 0 on a whole piece, but for rounding.
-        low, high, most = 0, len(path.breaks), there_is * (1.0 + ROUNDING)
-        while high - low > 1:
-            middle = (low + high) // 2
-            level, _ = path.at(float(path.breaks[middle]))
-            low, high = (middle, high) if float(each @ level) <= most else (low, middle)
-        begin = float(path.breaks[low])
+        most = there_is * (1.0 + ROUNDING)
+
+        def cost(clock: float) -> float:
+            return float(each @ np.maximum(path.at(clock)[0], self.floor))
+
+        begin = _last_within(path.breaks, cost, most)
         level, rate = path.at(begin)
-        left, pace = there_is - float(each @ level), float(each @ rate)
+        # On the way to the next break classes rise above their floors.
+        below = (rate > 0) & (self.floor > level) & (each > 0)
+        leaves = begin + (self.floor[below] - level[below]) / rate[below]
+        begin = _last_within(np.append(begin, np.sort(leaves)), cost, most)
+        level, rate = path.at(begin)
+        left, pace = there_is - cost(begin), float(each @ np.where(self.floor > level, 0.0, rate))
         if pace <= 0.0:
             return begin
         return begin + max(left, 0.0) / pace
+
+
+def _last_within(clocks: FloatArray, cost: Callable[[float], float], most: float) -> float:
+    """The last of ascending clocks at which levels cost no more, or the first."""
+    low, high = 0, len(clocks)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if cost(float(clocks[middle])) <= most else (low, middle)
+    return float(clocks[low])

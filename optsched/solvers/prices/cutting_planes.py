@@ -77,7 +77,7 @@ class CuttingPlanes(ABC):
     @property
     def gap(self) -> float:
         """Relative distance between the bound and the value."""
-        return self.bound / self.value - 1.0 if self.value > 0 else np.inf
+        return (self.bound - self.value) / abs(self.value) if self.value else np.inf
 
     @property
     def ended(self) -> bool:

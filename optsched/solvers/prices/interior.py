@@ -24,7 +24,7 @@ The gap is relative to what all levels together are worth, in which a class of a
 the usual weight is nothing. So the steps go on until x_k . z_k + s_k u_k is little of y_k tau_k
 too, for every class: where weights are of many orders, some ten steps more.
 
-A floor under a level, tau_k >= L_k, has a worth v_k that is a part of y_k (`floor_steps`). With floors f may be linear.
+A floor under a level, tau_k >= L_k, has a worth v_k that is a part of y_k (`floor_steps`).
 
 Bound, for any p, y >= 0:  p . W + sum_k N_k (max(0, max_j (a_kj y_k - q_kj)) + max_{v >= L_k} (phi_k f(v) - y_k v)).
 
@@ -83,7 +83,7 @@ beyond, products of matrices are faster.
 
 @dataclass(frozen=True)
 class Curve:
-    """phi f(v) of each class, where f(v) = log v for the exponent 0 and v^e / e otherwise, e <= 1.
+    """phi f(v) of each class, where f(v) = log v for the exponent 0 and v^e / e otherwise, e < 1.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Curve:
         phi.
     exponent : float
     floor : FloatArray, shape (K,), optional
-        Least level of each class; 0 without one. The exponent 1 needs floors.
+        Least level of each class; 0 without one.
     """
 
     size: FloatArray
@@ -134,8 +134,6 @@ class Curve:
     def _surplus(self, slope: FloatArray) -> FloatArray:
         """The same without floors."""
         e = self.exponent
-        if e == 1:
-            return np.asarray(self.size - slope)  # no level is above 1
         # At the level where phi f' is the slope.
         level = (slope / self.size) ** (1.0 / (e - 1.0))
         if e == 0:
@@ -278,8 +276,6 @@ class Interior:
         """
         if not self.state.gap <= EXACT:
             return np.inf
-        if self.curve.exponent == 1:
-            return 0.0  # what a level is worth does not depend on it
         products = np.einsum("jk,jk->k", self.x, self.z) + self.s * self.u
         products[self.floors.k] += self.floors.products
         return float((products / (self.y * self.tau) + np.abs(self.off)).max())
@@ -322,12 +318,6 @@ class Interior:
         self.y[k] += self.floors.worth
         floored = float(self.weight[k].sum())
         self.pairs = self.unit * (float(self.weight @ places) + 2.0 * members + floored)
-        if self.curve.exponent == 1:
-            # Slopes that do not change cannot make up for rents that are too low.
-            q = self.goods.costs_by_place(self.p)
-            gain = np.where(is_open, self.a * self.y - q, -np.inf).max(axis=0)
-            self.u = np.maximum(gain, 0.0) + self.u
-            self.z = np.where(is_open, q + self.u - self.a * self.y, 1.0)
         shape, classes = self.x.shape, len(self.y)
         self._dx, self._dz, self._cross = np.zeros(shape), np.zeros(shape), np.empty(shape)
         self._in_sweep = self.goods.market.good is not None and len(self.a) <= WIDE
@@ -371,8 +361,6 @@ class Interior:
         if e == 0:
             worth = curve.size * within
             surplus = -curve.size * (log_slope + 1.0)
-        elif e == 1:
-            worth, surplus = curve.size * np.exp(within), curve.size - self.y
         else:
             worth = curve.size * np.exp(e * within) / e
             surplus = self.y * np.exp(log_slope / (e - 1.0)) * ((1.0 - e) / e)

@@ -10,18 +10,23 @@ run out. So some cutting planes find which, and a small linear program over the 
 is close, with the others where they are, ends in the optimum or in better prices: the search of
 `optsched.solvers.prices.max_min` without its level. Where many classes tie it does not, and the
 best mixture of choices, which the cuts find, is the optimum.
+
+A class that has a floor may have to be in two places (`floor_choice`). Then nothing may be scaled
+down: points are mixed with a base that keeps all floors.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.solvers.prices.cutting_planes import ROUNDS, STEPS, CuttingPlanes
+from optsched.solvers.prices.cutting_planes import CLOSED, ROUNDS, STEPS, CuttingPlanes
+from optsched.solvers.prices.floor_choice import FloorChoice
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.oracle import Response
 from optsched.solvers.prices.programs import least_in_rows, maximum, optimum
@@ -35,17 +40,61 @@ NEAR = 6
 """Places of a free class that the small program has at first."""
 
 
+LACKING = 1e-10
+"""Part of a capacity that a choice may be above, and then of its floors that it may lack."""
+
+
 @dataclass(frozen=True)
-class Assignment:
-    """Where the search has come to:
-    all classes in one place (-1: idle), but for some that are in several.
+class Choice:
+    """Where all classes are at prices: in one place, or in two of them to be at a floor; idle at -1.
+
+    Attributes
+    ----------
+    upper, lower : IntArray, shape (K,)
+    share : FloatArray, shape (K,)
+        Part of the time in the upper place, the rest is in the lower one.
     """
 
-    place: IntArray
+    upper: IntArray
+    lower: IntArray
+    share: FloatArray
+
+    @classmethod
+    def idle(cls, classes: int) -> Choice:
+        nowhere = np.full(classes, -1, np.int64)
+        return cls(nowhere, nowhere.copy(), np.ones(classes))
+
+    def time(self, width: int) -> FloatArray:
+        """Part of the time in each place, shape (K, width)."""
+        time = np.zeros((len(self.upper), width))
+        some = np.flatnonzero(self.upper >= 0)
+        time[some, self.upper[some]] = self.share[some]
+        both = np.flatnonzero(self.lower >= 0)
+        time[both, self.lower[both]] += 1.0 - self.share[both]
+        return time
+
+    def without(self, classes: IntArray) -> Choice:
+        """The same with some classes idle."""
+        upper, lower = self.upper.copy(), self.lower.copy()
+        upper[classes] = lower[classes] = -1
+        return Choice(upper, lower, self.share)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Where the search has come to: all classes as they choose, but for some that are in several places."""
+
+    choice: Choice
     free: IntArray
-    time: FloatArray
+    spent: FloatArray
     demand: FloatArray
     value: float
+
+    def time(self) -> FloatArray:
+        """Part of the time in each place, shape (K, w)."""
+        time = self.choice.time(self.spent.shape[1])
+        time[self.free] = self.spent
+        return time
 
 
 class LinearTotalSearch(CuttingPlanes):
@@ -58,29 +107,58 @@ class LinearTotalSearch(CuttingPlanes):
         g.
     watch : StopRule, optional
         What ends the search before its time.
+    asks : FloatArray, shape (K, w), optional
+        Part of its floor that a unit of a member's time gives in each place; rows of 0 have none.
+    base : FloatArray, shape (K, w), optional
+        Parts of the time with which nobody is below a floor; nothing without floors.
     """
 
     passes = 300
     cuts = 10
 
-    def __init__(self, goods: Goods, worth: FloatArray, watch: StopRule | None = None) -> None:
+    def __init__(
+        self,
+        goods: Goods,
+        worth: FloatArray,
+        watch: StopRule | None = None,
+        asks: FloatArray | None = None,
+        base: FloatArray | None = None,
+    ) -> None:
         super().__init__(goods.market.capacity, watch)
         self.goods, self.worth, self.weight = goods, worth, goods.weight
         self._by_place = np.ascontiguousarray(worth.T)
         self.asked = 0
         classes = len(worth)
-        self.place: IntArray = np.full(classes, -1, np.int64)
-        self.rent, self.margin = np.zeros(classes), np.zeros(classes)
-        self.choice = self._assignment(self.place, np.zeros_like(self.capacity), 0.0)
+        self.rent, self.margin, self.of_floor = np.zeros((3, classes))
+        self.now = Choice.idle(classes)
+        self.floors: FloorChoice | None = None
+        self.base = np.zeros(worth.shape)
+        demand = np.zeros_like(self.capacity)
+        if asks is not None and base is not None and asks.any():
+            self.floors = FloorChoice(goods.market, worth, asks)
+            self.base = base * self._fit(goods.used(base))
+            demand, self.value = goods.used(self.base), self.worth_of(self.base)
+            self.master.begin(Response(demand, self.value, demand, 0.0, np.inf))
+        self._at_base = demand, self.value
+        everybody = np.arange(classes)
+        self.best = Assignment(self.now, everybody, self.base, demand, self.value)
 
-    def run(self) -> None:
-        """Cutting planes, then small programs, until the gap is closed."""
+    def run(self, starts: Sequence[FloatArray] = ()) -> None:
+        """Cutting planes, then small programs, until the gap is closed.
+
+        Parameters
+        ----------
+        starts : sequence of FloatArray, shape (R,) each
+            Prices to ask at first.
+        """
         goods = len(self.capacity)
-        self.ask(np.zeros(goods))  # where everybody fits, prices are 0
-        if self.bound <= 0 or self.ended:
-            return
+        # Where everybody fits, prices are 0.
+        for prices in (np.zeros(goods), *starts):
+            self.ask(prices)
+            if (self.bound <= 0 and self.floors is None) or self.ended:
+                return
         # All capacities together are worth half of the bound, each the same.
-        each = 0.5 * self.bound / goods
+        each = 0.5 * abs(self.bound) / goods
         self.ask(np.full(goods, each) / self.capacity)
         self.coarse()
         most, grown = FREE, 1
@@ -106,16 +184,31 @@ class LinearTotalSearch(CuttingPlanes):
             place[better] = j
             best = np.where(better, gain, best)
         self.asked += 1
-        self.place, self.rent, self.margin = place, best, best - second
-        time = self._alone(place)
+        self.rent, self.margin, self.of_floor = best, best - second, np.zeros(classes)
+        self.now = Choice(place, np.full(classes, -1, np.int64), np.ones(classes))
+        if self.floors is not None:
+            self._keep_floors(self.floors, prices)
+        time = self.now.time(self.worth.shape[1])
         demand, value = self.goods.used(time), self.worth_of(time)
-        bound = float(prices @ self.capacity) + float(self.weight @ best)
+        bound = float(prices @ self.capacity) + float(self.weight @ (self.rent - self.of_floor))
         self.master.add(Response(prices, value, demand, 0.0, bound))
-        self._take(self._assignment(place, demand, value))
+        self._take(self._assignment(self.now, demand, value))
         if not bound < self.bound:
             return False
         self.bound, self.prices = bound, prices
         return True
+
+    def _keep_floors(self, floors: FloorChoice, prices: FloatArray) -> None:
+        """Whose choice is below its floor takes the mixture that is at it."""
+        floors.ask(prices)
+        here = self.now.upper[floors.k]
+        reached = np.where(here >= 0, floors.asks[np.arange(len(here)), here], 0.0)
+        held = np.flatnonzero(reached < 1.0)
+        k = floors.k[held]
+        self.now.upper[k], self.now.lower[k] = floors.upper[held], floors.lower[held]
+        self.now.share[k] = floors.share[held]
+        self.rent[k], self.of_floor[k] = floors.rent[held], floors.slope[held]
+        self.margin[k] = floors.margin[held]
 
     def worth_of(self, time: FloatArray) -> float:
         """What members make who spend their time so, shape (K, w)."""
@@ -125,45 +218,53 @@ class LinearTotalSearch(CuttingPlanes):
         """Parts of the time of the best choice or mixture of choices,
         within the capacities, shape (K, w).
         """
-        if self.master.value > self._fitted(self.choice):
+        _, at_base = self._at_base
+        if self.bound - at_base <= CLOSED * abs(at_base):
+            return (
+                self.base
+            )  # all others may lack rounding of their floors, which is worth something
+        part, room, value = self._within(self.best)
+        if self.master.value > value:
             time = np.zeros(self.worth.shape)
             # Proposals since the last mixture have no part in it.
             parts = zip(self.master.part.tolist(), self.master.proposals, strict=False)
-            for part, proposal in parts:
-                if part > 0 and proposal.level > 0:
-                    # Asked again, as proposals remember no places.
-                    self.ask(proposal.prices)
-                    some = np.flatnonzero(self.place >= 0)
-                    time[some, self.place[some]] += part
+            for of_time, proposal in parts:
+                if of_time > 0:
+                    time += of_time * self._time_of(proposal)
             return time * self._fit(self.goods.used(time))
-        time = self._alone(self.choice.place)
-        time[self.choice.free] = self.choice.time
-        return time * self._fit(self.choice.demand)
+        return room * (part * self.best.time() + (1.0 - part) * self.base)
+
+    def _time_of(self, proposal: Response) -> FloatArray:
+        if proposal.bound == np.inf:  # no answer to prices
+            return self.base
+        # Asked again, as proposals remember no places.
+        self.ask(proposal.prices)
+        return self.now.time(self.worth.shape[1])
 
     def _mix(self) -> FloatArray:
         super()._mix()
         return self.master.duals
 
-    def _assignment(self, place: IntArray, demand: FloatArray, value: float) -> Assignment:
-        """Every class in one place, none in several."""
+    def _assignment(self, choice: Choice, demand: FloatArray, value: float) -> Assignment:
+        """Every class as it chooses, none otherwise."""
         nobody = np.zeros(0, np.int64)
-        return Assignment(place, nobody, np.zeros((0, self.worth.shape[1])), demand, value)
+        return Assignment(choice, nobody, np.zeros((0, self.worth.shape[1])), demand, value)
 
-    def _alone(self, place: IntArray) -> FloatArray:
-        """All the time of every class in one place, shape (K, w)."""
-        time = np.zeros(self.worth.shape)
-        some = np.flatnonzero(place >= 0)
-        time[some, place[some]] = 1.0
-        return time
+    def _within(self, found: Assignment) -> tuple[float, float, float]:
+        """How far from the base towards a choice the capacities allow, the factor that makes up
+        for rounding, and what that is worth.
+        """
+        demand, value = self._at_base
+        over = found.demand > self.capacity * (1.0 + (0.0 if self.floors is None else LACKING))
+        room = (self.capacity - demand)[over] / (found.demand - demand)[over]
+        part = float(np.clip(room, 0.0, 1.0).min(initial=1.0))
+        fit = self._fit(part * found.demand + (1.0 - part) * demand)
+        return part, fit, fit * (part * found.value + (1.0 - part) * value)
 
-    def _fitted(self, choice: Assignment) -> float:
-        """What a choice is worth within the capacities."""
-        return choice.value * self._fit(choice.demand)
-
-    def _take(self, choice: Assignment) -> None:
-        value = self._fitted(choice)
-        if value > self._fitted(self.choice):
-            self.choice = choice
+    def _take(self, found: Assignment) -> None:
+        value = self._within(found)[2]
+        if value > self._within(self.best)[2]:
+            self.best = found
         self.value = max(self.value, value)
 
     def _polish(self, most: int, grown: int) -> bool:
@@ -189,39 +290,51 @@ class LinearTotalSearch(CuttingPlanes):
         """Decide for some classes, so many places of each, beside the others;
         the prices of what is left, or None.
         """
-        place = self.place.copy()
-        place[free] = -1
-        pinned = self._alone(place)
+        width, others = self.worth.shape[1], self.now.without(free)
+        pinned = others.time(width)
         left = self.capacity - self.goods.used(pinned)
-        worth, cost = self.worth[free], self.goods.costs(self.prices)[free]
-        kept = worth > 0
-        if worth.shape[1] > near:
-            kept &= least_in_rows(np.where(kept, cost - worth, np.inf), near)
+        asks, worth = self._asks_of(free), self.worth[free]
+        kept = (worth > 0) | (asks > 0)
+        if width > near:
+            cost = self.goods.costs(self.prices)[free]
+            cost = cost - worth - self.of_floor[free, np.newaxis] * asks
+            kept &= least_in_rows(np.where(kept, cost, np.inf), near)
         rows, places = np.nonzero(kept)
         count, goods, columns = len(free), len(self.capacity), len(rows)
         entries = np.arange(columns)
         time = sp.csc_matrix((np.ones(columns), (rows, entries)), shape=(count, columns))
         # Demand in parts of the capacity: the tolerances of HiGHS are absolute.
         held = sp.diags_array(1.0 / self.capacity) @ self.goods.rows_of(free[rows], places)
+        floored = np.flatnonzero((asks > 0).any(axis=1))
+        given = sp.csr_matrix((asks[rows, places], (rows, entries)), shape=(count, columns))
         program = maximum(
             "small",
-            sp.csc_matrix(sp.vstack([time, held])),
+            sp.csc_matrix(sp.vstack([time, held, given[floored]])),
             self.weight[free[rows]] * worth[rows, places],
-            np.full(count + goods, -np.inf),
-            np.append(np.ones(count), left / self.capacity),
+            np.append(np.full(count + goods, -np.inf), np.ones(len(floored))),
+            np.concatenate([np.ones(count), left / self.capacity, np.full(len(floored), np.inf)]),
         )
         found = optimum(program, self.seconds_left)
         if found is None:
             return None
         x, y = found
-        parts = np.zeros((count, self.worth.shape[1]))
+        parts = np.zeros((count, width))
         parts[rows, places] = np.maximum(x, 0.0)
         parts /= np.maximum(1.0, parts.sum(axis=1))[:, np.newaxis]
         pinned[free] = parts
         value = self.worth_of(pinned)
-        self._take(Assignment(place, free, parts, self.goods.used(pinned), value))
+        self._take(Assignment(others, free, parts, self.goods.used(pinned), value))
         log.debug("prices: %d free, gap %.2g", count, self.gap)
-        return np.maximum(y[count:], 0.0) / self.capacity
+        return np.maximum(y[count : count + goods], 0.0) / self.capacity
+
+    def _asks_of(self, classes: IntArray) -> FloatArray:
+        """Part of its floor that a unit of time gives, shape (len(classes), w)."""
+        asks = np.zeros((len(classes), self.worth.shape[1]))
+        if self.floors is not None:
+            among = np.searchsorted(self.floors.k, classes)
+            some = np.flatnonzero(np.append(self.floors.k, -1)[among] == classes)
+            asks[some] = self.floors.asks[among[some]]
+        return asks
 
 
 def greedy_allocation(

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from optsched.arrays import FloatArray, IntArray, blocks, highest_in_rows
+from optsched.arrays import BoolArray, FloatArray, IntArray, blocks, highest_in_rows
 from optsched.candidates import Classes
 from optsched.program import AllocationProgram, LimitRows
 from optsched.solvers.prices.kernels import sweeps_for
@@ -260,12 +260,12 @@ class PinnedPoint:
         return x
 
 
-def market_of(program: AllocationProgram) -> Market:
+def market_of(program: AllocationProgram, closed_columns: BoolArray | None = None) -> Market:
     """The market of an allocation program whose columns are jobs alone, and whose rows beside time
-    only limit sums.
+    only limit sums; floors are not seen here.
 
     Each row that limits is a resource, a budget or a quota as well as GPUs, unless it leaves
-    nothing: it bars its columns then.
+    nothing: it bars its columns then. So are ``closed_columns``.
     """
     C, limits = program.classes, program.limit_rows
     goods = len(C.capacity)
@@ -274,12 +274,10 @@ def market_of(program: AllocationProgram) -> Market:
     row = np.flatnonzero(~endless & ~(closed & (np.arange(len(closed)) >= goods)))
     capacity = np.where(closed[row], 1.0, limits.most[row])
     level = _levels(program)
-    floors = program.level_floors
-    if closed.any() or (floors is not None and floors.closed.any()):
-        level = level.copy()
-        level[limits.closed_columns] = 0.0
-        if floors is not None:
-            level[floors.closed] = 0.0
+    barred = np.zeros(C.columns, bool) if closed_columns is None else closed_columns.copy()
+    barred[limits.closed_columns] = True
+    if barred.any():
+        level = np.where(barred, 0.0, level)
     # Where each column holds one resource, costs are R numbers instead of one for each column.
     one_good: IntArray | None = None
     amount: FloatArray | None = None

@@ -51,6 +51,8 @@ class MasterProgram:
         The level of the mixture.
     duals : FloatArray, shape (R,)
         What one more of each resource adds to the value.
+    whole : bool
+        Whether the parts are 1 in all, as nobody may be idle.
     """
 
     capacity: FloatArray
@@ -58,6 +60,7 @@ class MasterProgram:
     part: FloatArray = field(default_factory=lambda: np.zeros(0))
     value: float = 0.0
     duals: FloatArray = field(default_factory=lambda: np.zeros(0))
+    whole: bool = False
     _session: Session | None = None
     _sharp: float = 1.0
 
@@ -71,6 +74,11 @@ class MasterProgram:
             ends = np.array([0, len(column)], np.int32)
             matrix = sp.csc_matrix((column, rows, ends), shape=(len(column), 1))
             self._session.add_columns(matrix, cost, np.array([1.0]))
+
+    def begin(self, base: Response) -> None:
+        """Begin with a proposal within the capacities, and mix nothing with idleness."""
+        self.proposals, self.part, self.value = [base], np.ones(1), base.level
+        self.whole = True
 
     def solve(self) -> FloatArray:
         """The best mixture (``part``, ``value``), and the prices that it points to,
@@ -109,17 +117,21 @@ class MasterProgram:
             latest = len(self.proposals) - 4 * len(self.capacity)
             part = np.append(self.part, np.zeros(len(self.proposals) - len(self.part)))
             self.proposals = [
-                item for at, item in enumerate(self.proposals) if at >= latest or part[at] > 0
+                item
+                for at, item in enumerate(self.proposals)
+                if at >= latest or part[at] > 0 or (self.whole and at == 0)
             ]
         rows = len(self.capacity) + 1
         level = np.array([item.level for item in self.proposals])
-        self._sharp = SHARP / (float(level.max()) or 1.0)
+        self._sharp = SHARP / (float(np.abs(level).max()) or 1.0)
+        lower = np.full(rows, -np.inf)
+        lower[-1] = 1.0 if self.whole else -np.inf
         columns = np.stack([self._column(item) for item in self.proposals], axis=1)
         program = maximum(
             "master",
             sp.csc_matrix(columns),
             level * self._sharp,
-            np.full(rows, -np.inf),
+            lower,
             np.ones(rows),
         )
         self._session = Highs().open(program)

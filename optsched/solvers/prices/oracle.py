@@ -68,6 +68,13 @@ class Oracle:
     """Asks a market for its responses;
     the segments of the last one are where the next search begins.
 
+    Parameters
+    ----------
+    market : Market
+    worth : FloatArray, shape (K, w), optional
+        What a unit of a member's time in each place is worth beside the level: it costs so much less.
+        Slopes where less than the level is best are 0 then, and mean nothing.
+
     Attributes
     ----------
     lower, upper : array of int, shape (K,)
@@ -82,16 +89,17 @@ class Oracle:
         How far the level is from an end of the segment.
     """
 
-    def __init__(self, market: Market) -> None:
+    def __init__(self, market: Market, worth: FloatArray | None = None) -> None:
         count = len(market)
-        self.market = market
+        self.market, self.worth = market, worth
         self.lower: NDArray[np.int8] = np.full(count, -1, np.int8)
         self.upper: NDArray[np.int8] = np.full(count, -1, np.int8)
         self.share = np.empty(count)
         self.slope, self.rent = np.empty(count), np.empty(count)
         self.margin, self.edge = np.empty(count), np.empty(count)
         self.asked = 0
-        self.sweeps = sweeps_for(market.level.size)
+        # Compiled walks know no costs below 0.
+        self.sweeps = sweeps_for(market.level.size) if worth is None else None
         self._last: Response | None = None
         """The last response, if it was a whole one."""
 
@@ -107,6 +115,8 @@ class Oracle:
         market = self.market
         warm = self.asked > 0
         cost = market.costs(prices)
+        if self.worth is not None:
+            cost = cost - self.worth
         self.asked += 1
         time = np.zeros(market.width)
         if self.sweeps is not None:
@@ -201,7 +211,7 @@ class Oracle:
             gain, found = _most_below(a[:, active], _some(q, active), y)
             line = y * high[active] - paid[active]
             rent[active] = np.maximum(np.maximum(line, gain), 0.0)
-            least = line + SLACK * (np.abs(line) + paid[active])
+            least = line + SLACK * (np.abs(line) + np.abs(paid[active]))
             # The origin is below the segment where that does not pay even for the upper place.
             to_origin = (least < 0.0) & (gain <= 0.0)
             better = np.flatnonzero((gain > np.maximum(least, 0.0)) | to_origin)

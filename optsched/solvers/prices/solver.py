@@ -10,6 +10,7 @@ leads back to those of the program.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
@@ -17,22 +18,21 @@ from importlib.metadata import version
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, quotient
+from optsched.arrays import FloatArray, highest_in_rows, quotient
 from optsched.errors import SolverUnavailable, UsageError
-from optsched.program import AllocationProgram, LevelFloors, LinearArrays, Method
+from optsched.program import AllocationProgram, ClassFloors, LevelFloors, LinearArrays, Method
 from optsched.program.filling import HELD, Path
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Capability, Limits, Session, Solver
 from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.prices.clock import ClockSearch, Multipliers
-from optsched.solvers.prices.cutting_planes import CLOSED
-from optsched.solvers.prices.filling_total import TotalAboveFloors
+from optsched.solvers.prices.cutting_planes import CLOSED, EXACT
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.interior import CLOSE, Balance, Curve, Interior
 from optsched.solvers.prices.linear_total import LinearTotalSearch, greedy_allocation
 from optsched.solvers.prices.market import WIDEST, Market, market_of
 from optsched.solvers.prices.max_min import MaxMinSearch
-from optsched.solvers.prices.merging import merged
+from optsched.solvers.prices.merging import Merged, merged
 from optsched.solvers.prices.pinned_total import PinnedTotal
 from optsched.solvers.prices.targets import TargetSearch, least_levels
 from optsched.solvers.prices.watch import Watch
@@ -92,8 +92,6 @@ class Prices(Solver):
         direct = utility.method is Method.DIRECT and not utility.homogenised
         if not direct and utility.method not in (Method.TANGENTS, Method.WATER_FILLING):
             return "its utility is neither the smallest level nor a total"
-        if utility.method is Method.WATER_FILLING and program.filling.then is not None:
-            return "its last program maximises another total than that of its levels"
         if program.integral:
             return "jobs are whole"
         if program.extend is not None:
@@ -104,13 +102,14 @@ class Prices(Solver):
             return "it has no jobs that can run"
         if int(np.bincount(C.class_a).max()) > WIDEST:
             return f"a job has more than {WIDEST} configurations"
-        floors = program.level_floors
-        if floors is None or (floors.side and utility.method is Method.WATER_FILLING):
+        floors = program.class_floors if _is_linear(program) else program.level_floors
+        if floors is None:
             asks = next(rows for rows in program.side if not rows.only_limit)
             return f"its rows {asks.name!r} do not only limit sums"
         if not utility.smallest_level:
             return refuses_total(program)
-        by_targets = bool(floors.side) or utility.method is Method.TANGENTS
+        asks_for_levels = bool(floors.side) and utility.method is not Method.WATER_FILLING
+        by_targets = asks_for_levels or utility.method is Method.TANGENTS
         # Targets are steps down from a value above 0.
         return NOTHING_LEFT if by_targets and (_open_level(program) == 0).any() else None
 
@@ -177,9 +176,9 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
     start : FloatArray or None, shape (rows that limit,)
         Prices to start from.
     """
-    market = market_of(program)
     floors = program.level_floors
     assert floors is not None
+    market = market_of(program, floors.closed)
     if floors.side or program.utility.method is Method.TANGENTS:
         return _by_targets(program, market, floors, limits, start)
     if market.highest <= 0:
@@ -201,7 +200,8 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
             slope=same.of_each(found.slope),
             rent=same.of_each(found.rent),
         )
-    prices = capacity_duals(program, market, found.prices, found.rent, found.slope)
+    gain = program.levels.T @ found.slope
+    prices = capacity_duals(program, market, found.prices, found.rent, gain)
     gap = "nothing yet"
     if found.level > 0:
         gap = f"gap {max(found.bound / found.level - 1.0, 0.0):.1g}"
@@ -233,7 +233,7 @@ def _by_targets(
     if duals is None:
         return Values(found.termination, iterations=found.passes, words=words)
     of_levels = np.where(duals.on_floor, 0.0, duals.slope)
-    rows = duals_above_floors(
+    rows = duals_above_levels(
         program, market, duals.prices, duals.rent, of_levels, duals.slope - of_levels
     )
     if found.x is None:  # of the rows without the levels, which ask for nothing then
@@ -286,10 +286,14 @@ class PricedFilling:
     """
 
     def __init__(self, program: AllocationProgram) -> None:
-        self.program, self.market = program, market_of(program)
-        self.search = ClockSearch(self.market, program.classes.count)
+        floors = program.level_floors
+        assert floors is not None
+        self.program, self.floors = program, floors
+        self.market = market_of(program, floors.closed)
+        self.search = ClockSearch(self.market, program.classes.count, floors.floor)
         self.x = np.zeros(program.classes.columns)
         self.proofs: list[Multipliers] = []
+        self.floors_met = not floors.side
 
     def stage(self, path: Path, limits: Limits) -> tuple[int, Values]:
         """The segment in which the rise ends, and the values of its program
@@ -297,18 +301,30 @@ class PricedFilling:
         began = time.perf_counter()
         program, n = self.program, self.program.classes.count
         with interrupt_flag() as interrupted:
-            found = self.search.run(path, Watch(limits, interrupted))
+            watch = Watch(limits, interrupted)
+            if not self.floors_met:
+                least = _at_levels(program, self.market, self.floors, watch)
+                if least.x is None:
+                    return 0, least
+                self.floors_met = True
+            found = self.search.run(path, watch)
         number = int(np.searchsorted(path.breaks, found.clock, side="right")) - 1
         low, high = path.segment(number)
         _, rate = path.at(low)
-        y = np.zeros(2 * len(n) + len(program.limit_rows.most))
+        of_levels = np.zeros(len(n))
+        rows = np.zeros(len(n)), np.zeros(len(program.requirements.row_lower) - len(n))
         rise, end = max(found.clock - low, 0.0) / high, found.termination
         if found.multipliers is not None:
             m = found.multipliers
+            # Whom a floor holds above the path pays for the floor.
+            level, _ = path.at(found.clock)
+            of_levels = np.where(self.floors.floor > level, 0.0, m.slope)
             # Rounding may leave a clock at which no priced class rises: it proves nothing.
-            pace = float((n * m.slope) @ rate) * high or np.nan
-            prices = capacity_duals(program, self.market, m.prices, m.rent, m.slope)
-            y = np.concatenate([m.rent, prices, -m.slope]) / pace
+            pace = float((n * of_levels) @ rate) * high or np.nan
+            rows = duals_above_levels(
+                program, self.market, m.prices, m.rent, of_levels, m.slope - of_levels
+            )
+            rows, of_levels = (rows[0] / pace, rows[1] / pace), of_levels / pace
             # What the levels lack at this clock is a gap of the clock.
             lack = (1.0 - found.reached) / pace
             rise -= lack
@@ -321,40 +337,31 @@ class PricedFilling:
             primal=PointStatus.FEASIBLE,
             dual=PointStatus.FEASIBLE,
             x=np.append(found.x, rise),
-            y=y,
+            y=np.concatenate([*rows, -of_levels]),
             objective=rise,
             iterations=found.passes,
             seconds=time.perf_counter() - began,
             words=f"{found.passes} passes, {found.steps} steps",
         )
 
-    def last(self, level: FloatArray) -> Values:
-        """Values of the last program (`Filling.final`): the point of the last stage, and duals at
-        which nobody gives up of its level to raise the total.
+    def last(self, program: AllocationProgram, limits: Limits) -> Values:
+        """Values of the last program (`Filling.final`): at first at prices at which nobody gives up
+        of its level to raise the total.
         """
-        market = self.market
-        first = np.zeros((len(PARTS), len(market.capacity)))
+        first = np.zeros((len(PARTS), len(self.market.capacity)))
         for proof in self.proofs:
             held = proof.slope[proof.slope > HELD * proof.slope.max()]
             first += proof.prices / np.quantile(held, PARTS)[:, np.newaxis]
-        higher = np.outer(HIGHER, first[0])
-        search = TotalAboveFloors(market, level)
-        found = search.run(np.concatenate([first, higher]), self.x)
-        of_limits = capacity_duals(self.program, market, found.prices, found.rent, found.slope)
-        value = float((self.program.levels @ self.x).sum())
-        closed = found.bound <= value * (1.0 + CLOSED)
-        return _values(
-            Termination.OPTIMAL if closed else Termination.IMPRECISE,
-            self.x,
-            (found.rent, of_limits, 1.0 - found.slope),
-            value,
-            found.bound,
-            search.asked,
-            f"{search.asked} passes, gap {found.bound / value - 1.0:.1g}",
-        )
+        return _linear(program, limits, self.x, [*first, *np.outer(HIGHER, first[0])])
 
 
 # --- totals of utilities --------------------------------------------------------------------------
+
+
+def _is_linear(program: AllocationProgram) -> bool:
+    """Whether a total of levels is maximised."""
+    utility = program.utility
+    return utility.method is Method.DIRECT and not (utility.smallest_level or program.conic)
 
 
 def _open_level(program: AllocationProgram) -> FloatArray:
@@ -394,22 +401,17 @@ def solve_total(
     Of a concave total these are the rows of its tangent cuts (`Total.tangent`). ``start`` are
     prices of all resources, near the optimal ones.
     """
-    floors = program.level_floors
-    assert floors is not None
-    if program.conic or floors.side:
-        return _interior(program, floors, limits, start)
-    return _linear(program, limits)
+    return _interior(program, limits, start) if program.conic else _linear(program, limits)
 
 
-def _interior(
-    program: AllocationProgram, floors: LevelFloors, limits: Limits, start: FloatArray | None
-) -> Values:
+def _interior(program: AllocationProgram, limits: Limits, start: FloatArray | None) -> Values:
     """By `PinnedTotal` or `Interior`, with levels in units of each class's highest."""
-    C, utility = program.classes, program.total
-    market = market_of(program)
+    C, utility, floors = program.classes, program.total, program.level_floors
+    assert floors is not None
+    market = market_of(program, floors.closed)
     highest = market.level.max(axis=1, initial=0.0)
     some = np.flatnonzero(highest > 0)
-    exponent = {"log": 0.0, "linear": 1.0}.get(utility.function, utility.exponent)
+    exponent = 0.0 if utility.function == "log" else utility.exponent
     goods = Goods.of(market, some)
     # w f(top v) is w top^e f(v) for a power, and w (log top + log v) for a logarithm.
     top = highest[some] * market.unit
@@ -421,20 +423,18 @@ def _interior(
     curve = Curve(size / unit, exponent, floor)
     with interrupt_flag() as interrupted:
         watch = Watch(limits, interrupted, unit, shift)
-        least = _at_floors(program, market, floors, watch) if floors.side else None
+        least = _at_levels(program, market, floors, watch) if floors.side else None
         if least is not None and least.x is None:
             return least
         level = np.ascontiguousarray(market.level[some] / highest[some, np.newaxis])
         near = None if start is None or not start.any() else start[market.row] / unit
         found, steps = _searched(goods, level, curve, watch, near)
-    rent, of_floors = np.zeros((2, len(C)))
-    # A level that is 0 is worth something too, where its slope is not infinite.
-    of_levels = np.zeros(len(C)) if program.conic else utility.weight.astype(np.float64)
+    rent, of_floors, of_levels = np.zeros((3, len(C)))
     rent[some] = found.rent * market.amount[some] * unit
     scale = market.amount[some] * unit / top
     worth = curve.of_floor(found.slope)
     of_floors[some], of_levels[some] = worth * scale, (found.slope - worth) * scale
-    rows = duals_above_floors(program, market, found.prices * unit, rent, of_levels, of_floors)
+    rows = duals_above_levels(program, market, found.prices * unit, rent, of_levels, of_floors)
     x, value = goods.columns(C.count[some, np.newaxis] * found.time), found.value * unit + shift
     ended = found.gap <= CLOSE
     if least is not None and least.x is not None:
@@ -446,7 +446,7 @@ def _interior(
     return _values(
         Termination.OPTIMAL if ended else watch.reason or Termination.IMPRECISE,
         x,
-        (*rows, -of_levels) if program.conic else rows,
+        (*rows, -of_levels),
         value,
         found.bound * unit + shift,
         steps,
@@ -454,7 +454,7 @@ def _interior(
     )
 
 
-def _at_floors(
+def _at_levels(
     program: AllocationProgram, market: Market, floors: LevelFloors, watch: Watch
 ) -> Values:
     """A point at which nobody is below its floor; without one, what ended the search for it."""
@@ -464,7 +464,7 @@ def _at_floors(
     if refuted is None:
         return Values(end)
     nothing = np.zeros(len(floors.floor))
-    rows = duals_above_floors(program, market, refuted.prices, refuted.rent, nothing, refuted.slope)
+    rows = duals_above_levels(program, market, refuted.prices, refuted.rent, nothing, refuted.slope)
     return Values(end, y=np.concatenate(rows))
 
 
@@ -488,45 +488,80 @@ def _searched(
     return found, steps + search.steps
 
 
-def _linear(program: AllocationProgram, limits: Limits) -> Values:
-    """By `LinearTotalSearch`, with worth in units of what the median class has at most."""
-    C, utility = program.classes, program.total
+def _linear(
+    program: AllocationProgram,
+    limits: Limits,
+    point: FloatArray | None = None,
+    starts: Sequence[FloatArray] = (),
+) -> Values:
+    """By `LinearTotalSearch`, with worth in units of what the median class has at most.
+
+    Parameters
+    ----------
+    program : AllocationProgram
+    limits : Limits
+    point : FloatArray, shape (N,), optional
+        An allocation that keeps all floors.
+    starts : sequence of FloatArray, shape (R,) each
+        Prices to ask at first.
+    """
+    C, utility, floors = program.classes, program.total, program.class_floors
+    assert floors is not None
     market = market_of(program)
     worth = market.level * (utility.weight * market.unit / market.amount)[:, np.newaxis]
-    most = worth.max(axis=1, initial=0.0)
+    most = np.abs(worth).max(axis=1, initial=0.0)
     unit = float(np.median(most[most > 0])) if (most > 0).any() else 1.0
     worth /= unit
-    same = merged(market, worth)
-    few, rows = market, worth
+    # Columns of what a class is asked for follow those of what its time is worth.
+    asks = _asks(program, market, floors)
+    if (highest_in_rows(asks)[floors.row >= 0] < 1.0 - EXACT).any():
+        return Values(Termination.INFEASIBLE)
+    rows = np.hstack([worth, asks]) if floors.side else worth
+    same = merged(market, rows) if point is None else None
+    few = market
     if same is not None:
-        few, rows = same.market, worth[same.groups.first]
-    goods = Goods.of(few, np.arange(len(few)))
+        few, worth, asks = same.market, worth[same.groups.first], asks[same.groups.first]
+    base = np.zeros_like(worth)
     with interrupt_flag() as interrupted:
         watch = Watch(limits, interrupted, unit)
-        search = LinearTotalSearch(goods, rows, watch)
-        search.run()
+        if floors.side:
+            if point is None:
+                levels = replace(few, level=asks, unit=1.0, highest=1.0)
+                has_floor = np.asarray((asks > 0).any(axis=1), np.float64)
+                end, point, refuted = least_levels(levels, has_floor, watch)
+                if refuted is not None:
+                    duals = refuted.prices, refuted.rent, refuted.slope
+                    y = _linear_duals(program, market, floors, same, 0.0, *duals)
+                    return Values(end, y=y)
+                if end is not Termination.OPTIMAL:
+                    return Values(end)
+            base = np.append(point, 0.0)[few.place] * (few.amount / few.weight)[:, np.newaxis]
+        goods = Goods.of(few, np.arange(len(few)))
+        search = LinearTotalSearch(goods, worth, watch, asks, base)
+        search.run(starts)
     time_spent = search.time()
     value = search.worth_of(time_spent)
-    if search.bound > value * (1.0 + CLOSED) and market.good is not None:
+    may_fill = market.good is not None and not floors.side
+    if may_fill and search.bound > value * (1.0 + CLOSED):
         # The search was stopped: an allocation that fills the capacities may be better than what it
         # has.
-        filled = greedy_allocation(rows, goods.weight, market.capacity, search.prices)
+        filled = greedy_allocation(worth, goods.weight, market.capacity, search.prices)
         filled *= goods.room(goods.used(filled))
         reached = search.worth_of(filled)
         if reached > value:
             time_spent, value = filled, reached
     gap = np.inf if search.bound > 0 else 0.0
-    if value > 0:
-        gap = max(search.bound / value - 1.0, 0.0)
+    if value != 0:
+        gap = max((search.bound - value) / abs(value), 0.0)
     # Asked at the best prices again: the rents of the last ones are others.
     search.ask(search.prices)
-    rent = unit * (search.rent * market.amount if same is None else same.of_each(search.rent))
+    rent, of_floor = (dual * few.amount * unit for dual in (search.rent, search.of_floor))
     each = time_spent if same is None else time_spent[same.groups.inverse]
-    prices = capacity_duals(program, market, search.prices * unit, rent, utility.weight)
+    duals = search.prices * unit, rent, of_floor
     return _values(
         Termination.OPTIMAL if gap <= CLOSED else watch.reason or Termination.IMPRECISE,
         Goods.of(market, np.arange(len(C))).columns(C.count[:, np.newaxis] * each),
-        (rent, prices),
+        (_linear_duals(program, market, floors, same, 1.0, *duals),),
         value * unit,
         search.bound * unit,
         search.asked,
@@ -534,7 +569,53 @@ def _linear(program: AllocationProgram, limits: Limits) -> Values:
     )
 
 
-def duals_above_floors(
+def _asks(program: AllocationProgram, market: Market, floors: ClassFloors) -> FloatArray:
+    """Part of its floor that all a member's time gives in each place, shape (K, w)."""
+    part = np.append(floors.part, 0.0)
+    part[program.limit_rows.closed_columns] = 0.0
+    return np.asarray(program.classes.count[:, np.newaxis] * part[market.place])
+
+
+def _linear_duals(
+    program: AllocationProgram,
+    market: Market,
+    floors: ClassFloors,
+    same: Merged | None,
+    of_utility: float,
+    known: FloatArray,
+    rent: FloatArray,
+    of_floor: FloatArray,
+) -> FloatArray:
+    """Duals of all rows of a linear total, or without its utility.
+
+    Parameters
+    ----------
+    program : AllocationProgram
+    market : Market
+    floors : ClassFloors
+    same : Merged or None
+        The classes that the next are of, if not of all.
+    of_utility : float
+        1, or 0 without it.
+    known : FloatArray, shape (R,)
+        Prices of the resources of the market.
+    rent, of_floor : FloatArray
+        Worth of a member's time, and of its floor.
+    """
+    C = program.classes
+    if same is not None:
+        rent, of_floor = same.of_each(rent), same.of_each(of_floor)
+    of_floor = C.count * of_floor
+    of_rows = np.zeros(sum(len(rows.lower) for rows in floors.side))
+    k = np.flatnonzero(of_floor > 0)
+    of_rows[floors.row[k]] = -of_floor[k] / floors.lower[k]
+    gain = program.levels.T @ (of_utility * program.total.weight)
+    gain += floors.part * of_floor[C.class_a]
+    prices = capacity_duals(program, market, known, rent, gain)
+    return np.concatenate([rent, program.duals_in_order(prices, of_rows)])
+
+
+def duals_above_levels(
     program: AllocationProgram,
     market: Market,
     known: FloatArray,
@@ -557,7 +638,8 @@ def duals_above_floors(
     """
     floors = program.level_floors
     assert floors is not None
-    prices = capacity_duals(program, market, known, rent, of_levels + of_floors)
+    gain = program.levels.T @ (of_levels + of_floors)
+    prices = capacity_duals(program, market, known, rent, gain)
     of_rows = np.zeros(sum(len(rows.lower) for rows in floors.side))
     k = np.flatnonzero(of_floors > 0)
     of_rows[floors.row[k]] = -of_floors[k] / floors.factor[k]
@@ -579,7 +661,7 @@ def capacity_duals(
     market: Market,
     known: FloatArray,
     rent: FloatArray,
-    slope: FloatArray,
+    gain: FloatArray,
 ) -> FloatArray:
     """Duals of the rows that limit (`LimitRows`), shape (rows,).
 
@@ -592,8 +674,10 @@ def capacity_duals(
     market : Market
     known : FloatArray, shape (R,)
         Prices of the resources of the market.
-    rent, slope : FloatArray, shape (K,)
-        Worth of a class's time, and of one unit of ``levels @ x``.
+    rent : FloatArray, shape (K,)
+        Worth of a class's time.
+    gain : FloatArray, shape (N,)
+        What one unit of each column is worth.
     """
     C, limits = program.classes, program.limit_rows
     # Resources without a limit are in no market: their price is 0.
@@ -602,7 +686,7 @@ def capacity_duals(
     none = np.flatnonzero(limits.most <= 0)
     if not len(none):
         return prices
-    gain = program.levels.T @ slope - rent[C.class_a] - limits.matrix.T @ prices
+    gain = gain - rent[C.class_a] - limits.matrix.T @ prices
     held = sp.coo_matrix(limits.matrix[none])
     dearest = np.zeros(len(none))
     np.maximum.at(dearest, held.row, gain[held.col] / held.data)
