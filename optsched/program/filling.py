@@ -165,6 +165,11 @@ class Filling:
         self.unit_rate = np.where(self.in_queue, own, self.utility.weight) / self.utility.gang
 
     @property
+    def has_floors(self) -> bool:
+        """Whether side rows ask for levels, which cap them."""
+        return self.floors is not None and bool(self.floors.side)
+
+    @property
     def done(self) -> bool:
         """Whether nobody can rise."""
         return bool(self.frozen.all())

@@ -36,8 +36,8 @@ log = logging.getLogger("optsched")
 
 FILLING = "filling"
 CLOSES = "closes"
-"""What a stage keeps that was solved with columns closed, 2 with caps by floors too; older files have
-stages that were not.
+"""What a stage keeps that was solved with columns closed, 2 where floors cap levels too; older files
+have stages that were not.
 """
 WRONG = 1e-3
 """Relative size of a dual of the wrong sign that is more than a solver's rounding."""
@@ -109,7 +109,7 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
                 {
                     "segment": np.array([float(number)]),
                     "slack": np.array([filling.loose]),
-                    CLOSES: np.array([2.0]),
+                    CLOSES: np.array([2.0 if filling.has_floors else 1.0]),
                 },
             )
         )
