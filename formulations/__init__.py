@@ -6,6 +6,7 @@ CATALOGUE: dict[str, str] = {
     "allox": "formulations.allox:Allox",
     "alpha-fairness": "formulations.alpha_fairness:AlphaFairness",
     "cost": "formulations.total_cost:TotalCost",
+    "deadline-elastic": "formulations.deadline_elastic:DeadlineElastic",
     "deadline-fluid": "formulations.deadline_fluid:DeadlineFluid",
     "dominant-resource-fairness": "formulations.drf:DominantResourceFairness",
     "drf": "formulations.drf:DominantResourceFairness",

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from optsched.arrays import FloatArray, mask_of
+from optsched.arrays import BoolArray, FloatArray, mask_of
 from optsched.candidates import Absence, Candidates, Classes
 from optsched.errors import InvalidArgument, InvalidInput
 from optsched.instance.reading import show
@@ -100,12 +100,17 @@ class Supply:
 
 
 def with_deadlines(candidates: Candidates) -> Candidates:
-    """The candidates without the jobs that have no deadline, nor an option with one."""
+    """The candidates without the jobs of best effort."""
+    return candidates.without_jobs(of_best_effort(candidates), BEST_EFFORT)
+
+
+def of_best_effort(candidates: Candidates) -> BoolArray:
+    """Jobs that have no deadline, nor an option with one; shape (jobs,)."""
     stated = _stated(candidates)
     # The last entry is for jobs without a kind, whose number is -1.
     asked = mask_of(candidates.columns.kind[~np.isnan(stated)], len(candidates.kinds) + 1)
     free = np.isinf(candidates.instance.jobs_table.deadline) & ~asked[candidates.kinds.of_job]
-    return candidates.without_jobs(free, BEST_EFFORT)
+    return np.asarray(free)
 
 
 def column_deadlines(C: Classes) -> FloatArray:

@@ -59,6 +59,7 @@ HINTS: dict[str, Hint] = {
     ),
     "budget": Hint(options={"limit": 15}),
     "cost": Hint(more=("-C minimum-service:fraction=0.25",)),
+    "deadline-elastic": Hint("leases", more=("-O admission=true",)),
     "deadline-fluid": Hint("leases", more=("-O admission=true",)),
     "deadlines": Hint(with_formulation="max-min-fairness"),
     "forbidden": Hint(options={"jobs": ["bert-base-2"], "pools": ["v100"]}),

@@ -26,8 +26,8 @@ Every formulation and side constraint with its mathematics, options, commands an
 [Words](../concepts/words.md) explains job, class and column. *Reads*: the fields of jobs that matter; jobs that agree
 in them are one class. The [side constraints](constraints.md) come last.
 
-With `-O quantile=0.9`, deadlines (the side constraint, `deadline-fluid`, `lease`) use the throughput that is reached
-with a probability of 90 % by the performance model; objectives use the median.
+With `-O quantile=0.9`, deadlines (the side constraint, `deadline-elastic`, `deadline-fluid`, `lease`) use the
+throughput that is reached with a probability of 90 % by the performance model; objectives use the median.
 """
 SENSES = {"max": "maximised", "min": "minimised", "rule": "reported"}
 

@@ -18,6 +18,7 @@ from optsched.display import Displayed
 from optsched.errors import InvalidArgument
 from optsched.formulation.options import FormulationOptions
 from optsched.formulation.procedure import Procedure
+from optsched.formulation.restarts import Restarts
 from optsched.formulation.side_constraint import SHOWN, Infeasible, SideConstraint
 from optsched.instance import FORMAT, Instance
 from optsched.instance.documents import changed_fields
@@ -104,6 +105,8 @@ class Formulation(ABC, Displayed):
         self.extend = extend
         self.promised: BoolArray | None = None
         """Jobs that a plan must not decline, shape (jobs,); None: it may decline any."""
+        self.restarts: Restarts | None = None
+        """What rounds know of restarts; None: what the instance says of them."""
 
     @property
     def leaves_idle(self) -> bool:
@@ -273,6 +276,21 @@ class Formulation(ABC, Displayed):
         """
         mine = copy.copy(self)
         mine.promised = jobs
+        return mine
+
+    def knowing(self, restarts: Restarts) -> Self:
+        """The formulation that knows this of restarts.
+
+        Parameters
+        ----------
+        restarts : Restarts
+
+        Returns
+        -------
+        Formulation
+        """
+        mine = copy.copy(self)
+        mine.restarts = restarts
         return mine
 
     def with_constraints(self, constraints: Sequence[SideConstraint]) -> Self:

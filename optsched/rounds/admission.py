@@ -180,13 +180,14 @@ def _way(
 
 def planned(before: IntArray, formulation: Formulation, solution: Solution) -> Admissions | None:
     """Who is admitted by a formulation that holds jobs to deadlines itself, as `lease` does."""
-    allocation = solution.allocation
-    if not formulation.hard_deadlines or allocation is None:
+    schedule = solution.schedule
+    if not formulation.hard_deadlines or schedule is None:
         return None
-    C = allocation.classes
+    C = schedule.classes
     row = C.instance.jobs_table.names.index
     declined = {row(name): words for name, words in solution.declined}
-    standing = np.where(C.of_job >= 0, Standing.ADMITTED, before)
+    standing = before.copy()
+    standing[schedule.job] = Standing.ADMITTED
     standing[list(declined)] = Standing.DECLINED
     notices = tuple(_notices(before, declined, C.instance, lambda job: ""))
     return Admissions(standing.astype(np.int64), declined, notices)

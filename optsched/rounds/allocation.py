@@ -217,6 +217,7 @@ def allocate(
     started = time.perf_counter()
     held = bool((view.must & ~view.outside).any())
     formulation = formulation_of(state.policy, view.instance, view.constraints, held)
+    formulation = formulation.knowing(state.stops.restarts)
     candidates = _candidates(view, formulation, compiled)
     seconds = time.perf_counter() - started
     engine = _engine(state, load, formulation)

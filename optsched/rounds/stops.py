@@ -20,6 +20,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.display import Displayed, count
+from optsched.formulation import Restarts
 from optsched.instance import Instance
 from optsched.instance.restart import restart_costs
 from optsched.instance.running import RunningJobs
@@ -120,15 +121,20 @@ class Stops(Displayed):
         """Seconds that jobs take to restore their state on so many GPUs of a pool."""
         return restart_costs(self.instance, job, pool, gpus)
 
+    @property
+    def restarts(self) -> Restarts:
+        """What formulations know of them."""
+        restoring = np.maximum(self.service.resumes - self.instance.now, 0.0)
+        return Restarts(self.service.starts > 0, restoring)
+
     def delays(
         self, job: IntArray, pool: IntArray, gpus: IntArray, continues: BoolArray
     ) -> FloatArray:
         """Seconds until jobs make progress there: what is left of a restart where they go on."""
-        restoring = np.maximum(self.service.resumes[job] - self.instance.now, 0.0)
+        ran, restoring = self.restarts
         again = self.before_restart[job] + self.restart(job, pool, gpus)
         # A job that never ran has no state to restore.
-        restart = np.where(self.service.starts[job] > 0, again, 0.0)
-        return np.where(continues, restoring, restart)
+        return np.where(continues, restoring[job], np.where(ran[job], again, 0.0))
 
     # --- when GPUs are free ---------------------------------------------------------------
 

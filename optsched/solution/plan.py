@@ -123,6 +123,8 @@ class LinearPlan:
         `program` alone.
     solves_later : bool
         Whether their programs are solved, or `improve` is enough.
+    searches : bool
+        Whether a solver looks for a better point than the known one.
     declined : callable
         `Schedule` -> (row of the job table, why) of each job of the program that it leaves out.
     as_timeline : str
@@ -132,6 +134,9 @@ class LinearPlan:
         Requirements that cannot all hold, where sums show it without a solver.
     relaxation : Relaxation or None
         None: every point of the program has a schedule, which `read` makes.
+    refuted_by : callable or None
+        The plan that must be infeasible too before this one is called so, as it has all schedules,
+        and this one has some of them; None: it has all itself.
     """
 
     classes: Classes
@@ -145,11 +150,17 @@ class LinearPlan:
     improve: Callable[[FloatArray], FloatArray] | None = None
     later: tuple[Later, ...] = ()
     solves_later: bool = True
+    searches: bool = True
     declined: Callable[[Schedule], tuple[tuple[int, str], ...]] = field(default=lambda schedule: ())
     as_timeline: str = ""
     shortage: Callable[[], Shortage | None] = field(default=lambda: None)
     relaxation: Relaxation | None = None
+    refuted_by: Callable[[], LinearPlan] | None = None
     units: ClassVar[Units] = AS_IT_IS
+
+    def to_refute(self) -> LinearPlan:
+        """The plan that must be infeasible for this one to be called so."""
+        return self if self.refuted_by is None else self.refuted_by()
 
     @property
     def proves(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -26,7 +27,7 @@ from optsched.solution import (
     Termination,
     Values,
 )
-from optsched.solution.certificate import OPTIMALITY, alike, noise_at
+from optsched.solution.certificate import OPTIMALITY, alike, dual_bound, noise_at
 from optsched.solution.explanation import Explanation
 from optsched.solution.plan import (
     Later,
@@ -59,6 +60,12 @@ LATER_COLUMNS, LATER_NODES = 4000, 5
 limits that keep the time short beside that of the first objective, and that the clock has no part
 in."""
 PLANS = "plans of what runs when"
+BY_RULE_ALONE = "the plan by rule is asked for, and no program"
+NO_PLAN_BY_RULE = "the plan by rule does not keep all deadlines"
+NOT_PROVEN = (
+    "not proven: no plan that keeps all deadlines was found, but a relaxation of jobs on several "
+    "GPUs keeps them"
+)
 KEPT = 1e-9
 """Relative amount by which a later run may miss what an earlier one reached: rounding."""
 
@@ -119,7 +126,13 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
                 f"numbers: {error}"
             ) from None
 
-    outcome = engine.solve_linear(plan.program, meant, engine.build(plan.known))
+    point = engine.build(plan.known)
+    outcome = _without_solver(engine, plan, point)
+    if outcome is None:
+        with _unexplained(engine, plan.refuted_by is not None):
+            outcome = engine.solve_linear(plan.program, meant, point)
+    if outcome.status is Status.INFEASIBLE and plan.refuted_by is not None:
+        return _refuted(engine, plan, engine.build(plan.to_refute))
     if outcome.x is None:
         return _without_schedule_of(plan, outcome)
     arrays = plan.program.arrays
@@ -134,11 +147,54 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
     return _refined(engine, plan, outcome)
 
 
+def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) -> Outcome | None:
+    """What needs no solver: a known point that reaches the bounds of the columns, so that duals of 0
+    prove it; and whatever is known, where nobody asks for more. None: solve.
+    """
+    if point is None:
+        if plan.searches:
+            return None
+        engine.use(ClosedForm, BY_RULE_ALONE)
+        return nothing_found(engine, Values(Termination.WORK_LIMIT, words=NO_PLAN_BY_RULE))
+    if plan.solves_later and plan.later:  # their programs need a solver
+        return None
+    arrays = plan.program.arrays
+    zero = np.zeros(arrays.shape[0])
+    proved = dual_bound(arrays, zero) == arrays.objective(point)
+    if not proved and plan.searches:
+        return None
+    engine.use(ClosedForm, "no plan is better" if proved else BY_RULE_ALONE)
+    end = Termination.OPTIMAL if proved else Termination.WORK_LIMIT
+    values = Values(end, PointStatus.FEASIBLE, x=point, y=zero)
+    return certified_linear(engine, arrays, values, zero)
+
+
+@contextmanager
+def _unexplained(engine: Engine, unexplained: bool) -> Iterator[None]:
+    """Nobody asks why a program is infeasible."""
+    before, engine.explains = engine.explains, engine.explains and not unexplained
+    try:
+        yield
+    finally:
+        engine.explains = before
+
+
 def _without_schedule_of(plan: LinearPlan, outcome: Outcome) -> SolvedProgram:
     """An outcome without a point, its conflicts in words; two rows may say the same."""
     in_words = (_in_words(plan, conflict) for conflict in outcome.conflicts)
     by_words = {conflict.words: conflict for conflict in in_words}
     return SolvedProgram(plan, replace(outcome, conflicts=tuple(by_words.values())))
+
+
+def _refuted(engine: Engine, plan: LinearPlan, all_schedules: LinearPlan) -> SolvedProgram:
+    """An infeasible plan that has only some of the schedules: nothing is claimed of the others unless
+    the plan that has them all is infeasible.
+    """
+    found = solve_plan(engine, all_schedules)
+    if found.outcome.status is Status.INFEASIBLE:
+        return replace(found, program=plan)
+    nothing = nothing_found(engine, replace(found.outcome.values, words=NOT_PROVEN))
+    return SolvedProgram(plan, nothing, notes=(NOT_PROVEN,))
 
 
 # --- relaxations of a plan ------------------------------------------------------------------------

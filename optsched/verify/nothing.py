@@ -45,6 +45,8 @@ def check_nothing(
         relaxation = Relaxation(program)
         if relaxation.needed:  # rows that may give way are no reason why nothing is feasible
             program = relaxation.strict
+    elif document.status == "infeasible":
+        program = program.to_refute()
     arrays = _linear(program).arrays
     findings.same("certificate.ok", document.certificate.ok, True, "nothing is wrong with it")
     if document.status == "infeasible":

@@ -1,0 +1,889 @@
+"""Deadlines met by elastic jobs, whose GPUs and pool may change at a restart: a program of levels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Annotated, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from pydantic import Field
+
+from formulations.deadline_fluid import FluidProgram
+from formulations.horizon import (
+    ROUNDING,
+    Calendar,
+    Supply,
+    amount_of,
+    column_deadlines,
+    column_values,
+    many,
+    of_best_effort,
+    without_column,
+)
+from formulations.level_planner import (
+    LevelJob,
+    LevelPlan,
+    Profile,
+    Run,
+    Stretch,
+    cheapest_run,
+    level_jobs,
+    plan_levels,
+    schedule_of,
+)
+from formulations.reference_rates import refuse_endless
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, pointers, ranges
+from optsched.arrays.matrices import rows_of, sum_by
+from optsched.candidates import Candidates, Classes
+from optsched.errors import InvalidArgument
+from optsched.formulation import Formulation, FormulationOptions, Infeasible, Restarts
+from optsched.program import Assumption, Expression, LinearProgram, Variables
+from optsched.solution import Conflict, Schedule
+from optsched.solution.plan import Later, LinearPlan
+
+MOST_COLUMNS = 1_000_000
+DONE = 1e-6
+"""Part of its work that may be missing where a job counts as done: the tolerance of certificates."""
+
+
+class DeadlineElastic(Formulation):
+    """Meet deadlines with jobs whose GPUs and pool may change, at the cost of a restart;
+    least GPU time, or the least value of jobs that are declined.
+
+    The *plan by rule* is made first (`formulations.level_planner`): jobs come by deadline or by
+    slack, and each takes the level with the least GPU time that still meets its deadline. In the
+    program a job keeps that plan, or is planned anew in whole intervals.
+
+    Sets
+        j in J: jobs with a deadline;  c in C_j: their levels, columns without a partner;
+        t = 0, 1, ...: intervals;  s: steps of time, which end where something changes: an interval, the plan by
+        rule, or capacity;  r in R: renewable resources.
+    Parameters
+        d_c: duration of the work that is left, in level c; with the option ``quantile`` q a duration from a rate is
+        kept with probability q (stated durations are exact);
+        L_ct: length of the part of interval t between arrival and deadline of c;
+        e_c: a restart in c, in seconds; o_c: what is left of one if the job goes on in c as it runs now;
+        q_c: GPUs of c;  u_rc: what it holds of r;  U_rjs: what job j holds of r in step s by the plan by rule, P_j its
+        GPU seconds;  G_rs: capacity of r;  v_j: value of the job, its weight.
+    Variables
+        x_ct: 1 if the job runs in c during t;  y_ct: 1 if it restarts in c at the beginning of t;
+        w_c: seconds in which it makes progress in c;
+        h_jt: 1 if it ran before t, a constant 1 for jobs that have run already;
+        z_j: 1 if it keeps the plan by rule;  a_j: 1 if it meets its deadline.
+    Program
+        minimise  sum_c q_c (w_c + sum_t e_c y_ct + o_c x_c0)  +  sum_j P_j z_j     if all must meet their deadlines
+        minimise  sum_j v_j (1 - a_j)                                               if some may be declined
+        once      sum_{c in C_j} x_ct  +  z_j  <=  1                        every job and interval
+        restart   y_ct  >=  x_ct  -  x_c,t-1  -  (1 - h_jt)                 levels with e_c > 0
+        ran       h_jt  >=  h_j,t-1,   h_jt  >=  sum_c x_c,t-1              jobs that have not run yet
+        progress  w_c  <=  sum_t (L_ct x_ct - e_c y_ct) - o_c x_c0          every level
+        work      sum_{c in C_j} w_c / d_c  +  z_j  >=  a_j                 every job
+        piece     sum_c sum_t (start of c in t)  <=  1                      jobs that cannot be preempted
+        capacity  sum_c u_rc x_c,t(s)  +  sum_j U_rjs z_j  <=  G_rs         resources and steps
+        x, z, a binary;  0 <= y, h <= 1
+    Of options with deadlines of their own (attribute ``deadline``), a job meets one; its work is done
+    by then. A first start is free: a job that has not run has nothing to restore. Of a job that goes on in
+    its level from now on, x_c,-1 is 1. A job that runs now and cannot be preempted keeps the plan
+    by rule, in which it goes on to its end. Jobs without a deadline are unplaced.
+
+    Intervals begin where the plan by rule starts or ends something, where a job arrives or must be
+    done, and where capacity changes. Beyond ``intervals`` of them those later are merged, so that
+    time is fine where the next decisions are. The plan by rule is a point of the program whatever the
+    intervals are, so that the answer is never worse. What the program says of other plans holds for
+    whole intervals: it does not prove that there is no better plan. `deadline-fluid` bounds all.
+
+    Options
+        admission   jobs may be declined; otherwise all must meet their deadlines, or the instance is infeasible.
+        guarantee   in rounds: a job that was admitted is declined later only if there is no other way.
+        program     whether the program is solved; otherwise the answer is the plan by rule, and without a bound.
+        intervals   the most intervals.
+        slot        length of intervals in s, which are equal then.
+        capacity    {resource: [capacity in round 0, 1, ...]}: calendars; the last number goes on.
+
+    References
+        D. Gu et al., "ElasticFlow: An Elastic Serverless Training Platform for Distributed Deep
+        Learning", ASPLOS 2023 (levels by slot; here as a program, with restarts).
+    """
+
+    name = "deadline-elastic"
+    reads = frozenset({"steps_left", "arrival", "deadline", "soft_deadline", "weight"})
+    also_reads = frozenset({"preemptible", "running", "restart_cost"})
+    reads_pairs = False
+    sense = "min"
+    takes_rows = False
+    plans_ahead = True
+    awaits_nodes = True
+    hard_deadlines = True
+    in_rounds = MappingProxyType({"admission": True, "program": False})
+    objective_words = "GPU seconds, or the value of declined jobs"
+
+    class Options(FormulationOptions):
+        """Options of the program of levels."""
+
+        admission: bool = False
+        guarantee: bool = True
+        program: bool = True
+        intervals: Annotated[int, Field(ge=1, le=1000)] = 30
+        slot: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+        capacity: Calendar = Field(default_factory=dict)
+
+    def classes(self, candidates: Candidates) -> Classes:
+        """A class for each job with a deadline, as each has a plan of its own; and classes of the
+        others: in rounds they run on what the plan leaves over.
+        """
+        free = of_best_effort(candidates)
+        own = np.where(free, 0, np.arange(1, len(free) + 1))
+        return candidates.at_quantile(self._quantile()).classes(self.reads, [own])
+
+    def promising(self, jobs: BoolArray) -> Self:
+        return super().promising(jobs) if self.options.guarantee else self
+
+    def build(self, C: Classes) -> LinearPlan:
+        options = self.options
+        promised = np.zeros(len(C), bool) if self.promised is None else self.promised[C.first]
+        return ElasticProgram(
+            C,
+            Supply.of(C, options.capacity, self.name),
+            options.admission,
+            promised,
+            self.restarts or Restarts.of(C.instance),
+            options.program,
+            options.intervals,
+            options.slot,
+        ).plan()
+
+
+@dataclass(frozen=True)
+class ElasticProgram:
+    """Levels, intervals and variables of one program, in the symbols of `DeadlineElastic`.
+
+    Attributes
+    ----------
+    promised : BoolArray, shape (J,)
+        Jobs that were admitted before.
+    """
+
+    C: Classes
+    supply: Supply
+    admission: bool
+    promised: BoolArray
+    restarts: Restarts
+    solved: bool
+    intervals: int
+    slot: float | None
+
+    @property
+    def now(self) -> float:
+        return float(self.C.instance.now)
+
+    @cached_property
+    def asked(self) -> BoolArray:
+        """Jobs with a deadline, of their own or of an option, (J,)."""
+        C = self.C
+        return mask_of(C.class_a[np.isfinite(column_deadlines(C))], len(C)) | np.isfinite(
+            C.deadline
+        )
+
+    @cached_property
+    def optional(self) -> BoolArray:
+        """Jobs that may miss their deadlines, (J,). The plan by rule keeps promises as it can."""
+        held = self.promised & self.solved
+        return self.asked & (self.C.soft_deadline | (self.admission & ~held))
+
+    @cached_property
+    def must(self) -> IntArray:
+        """Jobs that may not."""
+        return np.flatnonzero(self.asked & ~self.optional)
+
+    # --- levels and the plan by rule --------------------------------------------------------------
+
+    @cached_property
+    def release(self) -> FloatArray:
+        """Seconds from now until each job arrives, (J,)."""
+        return np.maximum(self.C.arrival - self.now, 0.0)
+
+    @cached_property
+    def c(self) -> IntArray:
+        """Class columns that are levels: those in which a job could run before a deadline."""
+        C, deadline = self.C, column_deadlines(self.C)
+        usable = C.alone & np.isfinite(C.duration) & np.isfinite(deadline)
+        usable &= deadline - self.now > self.release[C.class_a]
+        return np.flatnonzero(usable).astype(np.int64)
+
+    @cached_property
+    def j(self) -> IntArray:
+        """Job, as a class, of each level, (c,)."""
+        return self.C.class_a[self.c]
+
+    @cached_property
+    def due(self) -> FloatArray:
+        """Seconds from now to the deadline of each level, (c,)."""
+        return column_deadlines(self.C)[self.c] - self.now
+
+    @cached_property
+    def jobs(self) -> list[LevelJob]:
+        """The jobs that have a level, ascending."""
+        value = column_values(self.C)[self.c]
+        promised = self.promised | ~self.optional
+        return level_jobs(self.C, self.c, self.due, value, promised, self.restarts)
+
+    @cached_property
+    def witness(self) -> LevelPlan:
+        """The plan by rule."""
+        return plan_levels(self.jobs, self.profile)
+
+    @cached_property
+    def profile(self) -> Profile:
+        """What there is, beside jobs that go on to their ends too late, as they cannot be preempted."""
+        times = np.append(0.0, self.supply.changes)
+        amounts = self.supply.at(times)
+        renewable = self.C.resources.renewable
+        profile = Profile(
+            times.tolist(), amounts[renewable].tolist(), self.C.capacity[~renewable].tolist()
+        )
+        for job in self.jobs:
+            if job.goes_on is not None and job.goes_on not in job.in_time:
+                profile.take(Run(job.goes_on, ((0.0, job.goes_on.shortest),)))
+        return profile
+
+    @cached_property
+    def planned(self) -> dict[int, Run]:
+        """P_j and U_rjs: the plan by rule of each job, as a class."""
+        runs = self.witness.runs.items()
+        return {int(self.C.of_job[self.jobs[number].job]): run for number, run in sorted(runs)}
+
+    @cached_property
+    def z(self) -> IntArray:
+        """Job, as a class, of each z."""
+        return np.array(list(self.planned), np.int64)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    @cached_property
+    def horizon(self) -> float:
+        """The last deadline, seconds from now."""
+        return float(self.due.max(initial=0.0))
+
+    @cached_property
+    def edges(self) -> FloatArray:
+        """Seconds from now to the ends of intervals."""
+        if not self.solved or not len(self.c):
+            return np.zeros(1)
+        if self.slot is not None:
+            count = math.ceil(self.horizon / self.slot - ROUNDING)
+            if count * len(self.c) > MOST_COLUMNS:
+                found = f"{self.slot:g} s: {count:,} slots of {len(self.c):,} levels"
+                raise InvalidArgument(
+                    "option of deadline-elastic: slot",
+                    found,
+                    f"so long that there are at most {MOST_COLUMNS:,} slots of levels",
+                )
+            return np.asarray(np.arange(count + 1) * self.slot, np.float64)
+        events = self._events
+        most = max(2, min(self.intervals, MOST_COLUMNS // len(self.c)))
+        if len(events) <= most + 1:
+            return events
+        fine = most // 2
+        merged = np.linspace(fine, len(events) - 1, most - fine + 1).round().astype(np.int64)
+        return events[np.append(np.arange(fine), merged)]
+
+    @cached_property
+    def _events(self) -> FloatArray:
+        """Moments at which something changes in the plan by rule, a job arrives or must be done."""
+        times = np.array(self.witness.profile.times)
+        events: FloatArray = np.unique(np.concatenate([times, self.release[self.j], self.due]))
+        events = events[events <= self.horizon]
+        # Rounding makes no interval.
+        kept: FloatArray = events[np.append(True, np.diff(events) > ROUNDING * self.horizon)]
+        return kept
+
+    @cached_property
+    def steps(self) -> FloatArray:
+        """Seconds from now to the beginning of each step."""
+        return np.unique(np.concatenate([self.edges, self._events]))
+
+    # --- the columns x ----------------------------------------------------------------------------
+
+    @cached_property
+    def first(self) -> IntArray:
+        """First interval of each level, (c,)."""
+        return np.searchsorted(self.edges, self.release[self.j], "right").astype(np.int64) - 1
+
+    @cached_property
+    def size(self) -> IntArray:
+        """Intervals of each level, (c,); none for a job that goes on as it does."""
+        size = np.searchsorted(self.edges, self.due).astype(np.int64) - self.first
+        size = np.minimum(size, len(self.edges) - 1 - self.first)
+        fixed = [self.C.of_job[job.job] for job in self.jobs if job.goes_on is not None]
+        return np.where(np.isin(self.j, fixed), 0, np.maximum(size, 0))
+
+    @cached_property
+    def place(self) -> IntArray:
+        """Number of the first x of each level, (c + 1,)."""
+        return pointers(self.size)
+
+    @cached_property
+    def of(self) -> IntArray:
+        """Level of each x, a place in ``c``."""
+        return owners(self.size)
+
+    @cached_property
+    def t(self) -> IntArray:
+        """Interval of each x."""
+        return ranges(self.first, self.size)
+
+    @cached_property
+    def begin(self) -> FloatArray:
+        """Begin of each x: that of its interval, or the arrival."""
+        return np.maximum(self.edges[self.t], self.release[self.j[self.of]])
+
+    @cached_property
+    def end(self) -> FloatArray:
+        """End of each x: that of its interval, or the deadline."""
+        return np.minimum(self.edges[self.t + 1], self.due[self.of])
+
+    @cached_property
+    def before(self) -> IntArray:
+        """The x of the same level one interval earlier, -1 for the first."""
+        return np.where(self.t > self.first[self.of], np.arange(len(self.of)) - 1, -1)
+
+    @cached_property
+    def job_and_interval(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Jobs and intervals with some x, in this order; which of them each x belongs to."""
+        key = self.j[self.of] * len(self.edges) + self.t
+        rows, row = np.unique(key, return_inverse=True)
+        return rows // len(self.edges), rows % len(self.edges), row
+
+    @cached_property
+    def d(self) -> FloatArray:
+        """Duration of the work that is left, s, (c,)."""
+        return self.C.sure_duration[self.c]
+
+    @cached_property
+    def q(self) -> FloatArray:
+        """GPUs of each level, (c,)."""
+        C = self.C
+        gpus = C.gpus * C.configurations.share[C.configuration]
+        return np.where(C.pool >= 0, gpus, 0.0)[self.c]
+
+    @cached_property
+    def _restart(self) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """e_c; o_c, NaN where the job does not run so; whether the job has run before; (c,)."""
+        levels = {level.column: level for job in self.jobs for level in job.levels}
+        mine = [levels[column] for column in self.c.tolist()]
+        onward = [np.nan if level.onward is None else level.onward for level in mine]
+        ran = self.restarts.ran[self.C.first[self.j]]
+        return np.array([level.again for level in mine]), np.array(onward), ran
+
+    # --- when jobs are done: the columns a --------------------------------------------------------
+
+    @cached_property
+    def levels(self) -> tuple[IntArray, FloatArray, FloatArray]:
+        """(j, deadline in seconds from now, value) of each a, in this order."""
+        value = column_values(self.C)[self.c]
+        order = np.lexsort((-value, self.due, self.j))
+        j, due = self.j[order], self.due[order]
+        new = np.append(True, (np.diff(j) != 0) | (np.diff(due) != 0))[: len(j)]
+        return j[new], due[new], value[order][new]
+
+    def _by_deadline(self, j: IntArray) -> tuple[IntArray, IntArray]:
+        """(row of `levels`, place in ``j``) of all deadlines of the job of each entry."""
+        of_level = self.levels[0]
+        first = np.searchsorted(of_level, j)
+        count = np.searchsorted(of_level, j, "right") - first
+        return ranges(first, count), owners(count)
+
+    # --- the program ------------------------------------------------------------------------------
+
+    def plan(self) -> LinearPlan:
+        """The program that `DeadlineElastic` states."""
+        self._refuse_impossible()
+        chooses = bool(self.optional.any())
+        lp, variables = self.rows()
+        if chooses:
+            j, _, value = self.levels
+            most = np.zeros(len(self.C))
+            np.maximum.at(most, j, value)
+            lp.minimise(float(most.sum()) - value[np.newaxis, :] @ variables.a)
+        else:
+            lp.minimise(self._gpu_time(variables))
+        return LinearPlan(
+            self.C,
+            lp,
+            self._read,
+            self.complete,
+            self._describe,
+            assumption=self._assumption,
+            refuted_by=self._fluid if self.slot is None else None,
+            known=self._known,
+            later=(self._later(),) if chooses else (),
+            solves_later=self.solved,
+            searches=self.solved,
+            declined=self._declined,
+        )
+
+    def rows(self) -> tuple[LinearProgram, ElasticVariables]:
+        """Variables and rows, without an objective."""
+        C, of, (of_level, _, _) = self.C, self.of, self.levels
+        lp = LinearProgram()
+        fixed = {C.of_job[job.job] for job in self.jobs if job.goes_on is not None}
+        variables = ElasticVariables(
+            x=lp.variables(len(of), name="x", upper=1.0, integer=True),
+            y=lp.variables(len(self.charged), name="y", upper=1.0),
+            h=lp.variables(len(self.fresh), name="h", upper=1.0),
+            w=lp.variables(len(self.c), name="w", upper=np.where(self.size > 0, self.d, 0.0)),
+            z=lp.variables(
+                len(self.z),
+                name="z",
+                lower=np.array([float(j in fixed) for j in self.planned]),
+                upper=1.0,
+                integer=True,
+            ),
+            a=lp.variables(len(of_level), name="a", upper=1.0, integer=True),
+        )
+        x, y, _, w, z, a = variables
+        j_row, _, row = self.job_and_interval
+        keeps = sp.csr_matrix(sum_by(self.z, 1.0, len(C)))
+        lp.constrain(sum_by(row, 1.0, len(j_row)) @ x + keeps[j_row] @ z <= 1.0, name="once")
+        self._restart_rows(lp, variables)
+
+        work, delay = self._work
+        _, due, _ = self.levels
+        level, mine = self._by_deadline(self.z)
+        done = np.array([run.pieces[-1][1] for run in self.planned.values()])
+        in_time = done[mine] <= due[level] + self._slack
+        kept = sp.csr_matrix((in_time * 1.0, (level, mine)), shape=(len(due), len(self.z)))
+        until, one = self._by_deadline(of_level)
+        count_until = sp.csr_matrix(
+            ((until >= one) * 1.0, (until, one)), shape=(len(due), len(due))
+        )
+        lp.constrain(work @ x - delay @ y + kept @ z - count_until @ a >= 0.0, name="work")
+        held, restarted = self._progress
+        lp.constrain(held @ x - restarted @ y - w >= 0.0, name="progress")
+        done_in = sum_by(self.j, 1.0 / self.d, len(C))
+        jobs = np.unique(of_level)
+        each = sum_by(np.searchsorted(jobs, of_level), 1.0, len(jobs))
+        lp.constrain(done_in[jobs] @ w + keeps[jobs] @ z - each @ a >= 0.0, name="done")
+
+        least = np.where(self.optional[jobs], 0.0, 1.0)
+        lp.constrain((each @ a).between(least, np.ones(len(jobs))), name="take")
+
+        held, used = self._held
+        G = self._free.ravel()[used]
+        lp.constrain(held[:, : len(of)] @ x + held[:, len(of) :] @ z <= G, name="capacity")
+        consumable = np.flatnonzero(~C.resources.renewable)
+        if len(consumable):
+            whole = C.usage.tocsr()[consumable][:, self.c].tocsc()
+            part = whole[:, of] @ sp.diags_array((self.end - self.begin) / self.d[of])
+            place = [
+                int(np.searchsorted(self.c, run.level.column)) for run in self.planned.values()
+            ]
+            spent = sp.csr_matrix(part) @ x + sp.csr_matrix(whole[:, place]) @ z
+            lp.constrain(spent <= C.capacity[consumable], name="budget")
+        return lp, variables
+
+    @cached_property
+    def charged(self) -> IntArray:
+        """The x with a y: a start there costs time, or is the only one that the job may have."""
+        again, onward, ran = self._restart
+        of, t = self.of, self.t
+        single = ~self.C.instance.jobs_table.preemptible[self.C.first[self.j]]
+        goes_on = ~np.isnan(onward[of]) & (t == 0)
+        earliest = (t == self.first[of]) & ~ran[of] & ~single[of]
+        return np.flatnonzero(((again > 0) | single)[of] & ~goes_on & ~earliest).astype(np.int64)
+
+    @cached_property
+    def fresh(self) -> IntArray:
+        """Rows of `job_and_interval` with an h: of jobs that have not run yet, but for the first."""
+        if not len(self.of):
+            return np.zeros(0, np.int64)
+        again, _, ran = self._restart
+        table = self.C.instance.jobs_table
+        needs = np.zeros(len(self.C), bool)
+        np.logical_or.at(needs, self.j, (again > 0) & ~ran)
+        needs &= table.preemptible[self.C.first]
+        j_row, _, _ = self.job_and_interval
+        later = np.append(False, np.diff(j_row) == 0)
+        return np.flatnonzero(later & needs[j_row]).astype(np.int64)
+
+    def _restart_rows(self, lp: LinearProgram, variables: ElasticVariables) -> None:
+        """Restarts, what ran before, and pieces of jobs that cannot be preempted."""
+        x, y, h, _, _, _ = variables
+        e, of = self.charged, self.of
+        if not len(e):
+            return
+        j_row, _, row = self.job_and_interval
+        number = np.full(len(j_row), -1, np.int64)
+        number[self.fresh] = np.arange(len(self.fresh))
+        preemptible = self.C.instance.jobs_table.preemptible[self.C.first]
+        first_is_free = (number[row[e]] >= 0) & preemptible[j_row[row[e]]]
+        starts = rows_of(e, len(of)) - _one(self.before[e], len(of))
+        ran = _one(np.where(first_is_free, number[row[e]], -1), len(self.fresh))
+        lp.constrain(y - starts @ x - ran @ h >= np.where(first_is_free, -1.0, 0.0), name="restart")
+        if len(self.fresh):
+            some = sum_by(row, 1.0, len(j_row)).tocsr()[self.fresh - 1]
+            lp.constrain(h - some @ x >= 0.0, name="ran")
+            lp.constrain(
+                h - _one(number[self.fresh - 1], len(self.fresh)) @ h >= 0.0, name="ran on"
+            )
+        single = np.flatnonzero(~preemptible[j_row[row[e]]])
+        if len(single):
+            jobs, mine = np.unique(j_row[row[e[single]]], return_inverse=True)
+            pieces = sp.csr_matrix((np.ones(len(single)), (mine, single)), (len(jobs), len(e)))
+            lp.constrain(pieces @ y <= 1.0, name="piece")
+
+    @cached_property
+    def _work(self) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        """Part of a job's work that each x does by each deadline, and that each y takes of it."""
+        again, onward, ran = self._restart
+        j, due, _ = self.levels
+        of, e = self.of, self.charged
+        level, mine = self._by_deadline(self.j[of])
+        length = np.clip(np.minimum(self.end[mine], due[level]) - self.begin[mine], 0.0, None)
+        restores = np.where(self.t == 0, np.nan_to_num(onward)[of], 0.0)[mine]
+        part = (length - restores) / self.d[of[mine]]
+        work = sp.csr_matrix((part, (level, mine)), shape=(len(j), len(of)))
+        level, mine = self._by_deadline(self.j[of[e]])
+        c = of[e[mine]]
+        preemptible = self.C.instance.jobs_table.preemptible[self.C.first[self.j[c]]]
+        costs = (self.begin[e[mine]] < due[level]) & (ran[c] | preemptible)
+        part = np.where(costs, again[c] / self.d[c], 0.0)
+        return work, sp.csr_matrix((part, (level, mine)), shape=(len(j), len(e)))
+
+    @property
+    def _slack(self) -> float:
+        """Seconds by which moments may be off: the rounding of clocks that count from 1970."""
+        far = abs(self.now) + self.horizon
+        return ROUNDING * max(1.0, self.horizon) + 4.0 * float(np.spacing(far))
+
+    @cached_property
+    def _free(self) -> FloatArray:
+        """G_rs, shape (R, steps)."""
+        at = np.searchsorted(self.profile.times, self.steps + self._slack, "right") - 1
+        return np.array(self.profile.free)[:, at]
+
+    @cached_property
+    def _held(self) -> tuple[sp.csr_matrix, IntArray]:
+        """What each x and each z holds; resource and step, as one number, of each row that is used."""
+        pieces = [
+            (n, *piece) for n, run in enumerate(self.planned.values()) for piece in run.pieces
+        ]
+        place = [np.searchsorted(self.c, run.level.column) for run in self.planned.values()]
+        who = np.array([n for n, _, _ in pieces], np.int64)
+        begin = np.append(self.begin, [begin for _, begin, _ in pieces])
+        end = np.append(self.end, [end for _, _, end in pieces])
+        c = np.append(self.of, np.array(place, np.int64)[who])
+        variable = np.append(np.arange(len(self.of)), len(self.of) + who)
+        first = np.searchsorted(self.steps, begin + self._slack, "right") - 1
+        beyond = np.searchsorted(self.steps, end - self._slack)
+        count = beyond - first
+        entry, step = owners(count), ranges(first, count)
+        renewable = np.flatnonzero(self.C.resources.renewable)
+        uses = sp.csc_matrix(self.C.usage.tocsr()[renewable][:, self.c])[:, c[entry]].tocoo()
+        where = uses.row.astype(np.int64) * len(self.steps) + step[uses.col]
+        used, row = np.unique(where, return_inverse=True)
+        width = len(self.of) + len(self.z)
+        held = (uses.data, (row, variable[entry[uses.col]]))
+        return sp.csr_matrix(held, shape=(len(used), width)), used
+
+    @cached_property
+    def _progress(self) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        """Seconds of progress of each level that each x gives, and that each y takes."""
+        again, onward, ran = self._restart
+        of, e = self.of, self.charged
+        restores = np.where(self.t == 0, np.nan_to_num(onward)[of], 0.0)
+        given = sum_by(of, self.end - self.begin - restores, len(self.c))
+        preemptible = self.C.instance.jobs_table.preemptible[self.C.first[self.j[of[e]]]]
+        taken = np.where(ran[of[e]] | preemptible, again[of[e]], 0.0)
+        return sp.csr_matrix(given), sp.csr_matrix(sum_by(of[e], taken, len(self.c)))
+
+    def _gpu_time(self, variables: ElasticVariables) -> Expression:
+        """GPU seconds."""
+        _, onward, _ = self._restart
+        restores = np.where(self.t == 0, np.nan_to_num(onward)[self.of], 0.0)
+        _, restarted = self._progress
+        kept = np.array([run.cost for run in self.planned.values()])
+        total: Expression = (
+            self.q[np.newaxis, :] @ variables.w
+            + (self.q[self.of] * restores)[np.newaxis, :] @ variables.x
+            + sp.csr_matrix(self.q[np.newaxis, :] @ restarted) @ variables.y
+            + kept[np.newaxis, :] @ variables.z
+        )
+        return total
+
+    def _later(self) -> Later:
+        """The least GPU time, among plans of the same value."""
+
+        def program() -> LinearProgram:
+            again, variables = self.rows()
+            again.minimise(self._gpu_time(variables))
+            return again
+
+        def value(schedule: Schedule) -> float:
+            seconds = schedule.end - schedule.start
+            return float(self.q[np.searchsorted(self.c, schedule.column)] @ seconds)
+
+        columns = len(self.of) + len(self.charged) + len(self.fresh) + len(self.c) + len(self.z)
+        return Later(
+            "gpu-time", "GPU seconds of the plan", value, columns + len(self.levels[0]), program,
+            self.complete, self._read,
+        )  # fmt: skip
+
+    # --- points and schedules ---------------------------------------------------------------------
+
+    def _known(self) -> FloatArray | None:
+        """The point of the plan by rule; None if it leaves out a job that must meet its deadline."""
+        if not np.isin(self.must, self.z).all():
+            return None
+        return self.complete(self.witness.schedule(self.C))
+
+    def _read(self, x: FloatArray) -> Schedule:
+        """Jobs that keep the plan by rule have its pieces; others run in their intervals until they
+        are done. Pieces too short for progress are left out.
+        """
+        runs = np.round(x[: len(self.of)]).astype(bool)
+        at = len(self.of) + len(self.charged) + len(self.fresh)
+        progress = x[at : at + len(self.c)]
+        at += len(self.c)
+        keeps = np.round(x[at : at + len(self.z)]).astype(bool)
+        meets = np.round(x[at + len(self.z) :]).astype(bool)
+        in_time = mask_of(self.levels[0][meets], len(self.C))
+        stretches: list[Stretch] = []
+        for j, run in zip(self.z[keeps].tolist(), _kept(self.planned, keeps), strict=True):
+            if in_time[j]:
+                job = int(self.C.first[j])
+                stretches += [(job, run.level.column, begin, end) for begin, end in run.pieces]
+                in_time[j] = False
+        chosen = np.flatnonzero(runs & in_time[self.j[self.of]])
+        chosen = chosen[np.lexsort((self.t[chosen], self.j[self.of[chosen]]))]
+        of_job = self.j[self.of[chosen]]
+        for mine in np.split(chosen, np.flatnonzero(np.diff(of_job)) + 1):
+            if len(mine):
+                stretches += self._stretches(mine, progress)
+        return schedule_of(self.C, stretches)
+
+    def _stretches(self, mine: IntArray, progress: FloatArray) -> list[Stretch]:
+        """Those of one job that runs in these x: in each level for as long as it makes progress
+        there, until it is done.
+        """
+        j = int(self.j[self.of[mine[0]]])
+        one_deadline = np.count_nonzero(self.levels[0] == j) == 1
+        use = {c: float(progress[c]) if one_deadline else np.inf for c in self.of[mine].tolist()}
+        left = 1.0
+        found: list[Stretch] = []
+        breaks = (np.diff(self.of[mine]) != 0) | (
+            self.begin[mine[1:]] > self.end[mine[:-1]] + self._slack
+        )
+        for piece in np.split(mine, np.flatnonzero(breaks) + 1):
+            c = int(self.of[piece[0]])
+            begin, end = float(self.begin[piece[0]]), float(self.end[piece[-1]])
+            delay = self._delay(c, begin, not found)
+            needed = min(use[c], left * float(self.d[c]))
+            end = min(begin + delay + needed, end)
+            if end - begin - delay <= self._slack:
+                continue
+            found.append((int(self.C.first[j]), int(self.c[c]), begin, end))
+            use[c] -= end - begin - delay
+            left -= (end - begin - delay) / float(self.d[c])
+        return found
+
+    def _delay(self, c: int, begin: float, is_first: bool) -> float:
+        """Seconds until a piece of a level makes progress."""
+        again, onward, ran = self._restart
+        if begin <= self._slack and not np.isnan(onward[c]):
+            return float(onward[c])
+        return float(again[c]) if ran[c] or not is_first else 0.0
+
+    def complete(self, schedule: Schedule) -> FloatArray:
+        """The point of a schedule; raises ValueError where there is none, and where a job has not
+        done its work.
+        """
+        names = self.C.instance.jobs_table.names
+        place = np.searchsorted(self.c, schedule.column)
+        if len(schedule) and (self.c[np.minimum(place, len(self.c) - 1)] != schedule.column).any():
+            raise ValueError("a job runs in a configuration without a deadline")
+        start, end = schedule.start - self.now, schedule.end - self.now
+        x, z = np.zeros(len(self.of)), np.zeros(len(self.z))
+        j, due, _ = self.levels
+        a, w = np.zeros(len(j)), np.zeros(len(self.c))
+        number = {one: n for n, one in enumerate(self.planned)}
+        order = np.lexsort((start, schedule.job))
+        for mine in np.split(order, np.flatnonzero(np.diff(schedule.job[order])) + 1):
+            if not len(mine):
+                continue
+            who = int(self.C.of_job[schedule.job[mine[0]]])
+            name = names[int(schedule.job[mine[0]])]
+            done = self._progress_of(name, place[mine], start[mine], end[mine])
+            if self._keeps(who, place[mine], start[mine], end[mine]):
+                z[number[who]] = 1.0
+            else:
+                x[self._intervals_of(name, place[mine], start[mine], end[mine])] = 1.0
+                np.add.at(w, place[mine], done)
+            mine_levels = np.flatnonzero((j == who) & (due >= end[mine[-1]] - 2 * self._slack))
+            if not len(mine_levels):
+                raise ValueError(f"job {name} runs after its deadline")
+            a[mine_levels[0]] = 1.0
+        return np.concatenate([x, *self._starts(x), np.minimum(w, self.d), z, a])
+
+    def _starts(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(y, h) of some x."""
+        j_row, _, row = self.job_and_interval
+        h = np.zeros(len(j_row))
+        number = np.full(len(j_row), -1, np.int64)
+        number[self.fresh] = np.arange(len(self.fresh))
+        if len(self.fresh):
+            runs = np.bincount(row, x, len(j_row))
+            total = np.cumsum(runs) - runs
+            begin = np.searchsorted(j_row, j_row)
+            h = np.minimum(total - total[begin], 1.0)
+        e = self.charged
+        preemptible = self.C.instance.jobs_table.preemptible[self.C.first[self.j[self.of[e]]]]
+        ran = np.where((number[row[e]] >= 0) & preemptible, h[row[e]], 1.0)
+        before = np.where(self.before[e] >= 0, x[self.before[e]], 0.0)
+        return np.maximum(x[e] - before - (1.0 - ran), 0.0), h[self.fresh]
+
+    def _progress_of(
+        self, name: str, c: IntArray, start: FloatArray, end: FloatArray
+    ) -> FloatArray:
+        """Seconds of progress in each stretch of a job.
+
+        Raises ValueError if it has not done its work, or runs too early, twice at a time or too
+        late.
+        """
+        slack, j = 2 * self._slack, int(self.j[c[0]])
+        if start[0] < self.release[j] - slack or (start[1:] < end[:-1] - slack).any():
+            raise ValueError(f"job {name} runs before it arrives, or twice at a time")
+        if (end > self.due[c] + slack).any():
+            raise ValueError(f"job {name} runs after its deadline")
+        if len(c) > 1 and not self.C.instance.jobs_table.preemptible[self.C.first[j]]:
+            raise ValueError(f"job {name} cannot be preempted, but runs in {len(c)} pieces")
+        delays = [
+            self._delay(level, begin, number == 0)
+            for number, (level, begin) in enumerate(zip(c.tolist(), start.tolist(), strict=True))
+        ]
+        progress: FloatArray = np.maximum(end - start - np.array(delays), 0.0)
+        done = float((progress / self.d[c]).sum())
+        if done < 1.0 - DONE:
+            raise ValueError(f"job {name} does {done:.6g} of its work by its deadline")
+        return progress
+
+    def _keeps(self, j: int, c: IntArray, start: FloatArray, end: FloatArray) -> bool:
+        """Whether a job keeps the plan by rule."""
+        run = self.planned.get(j)
+        if run is None or len(run.pieces) != len(c) or (self.c[c] != run.level.column).any():
+            return False
+        pieces = np.array(run.pieces)
+        off = np.abs(np.column_stack([start, end]) - pieces)
+        return bool((off <= 2 * self._slack).all())
+
+    def _intervals_of(self, name: str, c: IntArray, start: FloatArray, end: FloatArray) -> IntArray:
+        """The x of the pieces of a job."""
+        slack = 2 * self._slack
+        t = np.searchsorted(self.edges, start + slack, "right") - 1
+        last = np.searchsorted(self.edges, end - slack) - 1
+        inside = (t >= self.first[c]) & (last < self.first[c] + self.size[c])
+        begin = np.maximum(self.edges[t], self.release[self.j[c]])
+        if not (inside & (np.abs(start - begin) <= slack)).all():
+            raise ValueError(f"job {name} does not run in whole intervals")
+        return ranges(self.place[c] + t - self.first[c], last - t + 1)
+
+    # --- words ------------------------------------------------------------------------------------
+
+    def _refuse_impossible(self) -> None:
+        """Refuse jobs that must meet a deadline and cannot, alone on the cluster."""
+        C = self.C
+        refuse_endless(C, self.must)
+        able = {int(C.of_job[job.job]) for job in self.jobs if cheapest_run(self.profile, job)}
+        stuck = [j for j in self.must.tolist() if j not in able]
+        conflicts = [Conflict("work", j, self._needs(j)) for j in stuck]
+        conflicts += [] if self.admission else without_column(C)
+        if conflicts:
+            raise Infeasible(conflicts)
+
+    @property
+    def _assumption(self) -> Assumption | None:
+        """What is shown of jobs that cannot all be planned in slots."""
+        if self.slot is None:
+            return None
+        return Assumption(
+            f"by the plan by rule, or in whole slots of {self.slot:g} s",
+            "shorter slots (option slot) decide more finely; what deadline-fluid calls infeasible is "
+            "so for every plan",
+        )
+
+    def _fluid(self) -> LinearPlan:
+        """The program in which jobs may change at any moment, without cost: it bounds all plans."""
+        return FluidProgram(self.C, self.supply, self.optional, 0.0).plan()
+
+    def _needs(self, j: int) -> str:
+        """What a job needs, and how long it has for that."""
+        C, name, release = self.C, self.C.job_name(j), float(self.release[j])
+        columns = np.flatnonzero(C.alone & (C.class_a == j))
+        if not len(columns):
+            return f"{name} has a deadline, but cannot run alone"
+        deadline = float(column_deadlines(C)[columns].max())
+        if deadline <= self.now:
+            return (
+                f"{name} has a deadline of {deadline:g} s, which is not after now ({self.now:g} s)"
+            )
+        fastest = columns[np.argmin(C.sure_duration[columns])]
+        pool, gpus = int(C.pool[fastest]), many(int(C.gpus[fastest]), "GPU")
+        where = f"{gpus} of {C.instance.cluster.pools[pool].name}" if pool >= 0 else gpus
+        left = max(deadline - self.now - release, 0.0)
+        return (
+            f"{name} needs at least {C.sure_duration[fastest]:g} s, on {where}, "
+            f"and has {left:g} s before its deadline, {deadline:g} s"
+        )
+
+    def _declined(self, schedule: Schedule) -> tuple[tuple[int, str], ...]:
+        """Jobs with a deadline that are not planned, and what they need."""
+        C = self.C
+        out = np.setdiff1d(C.first[self.asked], schedule.job)
+        needs = (self._needs(int(C.of_job[job])).partition(" needs ")[2] for job in out.tolist())
+        return tuple(
+            (job, f"it needs {what}" if what else self._needs(int(C.of_job[job])))
+            for job, what in zip(out.tolist(), needs, strict=True)
+        )
+
+    def _describe(self, block: str, number: int) -> str:
+        C = self.C
+        if block == "capacity":
+            row, step = divmod(int(self._held[1][number]), len(self.steps))
+            resource = int(np.flatnonzero(C.resources.renewable)[row])
+            there = amount_of(C, resource, float(self._free[row, step]))
+            ends = np.append(self.steps[1:], self.horizon)
+            start, end = self.now + self.steps[step], self.now + ends[step]
+            return f"the time from {start:g} s to {end:g} s has {there}"
+        if block == "budget":
+            resource = int(np.flatnonzero(~C.resources.renewable)[number])
+            return f"there is {amount_of(C, resource, float(C.capacity[resource]))} in all"
+        if block in ("work", "take"):
+            j = self.levels[0] if block == "work" else np.unique(self.levels[0])
+            return self._needs(int(j[number]))
+        return f"jobs run in one way at a time, and restart when they change it ({block} {number})"
+
+
+class ElasticVariables(NamedTuple):
+    """The blocks of columns of the program."""
+
+    x: Variables
+    y: Variables
+    h: Variables
+    w: Variables
+    z: Variables
+    a: Variables
+
+
+def _kept(planned: dict[int, Run], keeps: BoolArray) -> list[Run]:
+    return [run for run, kept in zip(planned.values(), keeps.tolist(), strict=True) if kept]
+
+
+def _one(column: IntArray, width: int) -> sp.csr_matrix:
+    """1 in each row at a column, nothing where that is -1."""
+    row = np.flatnonzero(column >= 0)
+    entries = (np.ones(len(row)), (row, column[row]))
+    return sp.csr_matrix(entries, shape=(len(column), width))

@@ -1,0 +1,393 @@
+"""Deadlines of elastic jobs: restarts, pieces, brute force, oracles, what is not proven, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from plan_instances import leases, made, verified
+from refusals import refuses
+
+import optsched
+from optsched.errors import InvalidArgument
+from optsched.instance import Instance
+from optsched.simulation import simulate
+
+ORACLES = Path(__file__).resolve().parents[3] / "shared" / "oracles"
+MISSING = "the oracles are not beside this checkout"
+SLOT = 60.0
+
+
+def solve(instance: Instance, **options: Any) -> optsched.Solution:
+    return verified(optsched.solve(instance, "deadline-elastic", options=options))
+
+
+def pool(gpus: int, **more: Any) -> dict[str, Any]:
+    return {"pools": [{"name": "v100", "nodes": 1, "gpus_per_node": gpus, **more}]}
+
+
+def job(name: str, steps: float, deadline: float, gpus: int = 1, **more: Any) -> dict[str, Any]:
+    rate = {"throughput": {"v100": 1.0}}
+    return {"id": name, "gpus": gpus, "steps": steps, "deadline": deadline, **rate, **more}
+
+
+def elastic(name: str, steps: float, deadline: float, rates: dict[int, float], **more: Any) -> Any:
+    levels = {"min": min(rates), "max": max(rates), "levels": list(rates)}
+    table = {"v100": {str(gpus): rate for gpus, rate in rates.items()}}
+    return {
+        "id": name, "gpus": levels, "steps": steps, "deadline": deadline, "throughput": table, **more
+    }  # fmt: skip
+
+
+def stretches(solution: optsched.Solution) -> list[tuple[str, int, float, float]]:
+    assert solution.schedule is not None
+    records = solution.schedule.to_records()
+    return [(row["job"], row["gpus"], row["start"], row["end"]) for row in records]
+
+
+def feasible(instance: Instance, **options: Any) -> bool:
+    solution = solve(instance, **options)
+    assert solution.status in ("optimal", "feasible", "infeasible")
+    return solution.status != "infeasible"
+
+
+# --- levels, restarts and pieces ------------------------------------------------------------------
+
+
+def test_the_cheapest_level_that_meets_the_deadline() -> None:
+    rates = {1: 1.0, 2: 1.5, 4: 2.0}
+    for deadline, gpus in ((100.0, 1), (70.0, 2), (50.0, 4)):
+        instance = made(
+            cluster=pool(4), jobs=[elastic("a", 100.0, deadline, rates, restart_cost=100.0)]
+        )
+        assert stretches(solve(instance)) == [("a", gpus, 0.0, 100.0 / rates[gpus])]
+
+
+def test_a_job_changes_its_level_where_no_level_alone_meets_the_deadline() -> None:
+    """``b`` needs all GPUs for its last 20 s; ``a`` must take two first, and one beside ``c``."""
+    jobs = [
+        elastic("a", 130.0, 100.0, {1: 1.0, 2: 1.6}),
+        job("c", 50.0, 100.0, gpus=1, arrival=50.0),
+    ]
+    instance = made(cluster=pool(2), jobs=jobs)
+    found = solve(instance)
+    assert found.status == "optimal"
+    assert found.objective == pytest.approx(2 * 50 + 50 + 50)
+    mine = [(gpus, start, end) for name, gpus, start, end in stretches(found) if name == "a"]
+    assert mine == [(2, 0.0, 50.0), (1, 50.0, 100.0)]
+    assert solve(instance, program=False).status == "limit"
+
+
+@pytest.mark.parametrize(("restart", "kept"), [(10.0, True), (11.0, False)])
+def test_every_start_after_the_first_costs_a_restart(restart: float, kept: bool) -> None:
+    jobs = [
+        job("long", 50.0, 80.0, restart_cost=restart),
+        job("short", 20.0, 40.0, arrival=20.0, restart_cost=1000.0),
+    ]
+    found = solve(made(cluster=pool(1), jobs=jobs), slot=5.0)
+    assert (found.status == "optimal") == kept
+    if kept:
+        assert found.objective == pytest.approx(80.0)
+        assert [start for name, _, start, _ in stretches(found) if name == "long"] == [0.0, 40.0]
+
+
+@pytest.mark.parametrize(
+    ("state", "deadline", "kept"),
+    [
+        ({}, 50.0, True),  # it never ran
+        ({"steps_done": 1.0}, 50.0, False),
+        ({"steps_done": 1.0}, 79.0, True),
+        ({"steps_done": 1.0, "running": {"pool": "v100", "gpus": ["v100-0/0"]}}, 49.0, True),
+    ],
+)
+def test_who_has_run_before_pays_for_its_next_start(
+    state: dict[str, Any], deadline: float, kept: bool
+) -> None:
+    stated = dict(state)
+    running = stated.pop("running", None)
+    if running:
+        stated["running"] = running
+    instance = made(cluster=pool(1), jobs=[job("a", 50.0, deadline, restart_cost=30.0, **stated)])
+    assert (solve(instance, admission=True).declined == ()) == kept
+
+
+def test_a_job_that_cannot_be_preempted_runs_in_one_piece() -> None:
+    urgent = job("urgent", 20.0, 40.0, arrival=20.0)
+    whole = job("whole", 40.0, 100.0, preemptible=False)
+    found = solve(made(cluster=pool(1), jobs=[urgent, whole]))
+    assert found.status == "optimal"
+    assert [row[2:] for row in stretches(found) if row[0] == "whole"] == [(40.0, 80.0)]
+
+
+def test_one_that_runs_and_cannot_be_preempted_goes_on_even_if_it_is_late() -> None:
+    runs = {"pool": "v100", "gpus": ["v100-0/0"]}
+    late = job("late", 50.0, 20.0, preemptible=False, running=runs)
+    other = job("other", 10.0, 50.0)
+    found = solve(made(cluster=pool(1), jobs=[late, other]), admission=True)
+    assert {name for name, _ in found.declined} == {"late", "other"}
+
+
+def test_nodes_that_open_later_and_calendars() -> None:
+    nodes = {"pools": [{"name": "v100", "gpus_per_node": 1, "nodes": [
+        {"name": "n0"}, {"name": "n1", "available_from": 30.0}]}]}  # fmt: skip
+    jobs = [job("a", 40.0, 70.0, gpus=2), job("b", 30.0, 30.0)]
+    found = solve(made(cluster=nodes, jobs=jobs))
+    assert stretches(found) == [("b", 1, 0.0, 30.0), ("a", 2, 30.0, 70.0)]
+    closed = made(cluster=pool(1), round=10.0, jobs=[job("a", 20.0, 40.0)])
+    assert stretches(solve(closed, capacity={"v100": [0, 0, 1]})) == [("a", 1, 20.0, 40.0)]
+
+
+# --- admission ------------------------------------------------------------------------------------
+
+
+def test_the_long_job_makes_way_as_for_moore_and_hodgson() -> None:
+    times, deadlines = [3, 1, 4, 2, 6], [4, 3, 9, 7, 10]
+    jobs = [job(f"j{n}", p, d) for n, (p, d) in enumerate(zip(times, deadlines, strict=True))]
+    found = solve(made(cluster=pool(1), jobs=jobs), admission=True)
+    assert found.status == "optimal"
+    assert (found.objective, len(found.declined)) == (2.0, 2)
+
+
+def test_value_decides_who_is_declined() -> None:
+    jobs = [job("cheap", 10.0, 10.0), job("dear", 10.0, 10.0, weight=3.0)]
+    for options in ({}, {"program": False}):
+        found = solve(made(cluster=pool(1), jobs=jobs), admission=True, **options)
+        assert [name for name, _ in found.declined] == ["cheap"]
+        assert found.objective == 1.0
+
+
+# --- what is not possible, and what is not proven -------------------------------------------------
+
+
+def test_only_what_the_relaxation_refutes_is_called_infeasible() -> None:
+    refuted = solve(made(cluster=pool(1), jobs=[job("a", 8.0, 10.0), job("b", 8.0, 10.0)]))
+    assert refuted.status == "infeasible"
+    assert {"a", "b"} <= {
+        word for conflict in refuted.conflicts for word in conflict.words.replace(",", "").split()
+    }
+    # Half of the time for a gang of four, all of it for one GPU beside it: the fluid program keeps both.
+    gangs = made(cluster=pool(4), jobs=[job("a", 5.0, 10.0, gpus=4), job("b", 10.0, 10.0)])
+    assert solve(gangs).status == "limit"
+    slots = solve(gangs, slot=1.0)
+    assert slots.status == "infeasible"
+    assert all(conflict.assumption is not None for conflict in slots.conflicts)
+
+
+@pytest.mark.parametrize("done", [{"deadline": 5.0}, {"deadline": 100.0}])
+def test_a_job_that_cannot_meet_its_deadline_alone_is_named(done: dict[str, float]) -> None:
+    instance = made(now=10.0, cluster=pool(1), jobs=[job("a", 1000.0, done["deadline"])])
+    found = solve(instance)
+    assert found.status == "infeasible"
+    assert "job a" in found.conflicts[0].words
+
+
+def test_slots_that_are_too_short_and_unknown_resources_are_refused() -> None:
+    instance = made(cluster=pool(1), jobs=[job("a", 10.0, 1e6)])
+    with refuses(
+        "option of deadline-elastic: slot: found 0.01 s: 100,000,000 slots of 1 levels, expected so...",
+        InvalidArgument,
+    ):
+        solve(instance, slot=0.01)
+    with refuses(
+        'option of deadline-elastic: capacity: found "k80", expected one of v100', InvalidArgument
+    ):
+        solve(instance, capacity={"k80": [1]})
+
+
+def test_a_schedule_that_does_not_do_the_work_is_none() -> None:
+    solution = solve(made(cluster=pool(1), jobs=[job("a", 10.0, 20.0)]))
+    document = solution.to_document()
+    document["schedule"][0]["end"] = 9.0
+    assert not optsched.verify(solution.instance, document).ok
+
+
+# --- brute force ----------------------------------------------------------------------------------
+
+
+def keeps_all(
+    capacity: dict[str, int], jobs: list[dict[str, Any]], slots: int, restart: float
+) -> bool:
+    """Every choice of levels in every slot, by the work that is left."""
+
+    @cache
+    def keeps(t: int, left: tuple[float, ...], last: tuple[Any, ...]) -> bool:
+        if all(work <= 1e-9 for work in left):
+            return True
+        alive = [n for n, work in enumerate(left) if work > 1e-9]
+        if t == slots or any(jobs[n]["due"] <= t for n in alive):
+            return False
+        ways = [
+            [None, *jobs[n]["levels"]] if n in alive and jobs[n]["arrives"] <= t else [None]
+            for n in range(len(jobs))
+        ]
+        for chosen in itertools.product(*ways):
+            held = dict.fromkeys(capacity, 0)
+            for level in filter(None, chosen):
+                held[level[0]] += level[1]
+            if any(held[name] > capacity[name] for name in capacity):
+                continue
+            after, ran = list(left), list(last)
+            for n, level in enumerate(chosen):
+                if level is not None:
+                    again = last[n] is not None and last[n] != level[:2]
+                    after[n] -= level[2] * (SLOT - restart * again)
+                    ran[n] = level[:2]
+                elif last[n] is not None:
+                    ran[n] = "stopped"
+            if keeps(t + 1, tuple(round(work, 6) for work in after), tuple(ran)):
+                return True
+        return False
+
+    return keeps(0, tuple(job["work"] for job in jobs), (None,) * len(jobs))
+
+
+def random_set(seed: int) -> tuple[dict[str, int], list[dict[str, Any]], int, float]:
+    """Two or three jobs of gangs, levels and pools, with arrivals, in at most four slots."""
+    draw = np.random.default_rng(seed)
+    capacity = {"a": int(draw.integers(2, 5))}
+    if draw.random() < 0.5:
+        capacity["b"] = int(draw.integers(1, 3))
+    slots, jobs = int(draw.integers(2, 5)), []
+    for _ in range(int(draw.integers(2, 4))):
+        levels = []
+        for name, gpus in capacity.items():
+            sizes = [size for size in (1, 2, 4) if size <= gpus]
+            for size in draw.permutation(sizes)[: draw.integers(0 if levels else 1, 3)].tolist():
+                levels.append((name, size, float(draw.choice([0.5, 0.8, 1.0])) * size))
+        arrives = int(draw.integers(0, 2))
+        due = int(draw.integers(arrives + 1, slots + 1))
+        work = round(float(draw.uniform(0.2, 1.0) * (due - arrives) * levels[0][2] * SLOT), 1)
+        jobs.append({"levels": levels, "arrives": arrives, "due": due, "work": work})
+    return capacity, jobs, slots, float(draw.choice([0.0, 0.0, 20.0]))
+
+
+def instance_of(capacity: dict[str, int], jobs: list[dict[str, Any]], restart: float) -> Instance:
+    def table(levels: list[tuple[str, int, float]]) -> dict[str, dict[str, float]]:
+        found: dict[str, dict[str, float]] = {}
+        for name, gpus, rate in levels:
+            found.setdefault(name, {})[str(gpus)] = rate
+        return found
+
+    return made(
+        cluster={
+            "pools": [
+                {"name": name, "nodes": 1, "gpus_per_node": gpus} for name, gpus in capacity.items()
+            ]
+        },
+        jobs=[
+            {
+                "id": f"j{n}",
+                "gpus": {
+                    "min": 1,
+                    "max": 4,
+                    "levels": sorted({gpus for _, gpus, _ in one["levels"]}),
+                },
+                "throughput": table(one["levels"]),
+                "steps": one["work"],
+                "arrival": one["arrives"] * SLOT,
+                "deadline": one["due"] * SLOT,
+                "restart_cost": restart,
+            }
+            for n, one in enumerate(jobs)
+        ],
+    )
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("block", range(10))
+def test_sets_are_decided_as_by_brute_force(block: int) -> None:
+    """Whoever keeps all deadlines in whole slots is found; what is found is verified; what the fluid
+    program refutes nobody keeps."""
+    kept = 0
+    for seed in range(50 * block, 50 * block + 50):
+        capacity, jobs, slots, restart = random_set(seed)
+        instance = instance_of(capacity, jobs, restart)
+        brute = keeps_all(capacity, jobs, slots, restart)
+        found = solve(instance, slot=SLOT)
+        assert found.status in ("optimal", "infeasible")
+        assert found.status == "optimal" or not brute, seed
+        kept += brute
+        if seed % 5:
+            continue
+        events = solve(instance)
+        assert not (brute and events.status == "infeasible"), seed
+        declined = solve(instance, slot=SLOT, admission=True)
+        assert declined.objective is not None
+        assert declined.objective == 0 or not brute, seed
+        by_rule = solve(instance, program=False, admission=True)
+        assert by_rule.objective is not None
+        assert declined.objective <= by_rule.objective, seed
+    assert 5 < kept < 45
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("seed", range(30))
+def test_leases_are_its_case_without_levels(seed: int) -> None:
+    """Whoever keeps leases keeps slots; single GPUs lose nothing by whole leases."""
+    draw = np.random.default_rng(seed)
+    gangs = [1] * 5 if seed % 2 else draw.choice([1, 2, 4], 5).tolist()
+    needed = draw.integers(1, 4, 5)
+    deadline = (needed + draw.integers(0, 4, 5)).tolist()
+    gpus = 2 if seed % 2 else 4
+    instance = leases(gangs, needed.tolist(), deadline, gpus)
+    lease = optsched.solve(instance, "lease", options={"admission": True})
+    found = solve(instance, slot=100.0, admission=True)
+    assert found.objective is not None
+    assert len(found.declined) <= len(lease.declined)
+    if seed % 2:
+        assert len(found.declined) == len(lease.declined)
+
+
+# --- oracles --------------------------------------------------------------------------------------
+
+
+@pytest.mark.oracle
+@pytest.mark.skipif(not ORACLES.exists(), reason=MISSING)
+def test_elasticflow_sets() -> None:
+    cases = json.loads((ORACLES / "elasticflow" / "elasticflow_cases.json").read_text())["cases"]
+    won = 0
+    for case in cases:
+        jobs = []
+        for one in case["jobs"]:
+            rates = {
+                int(gpus): rate
+                for gpus, rate in one["rate"].items()
+                if int(gpus) <= min(one.get("max_gpus", 64), case["capacity"])
+            }
+            due = case["slot_seconds"] * one["deadline_slot"]
+            jobs.append(elastic(one["id"], one["iters"], due, rates))
+        found = solve(
+            made(cluster=pool(case["capacity"]), jobs=jobs), slot=float(case["slot_seconds"])
+        )
+        expected = case["expected"]
+        assert (found.status == "optimal") == expected["exact_feasible"]
+        if found.objective is not None:
+            most = case["slot_seconds"] * expected["exact_min_gpu_slots"]
+            assert found.objective <= most * (1 + 1e-9)
+            won += not expected["all_admitted"]
+    assert won == 2
+
+
+# --- rounds ---------------------------------------------------------------------------------------
+
+
+def test_rounds_follow_the_plan_and_fill_what_it_leaves() -> None:
+    """The job without a deadline runs on what is left, from 0 s to 10 s and from 50 s to 140 s."""
+    jobs = [
+        {"id": "free", "gpus": 1, "steps": 100.0, "throughput": {"v100": 1.0}},
+        job("first", 50.0, 60.0),
+        job("second", 50.0, 70.0, arrival=10.0),
+    ]
+    result = simulate(
+        made(cluster=pool(2), jobs=jobs),
+        {"formulation": "deadline-elastic"},
+        replan="events",
+        round=1000.0,
+    )
+    assert result.metrics()["deadlines_met"] == 1.0
+    assert result.metrics()["makespan"] == pytest.approx(140.0)
