@@ -152,7 +152,7 @@ def test_totals_above_floors_agree_with_general_solvers(start: int) -> None:
         found.add(ours.status)
         if theirs.value is not None:
             assert ours.value == pytest.approx(theirs.value, rel=1e-7, abs=1e-9), seed
-            assert ours.bound == pytest.approx(ours.value, rel=1e-7, abs=1e-9), seed
+            assert ours.bound == pytest.approx(ours.value, rel=2e-9, abs=1e-9), seed
     assert found == {Status.OPTIMAL, Status.INFEASIBLE}
 
 

@@ -41,6 +41,8 @@ ROUNDING = 1e-14
 """Relative error of a sum over all classes."""
 STEPS = 40
 """Newton steps at most; three are usual, and twenty where pools were full before."""
+PROBES = 3
+"""Steps for which it is enough to know by how much about levels are out of reach."""
 SHARP = 1e-13
 """Gap at which a search ends: what it leaves is a rise that a single class may have, of 1 / K of the
 worth of all.
@@ -112,7 +114,7 @@ class ClockSearch:
         step = 0
         while True:
             step += 1
-            found, x, now = self._reached(path.at(clock)[0], watch)
+            found, x, now = self._reached(path.at(clock)[0], watch, step <= PROBES)
             passes += found.passes
             log.debug("prices: clock %.12g reached by a factor of %.14g", clock, found.level)
             end = Termination.OPTIMAL
@@ -127,7 +129,7 @@ class ClockSearch:
         return ClockAnswer(end, clock, min(found.level, 1.0), x, multipliers, passes, step)
 
     def _reached(
-        self, level: FloatArray, watch: Watch
+        self, level: FloatArray, watch: Watch, probing: bool
     ) -> tuple[Equilibrium, FloatArray, Multipliers]:
         """What part of its target every class can reach that has one, where, and the proof."""
         target = np.maximum(level, self.floor)
@@ -135,11 +137,11 @@ class ClockSearch:
         x = np.zeros(market.columns)
         rent, slope = np.zeros((2, len(target)))
         if len(some) == len(target):
-            found = reached_part(market, target, self.prices, watch, SHARP, probing=True)
+            found = reached_part(market, target, self.prices, watch, SHARP, probing)
             x = found.x[:-1]
         else:
             part = market.part(some, market.capacity)
-            found = reached_part(part, target[some], self.prices, watch, SHARP, probing=True)
+            found = reached_part(part, target[some], self.prices, watch, SHARP, probing)
             # Where places are not goods, a part has columns of its own.
             place = market.place[some]
             x[place[place >= 0]] = found.x[part.place[place >= 0]]

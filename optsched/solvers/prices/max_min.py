@@ -15,7 +15,7 @@ G. Dantzig, P. Wolfe, "Decomposition Principle for Linear Programs", Operations 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from optsched.solvers.prices.cutting_planes import (
     CuttingPlanes,
 )
 from optsched.solvers.prices.market import Market, PinnedPoint
+from optsched.solvers.prices.merging import Merged
 from optsched.solvers.prices.oracle import Oracle, Response
 from optsched.solvers.prices.polish import NEAR, PinnedClasses, Polished, polish, undecided
 from optsched.solvers.prices.sampling import sample_size, sampled, worth_sampling
@@ -86,6 +87,13 @@ class Equilibrium:
     passes: int
     rounds: int
     finished: bool
+
+    def of_whole(self, same: Merged | None) -> Equilibrium:
+        """That of the whole market, where it is one of merged classes."""
+        if same is None:
+            return self
+        rent, slope = same.of_each(self.rent), same.of_each(self.slope)
+        return replace(self, x=same.totals(self.x), slope=slope, rent=rent)
 
 
 class MaxMinSearch(CuttingPlanes):

@@ -28,7 +28,7 @@ from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.prices.clock import ClockSearch, Multipliers
 from optsched.solvers.prices.cutting_planes import CLOSED, EXACT
 from optsched.solvers.prices.goods import Goods
-from optsched.solvers.prices.interior import CLOSE, Balance, Curve, Interior
+from optsched.solvers.prices.interior import CLOSE, Balance, Curve, Interior, balance_of
 from optsched.solvers.prices.linear_total import LinearTotalSearch, greedy_allocation
 from optsched.solvers.prices.market import WIDEST, Market, market_of
 from optsched.solvers.prices.max_min import MaxMinSearch
@@ -192,14 +192,7 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
         before = None if known is None else float(known @ market.capacity) / market.unit
         search = MaxMinSearch(searched, known, watch, before)
         search.run()
-        found = search.equilibrium()
-    if same is not None:
-        found = replace(
-            found,
-            x=same.totals(found.x),
-            slope=same.of_each(found.slope),
-            rent=same.of_each(found.rent),
-        )
+        found = search.equilibrium().of_whole(same)
     gain = program.levels.T @ found.slope
     prices = capacity_duals(program, market, found.prices, found.rent, gain)
     gap = "nothing yet"
@@ -428,7 +421,7 @@ def _interior(program: AllocationProgram, limits: Limits, start: FloatArray | No
             return least
         level = np.ascontiguousarray(market.level[some] / highest[some, np.newaxis])
         near = None if start is None or not start.any() else start[market.row] / unit
-        found, steps = _searched(goods, level, curve, watch, near)
+        found, steps = _beside_fixed(goods, level, curve, watch, near)
     rent, of_floors, of_levels = np.zeros((3, len(C)))
     rent[some] = found.rent * market.amount[some] * unit
     scale = market.amount[some] * unit / top
@@ -466,6 +459,39 @@ def _at_levels(
     nothing = np.zeros(len(floors.floor))
     rows = duals_above_levels(program, market, refuted.prices, refuted.rent, nothing, refuted.slope)
     return Values(end, y=np.concatenate(rows))
+
+
+def _beside_fixed(
+    goods: Goods, level: FloatArray, curve: Curve, watch: Watch, near: FloatArray | None
+) -> tuple[Balance, int]:
+    """`_searched`, where a class whose floor is its top is in its only place for that all the time.
+
+    It would leave an interior method no room.
+    """
+    if curve.floor is None:
+        return _searched(goods, level, curve, watch, near)
+    at_top = level >= 1.0 - EXACT
+    fixed = (curve.floor >= 1.0 - EXACT) & (at_top.sum(axis=1) == 1)
+    time = np.where(fixed[:, np.newaxis] & at_top, 1.0, 0.0)
+    capacity = goods.market.capacity
+    left, rest = capacity - goods.used(time), np.flatnonzero(~fixed)
+    if not fixed.any() or (left <= EXACT * capacity).any():
+        return _searched(goods, level, curve, watch, near)
+    slope, prices, steps = curve.size.copy(), np.zeros(len(capacity)), 0
+    if len(rest):
+        others = Goods.of(replace(goods.market, capacity=left), goods.classes[rest])
+        floor = curve.floor[rest] if curve.floor[rest].any() else None
+        lesser = Curve(curve.size[rest], curve.exponent, floor)
+        found, steps = _searched(others, level[rest], lesser, watch, near)
+        time[rest], slope[rest], prices = found.time, found.slope, found.prices
+    # Where it is, no other place is worth more, nor is idleness.
+    cost = goods.costs(prices)
+    more = np.where(at_top, cost, 0.0).sum(axis=1)[:, np.newaxis] - cost
+    dearest = np.where(at_top, -np.inf, quotient(more, 1.0 - level, -np.inf)).max(axis=1)
+    own = np.maximum(dearest, np.where(at_top, cost, 0.0).sum(axis=1))
+    slope = np.where(fixed, np.maximum(slope, own), slope)
+    rent = np.maximum((level * slope[:, np.newaxis] - cost).max(axis=1), 0.0)
+    return balance_of(goods, curve, level, time, prices, slope, rent), steps
 
 
 def _searched(

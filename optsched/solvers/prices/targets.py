@@ -36,6 +36,7 @@ from optsched.solution.values import Termination
 from optsched.solvers.prices.cutting_planes import EXACT
 from optsched.solvers.prices.market import Market
 from optsched.solvers.prices.max_min import Equilibrium, MaxMinSearch
+from optsched.solvers.prices.merging import merged
 from optsched.solvers.prices.watch import InnerWatch, Watch
 
 log = logging.getLogger("optsched")
@@ -120,10 +121,12 @@ def reached_part(
     level = market.level * (market.unit / target)[:, np.newaxis]
     scaled = replace(market, level=level, unit=1.0, highest=1.0)
     inner = InnerWatch(watch, 0.0, np.inf)
-    search = MaxMinSearch(scaled, prices, inner, None if prices is None else 1.0)
+    same = merged(scaled, level)
+    searched = scaled if same is None else same.market
+    search = MaxMinSearch(searched, prices, inner, None if prices is None else 1.0)
     search.wanted, search.probing = wanted, probing
     search.run()
-    return search.equilibrium()
+    return search.equilibrium().of_whole(same)
 
 
 def least_levels(
