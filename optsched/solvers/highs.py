@@ -54,15 +54,18 @@ POINT_STATUS = {0: PointStatus.NONE, 1: PointStatus.INFEASIBLE, 2: PointStatus.F
 STOPPED = ("kInterrupt", "kUnknown", "kNotset")
 """Model statuses in which HiGHS may end after Ctrl-C."""
 PRIMAL = 4
-"""The primal simplex: the dual one re-initialises its weights where it is warm."""
+"""The primal simplex: the dual one re-initialises its weights where it is warm. Where it is cold,
+most programs of formulations have a feasible origin: primal begins there, and takes 0.2 ms where
+presolve, which removes nothing, and dual take 0.4 ms.
+"""
 IIS_STRATEGY = 4
 GRACE = 0.5
 """Seconds past its time limit that HiGHS is waited for;
 it does not look at the clock in all that it does.
 """
 AT_ONCE = 20_000
-"""Coefficients up to which a linear program is solved in the calling thread:
-it ends before Ctrl-C could matter.
+"""Coefficients up to which a linear program is small: solved in the calling thread,
+as it ends before Ctrl-C could matter, and without presolve.
 """
 UNWATCHED = 2_000
 """Coefficients up to which a linear program is solved without callbacks:
@@ -150,6 +153,10 @@ class HighsSession(Session):
         self._options: dict[str, Any] | None = None
         """Those that are set, while nothing else was."""
         self._threads = 1
+
+    @property
+    def _small(self) -> bool:
+        return self.arrays.A.nnz <= AT_ONCE and not self.arrays.is_integer
 
     # --- the loaded model -------------------------------------------------------------------------
 
@@ -241,15 +248,14 @@ class HighsSession(Session):
         self._apply(run.limits_left())
         start = self._start if isinstance(self._start, np.ndarray) else None
         self._give_start()
-        coefficients = self.arrays.A.nnz
-        continuous = not self.arrays.is_integer
-        watched = self._watching or coefficients > UNWATCHED or not continuous
+        small = self._small
+        watched = self._watching or not small or self.arrays.A.nnz > UNWATCHED
         if watched:
             self._watch(run)
         again: list[str] = []
         # A small program does not wait for a thread. A refusal would stand in the log, if somebody
         # reads it.
-        at_once = coefficients <= AT_ONCE and continuous and limits.on_log is None
+        at_once = small and limits.on_log is None
         # An abandoned run goes on with the object that it was started with.
         highs = self._highs
         # Without callbacks nobody looks at the flag: Ctrl-C is an exception after the run.
@@ -330,7 +336,8 @@ class HighsSession(Session):
 
     def _apply(self, limits: Limits) -> None:
         highs = self._highs
-        options = _options(limits, self._algorithm, integer=self.arrays.is_integer, warm=self._warm)
+        integer = self.arrays.is_integer
+        options = _options(limits, self._algorithm, integer, warm=self._warm, small=self._small)
         # From run to run of a session they are mostly the same, but for the time that is left.
         if options == self._options:
             return
@@ -465,7 +472,9 @@ def _terminations(highspy: ModuleType) -> dict[int, Termination]:
     return {int(getattr(states, name)): end for name, end in TERMINATION.items()}
 
 
-def _options(limits: Limits, algorithm: str, *, integer: bool, warm: bool) -> dict[str, Any]:
+def _options(
+    limits: Limits, algorithm: str, integer: bool, *, warm: bool, small: bool
+) -> dict[str, Any]:
     """Every option that is not to be as HiGHS has it."""
     tight = max(limits.tolerance, 1e-10)
     options: dict[str, Any] = {
@@ -481,8 +490,10 @@ def _options(limits: Limits, algorithm: str, *, integer: bool, warm: bool) -> di
     if integer:
         options["mip_feasibility_tolerance"] = max(limits.tolerance, 1e-9)
         options["mip_rel_gap"] = 0.0 if limits.gap is None else limits.gap
-    elif warm and algorithm == "simplex":
+    elif algorithm == "simplex" and (warm or small):
         options["simplex_strategy"] = PRIMAL
+        if small:
+            options["presolve"] = "off"
     if limits.time is not None:
         options["time_limit"] = max(limits.time, 1e-3)
     if limits.work is not None:

@@ -100,7 +100,7 @@ def test_a_core_keeps_its_point_and_opens_what_loses_least() -> None:
 
 
 def test_what_a_point_does_against_the_prices_is_open() -> None:
-    core = core_of(knapsack(3, jobs=40))
+    core = core_of(knapsack(2, jobs=40))
     C = core.classes
     idle = np.zeros(core.arrays.shape[1])
     lower, upper = core.around(idle, 0)
