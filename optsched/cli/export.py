@@ -163,7 +163,7 @@ def _comments(
     """Lines at the head of the file: where it comes from and how it is read."""
     sense = "maximise" if arrays.maximise else "minimise"
     lines = [f"optsched: {formulation.name} of {instance.name}, sha256 {instance.sha256}"]
-    lines += [f"options: {formulation.options.model_dump()}"]
+    lines += [f"options: {formulation.options.to_document()}"]
     lines += [f"constraint: {constraint.document()}" for constraint in formulation.constraints]
     lines += [f"{sense}; {arrays.shape[0]} rows, {arrays.shape[1]} columns"]
     reported = units.objective(1.0)

@@ -7,15 +7,7 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import numpy as np
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    ValidationError,
-    field_validator,
-    model_serializer,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 
 from optsched.errors import InvalidArgument, InvalidInput, did_you_mean, unknown_name
@@ -49,15 +41,9 @@ class FormulationOptions(ConstraintOptions):
 
     quantile: Annotated[float, Field(ge=0.5, lt=1)] | None = None
 
-    @model_serializer(mode="wrap")
-    def _leave_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Files leave out a quantile that was not given."""
-        document: dict[str, Any] = handler(self)
-        return (
-            document
-            if self.quantile is not None
-            else {k: v for k, v in document.items() if k != "quantile"}
-        )
+    def to_document(self) -> dict[str, Any]:
+        """The options as files have them, which leave out a quantile that was not given."""
+        return self.model_dump(exclude={"quantile"} if self.quantile is None else None)
 
 
 def own_options(owner: type[Any]) -> dict[str, FieldInfo]:

@@ -106,26 +106,26 @@ class Instance(DisplayedTable):
         """
         table, tenants, options = self.jobs_table, self.tenants, self.options
         there = table.arrival[table.arrival <= self.now]  # a note tells of those that come later
-        differs: Mapping[str, Any] = {
-            "deadline": np.isfinite(table.deadline),
-            "weight": table.weight != table.weight[:1],
-            "arrival": there != there[:1],
-            "tenant": table.tenant != table.tenant[:1],
-            "tenant_weight": [tenant.weight != tenants[0].weight for tenant in tenants],
-            "queue": [tenant.policy == "fifo" for tenant in tenants],
-            "preemptible": ~table.preemptible,
-            "running": bool(table.running),
-            "after": bool(table.after),
-            "restart_cost": table.restart_cost.any() or bool(self.workloads.with_restart_cost),
-            "exempt_time": table.exempt_time,
-            "checkpoint_interval": table.checkpoint_interval,
-            "isolated_time": table.isolated_time,
-            "colocation": bool(self.colocation),
-            "value": options.value,
-            "cost": options.cost,
-            "partitions": [bool(pool.partitions) for pool in self.cluster.pools],
+        differs: Mapping[str, object] = {
+            "deadline": np.isfinite(table.deadline).any(),
+            "weight": (table.weight != table.weight[:1]).any(),
+            "arrival": (there != there[:1]).any(),
+            "tenant": (table.tenant != table.tenant[:1]).any(),
+            "tenant_weight": len({tenant.weight for tenant in tenants}) > 1,
+            "queue": any(tenant.policy == "fifo" for tenant in tenants),
+            "preemptible": not table.preemptible.all(),
+            "running": table.running,
+            "after": table.after,
+            "restart_cost": table.restart_cost.any() or self.workloads.with_restart_cost,
+            "exempt_time": table.exempt_time.any(),
+            "checkpoint_interval": table.checkpoint_interval.any(),
+            "isolated_time": table.isolated_time.any(),
+            "colocation": self.colocation,
+            "value": options.value.any(),
+            "cost": options.cost.any(),
+            "partitions": any(pool.partitions for pool in self.cluster.pools),
         }
-        return frozenset(name for name, values in differs.items() if np.any(values))
+        return frozenset(name for name, different in differs.items() if different)
 
     @cached_property
     def pool_sizes(self) -> PoolSizes:

@@ -364,7 +364,7 @@ class _FrontSearch:
         )
         made = self.first.solution(program, outcome)
         wanted = {
-            "kind": "at-least", "formulation": self.g.name, "options": self.g.options.model_dump(),
+            "kind": "at-least", "formulation": self.g.name, "options": self.g.options.to_document(),
             "value": self.second.program.units.objective(float(_less(eps))),
         }  # fmt: skip
         solution = replace(made, constraints=(*made.constraints, wanted))

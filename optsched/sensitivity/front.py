@@ -53,7 +53,7 @@ class Axis(Displayed):
         """The objective of a formulation."""
         words, unit = objective_words(formulation.name)
         return cls(
-            formulation.name, formulation.options.model_dump(), formulation.sense, words, unit
+            formulation.name, formulation.options.to_document(), formulation.sense, words, unit
         )
 
     @property

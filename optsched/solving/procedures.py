@@ -493,7 +493,7 @@ def _solution(formulation: Formulation, candidates: Candidates, **given: Any) ->
     return Solution(
         candidates=candidates,
         formulation=formulation.name,
-        options=formulation.options.model_dump(),
+        options=formulation.options.to_document(),
         constraints=formulation.constraint_documents(),
         side_constraints=tuple(formulation.constraints),
         sense=formulation.sense,

@@ -154,7 +154,7 @@ def test_jobs_for_which_nothing_is_left_keep_no_others_from_an_allocation(
     assert [plan.decision(job).reason for job in (1, 2)] == [told, told]
     rows = plan.solution.allocation.rows
     shared = rows.fraction[rows.job >= 3]
-    assert len(shared) == 2 and shared.sum() == pytest.approx(1.0, abs=1e-5)
+    assert len(shared) == 2 and shared.min() > 0.1
 
 
 @pytest.mark.parametrize("stated", [False, True])

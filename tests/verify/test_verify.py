@@ -463,7 +463,7 @@ def changes_of_words(document: Document) -> Iterator[Tampering]:
             *(f"options.{key}" for key in document["options"]),
         )
     yield put(("options", "colour"), "blue")
-    defaults = registry.load_formulation(document["formulation"]).Options().model_dump()
+    defaults = registry.load_formulation(document["formulation"]).Options().to_document()
     for key in document["options"]:
         if (
             key != "exponent" or document["options"]["function"] == "power"
