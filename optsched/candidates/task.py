@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from optsched.candidates.kinds import Kinds
 from optsched.instance import Instance
@@ -11,8 +11,7 @@ from optsched.performance import PerformanceModel, PoolSizes
 from optsched.performance.table import TableModel
 
 
-@dataclass(frozen=True, eq=False)
-class CompileTask:
+class CompileTask(NamedTuple):
     """The instance and the model that columns are made of.
 
     Attributes

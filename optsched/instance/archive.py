@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -153,7 +152,7 @@ def _labelled(header: Header, labels: Sequence[str]) -> Header:
     """The header with the workloads that only jobs name."""
     known = (workload.name for workload in header.workloads)
     refuse_repeated(labels, "header.labels[{}]", known)
-    return replace(header, workloads=with_labels(header.workloads, labels))
+    return header._replace(workloads=with_labels(header.workloads, labels))
 
 
 def _get(arrays: dict[str, AnyArray], name: str) -> AnyArray:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,8 +41,7 @@ OTHERS = {
 """What other documents are, which somebody may take for an instance."""
 
 
-@dataclass(frozen=True, eq=False)
-class Header:
+class Header(NamedTuple):
     """Everything of an instance but its jobs, validated;
     ``rates`` has the workloads' profiles and takes the jobs'.
     """

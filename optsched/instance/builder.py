@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Literal, TypeVar
@@ -543,7 +542,7 @@ class InstanceBuilder(Displayed):
         if self._last_header is None:
             header = build_header(self._document({"colocation": [], "tenants": []}))
             self._workloads = {workload.name: workload for workload in header.workloads}
-            self._last_header = replace(header, workloads=Workloads())
+            self._last_header = header._replace(workloads=Workloads())
         return self._last_header
 
     def _table(

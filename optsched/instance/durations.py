@@ -7,9 +7,8 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from pydantic import BeforeValidator
 
@@ -71,8 +70,7 @@ class OutOfTime(OptschedError):
     exit_code = 5
 
 
-@dataclass(frozen=True)
-class Deadline:
+class Deadline(NamedTuple):
     """When the answer of a call is due.
 
     It is made where the call begins, and passed on as it is, so that every stage counts the same
@@ -120,7 +118,7 @@ class Deadline:
         """The deadline of an answer about so many jobs: less what the caller needs for them."""
         if self.seconds is None:
             return self
-        return replace(self, kept=min(self.kept_per_job * jobs, KEPT * self.seconds))
+        return self._replace(kept=min(self.kept_per_job * jobs, KEPT * self.seconds))
 
     def after_reading(self) -> Self:
         """The same deadline, once the instance is there.
@@ -129,7 +127,7 @@ class Deadline:
         a limit that was over by then still leaves as long again for that point, `LEAST` seconds at
         least: seconds alone would be too few on a slow or busy machine.
         """
-        return self if self.seconds is None else replace(self, read=self.clock())
+        return self if self.seconds is None else self._replace(read=self.clock())
 
     @property
     def is_over(self) -> bool:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,8 +110,7 @@ class Prediction(Columns):
         self.feasible[rows], self.source[rows] = part.feasible, part.source
 
 
-@dataclass(frozen=True, eq=False)
-class Observations:
+class Observations(NamedTuple):
     """Measured throughputs:
     O jobs, each in a row of the configurations, with its rate in steps/s.
     """
@@ -196,8 +195,7 @@ class RateModel(ABC):
         return set()
 
 
-@dataclass(frozen=True, eq=False)
-class PairPrediction:
+class PairPrediction(NamedTuple):
     """What two jobs that share all their GPUs do, arrays of length E.
 
     Attributes

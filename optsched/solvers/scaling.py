@@ -8,8 +8,8 @@ two, so that nothing is rounded. What comes back is in the units of the program 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,8 +28,7 @@ MODERATE = (2.0**-10, 2.0**24)
 """Ranges of columns that are left as they are: job-fractions, mostly."""
 
 
-@dataclass(frozen=True, eq=False)
-class Scaling:
+class Scaling(NamedTuple):
     """x = columns * x', rows of A are multiplied by ``rows``, the objective by ``objective``."""
 
     rows: FloatArray
@@ -114,10 +113,10 @@ class ScaledSession(Session):
         # What is added is not scaled: its factors are 1.
         if setter == "add_columns":
             columns = np.append(self.scaling.columns, np.ones(arguments[0].shape[1]))
-            self.scaling = replace(self.scaling, columns=columns)
+            self.scaling = self.scaling._replace(columns=columns)
         elif setter == "add_rows":
             rows = np.append(self.scaling.rows, np.ones(arguments[0].shape[0]))
-            self.scaling = replace(self.scaling, rows=rows)
+            self.scaling = self.scaling._replace(rows=rows)
 
     def _scaled(self, setter: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of a setter in the units of the inner session."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from optsched.arrays import FloatArray
 from optsched.display import Displayed
@@ -89,8 +89,7 @@ class Outcome(Displayed):
         return self.bound is not None and self.bound_source == "solver"
 
 
-@dataclass(frozen=True, eq=False)
-class SolvedProgram:
+class SolvedProgram(NamedTuple):
     """A program that was solved by one of the methods of `optsched.solving`.
 
     Attributes

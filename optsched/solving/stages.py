@@ -89,7 +89,7 @@ def _relaxed(engine: Engine, relaxation: Relaxation) -> SolvedProgram:
         relaxation.assumptions,
     )
     answer = solve_staged(engine, relaxation.relaxed(short))
-    return replace(answer, stages=(stage, *answer.stages))
+    return answer._replace(stages=(stage, *answer.stages))
 
 
 def settled(program: AllocationProgram, stages: Sequence[Stage]) -> AllocationProgram:
