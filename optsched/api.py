@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import tempfile
@@ -512,11 +511,6 @@ def _umask() -> int:
     return mask
 
 
-def plain_json(document: Mapping[str, Any]) -> str:
-    """A document as one line of JSON."""
-    return json.dumps(document, allow_nan=False)
-
-
 __all__ = [
     "InstanceSource",
     "OptschedError",
@@ -531,7 +525,6 @@ __all__ = [
     "model_of",
     "own_constraints",
     "place",
-    "plain_json",
     "realise",
     "solve",
     "write_atomically",

@@ -3,7 +3,7 @@
 from optsched.traces.demand import Demand, demand_of
 from optsched.traces.files import TraceSource, load_trace, trace_bytes
 from optsched.traces.summary import TraceSummary, describe
-from optsched.traces.trace import NodeEvents, Regimes, Trace, trace_schema
+from optsched.traces.trace import NodeEvents, Regimes, Trace
 
 __all__ = [
     "Demand",
@@ -16,5 +16,4 @@ __all__ = [
     "describe",
     "load_trace",
     "trace_bytes",
-    "trace_schema",
 ]

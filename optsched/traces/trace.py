@@ -295,12 +295,6 @@ class TraceDocument(Document):
     node_events: Tuple[NodeEventDocument] = ()
 
 
-def trace_schema() -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of ``optsched-trace/1``."""
-    schema = TraceDocument.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema
-
-
 def _read_regimes(
     documents: Mapping[str, tuple[RegimeDocument, ...]], instance: Instance
 ) -> Regimes:

@@ -19,7 +19,7 @@ from optsched.performance import Configurations, Feasibility, JobBatch, Predicti
 
 # Private names: a model by its class, where the registry knows it by name
 from optsched.performance.batches import BatchLimits, GradientNoise, best_batches
-from optsched.performance.parametric.pollux import step_seconds
+from optsched.performance.parametric.pollux import log_step_seconds
 from optsched.performance.ways import Ways
 
 pytestmark = pytest.mark.property
@@ -28,6 +28,10 @@ CASES = SHARED / "oracles" / "pollux" / "goodput_cases.json"
 needs_oracle = pytest.mark.skipif(not CASES.is_file(), reason="the shared oracles are not here")
 NAMES = ("alpha_c", "beta_c", "alpha_n", "beta_n", "alpha_r", "beta_r", "gamma")
 ADAPTDL_ZERO = 1e-8
+
+
+def step_seconds(law: np.ndarray, ways: Ways, least: float = 0.0) -> np.ndarray:
+    return np.exp(log_step_seconds(law, ways, least)[0])
 
 
 def ways_of(k: int, n: int, samples: Any, passes: Any) -> Ways:

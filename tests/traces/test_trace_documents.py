@@ -10,7 +10,7 @@ from documents import instance_document
 from refusals import refuses
 
 import optsched
-from optsched.traces import Trace, load_trace, trace_schema
+from optsched.traces import Trace, load_trace
 
 INSTANCE = instance_document(
     {"v100": (2, 4)},
@@ -92,7 +92,3 @@ def test_what_makes_no_sense_is_refused_with_its_place(
 ) -> None:
     with refuses(f"{message}..."):
         Trace.from_document(TRACE | change)
-
-
-def test_the_schema_is_one() -> None:
-    assert trace_schema()["properties"]["regimes"]

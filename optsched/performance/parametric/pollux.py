@@ -30,7 +30,6 @@ from optsched.performance.parametric.fitting import (
 from optsched.performance.parametric.two_phases import (
     Phases,
     TwoPhaseTable,
-    overlapped,
     step_slopes,
 )
 from optsched.performance.profiles import Profiles
@@ -187,18 +186,11 @@ def sync_seconds(
     return np.asarray(np.where(gpus == 1, least + least * more, several), np.float64)
 
 
-def step_seconds(law: FloatArray, ways: Ways, least: float = 0.0) -> FloatArray:
-    """t = (passes - 1) T_grad + (T_grad^g + T_sync^g)^(1/g)."""
-    compute = compute_seconds(law, ways.samples)
-    sync = sync_seconds(law, ways.gpus, ways.nodes, least)
-    return overlapped(compute, sync, law[G]) + compute * (ways.passes - 1)
-
-
 def log_step_seconds(
     law: FloatArray, ways: Ways, least: float = 0.0
 ) -> tuple[FloatArray, FloatArray]:
-    """log t of one law, and its derivatives by the logs of the first six coefficients
-    and by g, shape (E, 7).
+    """log t of one law, t = (passes - 1) T_grad + (T_grad^g + T_sync^g)^(1/g), and its derivatives
+    by the logs of the first six coefficients and by g, shape (E, 7).
     """
     compute = compute_seconds(law, ways.samples)
     sync = sync_seconds(law, ways.gpus, ways.nodes, least)
@@ -330,13 +322,8 @@ class _Data:
         return PolluxLawDocument(**coefficients, log_sd=sd, inside=self.inside, across=self.across)
 
 
-def adaptdl_objective(law: FloatArray, profiles: Profiles) -> float:
-    """RMSE(log T_grad) + RMSE(log t) + 1e-3 (g - 1)^2 + 1e-2 [(b_n / a_n)^2 + (b_r / a_r)^2]."""
-    return _objective(law, _Data(profiles))[0]
-
-
 def fit_adaptdl(profiles: Profiles) -> PolluxLawDocument:
-    """AdaptDL's fit: `adaptdl_objective`, bounded,
+    """AdaptDL's fit: `_objective`, bounded,
     by L-BFGS-B in the logs of the coefficients, from several starts.
 
     Terms without measurements are pinned; those of several nodes are then at least 1.1 times those
@@ -435,7 +422,10 @@ def _check_units(profiles: Profiles) -> None:
 
 
 def _objective(law: FloatArray, data: _Data) -> tuple[float, FloatArray]:
-    """AdaptDL's objective, and its derivatives by the logs of the coefficients and by g."""
+    """AdaptDL's objective, and its derivatives by the logs of the coefficients and by g:
+
+    RMSE(log T_grad) + RMSE(log t) + 1e-3 (g - 1)^2 + 1e-2 [(b_n / a_n)^2 + (b_r / a_r)^2].
+    """
     slope = np.zeros(7)
     log_t, slopes = log_step_seconds(law, data.ways, LEAST)
     of_steps = _rmse(log_t - data.log_seconds, slopes, slope)
