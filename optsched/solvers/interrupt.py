@@ -33,23 +33,25 @@ def interrupt_flag() -> Iterator[threading.Event]:
     if threading.current_thread() is not threading.main_thread():
         yield flag
         return
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        # A solver that does not look at the flag must not keep the user waiting.
-        if flag.is_set():
-            raise KeyboardInterrupt
-        for each in _active:
-            each.set()
-
     if any(outer.is_set() for outer in _active):
         flag.set()
-    before = signal.signal(signal.SIGINT, on_signal)
+    # One handler for all of them: to set one takes longer than a small step that it guards
+    before = None if _active else signal.signal(signal.SIGINT, _on_signal)
     _active.append(flag)
     try:
         yield flag
     finally:
         _active.remove(flag)
-        signal.signal(signal.SIGINT, before)
+        if not _active:
+            signal.signal(signal.SIGINT, before)
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    # A solver that does not look at the flag must not keep the user waiting.
+    if _active[-1].is_set():
+        raise KeyboardInterrupt
+    for flag in _active:
+        flag.set()
 
 
 @contextmanager
