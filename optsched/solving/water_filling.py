@@ -77,7 +77,7 @@ def solve_filling(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     best = attempt(engine, ways(), known=known, answers=engine.known_points)
     # An outcome may have been given another bound, or reason why it ended, since.
     answer = next(answer for answer in answers if answer.outcome.x is best.x)
-    return replace(answer, outcome=best)
+    return answer._replace(outcome=best)
 
 
 def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> SolvedProgram:
