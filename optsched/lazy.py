@@ -53,6 +53,12 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
+def imported(address: str) -> Any:
+    """What stands at ``module:name``."""
+    module, _, name = address.partition(":")
+    return getattr(import_module(module), name)
+
+
 CONVENIENCES: Mapping[str, tuple[str, str]] = {
     "Formulation.solution": ("optsched.solving.procedures", "solution_of"),
     "Formulation.solve": ("optsched.solving.procedures", "solve_formulation"),

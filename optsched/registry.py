@@ -21,6 +21,7 @@ from optsched.errors import (
     did_you_mean,
     unknown_name,
 )
+from optsched.lazy import imported
 from optsched.solvers import FAMILIES, Solver
 
 if TYPE_CHECKING:  # code that loads a part by name need not load the other kinds of parts
@@ -148,8 +149,7 @@ def load(what: str, name: str) -> Any:
     _check_name(what, name)
     if name not in known:
         raise _unknown(name, what, known)
-    module, _, attribute = known[name].partition(":")
-    return getattr(import_module(module), attribute)
+    return imported(known[name])
 
 
 def load_formulation(name: str) -> type[Formulation]:

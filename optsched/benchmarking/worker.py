@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import IO, Any, NoReturn
 
 from optsched.errors import OptschedError
-from optsched.processes import Reply, Wire, imported, limit_memory
+from optsched.lazy import imported
+from optsched.processes import Reply, Wire, limit_memory
 
 Work = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 Prepare = Callable[[Mapping[str, Any]], None]

@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from optsched.errors import WrongValue
+from optsched.lazy import imported
 
 SECTION = re.compile(
     r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=^\w+\n-+$|\Z)", re.DOTALL | re.MULTILINE
@@ -70,8 +70,7 @@ class Fields:
 
     def described(self) -> Iterator[tuple[str, Described]]:
         """The fields with their sections."""
-        module, _, owner = self.model.partition(":")
-        known = described(getattr(import_module(module), owner))
+        known = described(imported(self.model))
         for section, names in self.sections.items():
             for name in names.split():
                 yield section, known[name]

@@ -16,7 +16,6 @@ from optsched.processes.memory import (
     size_text,
     tells_of_memory,
 )
-from optsched.processes.serving import imported
 from optsched.processes.wire import Closed, Garbled, Reply, Unsendable, Wire
 
 __all__ = [
@@ -32,7 +31,6 @@ __all__ = [
     "exit_text",
     "few_threads",
     "half_of_memory",
-    "imported",
     "limit_memory",
     "memory_in_use",
     "peak_memory",

@@ -10,16 +10,9 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib import import_module
-from typing import Any
 
+from optsched.lazy import imported
 from optsched.processes.wire import Closed, Wire
-
-
-def imported(address: str) -> Any:
-    """The function at ``module:name``."""
-    module, _, name = address.partition(":")
-    return getattr(import_module(module), name)
 
 
 def serve(descriptor: int, lifeline: int, address: str, arguments: Sequence[str]) -> None:

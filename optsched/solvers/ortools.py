@@ -24,6 +24,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
+from optsched.lazy import imported
 from optsched.program import LinearArrays, TimelineProgram
 from optsched.solution.certificate import OPTIMALITY, gap_of
 from optsched.solution.values import PointStatus, Termination, Values
@@ -73,9 +74,8 @@ class OrToolsSolver(EngineSolver):
         # The text that is made here needs no check, and the parser takes time to load.
         if cls.protocol and limits.options:
             text_format = import_module("google.protobuf.text_format")
-            module, name = cls.protocol.split(":")
             try:
-                text_format.Parse(text, getattr(import_module(module), name)())
+                text_format.Parse(text, imported(cls.protocol)())
             except text_format.ParseError as error:
                 words = POSITION.sub("", str(error)).strip()
                 raise UsageError(f"{cls.name} refused its options: {words}") from None

@@ -192,7 +192,7 @@ def _refuted(engine: Engine, plan: LinearPlan, all_schedules: LinearPlan) -> Sol
     """
     found = solve_plan(engine, all_schedules)
     if found.outcome.status is Status.INFEASIBLE:
-        return replace(found, program=plan)
+        return found._replace(program=plan)
     nothing = nothing_found(engine, replace(found.outcome.values, words=NOT_PROVEN))
     return SolvedProgram(plan, nothing, notes=(NOT_PROVEN,))
 

@@ -5,7 +5,6 @@ the ``blend`` of several, and one with ``conformal`` intervals.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from optsched.arrays import BoolArray, FloatArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, PlainObject, Tuple
 from optsched.instance.reading import show, validate
+from optsched.lazy import imported
 from optsched.performance.files import PERFORMANCE, below
 from optsched.performance.learned.validation import (
     ConformalDocument,
@@ -55,10 +55,7 @@ def _time_model(document: Mapping[str, Any]) -> tuple[type[TimeModel], dict[str,
     options = dict(document)
     name = options.pop("model", None)
     target = performance.CATALOGUE.get(name) if isinstance(name, str) else None
-    owner: Any = None
-    if target is not None:
-        module, _, attribute = target.partition(":")
-        owner = getattr(import_module(module), attribute)
+    owner: Any = None if target is None else imported(target)
     if not (isinstance(owner, type) and issubclass(owner, TimeModel)):
         expected = "the name of a model that is fitted to times of steps"
         raise InvalidInput(f"{PERFORMANCE}.model", show(name), expected)
