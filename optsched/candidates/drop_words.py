@@ -64,6 +64,13 @@ class DropWords:
         some = self.columns.take(rows)
         return rows, find_room(some, self.instance, self.kinds, self.later_nodes)
 
+    @cached_property
+    def _largest_nodes(self) -> list[list[float]]:
+        """Most CPUs, and most memory, that a node of each pool has."""
+        now = np.inf if self.later_nodes else self.instance.now
+        own = (node_capacities(pool, now)[1] for pool in self.instance.cluster.pools)
+        return [capacity.max(axis=0, initial=0.0).tolist() for capacity in own]
+
     def of_kind(self, kind: int) -> Iterator[tuple[int, str]]:
         """Rows of the columns that a kind has alone, each with the reason."""
         order, start = self._by_kind
@@ -146,11 +153,9 @@ class DropWords:
         rows, room = self._room
         at = int(np.searchsorted(rows, row))
         gpus, nodes = int(self.columns.gpus[row]), int(self.columns.nodes[row])
-        pool = self.instance.cluster.pools[int(self.columns.pool[row])]
-        now = np.inf if self.later_nodes else self.instance.now
-        most = node_capacities(pool, now)[1].max(axis=0, initial=0.0)
+        most = self._largest_nodes[int(self.columns.pool[row])]
         need = room.need[at].tolist()
-        for amount, has, unit in zip(need, most.tolist(), UNITS, strict=True):
+        for amount, has, unit in zip(need, most, UNITS, strict=True):
             if amount > has * (1 + ROUNDING):
                 return f"needs {_amount(unit, amount)} per GPU, but no node has more than {has:g}"
         demand = " and ".join(

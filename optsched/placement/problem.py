@@ -496,15 +496,28 @@ class Problem:
         """Fewest nodes that each request needs if it has no others beside it,
         0 where it fits nowhere; shape (P,).
         """
-        gpus = self.requests.gpus
+        R = self.requests
         fewest = np.zeros(len(self), np.int64)
-        for kind, one in enumerate(self._like.first.tolist()):
-            mine = np.flatnonzero(self._like.inverse == kind)
+        first, kind_of = self._like.first, self._like.inverse
+        for pool in np.unique(R.pool).tolist():
+            kinds = np.flatnonzero(R.pool[first] == pool)
             # The largest nodes first: no fewer nodes have as many GPUs.
-            reach = np.cumsum(np.sort(self.at_most(one))[::-1])
-            possible = mine[gpus[mine] <= (reach[-1] if len(reach) else 0)]
-            fewest[possible] = np.searchsorted(reach, gpus[possible]) + 1
-        return np.where(fewest <= self.requests.span, fewest, 0)
+            largest_first = np.sort(self._at_most_of(first[kinds]), axis=1)[:, ::-1]
+            for kind, reach in zip(kinds.tolist(), largest_first.cumsum(axis=1), strict=True):
+                mine = np.flatnonzero(kind_of == kind)
+                possible = mine[R.gpus[mine] <= (reach[-1] if len(reach) else 0)]
+                fewest[possible] = reach.searchsorted(R.gpus[possible]) + 1
+        return np.where(fewest <= R.span, fewest, 0)
+
+    def _at_most_of(self, requests: IntArray) -> IntArray:
+        """`at_most` of some requests of one pool, shape (requests, nodes of the pool)."""
+        R = self.requests
+        tied = R.clashing | (self.closed_as > 0) | R.group_need.any(axis=1)
+        if tied[requests].any():
+            return np.stack([self.at_most(one) for one in requests.tolist()])
+        gpus = np.stack([self.gpus_for(one) for one in requests.tolist()])
+        own = self.nodes.own[self.of_pool(int(requests[0]))]
+        return np.minimum(gpus, gpus_allowed(own, R.need[requests][:, None]))
 
     def worth(self, assignment: Assignment) -> Worth:
         """Recompute the objective of an assignment."""
