@@ -573,18 +573,29 @@ class Classes(DisplayedTable):
 
     def labels_of(self, some: IntArray) -> IntArray:
         """`configuration_labels` of some of the columns."""
+        labels = self._labels_of_configurations[self.configuration[some]]
         columns = self.candidates.columns
-        kind_column = some if self.origin is None else self.origin[some]
-        option = columns.option[kind_column]
-        lists = np.append(self.candidates.kinds.options, -1)[columns.kind[kind_column]]
-        ordinal = np.where(
-            option >= 0, option - self.instance.options.indptr[np.maximum(lists, 0)], -1
-        )
-        labels = [getattr(columns, name)[kind_column] for name in ("pool", "gpus", "nodes")]
-        served = [getattr(columns, name)[kind_column] for name in ("workers", "servers")]
-        return np.column_stack(
-            [*labels, ordinal, *served, columns.share[kind_column].view(np.int64)]
-        )
+        kind_column = self.kind_column[some]
+        if (shown(columns.option) >= 0).any():
+            option = columns.option[kind_column]
+            lists = np.append(self.candidates.kinds.options, -1)[columns.kind[kind_column]]
+            first = self.instance.options.indptr[np.maximum(lists, 0)]
+            labels[:, 3] = np.where(option >= 0, option - first, -1)
+        if shown(columns.workers).any():
+            labels[:, 4] = columns.workers[kind_column]
+            labels[:, 5] = columns.servers[kind_column]
+        return labels
+
+    @cached_property
+    def _labels_of_configurations(self) -> IntArray:
+        """`configuration_labels` of columns without options, workers and servers,
+        by row of the configurations table.
+        """
+        table = self.configurations
+        none = np.full(len(table), -1, np.int64)
+        zero = np.zeros(len(table), np.int64)
+        share = np.ascontiguousarray(table.share, np.float64).view(np.int64)
+        return np.column_stack([table.pool, table.gpus, table.nodes, none, zero, zero, share])
 
     @cached_property
     def alone(self) -> np.ndarray:

@@ -111,16 +111,20 @@ class Uses(Displayed):
 
         An other row of the number ``len(self)`` holds nothing.
         """
-        nothing = len(self)
-        if (others == nothing).all():
-            return self.take(rows)
-        start = np.append(self.start, self.start[-1])
-        matrix = sp.csc_matrix(
-            (self.share, self.resource, start), shape=(self.resources, nothing + 1)
+        some = self.take(rows)
+        mine = np.flatnonzero(others < len(self))
+        if not len(mine):
+            return some
+        less = self.take(others[mine])
+        place = np.concatenate([some.row, mine[less.row]]) * self.resources
+        place, entry = np.unique(
+            place + np.concatenate([some.resource, less.resource]), return_inverse=True
         )
-        more = sp.csc_matrix(matrix[:, rows] - matrix[:, others])
-        more.data = np.maximum(more.data, 0.0)
-        return Uses.of(more)
+        share = np.bincount(entry, np.concatenate([some.share, -less.share]))
+        place = place[share > 0]
+        row, resource = np.divmod(place, self.resources)
+        start = pointers(np.bincount(row, minlength=len(rows)))
+        return Uses(start, resource, share[share > 0], self.resources)
 
     def with_more(self, other: Uses) -> Uses:
         """The same rows with their uses of further resources, which are numbered on."""

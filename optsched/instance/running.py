@@ -99,7 +99,7 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         """Whether it is known since when, shape (R,)."""
         return ~np.isnan(self.since)
 
-    @property
+    @cached_property
     def owner(self) -> IntArray:
         """Which of the R holds each GPU, in the order of `numbers`."""
         return owners(self.length)

@@ -177,8 +177,9 @@ class Requests:
     def named(self, request: int) -> str:
         """``job a``, or ``jobs a and b``."""
         names = self.classes.instance.jobs_table.names
-        jobs = [names[job] for job in self.jobs(request)]
-        return f"job {jobs[0]}" if len(jobs) == 1 else f"jobs {jobs[0]} and {jobs[1]}"
+        first = names[int(self.job[request])]
+        partner = int(self.partner[request])
+        return f"job {first}" if partner < 0 else f"jobs {first} and {names[partner]}"
 
 
 def anti_affinity_sets(

@@ -66,13 +66,15 @@ def _gpus_given_twice(
     """No GPU is given to two jobs, but for jobs that may share GPUs."""
     numbering = view.instance.cluster.numbering
     gpu = places.numbers(numbering)
-    # One number per pair of job and GPU.
-    _, count = np.unique(places.owner * (numbering.gpus + 1) + gpu, return_counts=True)
-    if (count > 1).any():
-        yield "a job gets a GPU twice"
-    job = places.job[places.owner]
     in_order = np.sort(gpu)
     given_again = np.unique(in_order[1:][in_order[1:] == in_order[:-1]])
+    if not len(given_again):
+        return
+    # One number per pair of job and GPU.
+    pair = np.sort(places.owner * (numbering.gpus + 1) + gpu)
+    if (pair[1:] == pair[:-1]).any():
+        yield "a job gets a GPU twice"
+    job = places.job[places.owner]
     for number in given_again[given_again != NONE].tolist():
         holders = job[gpu == number].tolist()
         if not _share(view, holders, setups):

@@ -22,7 +22,7 @@ from optsched.performance import LearningModel, PerformanceModel
 from optsched.registry import load_formulation
 from optsched.rounds.allocation import Answer
 from optsched.rounds.ledger import Ledger
-from optsched.rounds.plan import Plan, Verdict
+from optsched.rounds.plan import Plan, Verdict, among
 from optsched.rounds.preemption import starved
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
@@ -75,7 +75,7 @@ class PlannedRound:
         """Whether all jobs went on as they were, in a view that no time changes."""
         table, seen = self.state.instance.jobs_table, self.view.instance.jobs_table
         return bool(
-            np.isin(self.plan.verdict, UNCHANGED).all()
+            among(self.plan.verdict, UNCHANGED).all()
             and not _exempts(self.state)
             # The notice of a hard deadline that has passed says by how much: it changes each round.
             and seen.deadline is table.deadline

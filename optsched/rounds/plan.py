@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from functools import cached_property
@@ -61,8 +61,16 @@ TURN = 0.0005
 STOPS = (Verdict.MOVE, Verdict.PREEMPT)
 STARTS = (Verdict.START, Verdict.MOVE)
 RUNS = (Verdict.START, Verdict.KEEP, Verdict.MOVE)
+WAITS = (Verdict.HOLD, Verdict.PREEMPT)
+
 SAID_IN_FULL = 3
 """Jobs that wait, of which a summary gives the reasons."""
+
+
+def among(verdict: IntArray, verdicts: Sequence[Verdict]) -> BoolArray:
+    """Mask of the jobs with one of some verdicts."""
+    # np.isin does the same in ten times the time.
+    return mask_of(list(verdicts), len(Verdict))[verdict]
 
 
 @dataclass(frozen=True, repr=False)
@@ -370,7 +378,7 @@ class Plan(DisplayedTable):
     @cached_property
     def begins(self) -> FloatArray:
         """When jobs that start have their GPUs to themselves, seconds; shape (jobs,)."""
-        stopped = np.isin(self.verdict, STOPS)
+        stopped = among(self.verdict, STOPS)
         return self.stops.begins(RunningJobs.of(self.running), stopped)
 
     @property
@@ -505,7 +513,7 @@ class Plan(DisplayedTable):
         tuple of Decision
         """
         return tuple(
-            self.decision(job) for job in np.flatnonzero(np.isin(self.verdict, verdicts)).tolist()
+            self.decision(job) for job in np.flatnonzero(among(self.verdict, verdicts)).tolist()
         )
 
     @cached_property
@@ -561,7 +569,7 @@ class Plan(DisplayedTable):
         if previous is None:
             there = self.instance.jobs_table.running
             going, coming = (
-                np.flatnonzero(np.isin(self.verdict, two)).tolist() for two in (STOPS, STARTS)
+                np.flatnonzero(among(self.verdict, two)).tolist() for two in (STOPS, STARTS)
             )
             stops = [
                 Action(
@@ -601,7 +609,7 @@ class Plan(DisplayedTable):
     def named(self) -> dict[str, tuple[str | None, tuple[str, ...], Setup]]:
         """Pool, GPUs and configuration of the jobs that run, by name, in the order of the jobs."""
         names = self.instance.jobs_table.names
-        jobs = np.flatnonzero(np.isin(self.verdict, RUNS)).tolist()
+        jobs = np.flatnonzero(among(self.verdict, RUNS)).tolist()
         return {
             names[job]: (
                 *self._place(self.running, job),

@@ -37,7 +37,7 @@ from optsched.rounds.journal import (
 )
 from optsched.rounds.ledger import Ledger, Service, Standing
 from optsched.rounds.live import LiveState
-from optsched.rounds.plan import Plan, Verdict
+from optsched.rounds.plan import WAITS, Plan, among
 from optsched.rounds.policy import RoundPolicy, as_stored, policy_document
 from optsched.rounds.state import Reservation, RoundState, basis_of, basis_parts
 from optsched.rounds.stops import Grace, graces_document
@@ -94,7 +94,7 @@ def packed_decisions(plan: Plan, state: RoundState) -> dict[str, str]:
 def _longest(plan: Plan, state: RoundState) -> list[list[Any]]:
     """Names and seconds of the jobs that have waited longest and still wait."""
     table = state.instance.jobs_table
-    waits = np.isin(plan.verdict, (Verdict.HOLD, Verdict.PREEMPT)) & (table.arrival <= state.now)
+    waits = among(plan.verdict, WAITS) & (table.arrival <= state.now)
     waited = np.where(waits, state.service.waited(state.now), 0.0)
     longest = np.argsort(-waited, kind="stable")[:LONGEST].tolist()
     return [[table.names[job], float(waited[job])] for job in longest if waited[job] > 0]

@@ -42,7 +42,7 @@ from optsched.rounds.checking import broken_rules
 from optsched.rounds.idle import IdleGpus
 from optsched.rounds.ledger import Ledger, changes
 from optsched.rounds.memory import Memory
-from optsched.rounds.plan import Plan, Verdict
+from optsched.rounds.plan import WAITS, Plan, Verdict, among
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.preemption import runs_unplanned
 from optsched.rounds.ranked import rank
@@ -185,7 +185,6 @@ def _seated(rows: RoundRows) -> Seating:
 
 NAMED = 3
 """Predecessors that a reason names."""
-WAITS = (Verdict.HOLD, Verdict.PREEMPT)
 
 
 def seated_plan(
@@ -333,7 +332,7 @@ def _reasons(
     """
     # The order of the following lines is the order of importance, the last first.
     moved = np.flatnonzero(verdict == Verdict.MOVE)
-    waits = np.isin(verdict, WAITS).tolist()
+    waits = among(verdict, WAITS).tolist()
     reasons = {job: why for job, why in seating.refused.items() if waits[job]}
     reasons |= changes(view.configured, followed, moved)
     reasons |= _moves_that_pay(view, answer, verdict, seating)

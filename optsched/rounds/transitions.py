@@ -36,7 +36,7 @@ from optsched.performance import Configurations, JobBatch, Observations
 from optsched.placement.occupied import Running
 from optsched.rounds.changes import Changes, advanced
 from optsched.rounds.ledger import Standing
-from optsched.rounds.plan import STARTS, STOPS, Plan, Verdict
+from optsched.rounds.plan import STARTS, STOPS, Plan, Verdict, among
 from optsched.rounds.policy import policy_of
 from optsched.rounds.state import Reservation, RoundState
 
@@ -60,8 +60,8 @@ def followed(state: RoundState, plan: Plan) -> RoundState:
     """The state after a plan of it is carried out."""
     stops = state.stops
     table = replace(state.instance.jobs_table, running=plan.running)
-    started = np.isin(plan.verdict, STARTS)
-    stopped = np.isin(plan.verdict, STOPS)
+    started = among(plan.verdict, STARTS)
+    stopped = among(plan.verdict, STOPS)
     running = started | (plan.verdict == Verdict.KEEP)
     service = state.service if plan.order is None else state.service.renewed(plan.order.renewed)
     # Steps count at the rates of this plan from now on, and those before it are counted.

@@ -13,7 +13,7 @@ from optsched.instance.running import RunningJobs
 from optsched.instance.tables import JobTable
 from optsched.rounds.changes import with_instance
 from optsched.rounds.live import LiveState
-from optsched.rounds.plan import STARTS, Plan
+from optsched.rounds.plan import STARTS, Plan, among
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.state import RoundState
 from optsched.rounds.transitions import NodeStates, Observe
@@ -159,7 +159,7 @@ class Scheduled:
                 float,
             ),
             plan.speed[mine],
-            np.isin(plan.verdict[mine], STARTS),
+            among(plan.verdict[mine], STARTS),
             plan.begins[mine],
             owner,
             gpu,
