@@ -120,7 +120,8 @@ class Uses(Displayed):
         place, entry = np.unique(
             place + np.concatenate([some.resource, less.resource]), return_inverse=True
         )
-        share = np.bincount(entry, np.concatenate([some.share, -less.share]))
+        amount = np.concatenate([some.share, -less.share])
+        share = np.bincount(entry, amount).astype(np.float64, copy=False)
         place = place[share > 0]
         row, resource = np.divmod(place, self.resources)
         start = pointers(np.bincount(row, minlength=len(rows)))

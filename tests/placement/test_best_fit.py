@@ -249,6 +249,46 @@ def test_consecutive_gpus() -> None:
     ]
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_fewest_nodes_of_requests_that_need_cpus_and_memory(seed: int) -> None:
+    """Of all kinds of a pool at once: as of each request alone, of which some fit nowhere."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(1, 5, (2, 6))
+    pools = [
+        pool_of(*sizes[0].tolist(), name="p", cpus_per_node=16, memory_per_node=64),
+        pool_of(*sizes[1].tolist(), name="q", cpus_per_node=8, memory_per_node=96),
+    ]
+    jobs = []
+    for number in range(20):
+        gpus = int(random.integers(1, 6))
+        needs = {
+            "cpu": gpus * int(random.integers(0, 9)),
+            "memory": gpus * int(random.integers(0, 40)),
+        }
+        uses = {name: amount for name, amount in needs.items() if amount}
+        pool = str(random.choice(["p", "q"]))
+        jobs.append(
+            job(
+                f"j{number}",
+                gpus,
+                pool=pool,
+                nodes=int(random.integers(1, min(gpus, 3) + 1)),
+                uses=uses,
+            )
+        )
+    classes, rows = rows_of(instance_of(jobs, pools))
+    problem = Problem.of(Requests.of(classes, rows, np.arange(len(rows))), [0, 1])
+    R = problem.requests
+    expected = []
+    for request in range(len(problem)):
+        reach = np.cumsum(np.sort(problem.at_most(request))[::-1])
+        nodes = int(np.searchsorted(reach, R.gpus[request])) + 1
+        possible = nodes <= min(len(reach), int(R.span[request]))
+        expected.append(nodes if possible else 0)
+    assert problem.fewest.tolist() == expected
+    assert len(set(expected)) > 1
+
+
 # --- at scale --------------------------------------------------------------------------------------------------------
 
 
