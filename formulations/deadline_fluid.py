@@ -25,16 +25,16 @@ from formulations.horizon import (
     without_column,
 )
 from formulations.reference_rates import refuse_endless
-from optsched.arrays import BoolArray, FloatArray, IntArray, owners, pointers, ranges
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, pointers, ranges
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Candidates, Classes, JobRows
-from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.program import LinearProgram
 from optsched.solution import Conflict, Schedule
 from optsched.solution.plan import LinearPlan, Relaxation, Slices
 
-MOST_COLUMNS = 4_000_000
+MOST_COLUMNS = 1_000_000
+"""Columns y above which intervals are merged: a program of so many is solved in a few seconds."""
 MOST_PLANNED = 2_000
 """Classes that are planned again, one after the other, to mend an order that leaves some out."""
 NOTHING = 1e-10
@@ -76,11 +76,15 @@ class DeadlineFluid(Formulation):
 
     Inside an interval the times are cut into slices in which whole jobs run side by side
     (`optsched.realise`). For jobs on one GPU each this is exact. For gangs the program is a
-    relaxation: if the times of some interval cannot be cut so, or are not known to be, the answer is
-    a plan by rule, with the bound of the program. By rule jobs come by deadline or by slack, and each
-    gets the level with the least GPU time that still meets its deadline. A note says which of them
-    the answer is. If neither keeps all deadlines nothing is claimed; what is infeasible here is so
-    for every schedule.
+    relaxation: where the times of some interval cannot be cut so, or are not known to be, intervals
+    are filled with jobs as far as there is room, and the rest of their work runs wherever there is
+    some. The other candidate is a plan by rule: jobs by deadline or by slack, each at the level with
+    the least GPU time that still meets its deadline. The better is the answer, within the bound of
+    the program; a note says which it is. If neither keeps all deadlines nothing is claimed. What is
+    infeasible here is so for every schedule.
+
+    With more than 1,000,000 columns y intervals are merged. Then a job has in each of them at most
+    the time between its arrival and its deadline: the program is a relaxation of single GPUs, too.
 
     Options
         admission   jobs may be declined; otherwise all must be done by their deadlines, or the instance is infeasible.
@@ -182,13 +186,44 @@ class FluidProgram:
         return column_deadlines(self.C)[self.c] - self.now
 
     @cached_property
+    def moments(self) -> FloatArray:
+        """Seconds from now to all moments at which anything changes, ascending."""
+        open_ = self.due > self.release[self.k]
+        changes = self._changes
+        events = (self.release[self.k][open_], self.due[open_])
+        return np.unique(np.concatenate([[0.0], *events, changes]))
+
+    @cached_property
+    def _changes(self) -> FloatArray:
+        changes = self.supply.changes
+        return changes[changes < self.due.max(initial=0.0)]
+
+    @cached_property
     def edges(self) -> FloatArray:
-        """Seconds from now to the ends of intervals, shape (intervals + 1,)."""
+        """Seconds from now to the ends of intervals, shape (intervals + 1,).
+
+        They are all moments, unless that makes too many columns: then they are the changes of
+        capacity, and so many others that about equally many arrivals and deadlines lie between two.
+        """
         release = self.release[self.k]
         open_ = self.due > release
-        changes = self.supply.changes
-        changes = changes[changes < self.due.max(initial=0.0)]
-        return np.unique(np.concatenate([[0.0], release[open_], self.due[open_], changes]))
+        events = np.sort(np.concatenate([release[open_], self.due[open_]]))
+        edges, kept = self.moments, len(events)
+        while (columns := self._columns(edges)) > MOST_COLUMNS and kept > 1:
+            kept = min(kept - 1, int(0.9 * len(edges) * MOST_COLUMNS / columns))
+            among = events[np.linspace(0, len(events) - 1, max(kept, 2)).astype(np.int64)]
+            edges = np.unique(np.concatenate([self.moments[[0, -1]], among, self._changes]))
+        return edges
+
+    def _columns(self, edges: FloatArray) -> int:
+        """How many y there are with such intervals."""
+        first = np.searchsorted(edges, self.release[self.k], "right") - 1
+        return int(np.maximum(np.searchsorted(edges, self.due) - first, 0).sum())
+
+    @property
+    def merged(self) -> bool:
+        """Whether jobs arrive or are due inside of intervals: the program is a relaxation then."""
+        return len(self.edges) < len(self.moments)
 
     @cached_property
     def length(self) -> FloatArray:
@@ -233,13 +268,13 @@ class FluidProgram:
     @cached_property
     def first(self) -> IntArray:
         """First interval of each column, (c,)."""
-        return np.asarray(np.searchsorted(self.edges, self.release[self.k]), np.int64)
+        return np.asarray(np.searchsorted(self.edges, self.release[self.k], "right") - 1, np.int64)
 
     @cached_property
     def size(self) -> IntArray:
         """Number of intervals of each column, (c,): 0 where the deadline is not after the arrival."""
         last = np.asarray(np.searchsorted(self.edges, self.due), np.int64)
-        return np.asarray(np.maximum(last - self.first, 0))
+        return np.where(self.due > self.release[self.k], last - self.first, 0)
 
     @cached_property
     def place(self) -> IntArray:
@@ -259,16 +294,15 @@ class FluidProgram:
     @cached_property
     def fits(self) -> BoolArray:
         """Whether the empty cluster has room for one job, for each y."""
-        uses = self.uses
-        fits = np.ones(len(self.of), bool)
-        for column in np.flatnonzero(np.diff(uses.indptr)).tolist():
-            part = slice(uses.indptr[column], uses.indptr[column + 1])
-            mine = slice(self.place[column], self.place[column + 1])
-            there = self.G[
-                uses.indices[part], self.first[column] : self.first[column] + self.size[column]
-            ]
-            fits[mine] = (there >= uses.data[part, np.newaxis] - ROUNDING).all(axis=0)
-        return fits
+        uses, where, column = self._entries
+        none = uses > self.G.ravel()[where] + ROUNDING
+        return ~mask_of(column[none], len(self.of))
+
+    @cached_property
+    def span(self) -> FloatArray:
+        """Seconds of its interval between arrival and deadline, for each y."""
+        begin = np.maximum(self.edges[self.t], self.release[self.k[self.of]])
+        return np.minimum(self.edges[self.t + 1], self.due[self.of]) - begin
 
     # --- deadlines of classes: the columns a ------------------------------------------------------
 
@@ -303,11 +337,6 @@ class FluidProgram:
     def plan(self) -> LinearPlan:
         """The program that `DeadlineFluid` states."""
         self._refuse_impossible()
-        if self.size.sum() > MOST_COLUMNS:
-            raise UsageError(
-                f"deadline-fluid: {self.size.sum():,} variables of columns and intervals, "
-                f"at most {MOST_COLUMNS:,} are taken: fewer jobs or configurations make fewer"
-            )
         return LinearPlan(
             self.C,
             self.program,
@@ -315,26 +344,25 @@ class FluidProgram:
             self.complete,
             self._describe,
             declined=self._declined,
-            relaxation=Relaxation(self.realise, self.witness),
+            relaxation=Relaxation(self.realise, lambda: self.witness),
         )
 
     @cached_property
     def program(self) -> LinearProgram:
         """Variables, rows and objective."""
         C, k, of, t = self.C, self.k, self.of, self.t
-        n, intervals = C.count, len(self.length)
+        n = C.count
         of_level, _, value = self.levels
         lp = LinearProgram()
-        upper = np.where(self.fits, self.length[t] * n[k[of]], 0.0)
+        upper = np.where(self.fits, self.span * n[k[of]], 0.0)
         y = lp.variables(len(of), name="y", upper=upper)
         k_a = of_level[self.chosen]
         a = lp.variables(len(k_a), name="a", upper=n[k_a], integer=True)
         a_of_class = sp.csr_matrix(sum_by(k_a, 1.0, len(C)))
 
-        rows, row = np.unique(k[of] * intervals + t, return_inverse=True)
-        k_row, length = rows // intervals, self.length[rows % intervals]
+        k_row, row, length = self._time
         shared = self.chooses[k_row] & (n[k_row] > 1)
-        time = sum_by(row, 1.0, len(rows)) @ y
+        time = sum_by(row, 1.0, len(length)) @ y
         time -= sp.diags_array(np.where(shared, length, 0.0)) @ a_of_class[k_row] @ a
         lp.constrain(time <= np.where(shared, 0.0, length * n[k_row]), name="time")
 
@@ -401,13 +429,26 @@ class FluidProgram:
         return sp.csr_matrix((np.ones(len(where[0])), where), shape=(len(k), len(mine)))
 
     @cached_property
-    def _held(self) -> tuple[sp.csr_matrix, IntArray]:
-        """What each y holds, shape (used, y); resource and interval of the rows that are used."""
+    def _time(self) -> tuple[IntArray, IntArray, FloatArray]:
+        """Class of each row ``time``, row of each y, and the seconds of each row."""
+        rows, row = np.unique(self.k[self.of] * len(self.length) + self.t, return_inverse=True)
+        seconds = np.zeros(len(rows))
+        np.maximum.at(seconds, row, self.span)
+        return rows // len(self.length), row, seconds
+
+    @cached_property
+    def _entries(self) -> tuple[FloatArray, IntArray, IntArray]:
+        """(u_rc, resource and interval as one number, y) of every entry of the rows ``capacity``."""
         uses = self.uses[:, self.of].tocoo()
         column = uses.col.astype(np.int64)
-        where = uses.row.astype(np.int64) * len(self.length) + self.t[column]
+        return uses.data, uses.row.astype(np.int64) * len(self.length) + self.t[column], column
+
+    @cached_property
+    def _held(self) -> tuple[sp.csr_matrix, IntArray]:
+        """What each y holds, shape (used, y); resource and interval of the rows that are used."""
+        uses, where, column = self._entries
         used, row = np.unique(where, return_inverse=True)
-        return sp.csr_matrix((uses.data, (row, column)), shape=(len(used), len(self.of))), used
+        return sp.csr_matrix((uses, (row, column)), shape=(len(used), len(self.of))), used
 
     # --- from points to schedules -----------------------------------------------------------------
 
@@ -418,10 +459,15 @@ class FluidProgram:
         return schedule
 
     def realise(self, x: FloatArray, slices: Slices) -> Schedule | None:
-        """The schedule of a point, interval by interval; None where the times of one cannot be cut
-        into slices.
+        """The schedule of a point: interval by interval, where the times of all can be cut into
+        slices, else by filling intervals with jobs.
         """
         rows, interval = self._rows(x)
+        found = None if self.merged else self._cut(rows, interval, slices)
+        return self._filled(rows, interval) if found is None else found
+
+    def _cut(self, rows: JobRows, interval: IntArray, slices: Slices) -> Schedule | None:
+        """The schedule in which jobs run for just these fractions of intervals."""
         first = np.searchsorted(interval, np.arange(len(self.length) + 1))
         parts = []
         running = np.zeros(0, np.int64)
@@ -448,6 +494,49 @@ class FluidProgram:
         if not parts:
             return self._schedule(*(np.zeros(0, np.int64),) * 2, *(np.zeros(0),) * 2)
         return self._schedule(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+    def _filled(self, rows: JobRows, interval: IntArray) -> Schedule | None:
+        """The schedule in which jobs run about as long in intervals as they are meant to.
+
+        In each interval jobs come by deadline, of equal ones those with the most to run. What finds
+        no room is run by rule wherever there is some.
+        """
+        if self._has_shares:
+            return None
+        C, profile = self.C, self._profile()
+        level = np.searchsorted(self.c, rows.column)
+        work = rows.fraction * self.length[interval] / self.d[level]
+        end = np.minimum(self.edges[interval + 1], self.due[level])
+        begin = np.maximum(self.edges[interval], self.release[self.k[level]])
+        span = end - begin
+        order = np.lexsort((rows.job, -rows.fraction, span, interval))
+        mine: dict[int, list[Stretch]] = {job: [] for job in np.unique(rows.job).tolist()}
+        for job, c, start, stop, part in zip(
+            rows.job[order].tolist(), level[order].tolist(), begin[order].tolist(), end[order].tolist(),
+            work[order].tolist(), strict=True,
+        ):  # fmt: skip
+            mine[job] += profile.fill(job, c, start, stop, part, mine[job])
+        table = self._table([stretch for own in mine.values() for stretch in own])
+        done = np.bincount(
+            table[:, 0].astype(np.int64),
+            (table[:, 3] - table[:, 2]) / self.d[table[:, 1].astype(np.int64)],
+            minlength=len(C.of_job),
+        )
+        by_class, first = self._by_class
+        short = np.array([job for job in mine if done[job] < 1.0 - ROUNDING], np.int64)
+        last = self._last[C.of_job[short]]
+        for job in short[np.argsort(last, kind="stable")].tolist():
+            k = int(C.of_job[job])
+            levels = by_class[first[k] : first[k + 1]]
+            rest = 1.0 - float(done[job])
+            added = profile.plan(job, levels, float(self.release[k]), rest, mine[job])
+            if added:
+                mine[job] += added
+            elif self.optional[k]:
+                mine[job] = []
+            else:
+                return None
+        return self._of_stretches([stretch for own in mine.values() for stretch in own])
 
     def _rows(self, x: FloatArray) -> tuple[JobRows, IntArray]:
         """Jobs in columns for fractions of intervals, and these; in order of interval, job, column.
@@ -491,17 +580,18 @@ class FluidProgram:
         new = np.ones(len(job), bool)
         new[1:] = (np.diff(job) != 0) | (np.diff(column) != 0) | (start[1:] > end[:-1])
         begin = np.flatnonzero(new)
-        last = np.append(begin[1:], len(job)) - 1
+        last = np.append(begin, len(job))[1:] - 1
         return Schedule.sorted(
             self.C, job[begin], column[begin], self.now + start[begin], self.now + end[last]
         )
 
     # --- a plan by rule ---------------------------------------------------------------------------
 
+    @cached_property
     def witness(self) -> Schedule | None:
         """The best plan by deadline or by slack; None if both leave out a job that must be done."""
-        if (self.C.configurations.share < 1.0).any():
-            return None  # shares of GPUs would have to be packed
+        if self._has_shares:
+            return None
         best, least = None, np.inf
         for schedule in self._plans():
             cost = self.program.arrays.objective(self.complete(schedule))
@@ -521,9 +611,7 @@ class FluidProgram:
 
     def _orders(self) -> Iterator[IntArray]:
         """Classes by deadline, then by slack; those that must be done come first."""
-        k, due, _ = self.levels
-        last = np.zeros(len(self.C))
-        np.maximum.at(last, k, due)
+        last = self._last
         slack = last - self.release - self._shortest
         planned, must = self.planned, ~self.optional
         for key in (last, slack):
@@ -533,18 +621,8 @@ class FluidProgram:
         """The first class that finds no room, and the plan of all classes one after the other;
         None where a job that must be done is left out.
         """
-        C = self.C
-        levels = Levels(
-            self.d,
-            self.g * self.d,
-            column_values(C)[self.c],
-            self.due,
-            self.uses.toarray(),
-            self.consumes,
-        )
-        profile = Profile(self.edges, self.G, C.capacity[self.consumable], levels)
-        by_class = np.argsort(self.k, kind="stable")
-        first = np.searchsorted(self.k[by_class], np.arange(len(C) + 1))
+        C, profile = self.C, self._profile()
+        by_class, first = self._by_class
         stretches: list[Stretch] = []
         left_out: int | None = None
         for k in order.tolist():
@@ -556,9 +634,47 @@ class FluidProgram:
                     if not self.optional[k]:
                         return left_out, None
                 stretches += found
-        table = np.array(stretches, np.float64).reshape(-1, len(Stretch._fields))
+        return left_out, self._of_stretches(stretches)
+
+    @property
+    def _has_shares(self) -> bool:
+        """Whether jobs hold shares of GPUs, which would have to be packed."""
+        return bool((self.C.configurations.share < 1.0).any())
+
+    @cached_property
+    def _last(self) -> FloatArray:
+        """Seconds from now to the last deadline of each class, shape (K,)."""
+        last = np.zeros(len(self.C))
+        np.maximum.at(last, self.k, self.due)
+        return last
+
+    @cached_property
+    def _by_class(self) -> tuple[IntArray, IntArray]:
+        """Columns class by class, and where those of each class begin."""
+        order = np.argsort(self.k, kind="stable")
+        return order, np.searchsorted(self.k[order], np.arange(len(self.C) + 1))
+
+    def _profile(self) -> Profile:
+        """The empty cluster."""
+        C, moments = self.C, self.moments
+        levels = Levels(
+            self.d,
+            self.g * self.d,
+            column_values(C)[self.c],
+            self.due,
+            self.uses.toarray(),
+            self.consumes,
+        )
+        free = self.supply.at(moments[:-1])[self.renewable]
+        return Profile(moments, free, C.capacity[self.consumable], levels)
+
+    def _table(self, stretches: list[Stretch]) -> FloatArray:
+        return np.array(stretches, np.float64).reshape(-1, len(Stretch._fields))
+
+    def _of_stretches(self, stretches: list[Stretch]) -> Schedule:
+        table = self._table(stretches)
         job, level = table[:, :2].astype(np.int64).T
-        return left_out, self._schedule(job, self.c[level], *table[:, 2:].T)
+        return self._schedule(job, self.c[level], *table[:, 2:].T)
 
     # --- from schedules to points -----------------------------------------------------------------
 
@@ -578,9 +694,10 @@ class FluidProgram:
         count = np.searchsorted(self.edges, end - slack, "left") - first
         stretch, t = owners(count), ranges(first, count)
         c, job = place[stretch], schedule.job[stretch]
-        outside = (t < self.first[c]) | (t >= self.first[c] + self.size[c])
+        outside = start < self.release[self.k[place]] - slack
+        outside |= end > self.due[place] + slack
         if outside.any():
-            name = self.C.instance.jobs_table.names[int(job[np.argmax(outside)])]
+            name = self.C.instance.jobs_table.names[int(schedule.job[np.argmax(outside)])]
             raise ValueError(f"job {name} runs before it arrives or after its deadline")
         seconds = np.minimum(end[stretch], self.edges[t + 1]) - np.maximum(
             start[stretch], self.edges[t]
@@ -649,51 +766,46 @@ class FluidProgram:
     def _refuse_impossible(self) -> None:
         """Refuse jobs that must be done and cannot be, alone on the cluster."""
         C = self.C
-        best = np.where(self.fits, 1.0 / self.d[self.of], 0.0)
-        rows, row = np.unique(self.k[self.of] * len(self.length) + self.t, return_inverse=True)
-        fastest = np.zeros(len(rows))
-        np.maximum.at(fastest, row, best)
-        work = np.bincount(
-            rows // len(self.length),
-            fastest * self.length[rows % len(self.length)],
-            minlength=len(C),
-        )
+        k, row, length = self._time
+        fastest = np.zeros(len(k))
+        np.maximum.at(fastest, row, np.where(self.fits, 1.0 / self.d[self.of], 0.0))
+        work = np.bincount(k, fastest * length, minlength=len(C))
         refuse_endless(C, np.flatnonzero(~self.optional))
         stuck = np.flatnonzero(~self.optional & (work < 1.0 - ROUNDING)).tolist()
-        conflicts = [Conflict("work", k, self._needs(k)) for k in stuck]
+        conflicts = [Conflict("work", k, self._of_class(k)) for k in stuck]
         conflicts += [] if self.optional.all() and len(C) else without_column(C)
         if conflicts:
             raise Infeasible(conflicts)
 
     def _needs(self, k: int) -> str:
-        """What a class needs, and how long it has for that."""
-        C, release = self.C, float(self.release[k])
-        name, each = C.job_name(k), " each" if C.count[k] > 1 else ""
+        """What a job of a class needs, and how long it has for that; the job's name goes before."""
+        C = self.C
+        each = " each" if C.count[k] > 1 else ""
         columns = np.flatnonzero(C.alone & (C.class_a == k))
         if not len(columns):
-            return f"{name} has a deadline, but cannot run alone"
+            return "has a deadline, but cannot run alone"
         deadline = float(column_deadlines(C)[columns].max())
         if deadline <= self.now:
-            return f"{name} has work left, and its deadline, {deadline:g} s, is not after now ({self.now:g} s)"
+            return f"has work left, and its deadline, {deadline:g} s, is not after now ({self.now:g} s)"
         fastest = columns[np.argmin(C.sure_duration[columns])]
         pool, gpus = int(C.pool[fastest]), many(int(C.gpus[fastest]), "GPU")
         where = f"{gpus} of {C.instance.cluster.pools[pool].name}" if pool >= 0 else gpus
-        left = max(deadline - self.now - release, 0.0)
+        left = max(deadline - self.now - float(self.release[k]), 0.0)
         return (
-            f"{name} needs at least {C.sure_duration[fastest]:g} s{each}, on {where}, "
+            f"needs at least {C.sure_duration[fastest]:g} s{each}, on {where}, "
             f"and has {left:g} s before its deadline, {deadline:g} s"
         )
 
+    def _of_class(self, k: int) -> str:
+        return f"{self.C.job_name(k)} {self._needs(k)}"
+
     def _declined(self, schedule: Schedule) -> tuple[tuple[int, str], ...]:
         """Jobs with a deadline that are not planned, and what they need."""
-        out = np.setdiff1d(np.flatnonzero(self.C.of_job >= 0), schedule.job)
-        needs = {
-            k: self._needs(k).partition(" needs ")[2]
-            for k in np.unique(self.C.of_job[out]).tolist()
-        }
+        of_job = self.C.of_job
+        out = np.setdiff1d(np.flatnonzero(of_job >= 0), schedule.job)
+        needs = {k: f"it {self._needs(k)}" for k in np.unique(of_job[out]).tolist()}
         return tuple(
-            (job, f"it needs {needs[k]}")
-            for job, k in zip(out.tolist(), self.C.of_job[out].tolist(), strict=True)
+            (job, needs[k]) for job, k in zip(out.tolist(), of_job[out].tolist(), strict=True)
         )
 
     def _describe(self, block: str, number: int) -> str:
@@ -707,8 +819,7 @@ class FluidProgram:
             resource = int(self.consumable[number])
             return f"there is {amount_of(C, resource, float(C.capacity[resource]))} in all"
         if block == "take":
-            return self._needs(int(self._choosing[number]))
+            return self._of_class(int(self._choosing[number]))
         if block == "work":
-            return self._needs(int(self.levels[0][number]))
-        k = np.unique(self.k[self.of] * len(self.length) + self.t)[number] // len(self.length)
-        return f"{C.job_name(int(k))} cannot run twice at a time"
+            return self._of_class(int(self.levels[0][number]))
+        return f"{C.job_name(int(self._time[0][number]))} cannot run twice at a time"

@@ -76,7 +76,14 @@ class Profile:
         self._levels = levels
         self._holds = [np.flatnonzero(column) for column in levels.uses.T]
 
-    def plan(self, job: int, mine: IntArray, release: float) -> list[Stretch]:
+    def plan(
+        self,
+        job: int,
+        mine: IntArray,
+        release: float,
+        work: float = 1.0,
+        own: Sequence[Stretch] = (),
+    ) -> list[Stretch]:
         """Run a job from its release on: at the level of the highest value, of equal ones that with
         the least GPU time, at which it fits; else at the fastest one that has room at each moment;
         [] if it does not fit.
@@ -87,38 +94,66 @@ class Profile:
         mine : IntArray
             Its levels.
         release : float
+        work : float
+            Part of its work that is to be done.
+        own : sequence of Stretch
+            When it runs already.
         """
         levels = self._levels
         keys = (levels.duration[mine], levels.gpu_time[mine], -levels.value[mine])
         order = mine[np.lexsort(keys)]
         for level in order.tolist():
-            stretches = self._run(job, [level], release)
-            if stretches:
+            steps = self._steps([level], release, float(levels.due[level]), own)
+            if stretches := self._run(job, steps, work):
                 return stretches
         if len(mine) == 1 or len(self._left):
             return []
-        return self._run(job, mine[np.argsort(levels.duration[mine])].tolist(), release)
+        fastest_first = mine[np.argsort(levels.duration[mine])].tolist()
+        steps = self._steps(fastest_first, release, float(levels.due[mine].max()), own)
+        return self._run(job, steps, work)
 
-    def _run(self, job: int, fastest_first: Sequence[int], release: float) -> list[Stretch]:
-        """Take the earliest steps, each at the first level that has room in it."""
-        levels, first = self._levels, int(np.searchsorted(self._edges, release))
-        until = max(float(levels.due[level]) for level in fastest_first)
-        last = int(np.searchsorted(self._edges, until))
+    def fill(
+        self, job: int, level: int, begin: float, end: float, work: float, own: Sequence[Stretch]
+    ) -> list[Stretch]:
+        """Run a job at a level between two moments, as much of some work as there is room for."""
+        steps = self._steps([level], begin, min(end, float(self._levels.due[level])), own)
+        return self._run(job, steps, work, whole=False)
+
+    def _steps(
+        self, fastest_first: Sequence[int], begin: float, end: float, own: Sequence[Stretch]
+    ) -> tuple[int, IntArray]:
+        """The first step, and for each step between two moments the first level that has room in it
+        (-1: none, or the job runs already).
+        """
+        first, last = np.searchsorted(self._edges, (begin, end)).tolist()
         if last <= first or any(self._lacks(level) for level in fastest_first):
-            return []
-        length = np.diff(self._edges[first : last + 1])
+            return first, np.zeros(0, np.int64)
+        taken = np.zeros(last - first, bool)
+        for stretch in own:
+            if stretch.end > begin and stretch.start < end:
+                here = np.searchsorted(self._edges, (stretch.start, stretch.end)) - first
+                taken[max(int(here[0]), 0) : max(int(here[1]), 0)] = True
         chosen = np.full(last - first, -1)
-        speed = np.zeros(last - first)
         for level in fastest_first:
-            here = (chosen < 0) & self._has_room(level, first, last)
-            chosen[here], speed[here] = level, 1.0 / levels.duration[level]
-        done = np.cumsum(speed * length)
-        if done[-1] < DONE:
+            chosen[(chosen < 0) & ~taken & self._has_room(level, first, last)] = level
+        return first, chosen
+
+    def _run(
+        self, job: int, steps: tuple[int, IntArray], work: float, whole: bool = True
+    ) -> list[Stretch]:
+        """Take the earliest steps in which the work can be done; unless ``whole``, all if none
+        suffice.
+        """
+        first, chosen = steps
+        speed = np.where(chosen >= 0, 1.0 / self._levels.duration[chosen], 0.0)
+        done = np.cumsum(speed * np.diff(self._edges[first : first + len(chosen) + 1]))
+        if not len(done) or (whole and done[-1] < work * DONE):
             return []
-        end = int(np.searchsorted(done, DONE))
-        over = float(done[end] - 1.0) / speed[end]
-        if over > ROUNDING * length[end]:
-            self._split(first + end, float(self._edges[first + end + 1]) - over)
+        end = min(int(np.searchsorted(done, work * DONE)), len(done) - 1)
+        over = float(done[end] - work) / max(float(speed[end]), 1e-300)
+        step = first + end
+        if over > ROUNDING * float(self._edges[step + 1] - self._edges[step]):
+            self._split(step, float(self._edges[step + 1]) - over)
         return self._take(job, first, chosen[: end + 1])
 
     def _lacks(self, level: int) -> bool:

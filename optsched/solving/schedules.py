@@ -48,7 +48,7 @@ from optsched.solving.certify import (
     nothing_found,
 )
 from optsched.solving.choice import others_for_timeline
-from optsched.solving.engine import Engine, attempt
+from optsched.solving.engine import Attempts, Engine, attempt
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome, SolvedProgram
 from optsched.solving.proof import CutOffResult, better_point, better_schedule, cross_checked
 
@@ -216,34 +216,35 @@ def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) 
     What is infeasible for the program is so for every schedule. A point proves nothing without a
     schedule.
     """
-    arrays = plan.program.arrays
-    witness = engine.build(relaxation.witness)
-    outcome = engine.solve_linear(arrays, None, None if witness is None else plan.complete(witness))
-    if outcome.x is None:
+    arrays, point = plan.program.arrays, None
+    if arrays.is_integer:  # other runs gain nothing from a point to start from
+        witness = engine.build(relaxation.witness)
+        point = None if witness is None else plan.complete(witness)
+    outcome = engine.solve_linear(arrays, None, point)
+    x = outcome.x
+    if x is None:
         return _without_schedule_of(plan, outcome)
     slices: Slices = partial(convenience("LinearPlan.slices"), engine, plan.classes)
-    realised = relaxation.realise(outcome.x, slices)
-    found = [
-        (_of_schedule(engine, plan, outcome, schedule), schedule, note)
-        for schedule, note in ((realised, REALISED), (witness, BY_RULE))
-        if schedule is not None
-    ]
-    found = [item for item in found if item[0].certificate.ok]
-    if not found:
-        nothing = nothing_found(engine, replace(outcome.values, words=UNDECIDED))
-        if outcome.bound is not None:
-            nothing = replace(nothing, bound=outcome.bound, bound_source="relaxation")
-        return SolvedProgram(plan, nothing, notes=(UNDECIDED,))
-
-    def rank(item: tuple[Outcome, Schedule, str]) -> tuple[bool, float]:
-        outcome, schedule, _ = item
-        if outcome.status is Status.OPTIMAL:  # among these the fewest stretches count
-            return False, len(schedule)
-        assert outcome.value is not None
-        return True, -outcome.value if arrays.maximise else outcome.value
-
-    best, schedule, note = min(found, key=rank)
-    return SolvedProgram(plan, best, schedule, notes=(note,))
+    better = Attempts(arrays.maximise).better
+    best: SolvedProgram | None = None
+    for note, make in (
+        (REALISED, lambda: relaxation.realise(x, slices)),
+        (BY_RULE, relaxation.witness),
+    ):
+        schedule = make()
+        if schedule is None:
+            continue
+        found = _of_schedule(engine, plan, outcome, schedule)
+        if found.certificate.ok and (best is None or better(found, best.outcome)):
+            best = SolvedProgram(plan, found, schedule, notes=(note,))
+        if found.status is Status.OPTIMAL:
+            break
+    if best is not None:
+        return best
+    nothing = nothing_found(engine, replace(outcome.values, words=UNDECIDED))
+    if outcome.bound is not None:
+        nothing = replace(nothing, bound=outcome.bound, bound_source="relaxation")
+    return SolvedProgram(plan, nothing, notes=(UNDECIDED,))
 
 
 def _of_schedule(engine: Engine, plan: LinearPlan, outcome: Outcome, schedule: Schedule) -> Outcome:

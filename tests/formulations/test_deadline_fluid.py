@@ -14,6 +14,7 @@ from refusals import refuses
 from test_lease import SOFT
 
 import optsched
+from formulations import deadline_fluid
 from optsched.errors import UsageError
 from optsched.instance import Instance
 
@@ -180,6 +181,36 @@ def test_the_plan_by_rule_is_no_better_than_the_program() -> None:
         assert solution.status == "optimal"
         declined = len(solution.declined)
         assert solution.objective == pytest.approx(declined)
+
+
+@pytest.mark.property
+def test_merged_intervals_bound_the_program_and_leave_a_schedule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    random, gaps = np.random.default_rng(12), []
+    for _ in range(20):
+        rates = random.uniform(0.5, 2.0, (12, 2))
+        jobs = [
+            job(f"j{i}", w, 2 * d, arrival=r, throughput={"v100": a, "p100": b})
+            for i, ((r, w, d), (a, b)) in enumerate(
+                zip(random_jobs(random, 12), rates.tolist(), strict=True)
+            )
+        ]
+        pools = [pool(2)["pools"][0], pool(2, "p100")["pools"][0]]
+        instance = made(cluster={"pools": pools}, jobs=jobs)
+        exact = solve(instance)
+        with monkeypatch.context() as patch:
+            patch.setattr(deadline_fluid, "MOST_COLUMNS", 100)
+            merged = solve(instance)
+        if merged.status == "infeasible":
+            assert exact.status == "infeasible"
+        if exact.status == "optimal" and merged.bound is not None:
+            assert merged.bound <= exact.objective * (1 + 1e-9)
+        if merged.status in ("feasible", "optimal"):
+            assert merged.objective >= exact.objective * (1 - 1e-9)
+            gaps.append(merged.gap)
+    assert len(gaps) > 10
+    assert np.median(gaps) < 0.1
 
 
 # --- wrong beliefs --------------------------------------------------------------------------------
@@ -350,6 +381,22 @@ def test_a_deadline_in_the_past_is_one_sentence() -> None:
         "job late has work left, and its deadline, 90 s, is not after now (100 s)"
     ]
     assert solve(instance, admission=True).objective == pytest.approx(1.0)
+
+
+def test_where_all_deadlines_have_passed_all_jobs_are_declined() -> None:
+    jobs = [job("a", 10, 90), job("b", 10, 95, weight=2)]
+    solution = solve(made(now=100, cluster=pool(1), jobs=jobs), admission=True)
+    assert (solution.objective, len(solution.schedule)) == (3.0, 0)
+    assert dict(solution.declined)["a"].startswith("it has work left, and its deadline, 90 s")
+
+
+def test_rounds_follow_the_plan() -> None:
+    jobs = [job("a", 2, 2), job("b", 2, 4), job("c", 2, 5), job("d", 9, 5)]
+    instance = made(round=1, cluster=pool(1), jobs=jobs)
+    plan = optsched.Scheduler(instance, {"formulation": "deadline-fluid"}).solve(now=0)
+    assert plan.fallback is None
+    assert [item.job for item in plan.start] == ["a"]
+    assert set(dict(plan.solution.declined)) == {"c", "d"}
 
 
 def test_more_work_than_time_is_one_sentence() -> None:
