@@ -196,7 +196,7 @@ class FluidProgram:
     @cached_property
     def _changes(self) -> FloatArray:
         changes = self.supply.changes
-        return changes[changes < self.due.max(initial=0.0)]
+        return np.asarray(changes[changes < self.due.max(initial=0.0)])
 
     @cached_property
     def edges(self) -> FloatArray:

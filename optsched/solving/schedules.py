@@ -227,10 +227,11 @@ def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) 
     slices: Slices = partial(convenience("LinearPlan.slices"), engine, plan.classes)
     better = Attempts(arrays.maximise).better
     best: SolvedProgram | None = None
-    for note, make in (
-        (REALISED, lambda: relaxation.realise(x, slices)),
+    ways: tuple[tuple[str, Callable[[], Schedule | None]], ...] = (
+        (REALISED, partial(relaxation.realise, x, slices)),
         (BY_RULE, relaxation.witness),
-    ):
+    )
+    for note, make in ways:
         schedule = make()
         if schedule is None:
             continue
@@ -250,11 +251,15 @@ def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) 
 def _of_schedule(engine: Engine, plan: LinearPlan, outcome: Outcome, schedule: Schedule) -> Outcome:
     """The outcome of a relaxation with a schedule in place of its point."""
     arrays, point = plan.program.arrays, plan.complete(schedule)
-    value, bound = arrays.objective(point), outcome.bound
-    certificate = plan.certify(schedule, value, outcome.certificate.proof)
-    certificate = _of_duals(certificate, outcome)
+    value, noise = arrays.objective(point), noise_at(arrays, point)
+    if outcome.bound is not None and contradicts(outcome.bound, value, arrays.maximise, noise):
+        outcome = replace(outcome, bound=None, bound_source="none", duals=None)
+    bound = outcome.bound
+    proof = "none" if bound is None else outcome.certificate.proof
+    certificate = plan.certify(schedule, value, proof)
+    if bound is not None:
+        certificate = _of_duals(certificate, outcome)
     allowed = max(OPTIMALITY, engine.limits.gap or 0.0) if arrays.is_integer else OPTIMALITY
-    noise = noise_at(arrays, point)
     closed = bound is not None and alike(value, bound, allowed, noise)
     status = Status.OPTIMAL if closed and certificate.ok else Status.FEASIBLE
     return replace(
