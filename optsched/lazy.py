@@ -49,6 +49,8 @@ def no_collection() -> Iterator[None]:
     try:
         yield
     finally:
+        # The next walk sees all that is new. To freeze it would save 25 ms, and keep for ever what
+        # is garbage of the caller by now; in the oldest generation it is walked at the exit.
         if enabled:
             gc.enable()
 

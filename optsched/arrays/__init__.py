@@ -122,12 +122,12 @@ def in_order(columns: Sequence[AnyArray]) -> bool:
     """Whether no row of a table comes before a smaller one; the first column counts most."""
     columns = [column for column in columns if not is_constant(column)]
     for part in blocks(len(columns[0]) - 1) if columns else ():
-        tied = np.ones(part.stop - part.start, bool)
+        tied: BoolArray | bool = True
         for column in columns:
             one, next_one = column[part], column[part.start + 1 : part.stop + 1]
             if (tied & (next_one < one)).any():
                 return False
-            tied &= next_one == one
+            tied = tied & (next_one == one)
     return True
 
 
