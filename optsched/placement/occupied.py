@@ -203,25 +203,12 @@ class Occupied:
         job = np.asarray(jobs, np.int64)
         shares = np.broadcast_to(np.asarray(share, np.float64), len(job))
         gpu, owner = _numbered(instance, gpus, job)
-        return cls.of_jobs_on(instance, job, gpu, owner, shares, needs or {})
-
-    @classmethod
-    def of_jobs_on(
-        cls,
-        instance: Instance,
-        job: IntArray,
-        gpu: IntArray,
-        owner: IntArray,
-        share: FloatArray,
-        needs: Mapping[str, FloatArray | float],
-    ) -> Occupied:
-        """The same by the numbers of the GPUs, and which of the jobs holds each, ascending."""
-        need = _needs_by_name(instance, len(job), needs)
-        _check_shares_and_needs(share, need)
+        need = _needs_by_name(instance, len(job), needs or {})
+        _check_shares_and_needs(shares, need)
         partner = np.full(len(job), NONE, np.int64)
         own = need[:, : len(OWN)]
         group = need[:, len(OWN) :]
-        return cls(instance, job, partner, share, own, group, gpu, owner).checked()
+        return cls(instance, job, partner, shares, own, group, gpu, owner).checked()
 
     def and_also(self, other: Occupied) -> Occupied:
         """All that is occupied by either of the two, in the same instance.
@@ -497,69 +484,14 @@ class Running:
 
 
 def held_of(
-    instance: Instance, jobs: IntArray, option: IntArray
-) -> tuple[FloatArray, dict[str, FloatArray]]:
+    instance: Instance, jobs: IntArray, option: IntArray, names: Sequence[str]
+) -> tuple[FloatArray, FloatArray]:
     """Share of each of its GPUs that each of some running jobs holds,
-    and what it needs per GPU, by name.
+    and what it needs of some resources per GPU of these, shape (jobs, names).
 
     A job with options holds what the one says in which it runs (``option``, shape (jobs,), -1: not
     known), else what those say that are like the place where it runs; where several are, the most
     of them. What workers and servers need is not known here.
-    """
-    names = node_resources(instance)
-    share, needs = _held(instance, jobs, option, names)
-    return share, dict(zip(names, needs.T, strict=True))
-
-
-def without_held(instance: Instance, cluster: Cluster, jobs: IntArray, option: IntArray) -> Cluster:
-    """A cluster with less of the renewable resources that belong to no nodes:
-    by what these running jobs hold.
-    """
-    spread = [item for item in cluster.resources if item.nodes is None and item.kind == "renewable"]
-    if not len(jobs) or not spread:
-        return cluster
-    table = instance.jobs_table
-    running = [table.running[job] for job in jobs.tolist()]
-    count, pool = np.array([(len(gpus), row) for row, gpus, _ in running]).T
-    _, per_gpu = _held(instance, jobs, option, [item.name for item in spread])
-    # Options name what they use, wherever they run.
-    stated = table.options[jobs] >= 0
-    left = {}
-    for item, need in zip(spread, per_gpu.T, strict=True):
-        used = need * count
-        if item.pool is not None:
-            used = used[stated | (pool == cluster.pool_index[item.pool])]
-        left[item.name] = item._replace(capacity=max(item.capacity - float(used.sum()), 0.0))
-    resources = tuple(left.get(item.name, item) for item in cluster.resources)
-    return replace(cluster, resources=resources)
-
-
-def occupied_by(instance: Instance, jobs: IntArray, option: IntArray) -> Occupied:
-    """Running jobs that stay where they are and are in no row of an allocation.
-
-    Jobs that share GPUs have equal parts of them, unless their options say which.
-    """
-    if not len(jobs):
-        return Occupied.none(instance)
-    places = instance.jobs_table.places
-    numbering = instance.cluster.numbering
-    share, needs = held_of(instance, jobs, option)
-    holder = places.among(len(instance.jobs_table))[jobs]
-    gpu = places.numbers_of(holder, numbering)
-    owner = owners(places.length[holder])
-    load = np.bincount(gpu, share[owner], numbering.gpus)
-    holders = np.bincount(gpu, minlength=numbering.gpus)
-    # Whole GPUs held by two: they run as a pair, and the instance does not say in which parts.
-    over = load[gpu] > FULL
-    np.minimum.at(share, owner[over], 1.0 / holders[gpu[over]])
-    return Occupied.of_jobs_on(instance, jobs, gpu, owner, share, needs)
-
-
-def _held(
-    instance: Instance, jobs: IntArray, option: IntArray, names: Sequence[str]
-) -> tuple[FloatArray, FloatArray]:
-    """Share of each of its GPUs that each job holds,
-    and what it needs per GPU of these, shape (jobs, names).
     """
     table = instance.jobs_table
     options = instance.options
@@ -582,6 +514,52 @@ def _held(
             used = [[options.uses[row].get(name, 0.0) for name in names] for row in rows.tolist()]
             needs[nth_job] = np.max(np.array(used) / gpus, axis=0)
     return share, needs
+
+
+def without_held(instance: Instance, cluster: Cluster, jobs: IntArray, option: IntArray) -> Cluster:
+    """A cluster with less of the renewable resources that belong to no nodes:
+    by what these running jobs hold.
+    """
+    spread = [item for item in cluster.resources if item.nodes is None and item.kind == "renewable"]
+    if not len(jobs) or not spread:
+        return cluster
+    table = instance.jobs_table
+    running = [table.running[job] for job in jobs.tolist()]
+    count, pool = np.array([(len(gpus), row) for row, gpus, _ in running]).T
+    _, per_gpu = held_of(instance, jobs, option, [item.name for item in spread])
+    # Options name what they use, wherever they run.
+    stated = table.options[jobs] >= 0
+    left = {}
+    for item, need in zip(spread, per_gpu.T, strict=True):
+        used = need * count
+        if item.pool is not None:
+            used = used[stated | (pool == cluster.pool_index[item.pool])]
+        left[item.name] = item._replace(capacity=max(item.capacity - float(used.sum()), 0.0))
+    resources = tuple(left.get(item.name, item) for item in cluster.resources)
+    return replace(cluster, resources=resources)
+
+
+def occupied_by(instance: Instance, jobs: IntArray, option: IntArray) -> Occupied:
+    """Running jobs that stay where they are and are in no row of an allocation.
+
+    Jobs that share GPUs have equal parts of them, unless their options say which.
+    """
+    if not len(jobs):
+        return Occupied.none(instance)
+    places = instance.jobs_table.places
+    numbering = instance.cluster.numbering
+    share, need = held_of(instance, jobs, option, node_resources(instance))
+    holder = places.among(len(instance.jobs_table))[jobs]
+    gpu = places.numbers_of(holder, numbering)
+    owner = owners(places.length[holder])
+    load = np.bincount(gpu, share[owner], numbering.gpus)
+    holders = np.bincount(gpu, minlength=numbering.gpus)
+    # Whole GPUs held by two: they run as a pair, and the instance does not say in which parts.
+    over = load[gpu] > FULL
+    np.minimum.at(share, owner[over], 1.0 / holders[gpu[over]])
+    alone = np.full(len(jobs), NONE, np.int64)
+    own, group = need[:, : len(OWN)], need[:, len(OWN) :]
+    return Occupied(instance, jobs, alone, share, own, group, gpu, owner).checked()
 
 
 def _options_in_use(instance: Instance, job: int, option: int) -> IntArray:

@@ -104,7 +104,7 @@ class View:
         gpu = numbering.numbers(chain.from_iterable(gpus))
         load = np.bincount(
             gpu,
-            held_of(self.instance, jobs, self.configured.option)[0][owner],
+            held_of(self.instance, jobs, self.configured.option, ())[0][owner],
             numbering.gpus,
         )
         return mask_of(jobs[owner[load[gpu] > FULL]], len(self.must))
