@@ -39,12 +39,15 @@ class Workload(Displayed):
     restart_cost: RestartCosts = field(default_factory=dict)
 
 
-class Workloads(tuple[Workload, ...]):
+class Workloads(Displayed, tuple[Workload, ...]):
     """The workloads of an instance, and what is asked of all of them in each round.
 
     Instances share them until an event changes one, so nothing here is made twice. The last entry
     of an array is that of jobs without a workload.
     """
+
+    def _headline(self) -> str:
+        return count(len(self), "workload")
 
     @cached_property
     def names(self) -> frozenset[str]:
