@@ -37,6 +37,8 @@ class Core:
     classes : Classes
     arrays : LinearArrays
         The program with whole jobs, to be maximised; columns of classes come first.
+    duals : FloatArray, shape (rows,)
+        y.
     bound : float
         B.
     loss : FloatArray, shape (columns of classes,)
@@ -47,6 +49,7 @@ class Core:
 
     classes: Classes
     arrays: LinearArrays
+    duals: FloatArray
     bound: float
     loss: FloatArray
     idle_loss: FloatArray
@@ -59,7 +62,7 @@ class Core:
             return None
         loss = (arrays.A.T @ y - arrays.cost)[: classes.columns]
         (time,) = (y[rows.slice] for rows in arrays.rows if rows.name == "time")
-        return cls(classes, arrays, bound, np.maximum(loss, 0.0), np.maximum(time, 0.0))
+        return cls(classes, arrays, y, bound, np.maximum(loss, 0.0), np.maximum(time, 0.0))
 
     def value(self, point: FloatArray) -> float:
         """Objective of a point."""

@@ -214,7 +214,12 @@ class Engine(SolverRuns):
         point.
         """
         value, extra, failures = core.value(point), OPEN, 0
+        # The whole program is not needed where the bound of the relaxation is near enough.
+        accepted = -np.inf if self.limits.gap is None else self.limits.gap
         while failures < CORE_FAILURES and self.has_time_left(WORTHWHILE):
+            if core.bound - value <= accepted * abs(value):
+                end, known = Termination.GAP_LIMIT, PointStatus.FEASIBLE
+                return Values(end, known, known, x=point, y=core.duals, objective=value)
             lower, upper = core.around(point, extra)
             if (lower < upper).sum() >= core.open_columns(value):
                 break

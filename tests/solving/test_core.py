@@ -138,6 +138,25 @@ def test_cores_end_in_the_optimum(monkeypatch: pytest.MonkeyPatch, seed: int) ->
 
 
 @pytest.mark.property
+def test_cores_end_where_the_gap_is_small_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    runs: list[int | None] = []
+    run = HighsSession.run
+
+    def counted(self: HighsSession, limits: Limits) -> Any:
+        runs.extend([limits.work] if self.arrays.is_integer else [])
+        return run(self, limits)
+
+    monkeypatch.setattr(HighsSession, "run", counted)
+    instance = knapsack(0, jobs=400)
+    solution = optsched.solve(instance, "multiple-choice", gap=5e-4)
+    assert runs and None not in runs  # never the whole program
+    assert solution.status == "optimal" and solution.gap is not None and solution.gap <= 5e-4
+    report = optsched.verify(instance, solution.to_document())
+    assert report.ok and report.bound == "verified"
+
+
+@pytest.mark.property
 def test_a_last_run_without_a_point_keeps_what_cores_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
     monkeypatch.setattr("optsched.solving.engine.OPEN", 4)
