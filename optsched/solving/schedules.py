@@ -199,7 +199,11 @@ def _refuted(engine: Engine, plan: LinearPlan, all_schedules: LinearPlan) -> Sol
 
 # --- relaxations of a plan ------------------------------------------------------------------------
 
-REALISED = "the schedule is made of an optimum of the program, interval by interval"
+REALISED = "the schedule runs an optimum of the program, interval by interval"
+FILLED = (
+    "the schedule fills intervals with jobs as an optimum of the program says, as far as there is "
+    "room; the program is a relaxation and bounds every schedule"
+)
 BY_RULE = (
     "the schedule is a plan by rule: no schedule of an optimum of the program is known; "
     "the program is a relaxation of jobs on several GPUs and bounds every schedule"
@@ -231,14 +235,16 @@ def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) 
         (REALISED, partial(relaxation.realise, x, slices)),
         (BY_RULE, relaxation.witness),
     )
-    for note, make in ways:
+    for way, make in ways:
         schedule = make()
         if schedule is None:
             continue
         found = _of_schedule(engine, plan, outcome, schedule)
+        optimal = found.status is Status.OPTIMAL
+        note = FILLED if way == REALISED and not optimal else way
         if found.certificate.ok and (best is None or better(found, best.outcome)):
             best = SolvedProgram(plan, found, schedule, notes=(note,))
-        if found.status is Status.OPTIMAL:
+        if optimal:
             break
     if best is not None:
         return best

@@ -209,6 +209,7 @@ def test_merged_intervals_bound_the_program_and_leave_a_schedule(
         if merged.status in ("feasible", "optimal"):
             assert merged.objective >= exact.objective * (1 - 1e-9)
             gaps.append(merged.gap)
+            assert ("relaxation" in merged.notes[0]) == (merged.status == "feasible")
     assert len(gaps) > 10
     assert np.median(gaps) < 0.1
 
@@ -235,6 +236,7 @@ def test_gangs_that_no_schedule_runs_are_not_claimed_to_be_kept() -> None:
     assert (declining.objective, declining.bound) == (1.0, 0.0)
     assert declining.status == "feasible"
     assert [name for name, _ in declining.declined] == ["four"]
+    assert "relaxation" in declining.notes[0]
 
 
 def test_gangs_take_turns_where_they_fit() -> None:
@@ -242,6 +244,7 @@ def test_gangs_take_turns_where_they_fit() -> None:
     solution = solve(made(cluster=pool(4), jobs=jobs))
     assert solution.status == "optimal"
     assert solution.objective == pytest.approx(400.0)
+    assert "runs an optimum of the program" in solution.notes[0]
 
 
 # --- the time model -------------------------------------------------------------------------------
