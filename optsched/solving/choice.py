@@ -41,6 +41,7 @@ def pick(
     warm: bool = False,
     keep_basis: bool = False,
     inside: bool = False,
+    vertex: bool = False,
 ) -> tuple[str, str]:
     """(solver, reason) for a linear, integer or conic program.
 
@@ -48,7 +49,7 @@ def pick(
     HiGHS (a vertex, warm starts, integers). Where a basis is wanted for the next program, large
     ones go to the interior point of HiGHS, whose crossover ends in one at half the time of simplex
     from scratch. An optimum ``inside`` the optimal face is what an interior point method without
-    crossover ends in; all others end in a vertex.
+    crossover ends in; all others end in a vertex. Where a ``vertex`` is wanted, simplex finds it.
     """
     if conic:
         return "clarabel", "conic program"
@@ -60,6 +61,8 @@ def pick(
         return "clarabel", "linear program whose optimum is to share ties out"
     if warm:
         return "highs", "linear program with a basis to start from"
+    if rows > LARGE_LP and vertex:
+        return "highs", f"linear program of {rows} rows, whose optimum is to be a vertex"
     if rows > LARGE_LP and keep_basis:
         return "highs-ipm", f"cold linear program of {rows} rows, whose basis is wanted"
     if rows > LARGE_LP:

@@ -94,6 +94,8 @@ class SolverRuns:
     """
     inside: bool = False
     """Whether of many optima of a linear program one inside the optimal face is wanted."""
+    vertex: bool = False
+    """Whether a vertex is wanted: of times that are cut into slices few are fractions of intervals."""
     bases: Bases = field(default_factory=Bases)
     """The basis that the first run starts from, and the one that it ends in."""
     deadline: Deadline = UNLIMITED
@@ -182,7 +184,7 @@ class SolverRuns:
         warm, basis = self.bases.warm is not None, self.bases.keep
         usual = pick(
             rows=rows, integer=integer, conic=conic, start=start, warm=warm, keep_basis=basis,
-            inside=self.inside,
+            inside=self.inside, vertex=self.vertex,
         )  # fmt: skip
         name, reason = self.asked_for or prefer or usual
         solver = self.load(name)

@@ -224,6 +224,7 @@ def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) 
     if arrays.is_integer:  # other runs gain nothing from a point to start from
         witness = engine.build(relaxation.witness)
         point = None if witness is None else plan.complete(witness)
+    engine.vertex = True
     outcome = engine.solve_linear(arrays, None, point)
     x = outcome.x
     if x is None:
