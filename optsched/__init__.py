@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from optsched.simulation.result import Simulation
     from optsched.simulation.simulate import simulate
     from optsched.solution import Solution
+    from optsched.study.admission import AdmissionDecision, admit
     from optsched.study.comparison import Comparison, compare
     from optsched.study.direct import solve_program
     from optsched.study.explaining import explain_job
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "AdmissionDecision": "optsched.study.admission",
     "BottleneckLaw": "optsched.performance.parameter_server_fit",
     "CapacityCurve": "optsched.sensitivity",
     "CapacityRange": "optsched.sensitivity",
@@ -98,6 +100,7 @@ _HOME = {
     "VerificationFailed": "optsched.errors",
     "WhatIf": "optsched.sensitivity",
     "WrongValue": "optsched.errors",
+    "admit": "optsched.study.admission",
     "capacity_curve": "optsched.sensitivity",
     "capacity_ranging": "optsched.sensitivity",
     "compare": "optsched.study.comparison",
@@ -130,6 +133,7 @@ _HOME = {
 }
 
 __all__ = [
+    "AdmissionDecision",
     "BottleneckLaw",
     "CapacityCurve",
     "CapacityRange",
@@ -162,6 +166,7 @@ __all__ = [
     "WhatIf",
     "WrongValue",
     "__version__",
+    "admit",
     "capacity_curve",
     "capacity_ranging",
     "compare",

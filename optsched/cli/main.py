@@ -38,6 +38,7 @@ COMMANDS = {
     "validate": "validate:validate",
     "compare": "compare:compare",
     "explain": "explain:explain",
+    "admit": "admit:admit",
     "whatif": "whatif:whatif",
     "pareto": "pareto:pareto",
     "round": "rounds:plan_round",

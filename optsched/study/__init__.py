@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from optsched.study.admission import AdmissionDecision, Refusal, admit
     from optsched.study.comparison import Comparison, ComparisonRow, compare
     from optsched.study.direct import ProgramSolution, solve_program, verify_program
     from optsched.study.explaining import JobExplanation, explain_job, explanation
@@ -23,10 +24,13 @@ if TYPE_CHECKING:
 __getattr__ = lazy_names(
     __name__,
     {
+        "AdmissionDecision": ".admission",
         "Comparison": ".comparison",
         "ComparisonRow": ".comparison",
         "JobExplanation": ".explaining",
         "ProgramSolution": ".direct",
+        "Refusal": ".admission",
+        "admit": ".admission",
         "compare": ".comparison",
         "evaluate_models": ".fitting",
         "explain_job": ".explaining",
@@ -42,10 +46,13 @@ __getattr__ = lazy_names(
 )
 
 __all__ = [
+    "AdmissionDecision",
     "Comparison",
     "ComparisonRow",
     "JobExplanation",
     "ProgramSolution",
+    "Refusal",
+    "admit",
     "compare",
     "evaluate_models",
     "explain_job",

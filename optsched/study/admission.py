@@ -1,0 +1,556 @@
+"""Whether jobs can be admitted with their deadlines, beside jobs that were admitted before.
+
+For each job, in this order:
+
+1. a plan by rule (`deadline-elastic` without its program) that keeps all deadlines admits it;
+2. if the event-interval program (`deadline-fluid`) has no solution, neither has any schedule: the
+   job is refused, and that is proven;
+3. a solution of the program of `deadline-elastic` admits it;
+4. otherwise it is refused, and nothing is proven.
+
+What would let a refused job in is searched by rule, and of few jobs by programs too. Each answer is
+one for which a plan was found, so that it can be done; where only the rule was asked, less may be
+enough.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Unpack
+
+import numpy as np
+
+from optsched.api import InstanceSource, Performance, load, solve
+from optsched.arrays import IntArray, finite
+from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count
+from optsched.errors import InvalidInput, UsageError
+from optsched.instance import Instance
+from optsched.instance.arguments import checks_arguments
+from optsched.instance.reading import show
+from optsched.instance.references import job_row
+from optsched.instance.resize import resized
+from optsched.instance.revise import jobs_of_documents, with_columns, with_jobs
+from optsched.solution import Schedule, Solution, Status
+from optsched.solving.limits import LimitOptions, deadline_of, takes_limits
+
+FORMAT = "optsched-admission/1"
+ELASTIC, FLUID = "deadline-elastic", "deadline-fluid"
+MOST_PROGRAMMED = 20
+"""Jobs up to which advice is also sought by programs, and not by rule alone."""
+NODES = 1000
+"""Nodes of the search tree after which such a program gives up."""
+MOST_GPUS = 4096
+"""Most GPUs that are added to a pool in search of the fewest that let a job in."""
+MOST_MIXES = 100
+"""Most mixtures of further GPUs that are tried in search of the cheapest."""
+CLOSE = 1e-3
+"""Part of the time from now by which the earliest deadline may be off."""
+DOUBLINGS = 40
+"""Times that the time to a deadline is doubled in search of one that can be kept."""
+
+Job = str | Mapping[str, Any]
+"""The id of a job of the instance, or a job as in an instance document."""
+
+
+class Reason(StrEnum):
+    """Why a job is refused."""
+
+    ALONE = "alone"
+    """It cannot meet its deadline even alone; proven."""
+    CONFLICT = "conflict"
+    """It and the jobs of ``conflict`` cannot all meet their deadlines; proven."""
+    NOT_PROVEN = "not proven"
+    """No plan was found, and it was not shown that there is none."""
+
+
+@dataclass(frozen=True, repr=False)
+class Refusal(Displayed):
+    """Why a job is not admitted, and what would let it in.
+
+    Attributes
+    ----------
+    job : str
+    reason : Reason
+    words : str
+        One sentence.
+    conflict : tuple of str
+        Jobs that cannot all meet their deadlines beside it, none of which could be left out; empty
+        if it cannot alone, or if nothing is proven.
+    earliest_deadline : float or None
+        Seconds on the clock of ``now``: with this deadline it would be admitted. None: with none
+        that was tried.
+    extra_gpus : mapping of str to int or None
+        By pool: with so many GPUs more it would be admitted; None: with no number that was tried.
+    cheapest : mapping of str to int or None
+        GPUs of pools, of those above and mixtures that were tried the cheapest; None if there are
+        none.
+    """
+
+    job: str
+    reason: Reason
+    words: str
+    conflict: tuple[str, ...] = ()
+    earliest_deadline: float | None = None
+    extra_gpus: Mapping[str, int | None] | None = None
+    cheapest: Mapping[str, int] | None = None
+
+    @property
+    def proven(self) -> bool:
+        """Whether it was shown that no schedule admits it."""
+        return self.reason is not Reason.NOT_PROVEN
+
+    def _headline(self) -> str:
+        return f"{self.job}: {self.words}"
+
+    def to_document(self) -> dict[str, Any]:
+        """The refusal as plain data."""
+        return {
+            "job": self.job,
+            "admitted": False,
+            "reason": str(self.reason),
+            "proven": self.proven,
+            "words": self.words,
+            "conflict": list(self.conflict),
+            "earliest_deadline": finite(self.earliest_deadline),
+            "extra_gpus": None if self.extra_gpus is None else dict(self.extra_gpus),
+            "cheapest": None if self.cheapest is None else dict(self.cheapest),
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class AdmissionDecision(DisplayedTable):
+    """Which jobs are admitted, and the plan that keeps all deadlines.
+
+    Attributes
+    ----------
+    instance : Instance
+        With the jobs that were asked about.
+    admitted : tuple of str
+        Of the jobs that were asked about.
+    refused : tuple of Refusal
+    plan : Solution or None
+        A schedule in which all admitted jobs, old and new, meet their deadlines; its instance has
+        no other jobs. None if no plan of the jobs that were admitted before is known.
+    changed : tuple of str
+        Jobs admitted before whose plan is another one because of the new ones.
+    """
+
+    instance: Instance
+    admitted: tuple[str, ...]
+    refused: tuple[Refusal, ...]
+    plan: Solution | None
+    changed: tuple[str, ...]
+
+    @property
+    def all_admitted(self) -> bool:
+        """Whether every job that was asked about is."""
+        return not self.refused
+
+    def to_document(self) -> dict[str, Any]:
+        """The decision in the format ``optsched-admission/1``."""
+        schedule = None if self.plan is None else self.plan.schedule
+        return {
+            "format": FORMAT,
+            "instance": self.instance.identity,
+            "jobs": [
+                *({"job": job, "admitted": True, "ends": self._end(job)} for job in self.admitted),
+                *(refusal.to_document() for refusal in self.refused),
+            ],
+            "changed": list(self.changed),
+            "schedule": None if schedule is None else schedule.to_records(),
+        }
+
+    def _headline(self) -> str:
+        asked = count(len(self.admitted) + len(self.refused), "job")
+        return f"of {self.instance.name}: {len(self.admitted)} of {asked} admitted"
+
+    def _facts(self) -> Mapping[str, str]:
+        facts = {"admitted": ", ".join(self.admitted)}
+        facts |= {refusal.job: refusal.words for refusal in self.refused}
+        return facts | {"plan changed of": ", ".join(self.changed)}
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The jobs that were asked about: whether admitted, when they end, or why not."""
+        deadline = self.instance.jobs_table.deadline
+        rows: list[dict[str, Any]] = [
+            {"job": job, "admitted": True, "ends": self._end(job)} for job in self.admitted
+        ]
+        rows += [
+            {"job": one.job, "admitted": False, "earliest_deadline": one.earliest_deadline,
+             "why": one.words}
+            for one in self.refused
+        ]  # fmt: skip
+        names = ("job", "admitted", "ends", "earliest_deadline", "why")
+        columns = {name: [row.get(name) for row in rows[:first]] for name in names}
+        index = self.instance.jobs_table.names.index
+        due = [float(deadline[index(row["job"])]) for row in rows[:first]]
+        return {"job": columns.pop("job"), "deadline": due, **columns}
+
+    def _end(self, job: str) -> float | None:
+        """When the plan ends a job, s."""
+        if self.plan is None or self.plan.schedule is None:
+            return None
+        schedule = self.plan.schedule
+        mine = schedule.rows_of(self.plan.instance.jobs_table.names.index(job))
+        return float(schedule.end[mine].max())
+
+
+@checks_arguments
+@takes_limits
+def admit(
+    instance: InstanceSource,
+    jobs: Job | Sequence[Job],
+    *,
+    advise: bool = True,
+    solver: str = "auto",
+    performance: Performance | None = None,
+    **limits: Unpack[LimitOptions],
+) -> AdmissionDecision:
+    """Decide whether jobs can be admitted with their deadlines.
+
+    All other jobs of the instance with a hard deadline count as admitted before: a job is admitted
+    only if they all keep their deadlines, restarts counted. Jobs are taken in the order in which
+    they are given, each beside those that were admitted before it.
+
+    Parameters
+    ----------
+    instance : Instance, or what `optsched.load` takes
+    jobs : str, mapping, or a sequence of these
+        Ids of jobs of the instance, or jobs as in an instance document that are to join it. Each
+        has a deadline, which counts as a hard one.
+    advise : bool
+        Whether to search, for each job that is refused, the earliest deadline and the further GPUs
+        that would let it in.
+    solver : str
+        Of the programs.
+    performance : optional
+        As of `optsched.solve`.
+    **limits : LimitOptions
+        As of `optsched.solve`; the time limit covers the whole decision. Jobs that are not decided
+        by then are refused, and nothing is proven.
+
+    Returns
+    -------
+    AdmissionDecision
+
+    Raises
+    ------
+    InvalidInput
+        A job without a deadline; or the jobs that count as admitted cannot all be.
+    UsageError
+        No job, an id that there is not, or a job given twice.
+    """
+    deadline = deadline_of(limits.pop("time_limit", None))
+    how: dict[str, Any] = {**limits, "time_limit": deadline, "solver": solver}
+    given, asked = _with_newcomers(load(instance, performance), jobs)
+    probes = _Probes(given, how)
+    table = given.jobs_table
+    firm = np.isfinite(table.deadline) & ~table.soft_deadline & (table.steps_left > 0)
+    firm[asked] = False
+    kept = np.flatnonzero(firm)
+    plan = before = probes.plan(kept) if len(kept) else None
+    if len(kept) and plan is None:
+        _refuse_impossible(probes, kept)
+    admitted, refused = [], []
+    for row in asked.tolist():
+        found = probes.plan(np.append(kept, row)) if plan is not None or not len(kept) else None
+        if found is None:
+            refused.append(_refusal(probes, kept, row, advise))
+            continue
+        kept, plan = np.append(kept, row), found
+        admitted.append(table.names[row])
+    return AdmissionDecision(
+        given, tuple(admitted), tuple(refused), plan, _changed(given, before, plan)
+    )
+
+
+def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Instance, IntArray]:
+    """The instance with the jobs that join it, their deadlines hard, and the rows that are asked
+    about.
+    """
+    listed = [jobs] if isinstance(jobs, str | Mapping) else list(jobs)
+    if not listed:
+        raise UsageError("jobs: found none, expected at least one job")
+    new = [dict(job) for job in listed if isinstance(job, Mapping)]
+    count_before = len(instance.jobs_table)
+    if new:
+        everybody = np.arange(count_before, dtype=np.int64)
+        instance = with_jobs(instance, everybody, jobs_of_documents(instance, new))
+    joins = iter(range(count_before, count_before + len(new)))
+    rows = [
+        next(joins)
+        if isinstance(job, Mapping)
+        else job_row(instance.jobs_table.names, job, instance.name)
+        for job in listed
+    ]
+    table = instance.jobs_table
+    for place, row in enumerate(rows):
+        if row in rows[:place]:
+            raise UsageError(f"jobs[{place}]: found {show(table.names[row])} a second time")
+        if not np.isfinite(table.deadline[row]):
+            raise InvalidInput(f"jobs[{place}].deadline", "nothing", "a deadline, s")
+    soft = table.soft_deadline.copy()
+    soft[rows] = False
+    return with_columns(instance, soft_deadline=soft), np.array(rows, np.int64)
+
+
+def _refuse_impossible(probes: _Probes, kept: IntArray) -> None:
+    """Refuse jobs that count as admitted, though not all of them can be."""
+    found = probes.refutation(kept)
+    if found is not None:
+        why = "; ".join(conflict.words for conflict in found.conflicts)
+        raise InvalidInput(
+            "jobs", f"deadlines that cannot all be met: {why}", "jobs that were admitted together"
+        )
+
+
+def _changed(
+    instance: Instance, before: Solution | None, after: Solution | None
+) -> tuple[str, ...]:
+    """Jobs whose stretches in the first plan are others in the second."""
+    if before is None or after is None or before is after:
+        return ()
+    old, new = (_stretches(solution.schedule) for solution in (before, after))
+    return tuple(sorted(name for name, mine in old.items() if mine != new.get(name)))
+
+
+def _stretches(schedule: Schedule | None) -> dict[str, list[dict[str, Any]]]:
+    """The records of a schedule by job."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for record in [] if schedule is None else schedule.to_records():
+        found.setdefault(record["job"], []).append(record)
+    return found
+
+
+# --- what can be planned ----------------------------------------------------------------------
+
+
+class _Probes:
+    """Whether some jobs of an instance can all meet their deadlines.
+
+    Parameters
+    ----------
+    instance : Instance
+    how : mapping
+        Keywords of `optsched.solve`.
+    """
+
+    def __init__(self, instance: Instance, how: Mapping[str, Any]) -> None:
+        self.instance = instance
+        self._how = how
+        self._refuted: dict[bytes, Solution | None] = {}
+        table = instance.jobs_table
+        # Jobs without a deadline make way, but for those that cannot be preempted.
+        running = np.array(sorted(table.running), np.int64)
+        self._stay = running[np.isinf(table.deadline[running]) & ~table.preemptible[running]]
+
+    def with_instance(self, instance: Instance) -> _Probes:
+        """The same of another instance with the same jobs."""
+        return _Probes(instance, self._how)
+
+    def plan(self, rows: IntArray) -> Solution | None:
+        """A plan by rule, else by the program; None if there is none, or none was found in time."""
+        found = self.by_rule(rows)
+        if found is None and self.refutation(rows) is None:
+            found = self._solved(rows, ELASTIC, {"admission": False, "program": True})
+            return found if found.schedule is not None else None
+        return found
+
+    def by_rule(self, rows: IntArray) -> Solution | None:
+        """A plan of all of these jobs by rule."""
+        found = self._solved(rows, ELASTIC, {"admission": False, "program": False})
+        return found if found.schedule is not None else None
+
+    def for_advice(self, rows: IntArray) -> bool:
+        """Whether a plan of all of these jobs is found: by rule, of few jobs by a program too."""
+        if self.by_rule(rows) is not None:
+            return True
+        if len(rows) > MOST_PROGRAMMED:
+            return False
+        how = {**self._how, "work_limit": NODES}
+        return _Probes(self.instance, how).plan(rows) is not None
+
+    def refutation(self, rows: IntArray) -> Solution | None:
+        """The infeasible program of these jobs that shows that no schedule keeps all deadlines."""
+        key = np.sort(rows).tobytes()
+        if key not in self._refuted:
+            found = self._solved(rows, FLUID, {"admission": False})
+            infeasible = found.status is Status.INFEASIBLE
+            self._refuted[key] = found if infeasible else None
+        return self._refuted[key]
+
+    def _solved(self, rows: IntArray, formulation: str, options: Mapping[str, Any]) -> Solution:
+        some = np.unique(np.concatenate([rows, self._stay]))
+        return solve(with_jobs(self.instance, some), formulation, options=options, **self._how)
+
+
+# --- why not, and what would let it in ----------------------------------------------------------
+
+
+def _refusal(probes: _Probes, kept: IntArray, row: int, advise: bool) -> Refusal:
+    """Why a job is not admitted beside those that are."""
+    names = probes.instance.jobs_table.names
+    job = names[row]
+    alone = probes.refutation(np.array([row]))
+    conflict: tuple[str, ...] = ()
+    if alone is not None:
+        reason = Reason.ALONE
+        words = "; ".join(item.words for item in alone.conflicts)
+    elif probes.refutation(np.append(kept, row)) is not None:
+        reason = Reason.CONFLICT
+        rows = smallest_conflict(lambda some: probes.refutation(some) is not None, row, kept)
+        conflict = tuple(names[other] for other in rows.tolist())
+        words = f"{_listed(('it', *conflict))} cannot all meet their deadlines"
+    else:
+        reason = Reason.NOT_PROVEN
+        words = "no plan was found that keeps all deadlines; that there is none is not proven"
+    if not advise:
+        return Refusal(job, reason, words, conflict)
+    extra = _extra_gpus(probes, np.append(kept, row))
+    return Refusal(
+        job, reason, words, conflict, _earliest_deadline(probes, kept, row), extra,
+        _cheapest(probes, np.append(kept, row), extra),
+    )  # fmt: skip
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def smallest_conflict(impossible: Callable[[IntArray], bool], row: int, kept: IntArray) -> IntArray:
+    """The jobs of which none can be left out of what is impossible beside one job.
+
+    U. Junker, "QuickXplain: Preferred explanations and relaxations for over-constrained problems",
+    AAAI 2004: about c log(n / c) questions for c of n jobs.
+
+    Parameters
+    ----------
+    impossible : callable
+        Rows of jobs -> whether they cannot all be admitted; true of ``kept`` and ``row`` together.
+    row : int
+    kept : IntArray
+        In order of preference: later ones are left out first.
+    """
+
+    def needed(background: IntArray, asked: bool, some: IntArray) -> IntArray:
+        if asked and impossible(background):
+            return some[:0]
+        if len(some) == 1:
+            return some
+        first, second = np.array_split(some, 2)
+        of_second = needed(np.concatenate([background, first]), len(first) > 0, second)
+        of_first = needed(np.concatenate([background, of_second]), len(of_second) > 0, first)
+        return np.concatenate([of_first, of_second])
+
+    return np.sort(needed(np.array([row], np.int64), False, kept))
+
+
+def _earliest_deadline(probes: _Probes, kept: IntArray, row: int) -> float | None:
+    """A deadline with which a job is admitted, at most `CLOSE` after one with which it is
+    not; None if there is none.
+    """
+    table, now = probes.instance.jobs_table, probes.instance.now
+
+    def admits(seconds: float) -> bool:
+        deadline = table.deadline.copy()
+        deadline[row] = now + seconds
+        there = probes.with_instance(with_columns(probes.instance, deadline=deadline))
+        return there.for_advice(np.append(kept, row))
+
+    refused = max(float(table.deadline[row]), float(table.arrival[row])) - now
+    refused = max(refused, 1.0)
+    for _ in range(DOUBLINGS):
+        enough = 2.0 * refused
+        if admits(enough):
+            break
+        refused = enough
+    else:
+        return None
+    while enough - refused > CLOSE * enough:
+        middle = 0.5 * (refused + enough)
+        refused, enough = (refused, middle) if admits(middle) else (middle, enough)
+    return now + enough
+
+
+def _extra_gpus(probes: _Probes, rows: IntArray) -> dict[str, int | None]:
+    """The fewest further GPUs of each pool with which jobs are all planned."""
+
+    def of_pool(pool: str) -> int | None:
+        return _least(lambda gpus: _with_gpus(probes, rows, {pool: gpus}), MOST_GPUS)
+
+    return {pool.name: of_pool(pool.name) for pool in probes.instance.cluster.pools}
+
+
+def _with_gpus(probes: _Probes, rows: IntArray, gpus: Mapping[str, int]) -> bool:
+    """Whether jobs are all planned on a larger cluster."""
+    larger = probes.with_instance(resized(probes.instance, dict(gpus)))
+    return larger.for_advice(rows)
+
+
+def _least(enough: Callable[[int], bool], most: int) -> int | None:
+    """A number that is enough though the one before it is not; None if the most is not."""
+    if not enough(most):
+        return None
+    too_few, fitting = 0, 1
+    while not enough(fitting):
+        too_few, fitting = fitting, min(2 * fitting, most)
+    while fitting - too_few > 1:
+        middle = (too_few + fitting) // 2
+        too_few, fitting = (too_few, middle) if enough(middle) else (middle, fitting)
+    return fitting
+
+
+def _cheapest(
+    probes: _Probes, rows: IntArray, extra: Mapping[str, int | None]
+) -> dict[str, int] | None:
+    """The cheapest further GPUs: of one pool, or a mixture that costs less.
+
+    Mixtures are tried in the order of their cost, by nodes, at the pools' prices (without prices, by
+    the number of GPUs).
+    """
+    pools = [pool for pool in probes.instance.cluster.pools if extra.get(pool.name) is not None]
+    if not pools:
+        return None
+    stated = {pool.name: pool.cost_per_gpu_hour or 0.0 for pool in pools}
+    price = stated if all(stated.values()) else dict.fromkeys(stated, 1.0)
+    fewest = {pool.name: extra[pool.name] or 0 for pool in pools}
+    best = min(fewest, key=lambda name: (price[name] * fewest[name], name))
+    least = price[best] * fewest[best]
+    node = {pool.name: max(int(pool.node_gpus.max(initial=1)), 1) for pool in pools}
+    names = sorted(price)
+    heap: list[tuple[float, tuple[int, ...]]] = [(0.0, (0,) * len(names))]
+    known = {heap[0][1]}
+    for _ in range(MOST_MIXES):
+        if not heap:
+            break
+        cost, mix = heapq.heappop(heap)
+        gpus = {name: nodes * node[name] for name, nodes in zip(names, mix, strict=True) if nodes}
+        if cost >= least:
+            break
+        if len(gpus) > 1 and _with_gpus(probes, rows, gpus):
+            return gpus
+        for place, name in enumerate(names):
+            more = (*mix[:place], mix[place] + 1, *mix[place + 1 :])
+            if more not in known:
+                known.add(more)
+                heapq.heappush(heap, (cost + price[name] * node[name], more))
+    return {best: fewest[best]}
+
+
+def advice(refusal: Refusal) -> list[str]:
+    """What would let a job in, in sentences."""
+    found = []
+    if refusal.earliest_deadline is not None:
+        found.append(f"a deadline of {amount(refusal.earliest_deadline)} s would let it in")
+    for pool, gpus in (refusal.extra_gpus or {}).items():
+        if gpus is not None:
+            found.append(f"{count(gpus, 'more GPU')} of {pool} would let it in")
+    if refusal.cheapest is not None and len(refusal.cheapest) > 1:
+        mixture = _listed([f"{gpus} of {pool}" for pool, gpus in refusal.cheapest.items()])
+        found.append(f"the cheapest that would let it in is a mixture of GPUs: {mixture}")
+    if not found and refusal.extra_gpus is not None:
+        found.append("no later deadline and no number of further GPUs was found that lets it in")
+    return found

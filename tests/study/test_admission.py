@@ -1,0 +1,224 @@
+"""Admission: what is admitted has a plan, what is refused with a proof has none, and advice holds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from refusals import refuses
+
+import optsched
+from optsched import AdmissionDecision, Instance, admit
+from optsched.errors import UsageError
+from optsched.study import Refusal
+
+# Private name: the search for a smallest conflict, with a condition of the test's own
+from optsched.study.admission import smallest_conflict
+
+Document = dict[str, Any]
+SLOWS = {"1": 1.0, "2": 1.5, "4": 2.0}
+
+
+def job(name: str, deadline: float, steps: float = 100.0, **more: Any) -> Document:
+    gpus = {"min": 1, "max": 4, "levels": [1, 2, 4]}
+    return {"id": name, "steps": steps, "workload": "w", "gpus": gpus, "deadline": deadline, **more}
+
+
+def cluster(jobs: Sequence[Document], **more: Any) -> Instance:
+    """A node of four GPUs, and one of two that are half as fast and cost a third."""
+    return Instance.from_document(
+        {
+            "format": "optsched-instance/1",
+            "name": "two nodes",
+            "cluster": {
+                "pools": [
+                    {"name": "p", "nodes": 1, "gpus_per_node": 4, "cost_per_gpu_hour": 3.0},
+                    {"name": "q", "nodes": 1, "gpus_per_node": 2, "cost_per_gpu_hour": 1.0},
+                ]
+            },
+            "workloads": {"w": {"throughput": {"p": SLOWS, "q": {"1": 0.5, "2": 0.8}}}},
+            "jobs": list(jobs),
+            **more,
+        }
+    )
+
+
+OLD = (job("a", 120.0), job("b", 120.0), job("c", 70.0))
+
+
+def only(decision: AdmissionDecision) -> Refusal:
+    (refusal,) = decision.refused
+    assert (decision.admitted, decision.all_admitted) == ((), False)
+    return refusal
+
+
+def test_a_job_is_admitted_with_a_plan_that_keeps_all_deadlines() -> None:
+    """Only a change of pool makes room: a and b begin on the slow node."""
+    decision = admit(cluster(OLD), job("d", 70.0))
+    assert (decision.admitted, decision.refused, decision.changed) == (("d",), (), ("a", "b"))
+    assert decision.plan is not None and decision.plan.certificate.ok
+    schedule = decision.plan.schedule
+    assert schedule is not None
+    due = {"a": 120.0, "b": 120.0, "c": 70.0, "d": 70.0}
+    ends = {record["job"]: record["end"] for record in schedule.to_records()}
+    assert all(ends[name] <= due[name] for name in due)
+    assert decision.to_columns()["ends"] == [pytest.approx(ends["d"])]
+
+
+def test_jobs_of_the_instance_are_asked_about_by_their_ids() -> None:
+    named = admit(cluster([*OLD, job("d", 70.0)]), ["d"])
+    joining = admit(cluster(OLD), [job("d", 70.0)])
+    assert named.to_document()["jobs"] == joining.to_document()["jobs"]
+
+
+def test_jobs_are_decided_in_their_order() -> None:
+    decision = admit(cluster(OLD), [job("d", 70.0), job("e", 70.0)], advise=False)
+    assert decision.admitted == ("d",)
+    assert [one.job for one in decision.refused] == ["e"]
+
+
+def test_a_proven_refusal_names_a_smallest_conflict() -> None:
+    refusal = only(admit(cluster(OLD), job("d", 55.0), advise=False))
+    assert (refusal.reason, refusal.proven, refusal.conflict) == ("conflict", True, ("c",))
+    alone = cluster([OLD[2], job("d", 55.0)])
+    assert optsched.solve(alone, "deadline-fluid").status == "infeasible"
+    for left in ([OLD[2]], [job("d", 55.0)]):
+        assert optsched.solve(cluster(left), "deadline-fluid").status == "optimal"
+    assert (refusal.earliest_deadline, refusal.extra_gpus, refusal.cheapest) == (None, None, None)
+
+
+def test_a_job_that_cannot_alone_is_told_so() -> None:
+    """50 s on four GPUs are the least that it needs: no number of GPUs is enough."""
+    refusal = only(admit(cluster(OLD), job("d", 45.0)))
+    assert (refusal.reason, refusal.proven, refusal.conflict) == ("alone", True, ())
+    assert refusal.extra_gpus == {"p": None, "q": None}
+    assert refusal.cheapest is None
+    assert refusal.earliest_deadline is not None
+
+
+def test_what_is_not_proven_is_not_said_to_be() -> None:
+    """A wants all four GPUs half of the time, B one of them all the time: only time sharing fits."""
+    wide = {"id": "A", "steps": 10.0, "gpus": 4, "throughput": {"p": 1.0}, "deadline": 20.0}
+    long = {"id": "B", "steps": 20.0, "gpus": 1, "throughput": {"p": 1.0}, "deadline": 20.0}
+    refusal = only(admit(cluster([wide]), long))
+    assert (refusal.reason, refusal.proven, refusal.conflict) == ("not proven", False, ())
+    assert refusal.earliest_deadline == pytest.approx(30.0, rel=2e-3)
+    assert refusal.extra_gpus == {"p": 1, "q": None}
+
+
+def test_advice_holds_and_less_is_not_enough() -> None:
+    refusal = only(admit(cluster(OLD), job("d", 55.0)))
+    assert refusal.earliest_deadline == pytest.approx(200.0 / 3.0, rel=2e-3)
+    assert admit(cluster(OLD), job("d", refusal.earliest_deadline)).all_admitted
+    assert not admit(cluster(OLD), job("d", 0.99 * refusal.earliest_deadline)).all_admitted
+    assert refusal.extra_gpus == {"p": 2, "q": None}
+    for gpus, admitted in ((2, True), (1, False)):
+        larger = optsched.Instance.from_document(
+            cluster(OLD).to_document()
+            | {"cluster": {"pools": [
+                {"name": "p", "nodes": [{"name": "n", "gpus": 4}, {"name": "m", "gpus": gpus}], "gpus_per_node": 4},
+                {"name": "q", "nodes": 1, "gpus_per_node": 2}]}}
+        )  # fmt: skip
+        assert admit(larger, job("d", 55.0), advise=False).all_admitted is admitted
+
+
+def test_the_cheapest_mixture_is_found() -> None:
+    """Each job runs on one GPU of its own pool: one more of both is the only way."""
+    pools = {"p": {"1": 1.0}, "q": {"1": 1.0}}
+    fixed = [
+        {"id": f"{pool}{n}", "steps": 10.0, "throughput": {pool: rates}, "deadline": 10.0}
+        for pool, rates in pools.items()
+        for n in range(2 if pool == "q" else 4)
+    ]
+    either = {"id": "x", "steps": 10.0, "throughput": {"p": 1.0, "q": 1.0}, "deadline": 10.0}
+    refusal = only(admit(cluster(fixed), either))
+    assert refusal.extra_gpus == {"p": 1, "q": 1}
+    assert refusal.cheapest == {"q": 1}  # at a third of the price
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_smallest_conflict_is_smallest(seed: int) -> None:
+    """Sets are impossible that hold one of two random sets: none of what is found can be left out."""
+    random = np.random.default_rng([29, seed])
+    kept = np.arange(1, 13)
+    causes = [set(random.choice(kept, random.integers(1, 5), replace=False).tolist()) for _ in "ab"]
+
+    def impossible(rows: np.ndarray) -> bool:
+        return 0 in rows and any(cause <= set(rows.tolist()) for cause in causes)
+
+    found = smallest_conflict(impossible, 0, kept)
+    assert impossible(np.append(found, 0))
+    assert not any(
+        impossible(np.append(some, 0))
+        for some in itertools.combinations(found.tolist(), len(found) - 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("jobs", "refusal"),
+    [
+        ([], "jobs: found none, expected at least one job"),
+        (["a", "a"], 'jobs[1]: found "a" a second time'),
+    ],
+)
+def test_wrong_questions(jobs: list[Any], refusal: str) -> None:
+    with pytest.raises(UsageError, match=refusal.replace("[", r"\[")):
+        admit(cluster(OLD), jobs)
+
+
+def test_a_job_without_a_deadline_is_refused_as_input() -> None:
+    endless = job("d", 1.0)
+    del endless["deadline"]
+    with refuses("jobs[0].deadline: found nothing, expected a deadline, s"):
+        admit(cluster(OLD), endless)
+    with pytest.raises(UsageError, match='two nodes has no job "z"'):
+        admit(cluster(OLD), "z")
+
+
+def test_jobs_that_count_as_admitted_must_be_possible() -> None:
+    with pytest.raises(optsched.InvalidInput, match="deadlines that cannot all be met"):
+        admit(cluster([*OLD, job("e", 20.0)]), job("d", 500.0))
+
+
+def test_a_decision_shows_itself() -> None:
+    decision = admit(cluster(OLD), [job("d", 70.0), job("e", 55.0)])
+    assert repr(decision) == "<AdmissionDecision of two nodes: 1 of 2 jobs admitted>"
+    document = decision.to_document()
+    assert document["format"] == "optsched-admission/1"
+    assert [one["admitted"] for one in document["jobs"]] == [True, False]
+    assert decision.to_columns()["admitted"] == [True, False]
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("seed", range(25))
+def test_random_decisions(seed: int) -> None:
+    """Who is admitted meets its deadline by a certified plan; a proven conflict is infeasible, and
+    without any one of its jobs it is not.
+    """
+    random = np.random.default_rng([31, seed])
+    jobs = [
+        job(f"j{n}", float(random.integers(40, 160)), float(random.integers(20, 120)))
+        for n in range(8)
+    ]
+    decision = admit(cluster([]), jobs, advise=False)
+    if decision.plan is not None:
+        table, schedule = decision.plan.instance.jobs_table, decision.plan.schedule
+        assert decision.plan.certificate.ok and schedule is not None
+        ends = [row["ends"] for row in decision.to_document()["jobs"] if row["admitted"]]
+        assert sorted(ends) == sorted(
+            float(schedule.end[schedule.job == job].max()) for job in range(len(table))
+        )
+        assert (schedule.end <= table.deadline[schedule.job] + 1e-6).all()
+        assert {table.names[row] for row in schedule.job.tolist()} == set(decision.admitted)
+    by_name = {one["id"]: one for one in jobs}
+    for refusal in decision.refused:
+        if refusal.proven:
+            rows = [refusal.job, *refusal.conflict]
+            whole = cluster([by_name[name] for name in rows])
+            assert optsched.solve(whole, "deadline-fluid").status == "infeasible"
+            for name in refusal.conflict:
+                less = cluster([by_name[other] for other in rows if other != name])
+                assert optsched.solve(less, "deadline-fluid").status != "infeasible"
