@@ -9,9 +9,11 @@ proves nothing.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +27,7 @@ from optsched.instance.restart import restart_costs
 from optsched.solution import Schedule
 
 VICTIMS = 4
-"""Planned jobs that are tried, one after the other, to make room for one that does not fit."""
+"""Planned jobs that are tried, one after the other, to make room for a promised one."""
 WEIGHT_OF_COST = 0.2
 """Seconds by which a GPU second puts a job back in the order by deadline and cost."""
 
@@ -115,7 +117,7 @@ class LevelJob:
             return None
         return next((level for level in self.levels if level.onward is not None), None)
 
-    @property
+    @cached_property
     def in_time(self) -> list[Level]:
         """Levels at which it would meet the deadline alone, the most valuable and cheapest first."""
         levels = self.levels if self.goes_on is None else [self.goes_on]
@@ -146,13 +148,14 @@ def _by(moment: float, deadline: float) -> bool:
     return moment <= deadline + ROUNDING * max(deadline, 1.0)
 
 
-class Run(NamedTuple):
+@dataclass(frozen=True)
+class Run:
     """A level and its pieces."""
 
     level: Level
     pieces: tuple[Piece, ...]
 
-    @property
+    @cached_property
     def cost(self) -> float:
         """GPU seconds."""
         return self.level.gpus * sum(end - begin for begin, end in self.pieces)
@@ -193,21 +196,14 @@ class Profile:
         """Whether there is so much left of consumable resources."""
         return all(_by(amount, self.left[resource]) for resource, amount in spends)
 
-    def stretches(self, holds: Holds, begin: float, end: float) -> Iterator[Piece]:
-        """The longest stretches between two times in which there is room, in their order."""
-        times, last = self.times, len(self.times)
-        limits = [(self.free[r], amount - ROUNDING * max(amount, 1.0)) for r, amount in holds]
-        since: float | None = None
-        step = max(bisect_left(times, begin + ROUNDING) - 1, 0)
-        while step < last and times[step] < end:
-            if all(free[step] >= least for free, least in limits):
-                since = max(times[step], begin) if since is None else since
-            elif since is not None:
-                yield since, times[step]
-                since = None
-            step += 1
-        if since is not None:
-            yield since, end
+    def with_room(self, holds: Holds, begin: float, end: float) -> Sequence[int]:
+        """Steps between two times that have room."""
+        first = max(bisect_right(self.times, begin + ROUNDING) - 1, 0)
+        steps: Sequence[int] = range(first, bisect_left(self.times, end))
+        for resource, amount in holds:
+            free, least = self.free[resource], amount * (1.0 - ROUNDING)
+            steps = [step for step in steps if free[step] >= least]
+        return steps
 
     def take(self, run: Run, sign: float = 1.0) -> None:
         """Count what a run holds and spends; with sign -1 it gives it back."""
@@ -233,24 +229,28 @@ class Profile:
 def earliest_run(profile: Profile, job: LevelJob, level: Level) -> Run | None:
     """The earliest pieces in which a job at one level ends by its deadline; None if it cannot.
 
-    Stretches that are too short for progress are left out.
+    Stretches with room that are too short for progress are left out.
     """
     if not profile.affords(level.spends):
         return None
-    left = level.duration
+    times, ends = profile.times, [*profile.times[1:], math.inf]
+    left, begin, delay, done, follows = level.duration, 0.0, math.inf, math.inf, -1
     pieces: list[Piece] = []
-    for begin, end in profile.stretches(level.holds, job.release, level.deadline):
-        delay = level.again if pieces else level.first
-        if level.onward is not None and begin <= 0:
-            delay = level.onward
-        done = begin + delay + left
-        if not _by(done, level.deadline):
-            return None
-        if _by(done, end):
+    for step in profile.with_room(level.holds, job.release, level.deadline):
+        if step != follows:  # a new stretch with room; what the last one had is a piece
+            if follows >= 0 and job.preemptible and times[follows] - begin > delay:
+                pieces.append((begin, times[follows]))
+                left -= times[follows] - begin - delay
+            begin = max(times[step], job.release)
+            delay = level.again if pieces else level.first
+            if level.onward is not None and begin == 0:
+                delay = level.onward
+            done = begin + delay + left
+            if not _by(done, level.deadline):
+                return None
+        if _by(done, ends[step]):
             return Run(level, (*pieces, (begin, done)))
-        if job.preemptible and end - begin > delay:
-            pieces.append((begin, end))
-            left -= end - begin - delay
+        follows = step + 1
     return None
 
 
@@ -308,7 +308,8 @@ class LevelPlan:
         if best is None:
             return False
         others = [other for other, run in self.runs.items() if self._makes_way(other, job, best)]
-        for other in sorted(others, key=lambda other: (worth[other], other))[:VICTIMS]:
+        most = VICTIMS if job.promised else 1
+        for other in sorted(others, key=lambda other: (worth[other], other))[:most]:
             dropped = self.runs[other]
             self.profile.take(dropped, -1.0)
             run = cheapest_run(self.profile, job)
