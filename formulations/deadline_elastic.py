@@ -54,9 +54,10 @@ class DeadlineElastic(Formulation):
     """Meet deadlines with jobs whose GPUs and pool may change, at the cost of a restart;
     least GPU time, or the least value of jobs that are declined.
 
-    The *plan by rule* is made first (`formulations.level_planner`): jobs come by deadline or by
-    slack, and each takes the level with the least GPU time that still meets its deadline. In the
-    program a job keeps that plan, or is planned anew in whole intervals.
+    The *plan by rule* is made first (`formulations.level_planner`): jobs come by slack, and each
+    takes the level with the least GPU time that still meets its deadline; one that finds no room may
+    take the place of another that costs more. In the program a job keeps that plan, or is planned
+    anew in whole intervals.
 
     Sets
         j in J: jobs with a deadline;  c in C_j: their levels, columns without a partner;

@@ -287,15 +287,15 @@ class LevelPlan:
         promised = sum(self.jobs[number].promised for number in self.runs)
         return promised, sum(run.level.value for run in runs), -sum(run.cost for run in runs)
 
-    def add(self, number: int) -> bool:
-        """Plan a job beside the others, or in the place of one of them; whether it is planned."""
+    def add(self, number: int) -> None:
+        """Plan a job beside the others, or in the place of one of them, if it can be."""
         run = cheapest_run(self.profile, self.jobs[number])
         if run is None:
-            return self._add_in_place_of_another(number)
-        self._put(number, run)
-        return True
+            self._add_in_place_of_another(number)
+        else:
+            self._put(number, run)
 
-    def _add_in_place_of_another(self, number: int) -> bool:
+    def _add_in_place_of_another(self, number: int) -> None:
         """Drop the job that is worth least per GPU second, if that makes room for one that is worth
         more, or as much and costs less.
 
@@ -306,7 +306,7 @@ class LevelPlan:
         worth = {n: run.level.value / max(run.cost, ROUNDING) for n, run in self.runs.items()}
         best = next((Run(level, ((0.0, level.shortest),)) for level in job.in_time), None)
         if best is None:
-            return False
+            return
         others = [other for other, run in self.runs.items() if self._makes_way(other, job, best)]
         most = VICTIMS if job.promised else 1
         for other in sorted(others, key=lambda other: (worth[other], other))[:most]:
@@ -316,9 +316,8 @@ class LevelPlan:
             if run is not None and self._makes_way(other, job, run):
                 del self.runs[other]
                 self._put(number, run)
-                return True
+                return
             self.profile.take(dropped)
-        return False
 
     def _makes_way(self, other: int, job: LevelJob, run: Run) -> bool:
         """Whether a planned job makes way for another one that runs so."""
@@ -362,9 +361,10 @@ ORDERS: tuple[Callable[[LevelJob], float], ...] = (
 
 
 def plan_levels(jobs: Sequence[LevelJob], profile: Profile) -> LevelPlan:
-    """The best of the plans by slack, by deadline, and by deadline and cost.
+    """The plan by slack; if jobs are promised and it leaves some out, the best of those in all orders.
 
-    Where these leave out a promised job, promised jobs also come before all others.
+    On ElasticFlow's trace the plan by slack keeps most deadlines online, so that no other order is
+    tried where all jobs may be declined.
 
     Parameters
     ----------
@@ -372,8 +372,8 @@ def plan_levels(jobs: Sequence[LevelJob], profile: Profile) -> LevelPlan:
     profile : Profile
         What is free; it is not changed.
     """
-    best = LevelPlan(jobs, profile.copy())
     promised = sum(job.promised for job in jobs)
+    plans: list[LevelPlan] = []
     for promised_first in (False, True):
         for order in ORDERS:
             plan = LevelPlan(jobs, profile.copy())
@@ -381,11 +381,12 @@ def plan_levels(jobs: Sequence[LevelJob], profile: Profile) -> LevelPlan:
                 (job.goes_on is None, promised_first and not job.promised, order(job), number)
                 for number, job in enumerate(jobs)
             ]
-            added = [plan.add(number) for *_, number in sorted(keys)]
-            if plan.merit > best.merit:
-                best = plan
-            if all(added):
-                return best
+            for *_, number in sorted(keys):
+                plan.add(number)
+            plans.append(plan)
+            if not promised or len(plan.runs) == len(jobs):
+                return plan
+        best = max(plans, key=lambda plan: plan.merit)
         if best.merit[0] == promised:
             break
     return best
