@@ -40,8 +40,8 @@ class EarliestDeadlineFirst(Ranking):
     starts the long one. The side constraint ``deadlines`` and the formulation ``lease`` plan ahead.
 
     Options
-        late  last: hard deadlines that have passed go behind those that have not; kept: they keep their places;
-              hopeless: all that cannot be met any more go behind.
+        late  which hard deadlines go behind the others: those that have passed (``last``), none (``kept``), or all that
+              cannot be met any more (``hopeless``).
     """
 
     name = "edf"
