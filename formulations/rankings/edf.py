@@ -40,8 +40,7 @@ class EarliestDeadlineFirst(Ranking):
     starts the long one. The side constraint ``deadlines`` and the formulation ``lease`` plan ahead.
 
     Options
-        late  which hard deadlines go behind the others: those that have passed (``last``), none (``kept``), or all that
-              cannot be met any more (``hopeless``).
+        late  hard deadlines that go behind: those past (``last``), those out of reach (``hopeless``), none (``kept``).
     """
 
     name = "edf"
