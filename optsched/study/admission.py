@@ -214,8 +214,8 @@ def admit(
     """Decide whether jobs can be admitted with their deadlines.
 
     All other jobs of the instance with a hard deadline count as admitted before: a job is admitted
-    only if they all keep their deadlines, restarts counted. Jobs are taken in the order in which
-    they are given, each beside those that were admitted before it.
+    only if they all keep their deadlines, restarts counted. Jobs without a deadline make way. Jobs
+    are taken in the order in which they are given, each beside those that were admitted before it.
 
     Parameters
     ----------
@@ -241,7 +241,8 @@ def admit(
     Raises
     ------
     InvalidInput
-        A job without a deadline; or the jobs that count as admitted cannot all be.
+        A job without a deadline, also one that runs and cannot be preempted; or the jobs that count
+        as admitted cannot all be.
     UsageError
         No job, an id that there is not, or a job given twice.
     """
@@ -250,6 +251,7 @@ def admit(
     given, asked = _with_newcomers(load(instance, performance), jobs)
     probes = _Probes(given, how)
     table = given.jobs_table
+    _refuse_without_end(given)
     firm = np.isfinite(table.deadline) & ~table.soft_deadline & (table.steps_left > 0)
     firm[asked] = False
     kept = np.flatnonzero(firm)
@@ -299,6 +301,19 @@ def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Inst
     return with_columns(instance, soft_deadline=soft), np.array(rows, np.int64)
 
 
+def _refuse_without_end(instance: Instance) -> None:
+    """Refuse running jobs that hold their GPUs, nobody says for how long."""
+    table = instance.jobs_table
+    for row in sorted(table.running):
+        soft = bool(table.soft_deadline[row])
+        if not table.preemptible[row] and (soft or np.isinf(table.deadline[row])):
+            raise InvalidInput(
+                f"jobs[{row}].deadline",
+                f"{'a soft one' if soft else 'nothing'}, though job {table.names[row]} runs and cannot be preempted",
+                "a hard deadline, by which its GPUs are free",
+            )
+
+
 def _refuse_impossible(probes: _Probes, kept: IntArray) -> None:
     """Refuse jobs that count as admitted, though not all of them can be."""
     found = probes.refutation(kept)
@@ -344,10 +359,6 @@ class _Probes:
         self.instance = instance
         self._how = how
         self._refuted: dict[bytes, Solution | None] = {}
-        table = instance.jobs_table
-        # Jobs without a deadline make way, but for those that cannot be preempted.
-        running = np.array(sorted(table.running), np.int64)
-        self._stay = running[np.isinf(table.deadline[running]) & ~table.preemptible[running]]
 
     def with_instance(self, instance: Instance) -> _Probes:
         """The same of another instance with the same jobs."""
@@ -387,9 +398,9 @@ class _Probes:
     def _solved(
         self, rows: IntArray, formulation: str, options: Mapping[str, Any], **other: Any
     ) -> Solution:
-        some = np.unique(np.concatenate([rows, self._stay]))
         how = {**self._how, **other}
-        return solve(with_jobs(self.instance, some), formulation, options=options, **how)
+        some = with_jobs(self.instance, np.sort(rows))
+        return solve(some, formulation, options=options, **how)
 
 
 # --- why not, and what would let it in ----------------------------------------------------------

@@ -179,6 +179,21 @@ def test_a_job_without_a_deadline_is_refused_as_input() -> None:
         admit(cluster(OLD), "z")
 
 
+@pytest.mark.parametrize("preemptible", [True, False])
+def test_who_runs_without_a_deadline_makes_way_or_is_refused(preemptible: bool) -> None:
+    running = {"pool": "p", "gpus": ["p-0/0", "p-0/1", "p-0/2", "p-0/3"]}
+    busy = job("r", 1.0, steps=1e6) | {"running": running, "preemptible": preemptible}
+    del busy["deadline"]
+    if preemptible:
+        assert admit(cluster([busy]), job("d", 55.0)).all_admitted
+        return
+    with refuses(
+        "jobs[0].deadline: found nothing, though job r runs and cannot be preempted, "
+        "expected a hard deadline, by which its GPUs are free"
+    ):
+        admit(cluster([busy]), job("d", 55.0))
+
+
 def test_jobs_that_count_as_admitted_must_be_possible() -> None:
     with pytest.raises(optsched.InvalidInput, match="deadlines that cannot all be met"):
         admit(cluster([*OLD, job("e", 20.0)]), job("d", 500.0))
