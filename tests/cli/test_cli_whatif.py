@@ -136,8 +136,8 @@ def test_ranges(run: Any) -> None:
     rows = [line.split() for line in out.splitlines() if line.startswith(("v100", "p100", "k80"))]
     assert [row[0] for row in rows] == ["v100", "p100", "k80"]
     expected = [
-        (8, 17.57, 7, 8, 17.76, 15.52),
-        (4, 4.029, 3, 4, 4.7765, 2.531),
+        (8, 15.52, 8, 9, 17.57, 15.49),
+        (4, 2.531, 4, 6, 4.029, 2.386),
         (4, 0.3992, 3, 7, 0.664, 0.2677),
     ]
     for row, numbers in zip(rows, expected, strict=True):
