@@ -345,7 +345,7 @@ def test_somebody_envies_where_pools_differ(formulation: str) -> None:
 
 LIES: dict[str, tuple[Any, Any]] = {
     "max-min-fairness": ([[1, 5], [3, 3]], [4, 5]),
-    "water-filling": ([[2, 8], [8, 1], [1, 1]], [8, 8]),
+    "water-filling": ([[9, 2], [3, 9], [3, 7]], [4, 8]),
     "finish-time-fairness": ([[1, 5], [3, 3]], [4, 5]),
     "proportional-fairness": ([[5, 8], [3, 8]], [1.25, 8]),
     "makespan": ([[8, 8], [2, 1]], [8, 2]),

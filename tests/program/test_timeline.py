@@ -219,12 +219,12 @@ def test_when_the_time_is_over_the_rest_runs_behind_all_others(looks: int) -> No
     complete = program.objective(*list_schedule(program))
     clock = iter(range(10**6))
     deadline = Deadline.after(looks + 0.5, lambda: float(next(clock)))
-    start, mode = list_schedule(program, replace(deadline, read=-10.0))
+    start, mode = list_schedule(program, deadline._replace(read=-10.0))
     assert not list(program.violations(start, mode))
     assert program.objective(start, mode) >= complete
     later = 10 + np.argsort(np.argsort(start)) * 5  # one after the other, with gaps
     assert not list(program.violations(later, mode))
-    part = shifted_left(program, later, mode, replace(deadline, read=-10.0))
+    part = shifted_left(program, later, mode, deadline._replace(read=-10.0))
     assert not list(program.violations(part, mode)) and (part <= later).all()
 
 

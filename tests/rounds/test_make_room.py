@@ -122,10 +122,14 @@ def test_what_is_due_later_makes_way_where_it_finds_no_other_room() -> None:
         }
         for k, gpus in enumerate(where)
     ] + [{"id": "g", "workload": "W", "gpus": 2, "steps": 1e9}]
-    ran, _ = runs(document, {"hysteresis": 0.5}, 40)
-    assert (
-        20 <= ran <= 32
-    )  # with one gang of 3 beside it; what each is given cannot be had on whole nodes
+    _, plans = runs(document, {"hysteresis": 0.5}, 40)
+    runs_now = (Verdict.START, Verdict.KEEP, Verdict.MOVE)
+    for job in (
+        "s0",
+        "s1",
+        "g",
+    ):  # what each is given cannot be had on whole nodes: two of three run
+        assert sum(at(plan, job) in runs_now for plan in plans) >= 20
 
 
 @pytest.mark.parametrize(
