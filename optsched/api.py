@@ -177,11 +177,10 @@ def solve(
     wanted = {**(options or {}), **formulation_options}
     chosen = _formulation_for(read, formulation, wanted, constraints, extend)
     try:
-        candidates = _candidates_for(chosen, given, model, generate_columns, deadline)
+        candidates = _candidates_for(chosen, given, model, generate_columns, classes, deadline)
     except OutOfTime:
         timings |= {"compile": clock() - loaded, "total": clock() - started}
         return cut_off(chosen, not_compiled(read, chosen.plans_ahead), deadline, timings)
-    candidates = candidates if classes else candidates.per_job()
     timings["compile"] = clock() - loaded
     engine = Engine(load_solver, solver, limits, prove, timings=timings, deadline=deadline)
     if start is not None:
@@ -192,8 +191,8 @@ def solve(
     if generate_columns and _lacks_columns(solution):
         # A job that the first columns leave nowhere to run may have another one, and the reasons
         # are those of all.
-        everything = compile_for(chosen, read, model, deadline=deadline)
-        solution = chosen.solve(everything if classes else everything.per_job(), engine)
+        everything = _candidates_for(chosen, given, model, False, classes, deadline)
+        solution = chosen.solve(everything, engine)
     if engine.start is not None and not engine.start_used:
         log.warning(
             "the start was of no use: %s was solved without a run that takes one", formulation
@@ -259,17 +258,20 @@ def _candidates_for(
     given: Instance | Candidates,
     model: PerformanceModel | None,
     generate_columns: bool,
+    classes: bool,
     deadline: Deadline,
 ) -> Candidates:
     """The candidates that were given, or those of the instance; raises `OutOfTime`."""
-    if isinstance(given, Candidates):
-        if generate_columns:
-            raise UsageError(
-                "generate_columns needs an instance: candidates have the columns that they have"
-            )
-        return given
-    deadline.check()
-    return compile_for(formulation, given, model, generate_columns, deadline)
+    if not isinstance(given, Candidates):
+        deadline.check()
+        found = compile_for(formulation, given, model, generate_columns, deadline)
+    elif generate_columns:
+        raise UsageError(
+            "generate_columns needs an instance: candidates have the columns that they have"
+        )
+    else:
+        found = given
+    return found if classes else found.per_job()
 
 
 def _lacks_columns(solution: Solution) -> bool:

@@ -149,35 +149,34 @@ def import_sia(
         )
     documents = pool_documents(pools)
     sizes = {pool["name"]: (pool["nodes"], pool["gpus_per_node"]) for pool in documents}
-    table = read_table(workload, "workload", COLUMNS, tuple(COLUMNS))
-    names = table.names("name")
-    arrival = table.numbers["time"]
-    table.refuse("time", np.diff(arrival, prepend=arrival[:1]) < 0, "arrivals in ascending order")
-    gpus = table.whole("num_replicas", 1, "a whole number of GPUs, at least 1")
-    batch = table.whole("batch_size", 1, "a whole number of samples, at least 1")
+    table = _read_workload(workload)
     known = _applications(table, Path(profiles), sizes, applications or {})
-    _check_batches(table, batch, known)
+    _check_batches(table, known)
     own = table.cells["application"]
+    gpus_asked = table.numbers["num_replicas"].astype(int).tolist()
+    batch_asked = table.numbers["batch_size"].astype(int).tolist()
+    requests = list(zip(gpus_asked, batch_asked, strict=True))
     # Jobs of one kind have the same rates: all of an application, or those that ask for the same
     kinds = [
-        application if adaptive else f"{application}/{count}x{samples}"
-        for application, count, samples in zip(own, gpus.tolist(), batch.tolist(), strict=True)
+        application if adaptive else f"{application}/{gpus}x{batch}"
+        for application, (gpus, batch) in zip(own, requests, strict=True)
     ]
     rates: dict[str, Rates] = {}
     workloads: dict[str, Any] = {}
-    for row, kind in enumerate(kinds):
+    for kind, application, asked in zip(kinds, own, requests, strict=True):
         if kind not in rates:
-            asked = None if adaptive else (int(gpus[row]), int(batch[row]))
-            rates[kind] = _rates(known[own[row]], sizes, most, asked)
-            workloads |= _workloads(kind, own[row], rates[kind], known[own[row]])
+            of_kind = known[application]
+            rates[kind] = _rates(of_kind, sizes, most, None if adaptive else asked)
+            workloads |= _workloads(kind, application, rates[kind], of_kind)
+    arrival = table.numbers["time"].tolist()
     trainings = [known[application].training for application in own]
     jobs = [
         {
-            "id": names[row],
+            "id": table.cells["name"][row],
             "workload": _epoch(kind, 0),
-            "gpus": {"min": 1, "max": _widest(rates[kind])} if adaptive else int(gpus[row]),
+            "gpus": {"min": 1, "max": _widest(rates[kind])} if adaptive else gpus_asked[row],
             "steps": float(trainings[row].progress[-1]),
-            "arrival": float(arrival[row]),
+            "arrival": arrival[row],
             "restart_cost": known[own[row]].pace.restart,
         }
         for row, kind in enumerate(kinds)
@@ -186,13 +185,24 @@ def import_sia(
         {
             "format": FORMAT,
             "name": name,
-            "now": min(0.0, float(arrival[0])),
+            "now": min(0.0, arrival[0]),
             "cluster": {"pools": documents},
             "workloads": workloads,
             "jobs": jobs,
         }
     )
     return Trace(instance, _regimes(instance, trainings))
+
+
+def _read_workload(workload: Source) -> Table:
+    """The table of jobs, checked cell by cell."""
+    table = read_table(workload, "workload", COLUMNS, tuple(COLUMNS))
+    table.names("name")
+    arrival = table.numbers["time"]
+    table.refuse("time", np.diff(arrival, prepend=arrival[:1]) < 0, "arrivals in ascending order")
+    table.whole("num_replicas", 1, "a whole number of GPUs, at least 1")
+    table.whole("batch_size", 1, "a whole number of samples, at least 1")
+    return table
 
 
 def _rates(
@@ -244,8 +254,9 @@ def _applications(
     return found
 
 
-def _check_batches(table: Table, batch: IntArray, applications: Mapping[str, Application]) -> None:
+def _check_batches(table: Table, applications: Mapping[str, Application]) -> None:
     """Refuse batches outside the range in which the profiles have the gradient."""
+    batch = table.numbers["batch_size"].astype(np.int64)
     first, last = (
         np.array([applications[name].training.batch[end] for name in table.cells["application"]])
         for end in (0, -1)

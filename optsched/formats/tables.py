@@ -333,31 +333,20 @@ def read_table(
     rows = list(lines)
     if not rows and least is not None:
         raise InvalidInput(name, "no line below the first", f"at least one {least}")
-    # Before the rows are cut into columns, which would shorten all of them to the shortest
-    expected = f"{len(header)}, as in the first line"
     found = WrongCells() if wrong is None else wrong
-    for number, cells in rows:
-        if len(cells) != len(header):
-            error = InvalidInput(f"{name}:{number}", f"{len(cells)} cells", expected)
-            found.add(number, error)
-    rows = [row for row in rows if len(row[1]) == len(header)]
-    table = Table(
-        name,
-        np.array([number for number, _ in rows], np.int64),
-        {
-            column: tuple(cells[place].strip() for _, cells in rows)
-            for place, column in enumerate(header)
-        },
-        {},
-        columns,
-        dict(zip(header, as_written, strict=True)),
-    )
+    rows = _with_all_cells(rows, len(header), name, found)
+    cells = {
+        column: tuple(cells[place].strip() for _, cells in rows)
+        for place, column in enumerate(header)
+    }
+    written = dict(zip(header, as_written, strict=True))
+    line = np.array([number for number, _ in rows], np.int64)
+    table = Table(name, line, cells, {}, columns, written)
     for column in required:
         table.find_empty(column, found)
-    numbers = {}
-    for column in header:
-        if columns[column] != "text":
-            numbers[column] = _numbers(table, column, found)
+    numbers = {
+        column: _numbers(table, column, found) for column in header if columns[column] != "text"
+    }
     unreadable = set(found.lines)
     for column in distinct:
         if column in table:
@@ -369,6 +358,17 @@ def read_table(
         if columns[column] == "count":
             _warn_of_thousands(table, column)
     return table
+
+
+def _with_all_cells(
+    rows: Sequence[tuple[int, list[str]]], columns: int, name: str, wrong: WrongCells
+) -> list[tuple[int, list[str]]]:
+    """The rows with a cell in each column; the others go to ``wrong``."""
+    for number, cells in rows:
+        if len(cells) != columns:
+            expected = f"{columns}, as in the first line"
+            wrong.add(number, InvalidInput(f"{name}:{number}", f"{len(cells)} cells", expected))
+    return [row for row in rows if len(row[1]) == columns]
 
 
 def known_columns(

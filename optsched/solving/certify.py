@@ -153,15 +153,46 @@ def judged(
         noise += point.program.worth_of_noise(duals)
     gap_accepted = max(OPTIMALITY, limits.gap or 0.0) if arrays.is_integer else OPTIMALITY
     closed = bound.value is not None and alike(value, bound.value, gap_accepted, noise)
-
-    feasible = certificate.ok
-    residuals = dict(certificate.residuals)
-    proof = bound.proof if residuals else "none"
-    if bound.residual is not None:
-        residuals["duals"] = bound.residual
     problems = list(certificate.problems)
+    values = _checked_claim(values, point, y, bound, closed, noise, limits.tolerance, problems)
+    proof = bound.proof if certificate.residuals else "none"
+    signs = {} if bound.residual is None else {"duals": bound.residual}
+    residuals = {**certificate.residuals, **signs}
+    return Outcome(
+        values=values,
+        x=point.x,
+        value=value,
+        bound=bound.value,
+        bound_source=bound.source,
+        certificate=Certificate(not problems, proof, residuals, tuple(problems)),
+        # A point that violates rows is no optimum, however near its value is to the bound.
+        status=Status.OPTIMAL if closed and certificate.ok else Status.FEASIBLE,
+        solver=solver,
+        duals=duals,
+        duals_alone=bound.alone,
+        noise=noise,
+    )
 
-    loose = 10.0 * limits.tolerance
+
+def _checked_claim(
+    values: Values,
+    point: EvaluatedPoint,
+    y: FloatArray | None,
+    bound: Bound,
+    closed: bool,
+    noise: float,
+    tolerance: float,
+    problems: list[str],
+) -> Values:
+    """Compare what the solver claims with what was recomputed; contradictions join `problems`.
+
+    Returns
+    -------
+    Values
+        The solver's; a claim of optimality that is merely imprecise is withdrawn.
+    """
+    arrays, value = point.arrays, point.value
+    loose = 10.0 * tolerance
     # A gap within the tolerance that was asked for is an imprecise answer, and no false claim.
     gap_allowed = bound.value is not None and within_tolerance(value, bound.value, loose)
     claims = values.termination in CLAIMS and (closed or not gap_allowed)
@@ -170,8 +201,6 @@ def judged(
         problems.append(f"the solver states the objective {stated:.9g}, its point has {value:.9g}")
     if y is None and not (arrays.is_integer or problems or closed):
         claims = False
-    if values.termination in CLAIMS and not claims:
-        values = replace(values, termination=Termination.IMPRECISE)
     if bound.value is not None and contradicts(bound.value, value, arrays.maximise, noise):
         problems.append(
             f"the bound {bound.value:.9g} is worse than the objective of the point, {value:.9g}"
@@ -180,21 +209,9 @@ def judged(
         gap = gap_of(value, bound.value)
         left = "no bound" if gap is None else f"a gap of {gap:.2g}"
         problems.append(f"the solver claims optimality, but the certificate leaves {left}")
-    certificate = Certificate(not problems, proof, residuals, tuple(problems))
-    return Outcome(
-        values=values,
-        x=point.x,
-        value=value,
-        bound=bound.value,
-        bound_source=bound.source,
-        certificate=certificate,
-        # A point that violates rows is no optimum, however near its value is to the bound.
-        status=Status.OPTIMAL if closed and feasible else Status.FEASIBLE,
-        solver=solver,
-        duals=duals,
-        duals_alone=bound.alone,
-        noise=noise,
-    )
+    if values.termination in CLAIMS and not claims:
+        return replace(values, termination=Termination.IMPRECISE)
+    return values
 
 
 def proved_or_claimed_bound(point: EvaluatedPoint, values: Values, y: FloatArray | None) -> Bound:
