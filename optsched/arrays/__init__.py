@@ -29,7 +29,7 @@ FEW = 1024
 ROOM = 8
 """Entries of a table that one row is worth that is looked up in it."""
 
-A_FEW_ROWS = 64
+A_FEW_ROWS = 256
 """Rows up to which Python groups a table sooner than numpy has begun."""
 
 
@@ -523,14 +523,16 @@ def _found_by_number(known: IntArray, wanted: IntArray) -> IntArray | None:
     if these tell the known rows apart and it takes little room.
     """
     room, number, asked = 1, np.zeros(len(known), np.int64), np.zeros(len(wanted), np.int64)
-    for one, other in zip(known.T, wanted.T, strict=True):
-        low = min(int(one.min()), int(other.min()))
-        size = max(int(one.max()), int(other.max())) - low + 1
+    lowest = np.minimum(known.min(axis=0), wanted.min(axis=0)).tolist()
+    highest = np.maximum(known.max(axis=0), wanted.max(axis=0)).tolist()
+    for field, (low, high) in enumerate(zip(lowest, highest, strict=True)):
+        size = high - low + 1
         if room * size > ROOM * len(known):
             break
         room *= size
         if size > 1:
-            number, asked = number * size + (one - low), asked * size + (other - low)
+            number = number * size + (known[:, field] - low)
+            asked = asked * size + (wanted[:, field] - low)
     row = np.arange(len(known))
     table = np.full(room, -1, np.int64)
     table[number] = row

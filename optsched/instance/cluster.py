@@ -333,9 +333,32 @@ class Cluster(Displayed):
     def _available_from(self) -> FloatArray:
         return _of_nodes(self.pools, "node_available_from")
 
+    @cached_property
+    def _openings(self) -> FloatArray:
+        """Times from which some node is available, ascending."""
+        return np.unique(self._available_from)
+
+    @cached_property
+    def _known_at(self) -> dict[int, tuple[BoolArray, PoolSizes]]:
+        return {}
+
+    def _at(self, now: float) -> tuple[BoolArray, PoolSizes]:
+        """Usable nodes and sizes of the pools at a time: the same until a further node is available."""
+        known, passed = self._known_at, int(self._openings.searchsorted(now, side="right"))
+        if passed not in known:
+            known.clear()  # time goes on: an earlier state is hardly asked for again
+            usable = (self.node_states == UP) & (self._available_from <= now)
+            usable.flags.writeable = False
+            known[passed] = usable, PoolSizes.of(self.pools, now)
+        return known[passed]
+
     def usable(self, now: float) -> BoolArray:
         """Nodes that can take work at a time (`Pool.usable`), shape (nodes,)."""
-        return np.asarray((self.node_states == UP) & (self._available_from <= now))
+        return self._at(now)[0]
+
+    def sizes(self, now: float) -> PoolSizes:
+        """GPUs on the nodes of every pool that can take work at a time."""
+        return self._at(now)[1]
 
     @cached_property
     def own_capacity(self) -> FloatArray:
@@ -397,11 +420,8 @@ class Cluster(Displayed):
 
     def usable_alike(self, one: float, other: float) -> bool:
         """Whether the same nodes can take work at two times."""
-        first, last = min(one, other), max(one, other)
-        return not any(
-            ((first < pool.node_available_from) & (pool.node_available_from <= last)).any()
-            for pool in self.pools
-        )
+        first, last = self._openings.searchsorted([one, other], side="right").tolist()
+        return bool(first == last)
 
     @property
     def size(self) -> int:
@@ -414,7 +434,7 @@ class Cluster(Displayed):
 
     def gpus(self, now: float) -> IntArray:
         """Usable GPUs of each pool, shape (pools,)."""
-        return np.array([pool.capacity(now) for pool in self.pools], np.int64)
+        return self.sizes(now).gpus
 
     def capacities(self, now: float) -> dict[str, float]:
         """What jobs can hold at ``now``, by the names that usage and prices have.

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from optsched.arrays import (
+    A_FEW_ROWS,
     AnyArray,
     BoolArray,
     FloatArray,
@@ -169,16 +170,19 @@ def _among(values: FloatArray, others: FloatArray) -> BoolArray:
 
 def _equal_by_hash(indptr: IntArray, columns: Sequence[AnyArray]) -> IntArray:
     count, length = len(indptr) - 1, np.diff(indptr)
-    _, first, group = np.unique(hash_lists(indptr, columns), return_index=True, return_inverse=True)
-    equal_to: IntArray = first[group].astype(np.int64)
-    other = np.flatnonzero(equal_to != np.arange(count))
-    if len(other) == 0:
-        return equal_to
-    if (length[other] == length[equal_to[other]]).all():
-        one, two = (ranges(indptr[rows], length[rows]) for rows in (other, equal_to[other]))
-        if all(column[one].tobytes() == column[two].tobytes() for column in columns):
+    if count > A_FEW_ROWS:
+        hashes = hash_lists(indptr, columns)
+        _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
+        equal_to: IntArray = first[group].astype(np.int64)
+        other = np.flatnonzero(equal_to != np.arange(count))
+        if len(other) == 0:
             return equal_to
-    seen: dict[tuple[bytes, ...], int] = {}  # two hashes are equal by chance
+        if (length[other] == length[equal_to[other]]).all():
+            one, two = (ranges(indptr[rows], length[rows]) for rows in (other, equal_to[other]))
+            if all(column[one].tobytes() == column[two].tobytes() for column in columns):
+                return equal_to
+    # A few lists, or two hashes are equal by chance.
+    seen: dict[tuple[bytes, ...], int] = {}
     bounds = zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)
     keys = (tuple(column[start:stop].tobytes() for column in columns) for start, stop in bounds)
     return np.array([seen.setdefault(key, row) for row, key in enumerate(keys)], np.int64)

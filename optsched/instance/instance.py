@@ -127,10 +127,10 @@ class Instance(DisplayedTable):
         }
         return frozenset(name for name, different in differs.items() if different)
 
-    @cached_property
+    @property
     def pool_sizes(self) -> PoolSizes:
         """GPUs on the nodes of every pool that can take work now."""
-        return PoolSizes.of(self.cluster.pools, self.now)
+        return self.cluster.sizes(self.now)
 
     @cached_property
     def queue(self) -> IntArray:

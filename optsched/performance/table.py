@@ -19,7 +19,6 @@ from optsched.arrays import (
 )
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.instance.cluster import PoolSizes
 from optsched.instance.rates import ANY_SPREAD, OWN_GANG, STRIDE, PlainRates, RateTable
 from optsched.instance.reading import key, show
 from optsched.performance.configurations import Configurations
@@ -47,7 +46,7 @@ class TableModel(RateModel):
 
     def __init__(self, rates: RateTable, instance: Instance, later_nodes: bool = False) -> None:
         pools = instance.cluster.pools
-        self.sizes = PoolSizes.of(pools, np.inf) if later_nodes else instance.pool_sizes
+        self.sizes = instance.cluster.sizes(np.inf if later_nodes else instance.now)
         self._table = rates
         self._made_of = (rates, instance.cluster, instance.now, later_nodes)
         rows = {place: row for row, place in enumerate(rates.places)}

@@ -280,9 +280,9 @@ def first_fit(
         possible = ~(occupied[instant.job[left]] | occupied[instant.partner[left]])
         # Room only shrinks: what does not fit now never fits later in this round.
         possible[row[share > free[resource]]] = False
-        if not possible.all():
-            left, row, resource, share = _kept(possible, left, row, resource, share)
-            continue
+        left, row, resource, share = _kept(possible, left, row, resource, share)
+        if not len(left):
+            break
         # 2. Rows are taken that fit beside all rows before them.
         fits = _first_of_jobs(instant, left)
         fits[row[_beyond(resource, share, free)]] = False
@@ -292,8 +292,7 @@ def first_fit(
         taken.append(chosen)
         free -= np.bincount(resource[held], share[held], minlength=len(free))
         occupied[instant.job[chosen]] = occupied[instant.partner[chosen]] = True
-        occupied[-1] = False
-        left, row, resource, share = _kept(~fits, left, row, resource, share)
+        occupied[-1] = False  # rows that were taken are dropped with all others of their jobs
     return np.sort(np.concatenate(taken)) if taken else np.zeros(0, np.int64)
 
 

@@ -133,14 +133,11 @@ class Occupied:
             pool, a job is there twice, or GPUs are held by more than they can be.
         """
         chosen = np.asarray(chosen, np.int64)
-        gpu, owner = _numbered(classes.instance, gpus, rows.job[chosen])
-        return cls.of_numbers(
-            classes,
-            rows,
-            chosen,
-            gpu,
-            np.bincount(owner, minlength=len(chosen)),
-        )
+        job = rows.job[chosen]
+        gpu, owner = _numbered(classes.instance, gpus, job)
+        count = np.bincount(owner, minlength=len(chosen))
+        _check_gpus_of_columns(classes, rows.column[chosen], job, gpu, count, owner)
+        return cls.of_numbers(classes, rows, chosen, gpu, count).checked()
 
     @classmethod
     def of_numbers(
@@ -151,23 +148,19 @@ class Occupied:
         gpu: IntArray,
         count: IntArray,
     ) -> Occupied:
-        """The same by the numbers of the GPUs, row by row, and how many each row has."""
+        """The same by the numbers of the GPUs, row by row, and how many each row has; nothing is checked."""
         column = rows.column[chosen]
-        job = rows.job[chosen]
-        owner = owners(count)
-        _check_gpus_of_columns(classes, column, job, gpu, count, owner)
         need, group_need = needs_per_gpu(classes, column)
-        share = classes.configurations.share[classes.configuration[column]]
         return cls(
             classes.instance,
-            job,
+            rows.job[chosen],
             rows.partner[chosen],
-            share,
+            classes.configurations.share[classes.configuration[column]],
             need,
             group_need,
             gpu,
-            owner,
-        ).checked()
+            owners(count),
+        )
 
     @classmethod
     def of_jobs(

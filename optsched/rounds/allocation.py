@@ -112,6 +112,8 @@ class Answer:
         What the user should know of.
     position : IntArray, shape (rows,), optional
         Position of each row in the order of a ranking.
+    continues : BoolArray, shape (rows,), optional
+        Rows of it in which jobs go on as they are (`InPlace.rows_continue`).
     order : Order, optional
         The order of the jobs in it.
     moves : mapping of (job, column) to float
@@ -137,6 +139,7 @@ class Answer:
     timings: Mapping[str, float] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     position: IntArray | None = None
+    continues: BoolArray | None = None
     order: Order | None = None
     moves: Mapping[tuple[int, int], float] = field(default_factory=dict)
     isolated: FloatArray | None = None

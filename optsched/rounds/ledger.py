@@ -610,6 +610,8 @@ class Configured:
 
 def changes(before: Configured, after: Ledger, jobs: IntArray) -> dict[int, str]:
     """Words for those of some jobs that are stopped to go on in another configuration."""
+    if not len(jobs):
+        return {}
     now = setups_of(after.key[after.runs])
     return {
         job: f"it goes on with {now.get(job, PLAIN)} instead of {before.setups.get(job, PLAIN)}"

@@ -26,7 +26,7 @@ from optsched.rounds.order import Order
 from optsched.rounds.preemption import starved
 from optsched.rounds.rows import instant_of, rows_alone
 from optsched.rounds.state import RoundState
-from optsched.rounds.view import View
+from optsched.rounds.view import InPlace, View
 
 # --- when a move pays, and which find idle GPUs ----------------------------------------------
 
@@ -176,7 +176,9 @@ def rank(
     C = given.classes
     rows = given.rows
     order = Order.of(ranking, ranked_jobs(state, view.instance, rows, C))
-    by_row, moves = _row_order(state, view, ranking, given, order.position)
+    in_place = InPlace(view, C, state.ledger)
+    continues = in_place.rows_continue(rows)
+    by_row, moves = _row_order(state, ranking, given, in_place, continues, order.position)
     position = np.empty(len(rows), np.int64)
     position[by_row] = np.arange(len(rows))
     timings = {**given.timings, "allocate": time.perf_counter() - started}
@@ -185,6 +187,7 @@ def rank(
         fallback=order.fallback,
         timings=timings,
         position=position,
+        continues=continues,
         order=order,
         moves=moves,
     )
@@ -192,9 +195,10 @@ def rank(
 
 def _row_order(
     state: RoundState,
-    view: View,
     ranking: Ranking,
     given: Answer,
+    in_place: InPlace,
+    continues: BoolArray,
     position: IntArray,
 ) -> tuple[IntArray, Mapping[tuple[int, int], float]]:
     """The rows, the first first,
@@ -202,22 +206,19 @@ def _row_order(
     """
     C = given.classes
     rows = given.rows
-    running = view.running
+    view = in_place.view
     sizes = ranking.sizes
-    same_size = running.gpus[rows.job] == C.gpus[rows.column]
-    as_now = (running.pool[rows.job] == C.pool[rows.column]) & same_size
-    as_now &= view.configured.like(rows.job, C.configuration_labels[rows.column])
-    span = np.maximum(C.configurations.nodes[C.configuration[rows.column]], 1)
-    continues = as_now & (running.nodes[rows.job] <= span) & ~view.evicted[rows.job]
     if sizes == "deadline":
         return _deadline_order(state, view, C, rows, continues, position), {}
     if ranking.moves == "published":
+        as_now = in_place.same_gpus(rows.job, rows.column)
+        as_now &= in_place.same_setup(rows.job, rows.column)
         return _published_order(C, rows, sizes, as_now, position), {}
     saved = saved_by_rows(state, view, C, rows, continues)
     moves = saved > 0
     if sizes == "most":
         # Whether a job gets more GPUs is decided before, whatever they save.
-        moves &= same_size
+        moves &= view.running.gpus[rows.job] == C.gpus[rows.column]
     if sizes != "fastest" and moves.any():
         # A job of the sizes "fastest" takes its GPUs from jobs behind it; others only move to idle
         # ones.

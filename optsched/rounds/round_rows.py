@@ -167,7 +167,8 @@ class RoundRows:
     @cached_property
     def _claimed_continue(self) -> BoolArray:
         """Rows of the allocation that run now as they are."""
-        return self.in_place.rows_continue(self.answer.rows)
+        known = self.answer.continues
+        return self.in_place.rows_continue(self.answer.rows) if known is None else known
 
     def _continuing(self, rows: JobRows) -> JobRows:
         return rows.take(np.flatnonzero(self.in_place.rows_continue(rows)))

@@ -464,7 +464,7 @@ def test_workloads_that_only_the_other_instance_has_come_with_its_jobs() -> None
 # --- equal lists ------------------------------------------------------------------------------------------------------
 
 
-def test_equal_lists_are_found_when_hashes_are_equal_by_chance(
+def test_equal_lists_are_found_by_hashes_even_if_these_are_equal_by_chance(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     jobs = [{"id": f"{row}", "throughput": {"p": 1.0, "q": float(row)}} for row in range(1, 6)]
@@ -474,6 +474,8 @@ def test_equal_lists_are_found_when_hashes_are_equal_by_chance(
     )
     right = with_jobs(instance, np.arange(5), added)
     assert right.jobs_table.rates.tolist() == [0, 1, 2, 3, 4, 2, 5]
+    monkeypatch.setattr(compaction, "A_FEW_ROWS", 0)
+    identical(with_jobs(instance, np.arange(5), added), right)
     monkeypatch.setattr(
         compaction, "hash_lists", lambda indptr, columns: np.zeros(len(indptr) - 1, np.uint64)
     )
