@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -15,8 +15,10 @@ from optsched.display import Displayed
 from optsched.formulation.options import ConstraintOptions
 from optsched.instance import Instance
 from optsched.instance.documents import changed_fields
-from optsched.program import Assumption, SideRows
 from optsched.solution import Conflict
+
+if TYPE_CHECKING:  # formulations without side constraints need no side rows
+    from optsched.program import Assumption, SideRows
 
 SHOWN = 20
 """Jobs that an infeasible instance names at most."""

@@ -106,13 +106,11 @@ class Pool(Displayed):
         return int(self.node_gpus[self.usable(now)].sum())
 
     def reach(self, now: float) -> IntArray:
-        """GPUs on the k largest usable nodes, for k = 0, 1, ...:
+        """GPUs on the k largest usable nodes, for k = 0, 1, ... of those that have GPUs:
         what a gang on k nodes can have at most.
         """
         sizes = np.sort(self.node_gpus[self.usable(now)])
-        reach = np.zeros(len(sizes) + 1, np.int64)
-        sizes[::-1].cumsum(out=reach[1:])
-        return reach
+        return pointers(sizes[sizes > 0][::-1])
 
 
 class Numbering(Displayed):
@@ -266,8 +264,6 @@ class PoolSizes(Displayed):
     def of(cls, pools: Sequence[Pool], now: float) -> PoolSizes:
         """The sizes at a time; at infinity, nodes that become available are counted as well."""
         reaches = [pool.reach(now) for pool in pools]
-        # Nodes without GPUs come last, and are left out.
-        reaches = [reach[: 1 + np.count_nonzero(reach[1:] > reach[:-1])] for reach in reaches]
         # The largest nodes first, so that position k of the reach is what k nodes can hold.
         nodes = np.array([len(reach) - 1 for reach in reaches], np.int64)
         return cls(

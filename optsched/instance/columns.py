@@ -20,7 +20,7 @@ from optsched.instance.running import Place
 from optsched.instance.tables import ARRAY_FIELDS, DTYPES, JobNames, JobTable, Workload
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class CheckedJobs:
     """Jobs whose fields and references are right, as lists: what `JobColumns.add` takes.
 

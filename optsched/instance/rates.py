@@ -20,6 +20,7 @@ from optsched.arrays import (
     blocks,
     constant,
     find_sorted,
+    in_order,
     is_constant,
     is_range,
     lengths,
@@ -140,6 +141,17 @@ def keys_of(rates: RateTable) -> Iterator[tuple[slice, IntArray]]:
         yield own, first.repeat(length) + rates.place[own]
 
 
+def numbered(keys: IntArray) -> tuple[IntArray, IntArray]:
+    """The different keys, sorted, and the row of each key among them."""
+    if not in_order([keys]):
+        different, row = np.unique(keys, return_inverse=True)
+        return different, row.astype(np.int64)
+    # Tables mostly are in order: nothing needs to be sorted.
+    new = np.ones(len(keys), bool)
+    new[1:] = keys[1:] != keys[:-1]
+    return keys[new], new.cumsum() - 1
+
+
 class Places(NamedTuple):
     """The pairs (profile, place) that a rate table has, numbered in order.
 
@@ -163,8 +175,8 @@ class Places(NamedTuple):
         places = len(rates.places)
         entries = len(rates.place)
         if not rates.one_by_one:
-            keys, number = np.unique(rates.profile * places + rates.place, return_inverse=True)
-            return cls._of_keys(places, keys, len(rates)), number.astype(np.int64)
+            keys, number = numbered(rates.profile * places + rates.place)
+            return cls._of_keys(places, keys, len(rates)), number
         number = np.arange(entries, dtype=np.int64)
         # A table of all cells is a look-up in one step; sorted keys take a binary search.
         if len(rates) * places > SPARSE * entries + FEW or entries > np.iinfo(np.int32).max:
@@ -214,8 +226,8 @@ class Level(NamedTuple):
             # One number below each place: keys are not needed, and equal numbers are kept once.
             alike = len(number) > 0 and (number == number[0]).all()
             return cls(None, constant(number[0], len(number), np.int64) if alike else number), above
-        keys, place = np.unique(above * STRIDE + number, return_inverse=True)
-        return cls(keys, number), place.astype(np.int64)
+        keys, place = numbered(above * STRIDE + number)
+        return cls(keys, number), place
 
     def find(self, above: IntArray, number: IntArray | int) -> IntArray:
         """Place of a number below each place of the level above; -1 where there is none."""

@@ -9,13 +9,19 @@ from optsched.program.allocation import AllocationProgram
 from optsched.program.arrays import Block, LinearArrays
 from optsched.program.linear import Expression, LinearProgram, Relation, Variables
 from optsched.program.minimum import DelayedMinimum, LexicographicMinimum, Minimum
-from optsched.program.side_rows import Assumption, ClassFloors, LevelFloors, LimitRows, SideRows
 from optsched.program.units import Exponential, Inverse, Multiple, Units
 from optsched.program.utility import Method, Utility
 
 if TYPE_CHECKING:
     from optsched.program.conic import Cone, ConicProgram, linear_to_conic
     from optsched.program.ratio import Ratio
+    from optsched.program.side_rows import (
+        Assumption,
+        ClassFloors,
+        LevelFloors,
+        LimitRows,
+        SideRows,
+    )
     from optsched.program.timeline import TimelineCost, TimelineProgram
     from optsched.program.total import Total
 
@@ -50,11 +56,16 @@ __all__ = [
     "linear_to_conic",
 ]
 
-# A program of one kind does not load the others.
+# A program of one kind does not load the others, and most programs have no side rows.
 _HOME = {
+    "Assumption": "optsched.program.side_rows",
+    "ClassFloors": "optsched.program.side_rows",
     "Cone": "optsched.program.conic",
     "ConicProgram": "optsched.program.conic",
+    "LevelFloors": "optsched.program.side_rows",
+    "LimitRows": "optsched.program.side_rows",
     "Ratio": "optsched.program.ratio",
+    "SideRows": "optsched.program.side_rows",
     "TimelineCost": "optsched.program.timeline",
     "TimelineProgram": "optsched.program.timeline",
     "Total": "optsched.program.total",

@@ -17,7 +17,6 @@ from optsched.display import Displayed, count
 from optsched.program.arrays import LinearArrays
 from optsched.program.feasible_region import FeasibleRegion
 from optsched.program.linear import LinearProgram, Variables
-from optsched.program.side_rows import SideRows
 from optsched.program.units import AS_IT_IS, Units
 from optsched.program.utility import Utility
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:  # a process loads the utilities and candidates that it needs
     from optsched.program.conic import ConicProgram
     from optsched.program.linear_form import LinearForm
     from optsched.program.minimum import DelayedMinimum, LexicographicMinimum, Minimum
+    from optsched.program.side_rows import SideRows
     from optsched.program.total import Total
 
 

@@ -16,10 +16,10 @@ from optsched.arrays.matrices import largest_of_rows
 from optsched.errors import UsageError
 from optsched.program.arrays import Block, LinearArrays
 from optsched.program.linear import LinearProgram, Variables
-from optsched.program.side_rows import ClassFloors, LevelFloors, LimitRows, SideRows
 
-if TYPE_CHECKING:  # a process that only solves needs no candidates
+if TYPE_CHECKING:  # a process that only solves needs no candidates, and most programs no side rows
     from optsched.candidates import Classes
+    from optsched.program.side_rows import ClassFloors, LevelFloors, LimitRows, SideRows
 
 
 class NamedVariables(dict[str, Variables]):
@@ -143,6 +143,8 @@ class FeasibleRegion:
     @cached_property
     def limit_rows(self) -> LimitRows:
         """The rows that only limit sums of nothing negative, capacities first."""
+        from optsched.program.side_rows import LimitRows
+
         return LimitRows(self.classes, tuple(rows for rows in self.side if rows.only_limit))
 
     @cached_property
@@ -150,11 +152,15 @@ class FeasibleRegion:
         """The other side rows, where each asks for a level of one class, which is alone;
         else None.
         """
+        from optsched.program.side_rows import LevelFloors
+
         return LevelFloors.of(self.classes, self.levels, self._asking)
 
     @cached_property
     def class_floors(self) -> ClassFloors | None:
         """The same where each asks for something of one class, whatever it is."""
+        from optsched.program.side_rows import ClassFloors
+
         return ClassFloors.of(self.classes, self._asking)
 
     @property

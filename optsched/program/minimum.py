@@ -14,12 +14,12 @@ from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import UsageError
 from optsched.program.feasible_region import FeasibleRegion
 from optsched.program.linear import LinearProgram
-from optsched.program.side_rows import SideRows
 from optsched.program.utility import Method, Utility
 
 if TYPE_CHECKING:
     from optsched.program.arrays import LinearArrays
     from optsched.program.linear_form import LinearForm
+    from optsched.program.side_rows import SideRows
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,8 @@ class Minimum(Utility):
 
     def at_least(self, R: FeasibleRegion, value: FloatArray | float, name: str) -> SideRows:
         """levels @ x >= n value, a row per class; the values may differ."""
+        from optsched.program.side_rows import SideRows  # most programs have no side rows
+
         lower = np.asarray(value) * R.classes.count
         endless = np.full(len(R.classes), np.inf)
         return SideRows(name, R.levels, lower, endless, lambda row: f"the {name} objective")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,7 +13,9 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray
 from optsched.program.allocation import AllocationProgram
 from optsched.program.linear import LinearProgram
-from optsched.program.side_rows import Assumption, SideRows
+
+if TYPE_CHECKING:
+    from optsched.program.side_rows import Assumption, SideRows
 
 NEGLIGIBLE = 1e-9
 """Shortfalls below this are rounding, and the slack of those that are not."""

@@ -13,11 +13,11 @@ from optsched.errors import UsageError
 from optsched.program.arrays import LinearArrays
 from optsched.program.feasible_region import FeasibleRegion
 from optsched.program.linear import LinearProgram
-from optsched.program.side_rows import SideRows
 
 if TYPE_CHECKING:  # linear utilities need no cones, and small programs have a matrix
     from optsched.program.conic import ConicProgram
     from optsched.program.linear_form import LinearForm
+    from optsched.program.side_rows import SideRows
 
 
 class Method(StrEnum):

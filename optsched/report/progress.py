@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -179,7 +179,7 @@ def _reported(event: Progress, report: Callable[[float], float]) -> Progress:
     incumbent, bound = (
         None if value is None else report(value) for value in (event.incumbent, event.bound)
     )
-    return replace(event, incumbent=incumbent, bound=bound)
+    return event._replace(incumbent=incumbent, bound=bound)
 
 
 def progress_picture(lines: ProgressLines | Iterable[Progress], ax: Axes | None = None) -> Axes:

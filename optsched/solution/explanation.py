@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from optsched.program import AllocationProgram, Assumption
 from optsched.program.some_time import SOME_TIME
+
+if TYPE_CHECKING:
+    from optsched.program import AllocationProgram, Assumption
 
 
 class Conflict(NamedTuple):
@@ -62,10 +64,6 @@ class Explanation(StrEnum):
     """The search ended with the time, or the user stopped it."""
 
 
-WHOLE = Assumption("with whole jobs")
-"""What rows take for granted that fractions of jobs would keep."""
-
-
 def describe_row(
     program: AllocationProgram, block: str, position: int, whole: bool = False
 ) -> Conflict:
@@ -73,7 +71,10 @@ def describe_row(
 
     ``whole``: that it conflicts with others was shown of whole jobs alone.
     """
-    C, usual = program.classes, WHOLE if whole else None
+    from optsched.program import Assumption  # most programs have nothing to explain
+
+    # Fractions of jobs would keep the rows.
+    C, usual = program.classes, Assumption("with whole jobs") if whole else None
     if block == "time":
         words = f"{C.job_name(position)} cannot run more than all the time"
     elif block == "capacity":

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -56,8 +56,7 @@ def load_library(module: str, what: str, remedy: str) -> Any:
         raise SolverUnavailable(f"{what} cannot be loaded ({error}){remedy}") from None
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """One progress event: seconds since the start of the run,
     best objective and bound so far (None if unknown).
     """

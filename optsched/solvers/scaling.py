@@ -91,7 +91,7 @@ class Scaling(NamedTuple):
     def progress(self, event: Progress) -> Progress:
         """What a solver reports while it works, in the units of the original."""
         incumbent, bound = self._back(event.incumbent), self._back(event.bound)
-        return replace(event, incumbent=incumbent, bound=bound)
+        return event._replace(incumbent=incumbent, bound=bound)
 
 
 def _power_of_two(size: FloatArray) -> FloatArray:

@@ -12,7 +12,6 @@ from optsched.program import AllocationProgram
 from optsched.solution.certificate import Certificate
 from optsched.solution.explanation import Conflict, Explanation
 from optsched.solution.solution import ColumnsMade, Status
-from optsched.solution.stage import Stage
 from optsched.solution.values import NO_OPTIMUM as NO_OPTIMUM
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Solver
@@ -20,6 +19,7 @@ from optsched.solvers import Solver
 if TYPE_CHECKING:
     from optsched.solution.plan import Plan
     from optsched.solution.schedule import Schedule
+    from optsched.solution.stage import Stage
 
 BY_CLOCK = (Termination.TIME_LIMIT, Termination.INTERRUPTED)
 STOPPED = (

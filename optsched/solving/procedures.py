@@ -42,7 +42,6 @@ from optsched.solution import (
 )
 from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.figures import by_job
-from optsched.solution.stage import Stage
 from optsched.solvers.interrupt import delayed_interrupt
 from optsched.solving.certify import without_time
 from optsched.solving.engine import Engine
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from optsched.solution import Schedule
     from optsched.solution.plan import Plan
     from optsched.solution.solution import ColumnsMade
+    from optsched.solution.stage import Stage
 
 NO_PLAN = "no plan was found: the best allocation leaves a job without time, so that the objective is infinite"
 STAGES = {"load": "reading", "compile": "compiling", "build": "building the program"}

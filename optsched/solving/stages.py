@@ -9,14 +9,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from optsched.program import AllocationProgram, Method
 from optsched.program.relaxing import Relaxation
 from optsched.solution import Status
-from optsched.solution.stage import Stage
 from optsched.solving.certify import nothing_found, unless_interrupted, without_point
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import SolvedProgram
+
+if TYPE_CHECKING:
+    from optsched.solution.stage import Stage
 
 log = logging.getLogger("optsched")
 
@@ -79,6 +82,8 @@ def _relaxed(engine: Engine, relaxation: Relaxation) -> SolvedProgram:
     words = relaxation.words(short)
     for requirement in words:
         log.info("gives way: %s", requirement)
+    from optsched.solution.stage import Stage  # most programs have one stage
+
     stage = Stage(
         RELAXING,
         relaxation.value(short),

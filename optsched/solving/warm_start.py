@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +18,12 @@ from optsched.arrays import FloatArray, IntArray, find_rows, gathered
 from optsched.candidates import Classes
 from optsched.candidates.classes import LABELS
 from optsched.display import Displayed
-from optsched.program import AllocationProgram, LimitRows, LinearArrays
+from optsched.program import AllocationProgram, LinearArrays
 from optsched.solution.values import BASIC, LOWER, Basis, Termination, Values
 from optsched.solvers import Capability, Session, Solver
+
+if TYPE_CHECKING:
+    from optsched.program import LimitRows
 
 OF_CLASSES = ("time", "levels")
 """Blocks with a row for each class."""
