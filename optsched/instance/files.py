@@ -61,7 +61,7 @@ def read_file(source: str | Path, what: str, build: Callable[[Any], Read]) -> Re
 def read_document(source: str | Path, what: str, build: Callable[[Any], Read]) -> Read:
     """As `read_file`, of what is never an npz file."""
     data, kind = contents(source)
-    with named(source):
+    with named(source), no_collection():
         return build(parse(data, kind, what))
 
 

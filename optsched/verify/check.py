@@ -34,7 +34,6 @@ from optsched.verify.rows import (
     check_throughput,
     check_time,
     compare_rows,
-    resolve_rows,
 )
 from optsched.verify.run_record import (
     check_gap,
@@ -231,7 +230,7 @@ def _check_outcome(subject: RebuiltSolution, findings: Findings) -> Bound:
         return check_nothing(subject, program, findings)
     findings.alike("conflicts", document.conflicts, [])
     # Numbers of rows that stand for no column would mean nothing.
-    rows = resolve_rows(subject, findings)
+    rows = subject.rows(findings)
     if rows is None:
         return "not verifiable"
     check_throughput(rows, document.throughput, findings)
@@ -319,7 +318,7 @@ def _check_closed_form(subject: RebuiltSolution, findings: Findings) -> Bound:
 
 
 def _check_rule(subject: RebuiltSolution, allocation: Allocation, findings: Findings) -> None:
-    rows = resolve_rows(subject, findings)
+    rows = subject.rows(findings)
     if rows is None:
         return
     check_throughput(rows, subject.document.throughput, findings)

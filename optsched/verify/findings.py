@@ -106,11 +106,13 @@ class Findings:
         # In Python True equals 1; in a file they differ.
         holds = found == expected and isinstance(found, bool) == isinstance(expected, bool)
         if not holds:
-            self.add(
-                path,
-                f"found {show(found)}, expected {show(expected)}" + (f": {why}" if why else ""),
-            )
+            self.differ(path, found, expected, why)
         return holds
+
+    def differ(self, path: str, found: object, expected: object, why: str = "") -> None:
+        """Add that the file has one value and should have another."""
+        because = f": {why}" if why else ""
+        self.add(path, f"found {show(found)}, expected {show(expected)}{because}")
 
     def close(
         self,
@@ -125,16 +127,9 @@ class Findings:
         """Compare numbers up to rounding; null is equal to null alone."""
         if found is None or expected is None:
             return self.same(path, found, expected, why)
-        try:
-            allowed = max(relative * max(abs(found), abs(expected)), absolute)
-            holds = math.isfinite(found) and abs(found - expected) <= allowed
-        except OverflowError:  # an integer beyond every float
-            holds = False
+        holds = is_close(found, expected, relative, absolute)
         if not holds:
-            self.add(
-                path,
-                f"found {show(found)}, expected {show(expected)}" + (f": {why}" if why else ""),
-            )
+            self.differ(path, found, expected, why)
         return holds
 
     def alike(
@@ -167,6 +162,15 @@ class Findings:
             self.close(path, found, expected, why, absolute=absolute)
         else:
             self.same(path, found, expected, why)
+
+
+def is_close(found: float, expected: float, relative: float, absolute: float = 0.0) -> bool:
+    """Whether two numbers are the same up to rounding."""
+    try:
+        allowed = max(relative * max(abs(found), abs(expected)), absolute)
+        return math.isfinite(found) and abs(found - expected) <= allowed
+    except OverflowError:  # an integer beyond every float
+        return False
 
 
 def _is_list(value: object) -> bool:

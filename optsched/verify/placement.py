@@ -19,7 +19,7 @@ from optsched.solution import Allocation
 from optsched.solution.document import PlacementRow, SolutionDocument
 from optsched.verify.findings import Findings
 from optsched.verify.plans import schedule_of
-from optsched.verify.rows import AllocationRows, resolve_rows
+from optsched.verify.rows import AllocationRows
 from optsched.verify.subject import RebuiltSolution
 
 FIGURES = (
@@ -35,7 +35,7 @@ def check_packed(subject: RebuiltSolution, findings: Findings) -> None:
         return
     wrong = Findings()  # what is wrong with the rows is reported elsewhere
     schedule = schedule_of(subject.classes, document.schedule, wrong) if document.schedule else None
-    rows = resolve_rows(subject, wrong)
+    rows = subject.rows(wrong)
     if len(wrong) or rows is None:
         return
     integral = subject.formulation.integral
@@ -72,7 +72,7 @@ def check_placed(subject: RebuiltSolution, findings: Findings) -> None:
         return
     before = len(findings)
     # What is wrong with the allocation itself is reported elsewhere.
-    rows = resolve_rows(subject, Findings())
+    rows = subject.rows(Findings())
     if rows is None:
         findings.add(
             "placement", "the rows of the allocation are wrong, so that it cannot be checked"

@@ -18,7 +18,7 @@ from optsched.solution.solution import DUAL_ROWS
 from optsched.verify.findings import RELATIVE, Bound, Findings
 from optsched.verify.nothing import check_empty, check_nothing
 from optsched.verify.numbers import check_contradiction, check_metrics, read_duals
-from optsched.verify.rows import Resolver, check_throughput, compare_rows, resolve_rows
+from optsched.verify.rows import Resolver, check_throughput, compare_rows
 from optsched.verify.run_record import CLAIM, PROOFS, RESIDUAL, check_residuals
 from optsched.verify.subject import RebuiltSolution
 
@@ -156,7 +156,7 @@ def _one_at_a_time(rows: Sequence[ScheduleRow], findings: Findings) -> bool:
 
 def _check_first(subject: RebuiltSolution, schedule: Schedule, findings: Findings) -> None:
     """The allocation is what the schedule runs now."""
-    rows = resolve_rows(subject, findings)
+    rows = subject.rows(findings)
     if rows is None:
         return
     check_throughput(rows, subject.document.throughput, findings)

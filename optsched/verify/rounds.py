@@ -14,7 +14,7 @@ from optsched.solution import Allocation, Rounds
 from optsched.solution.document import RoundsDocument
 from optsched.solving.engine import Engine
 from optsched.verify.findings import RELATIVE, Findings
-from optsched.verify.rows import AllocationRows, resolve_rows
+from optsched.verify.rows import AllocationRows
 from optsched.verify.subject import RebuiltSolution
 
 AGAIN = 1e-7
@@ -32,7 +32,7 @@ def check_document_rounds(subject: RebuiltSolution, resolve: bool, findings: Fin
     if subject.document.schedule is not None:
         findings.add("rounds", "found slices, expected null: the schedule says what runs when")
         return
-    rows = resolve_rows(subject, Findings())  # what is wrong with the rows is reported elsewhere
+    rows = subject.rows(Findings())  # what is wrong with the rows is reported elsewhere
     if rows is None:
         return
     rounds = _as_rounds(document, rows, subject.instance.round, findings)

@@ -37,6 +37,7 @@ from optsched.solving.column_generation import (
 )
 from optsched.solving.engine import Engine
 from optsched.verify.findings import Findings
+from optsched.verify.rows import AllocationRows, resolve_rows
 from optsched.verify.stages import settle
 
 LARGEST_SEED = 2**31 - 1
@@ -100,6 +101,18 @@ class RebuiltSolution:
         # A file may hold any number; solvers take seeds of 31 bits.
         limits = Limits(seed=min(max(self.document.solver.seed, 0), LARGEST_SEED))
         return self.formulation.solve(self.candidates, Engine(load_solver, limits=limits))
+
+    def rows(self, findings: Findings) -> AllocationRows | None:
+        """The allocation of the file; None with findings where it is wrong."""
+        rows, wrong = self._rows
+        for finding in wrong.items:
+            findings.add(finding.field, finding.message)
+        return rows
+
+    @cached_property
+    def _rows(self) -> tuple[AllocationRows | None, Findings]:
+        wrong = Findings()
+        return resolve_rows(self.classes, self.document.allocation, wrong), wrong
 
     @property
     def expects_nothing(self) -> bool:
