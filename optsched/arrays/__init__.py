@@ -286,7 +286,7 @@ def _group_by_number(
         ):  # of several equal rows the last one written is the first one
             first[number[part][::-1]] = np.arange(part.stop - 1, part.start - 1, -1)
         count = np.bincount(number, minlength=room)
-    rows = _in_order_of_appearance(first, number)
+    rows = _stable_order_appearance(first, number)
     there = number[rows]
     if is_range(there, room):
         return Groups(first, number, count.astype(np.int64))
@@ -298,7 +298,7 @@ def _group_by_number(
     return Groups(rows, inverse, count[there].astype(np.int64))
 
 
-def _in_order_of_appearance(first: IntArray, number: IntArray) -> IntArray:
+def _stable_order_appearance(first: IntArray, number: IntArray) -> IntArray:
     """The rows that are the first with their number,
     which a table tells of each number (of none: one too many).
     """
@@ -452,6 +452,12 @@ def mask_of(index: IntArray | BoolArray | Sequence[int], count: int) -> BoolArra
     mask = np.zeros(count, bool)
     mask[index] = True
     return mask
+
+
+def stable_order(number: IntArray, count: int) -> IntArray:
+    """Rows in the order of their numbers, which are from 0 to ``count`` - 1; equal ones as they are."""
+    # numpy sorts numbers of at most 16 bits in a sixth of the time that it takes for larger ones.
+    return np.argsort(number.astype(np.min_scalar_type(count)), kind="stable")
 
 
 def owners(length: IntArray | Sequence[int]) -> IntArray:

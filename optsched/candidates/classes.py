@@ -35,6 +35,7 @@ from optsched.arrays import (
     ranges,
     refined,
     shown,
+    stable_order,
     taken,
 )
 from optsched.arrays.matrices import rows_in_order, same_places
@@ -607,7 +608,7 @@ class Classes(DisplayedTable):
         """Columns without a partner class by class, and where those of each class begin."""
         alone = np.flatnonzero(self.alone)
         if not in_order([self.class_a]):
-            alone = alone[np.argsort(self.class_a[alone], kind="stable")]
+            alone = alone[stable_order(self.class_a[alone], len(self))]
         count = np.bincount(self.class_a[alone], minlength=len(self))
         return alone, pointers(count)
 
@@ -755,7 +756,7 @@ class Classes(DisplayedTable):
         placed = np.flatnonzero(self.of_job >= 0)
         order = placed
         if not in_order([self.of_job[placed]]):
-            order = placed[np.argsort(self.of_job[placed], kind="stable")]
+            order = placed[stable_order(self.of_job[placed], len(self))]
         start = pointers(np.bincount(self.of_job[placed], minlength=len(self)))
         return order.astype(np.int64), start
 
@@ -905,7 +906,7 @@ def alone_columns(columns: KindColumns, kind_of_class: IntArray, kinds: int) -> 
         return None, columns.kind, constant(-1, len(columns), np.int64)
     alone = np.flatnonzero(columns.partner < 0)
     if not in_order([columns.kind[alone]]):
-        alone = alone[np.argsort(columns.kind[alone], kind="stable")]
+        alone = alone[stable_order(columns.kind[alone], kinds)]
     columns_of = np.bincount(columns.kind[alone], minlength=kinds).astype(np.int64)
     first_of = pointers(columns_of)[:-1]
     length = columns_of[kind_of_class]
@@ -920,7 +921,7 @@ def _pair_columns(candidates: Candidates, kind_of_class: IntArray, count: IntArr
     pairs = columns.pairs
     if not len(pairs):
         return pairs, pairs, pairs
-    by_kind = np.argsort(kind_of_class, kind="stable").astype(np.int64)
+    by_kind = stable_order(kind_of_class, kinds)
     classes_of = np.bincount(kind_of_class, minlength=kinds).astype(np.int64)
     start_of = pointers(classes_of)[:-1]
     size_a, size_b = classes_of[columns.kind[pairs]], classes_of[columns.partner[pairs]]

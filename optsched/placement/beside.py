@@ -203,13 +203,13 @@ class GpusOfRows:
         """Mask of the rows that run, shape (A,)."""
         return np.asarray(self._since >= 0)
 
-    @property
+    @cached_property
     def rows(self) -> IntArray:
         """Rows that run, those first that came first."""
         rows = np.flatnonzero(self._since >= 0)
         return rows[np.argsort(self._since[rows])]
 
-    @property
+    @cached_property
     def with_gpus(self) -> IntArray:
         """Those of them that have GPUs."""
         rows = self.rows
@@ -224,6 +224,7 @@ class GpusOfRows:
         new = rows[self._since[rows] < 0]
         self._since[new] = self._turn + np.arange(len(new))
         self._turn += len(new)
+        self._changed()
 
     def give_each(self, gpus: GpusByRow) -> None:
         """The same for GPUs by row."""
@@ -235,6 +236,12 @@ class GpusOfRows:
         """Take the GPUs of rows that stop."""
         self._since[list(rows)] = -1
         self.count[list(rows)] = 0
+        self._changed()
+
+    def _changed(self) -> None:
+        """Forget which rows run."""
+        for name in ("rows", "with_gpus"):
+            self.__dict__.pop(name, None)
 
     def gpus(self, rows: IntArray) -> tuple[IntArray, IntArray]:
         """GPUs of some rows, row by row, and how many each has."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, group_rows
+from optsched.arrays import FloatArray, IntArray, group_rows, stable_order
 from optsched.placement.problem import (
     Assignment,
     Pieces,
@@ -284,7 +284,7 @@ def _place_on_one_node(problem: Problem) -> Assignment | None:
     own = nodes.own.copy()
     on_node = np.full(len(problem), -1, np.int64)
     kinds = group_rows([R.pool, R.gpus, *R.need.T], len(problem))
-    requests_of = np.argsort(kinds.inverse, kind="stable")
+    requests_of = stable_order(kinds.inverse, len(kinds))
     last = np.cumsum(kinds.count)
     # Larger gangs first. Pools have no node in common, so their order does not matter.
     need, size = R.need[kinds.first], R.gpus[kinds.first]

@@ -20,6 +20,7 @@ from optsched.arrays import (
     IntArray,
     mask_of,
     pointers,
+    stable_order,
 )
 from optsched.candidates import Classes, JobRows, Uses
 from optsched.placement.shares import FULL, Shares
@@ -341,7 +342,7 @@ def _beyond(resource: IntArray, amount: FloatArray, free: FloatArray) -> BoolArr
     are more than is free of it.
     """
     # By resource, in order: running sums tell where each resource is used up.
-    order = np.argsort(resource, kind="stable")
+    order = stable_order(resource, len(free))
     total = np.concatenate(([0.0], np.cumsum(amount[order])))
     start = np.searchsorted(resource[order], np.arange(len(free)))
     beyond = np.zeros(len(resource), bool)
