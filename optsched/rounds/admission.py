@@ -13,17 +13,19 @@ requirement, on its fair part of what is left. The rules:
 3. A declined job is tried again in every round that is planned anew.
 
 `lease` decides in its own program whom it admits: all that were admitted before, and others by
-value. If the first cannot all be kept, as after a failure, value decides among all.
+value. If the first cannot all be kept, as after a failure, value decides among them which ones are,
+and then among all others: a newcomer takes the place of nobody who can be kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.candidates import Candidates, Classes
 from optsched.formulation import Formulation, Infeasible
 from optsched.instance import Instance
@@ -84,8 +86,11 @@ def ways(
     engine : Engine
         Its limits and its deadline hold here too.
     """
-    if formulation.hard_deadlines and (before == Standing.ADMITTED).any():
-        yield from _tried(engine, (formulation.promising(before == Standing.ADMITTED), None))
+    admitted = before == Standing.ADMITTED
+    if formulation.hard_deadlines and admitted.any():
+        yield from _tried(engine, (formulation.promising(admitted), None))
+        kept = _can_be_kept(admitted, formulation, candidates, engine)
+        yield from _tried(engine, (formulation.promising(kept), None))
     if not any(own.declinable for own in formulation.constraints):
         yield formulation, None
         return
@@ -118,6 +123,25 @@ def _tried(engine: Engine, way: Way) -> Iterator[Way]:
         engine.explains = True
 
 
+@contextmanager
+def _engine_beside(engine: Engine) -> Iterator[Engine]:
+    """An engine with the same limits, for programs beside that of the round; what they take counts."""
+    runs = Engine(engine.load, engine.solver, engine.limits, deadline=engine.deadline)
+    yield runs
+    engine.spend("admit", sum(runs.timings.values()))
+    engine.by_clock |= runs.by_clock  # another run may decide otherwise
+
+
+def _can_be_kept(
+    admitted: BoolArray, formulation: Formulation, candidates: Candidates, engine: Engine
+) -> BoolArray:
+    """Those of the admitted jobs that can be kept together, and are worth most; shape (jobs,)."""
+    alone = candidates.without_jobs(~admitted, "it was not admitted before")
+    with _engine_beside(engine) as runs:
+        schedule = formulation.solve(alone, runs).schedule
+    return mask_of([] if schedule is None else schedule.job, len(admitted))
+
+
 def _impossible(
     before: IntArray, asked: FloatArray, formulation: Formulation, candidates: Candidates
 ) -> dict[int, str]:
@@ -142,15 +166,11 @@ def _decided(
     engine: Engine,
 ) -> Way | None:
     """Admit jobs in their order; the part that each is held to goes to ``asked``."""
-    runs = Engine(engine.load, engine.solver, engine.limits, deadline=engine.deadline)
-    # Equal jobs are told apart: some may be admitted, and others not.
-    admitting = _admitting(formulation, asked, candidates.per_job(), runs)
-    if admitting is None:
-        return None
-    refusals = _in_order(before, asked, admitting)
-    engine.spend("admit", sum(runs.timings.values()))
-    engine.by_clock |= runs.by_clock  # another run may decide otherwise
-    if refusals is None:
+    with _engine_beside(engine) as runs:
+        # Equal jobs are told apart: some may be admitted, and others not.
+        admitting = _admitting(formulation, asked, candidates.per_job(), runs)
+        refusals = None if admitting is None else _in_order(before, asked, admitting)
+    if admitting is None or refusals is None:
         return None
     return _way(before, asked, declined | refusals, formulation, admitting)
 

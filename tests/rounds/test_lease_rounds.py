@@ -130,6 +130,17 @@ def test_equal_jobs_keep_their_own_promises() -> None:
     assert declined(scheduler.solve(now=1.0)) == ["b", "c"]
 
 
+def test_a_promise_that_is_broken_breaks_no_other() -> None:
+    given = instance(("a", 4.0, 6.0), ("b", 2.0, 8.0))
+    scheduler = optsched.Scheduler(given, LEASE, isolate=False)
+    assert declined(scheduler.solve(now=0.0)) == []
+    # Nothing was done until now.
+    scheduler.observe_many({"a": {"steps": 0.0}, "b": {"steps": 0.0}}, now=3.0)
+    # There is room for b or for the newcomer, which is worth more, and none for a any more.
+    scheduler.submit(dear("new", 4.0, 8.0), now=3.0)
+    assert declined(scheduler.solve(now=3.0)) == ["a", "new"]
+
+
 def test_where_promises_cannot_be_kept_value_decides() -> None:
     given = instance(("a", 4.0, 6.0))
     scheduler = optsched.Scheduler(given, LEASE, isolate=False)
