@@ -18,7 +18,7 @@ FLOOR = 1e-3
 
 
 @dataclass(frozen=True)
-class Profile:
+class PerformanceProfile:
     """Ratios to the best, method by method.
 
     rho_s(tau) = |{p : r_ps <= tau}| / |P|, where r_ps is the value of method s on problem p over the least value of any
@@ -54,7 +54,7 @@ class Profile:
 
 def profile_of(
     values: Sequence[Mapping[Any, float]], names: Sequence[str], problems: Sequence[Any]
-) -> Profile:
+) -> PerformanceProfile:
     """The profile of positive values by problem, one mapping for each method;
     what is missing is infinite.
     """
@@ -68,16 +68,16 @@ def profile_of(
         return _profile(table / best, names)
 
 
-def _profile(ratios: FloatArray, names: Sequence[str]) -> Profile:
+def _profile(ratios: FloatArray, names: Sequence[str]) -> PerformanceProfile:
     """The profile of ratios, shape (problems, methods)."""
     finite = {
         name: np.sort(column[np.isfinite(column)])
         for name, column in zip(names, ratios.T, strict=True)
     }
-    return Profile(len(ratios), finite)
+    return PerformanceProfile(len(ratios), finite)
 
 
-def time_profile(results: Results) -> Profile | None:
+def time_profile(results: Results) -> PerformanceProfile | None:
     """Of the times of settled tasks; None where rows have no times."""
     column = results.time_column
     if column is None:
@@ -89,7 +89,7 @@ def time_profile(results: Results) -> Profile | None:
     return profile_of(values, _names(results), results.problems)
 
 
-def gap_profile(results: Results) -> Profile | None:
+def gap_profile(results: Results) -> PerformanceProfile | None:
     """Of 1 + gap to the best known objective; None where no row has such a gap.
 
     Only problems with a best known objective count. A gap up to `AT_BEST`, or below 0, counts as

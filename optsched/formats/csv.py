@@ -75,7 +75,7 @@ _POOL_FIELD = re.compile(r"cluster\.pools\[(\d+)\](?:\.(\w+))?")
 
 
 @dataclass(frozen=True)
-class Header:
+class ColumnNames:
     """How files name their columns.
 
     Attributes
@@ -137,7 +137,7 @@ class Header:
                 raise InvalidArgument("columns", show(column), expected + hint)
 
 
-def _read_rates(rates: Source, header: Header) -> Table:
+def _read_rates(rates: Source, header: ColumnNames) -> Table:
     """The table of rates; raises `InvalidInput` with ``file:line:column``."""
     table = header.read(rates, "rates", RATES, ["workload", "throughput"], least="rate")
     places = [column for column in ("pool", "gpu") if column in table]
@@ -161,7 +161,7 @@ def _read_rates(rates: Source, header: Header) -> Table:
     return table
 
 
-def _read_pools(pools: Source, header: Header) -> Table:
+def _read_pools(pools: Source, header: ColumnNames) -> Table:
     """The table of pools; raises `InvalidInput` with ``file:line:column``."""
     return header.read(pools, "pools", POOLS, ["name", "nodes"], least="pool", distinct=["name"])
 
@@ -227,7 +227,7 @@ def import_csv(
         raise InvalidArgument("round", show(round), "seconds above 0")
     if name is None:
         name = "csv" if isinstance(jobs, bytes) else Path(jobs).stem
-    header = Header(columns or {}, ignore_others)
+    header = ColumnNames(columns or {}, ignore_others)
     header.check()
     wrong = WrongCells()
     # Rows of jobs with a wrong cell are reported and left out, so that the others are checked too

@@ -203,7 +203,7 @@ class Places(NamedTuple):
         return find_sorted(self.keys, key)
 
 
-class Level(NamedTuple):
+class RateLevel(NamedTuple):
     """Numbers below each of the places of the level above.
 
     Attributes
@@ -218,7 +218,7 @@ class Level(NamedTuple):
     number: IntArray
 
     @classmethod
-    def of(cls, above: IntArray, number: IntArray) -> tuple[Level, IntArray]:
+    def of(cls, above: IntArray, number: IntArray) -> tuple[RateLevel, IntArray]:
         """The level of entries, given by the place above and the number of each,
         and the place of each entry.
         """
@@ -260,14 +260,14 @@ class Entries(NamedTuple):
     Attributes
     ----------
     at : Places
-    counts, spreads : Level
+    counts, spreads : RateLevel
     rate : FloatArray
         By the place of the last level.
     """
 
     at: Places
-    counts: Level
-    spreads: Level
+    counts: RateLevel
+    spreads: RateLevel
     rate: FloatArray
 
     @classmethod
@@ -275,8 +275,8 @@ class Entries(NamedTuple):
         """Those of a table."""
         # Each level is found by the place in the level above and one number.
         at, owner = Places.of(rates)
-        counts, owner = Level.of(owner, rates.gpus)
-        spreads, entry = Level.of(owner, rates.nodes)
+        counts, owner = RateLevel.of(owner, rates.gpus)
+        spreads, entry = RateLevel.of(owner, rates.nodes)
         rate = rates.rate
         if not is_range(entry, len(entry)):
             rate = np.empty(len(entry))

@@ -38,7 +38,7 @@ def read_restart_costs(
 
 
 def restart_costs_document(costs: RestartCosts) -> dict[str, Any]:
-    """What `read_restart_costs` reads."""
+    """Restart costs as a workload document states them; `read_restart_costs` reads it back."""
     return {
         place: by_gpus[ANY_NUMBER]
         if by_gpus.keys() == {ANY_NUMBER}

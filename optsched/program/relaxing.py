@@ -21,7 +21,7 @@ NEGLIGIBLE = 1e-9
 """Shortfalls below this are rounding, and the slack of those that are not."""
 
 
-class Relaxation:
+class RelaxedRows:
     """The rows of a program that may give way, and the program of how little they must.
 
         minimise  sum_i w_i s_i   s.t.  (matrix @ x)_i + lower_i s_i >= lower_i   for every row i that may,

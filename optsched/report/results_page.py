@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optsched.benchmarking.profiles import FLOOR, Profile, gap_profile, time_profile
+from optsched.benchmarking.profiles import FLOOR, PerformanceProfile, gap_profile, time_profile
 from optsched.benchmarking.results import Results
 from optsched.benchmarking.summary_table import SummaryTable, cell_text
 from optsched.display import count, first_of
@@ -43,7 +43,7 @@ ROOM = 1.15
 
 
 def profile_picture(
-    profile: Profile | None,
+    profile: PerformanceProfile | None,
     title: str = "Performance profile",
     axis: str = "time over the least time",
     ax: Axes | None = None,
@@ -53,7 +53,7 @@ def profile_picture(
 
     Parameters
     ----------
-    profile : Profile
+    profile : PerformanceProfile
     title, axis : str
     ax : matplotlib axes, optional
         Where to draw; by default on a figure of its own.
@@ -247,7 +247,9 @@ def gap_picture(results: Results) -> Axes | None:
     )
 
 
-def _picture(results: Results, profile: Profile | None, title: str, axis: str) -> Axes | None:
+def _picture(
+    results: Results, profile: PerformanceProfile | None, title: str, axis: str
+) -> Axes | None:
     if (
         profile is None
         or len(results.methods) < 2

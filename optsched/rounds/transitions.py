@@ -44,7 +44,7 @@ from optsched.rounds.state import Reservation, RoundState
 
 
 def next_state(plan: Plan, state: RoundState, now: float | None) -> RoundState:
-    """See `Plan.next_state`."""
+    """The state at ``now`` with the plan carried out; by default at the time of the plan."""
     jobs = len(state.instance.jobs_table)
     if (plan.round, plan.now, len(plan.verdict)) != (state.round, state.now, jobs):
         raise InvalidArgument("state", repr(state), f"the state that {plan!r} was made of")

@@ -14,12 +14,12 @@ from optsched.simulation.failures import NodeChanges
 from optsched.simulation.history import IsolatedHistory
 from optsched.simulation.options import SimulationOptions
 from optsched.simulation.recording import Stint
-from optsched.simulation.run import Run
+from optsched.simulation.run import SimulationRun
 from optsched.simulation.truth import Truth
 from optsched.traces import Trace
 
 
-class Fluid(Run):
+class Fluid(SimulationRun):
     """A trace under a formulation whose allocation is followed to the letter.
 
     A new allocation is made when a job comes, ends, or changes its rates, and when a node changes.

@@ -29,7 +29,7 @@ from optsched.simulation.gavel_rows import GavelRows
 from optsched.simulation.history import IsolatedHistory
 from optsched.simulation.options import SimulationOptions
 from optsched.simulation.recording import Stint, spread_of
-from optsched.simulation.run import Run
+from optsched.simulation.run import SimulationRun
 from optsched.simulation.truth import Truth
 from optsched.traces import Trace
 
@@ -57,7 +57,7 @@ class _Placed:
     stays: BoolArray
 
 
-class GavelRounds(Run):
+class GavelRounds(SimulationRun):
     """A trace under a formulation, by Gavel's rules.
 
     Parameters

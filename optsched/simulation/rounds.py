@@ -16,7 +16,7 @@ from optsched.rounds.stops import checkpoint_interval
 from optsched.simulation.failures import NodeChanges
 from optsched.simulation.options import SimulationOptions
 from optsched.simulation.recording import Stint
-from optsched.simulation.run import Run
+from optsched.simulation.run import SimulationRun
 from optsched.simulation.scheduled import RunningRows, Scheduled
 from optsched.simulation.truth import Truth
 from optsched.traces import Trace
@@ -29,7 +29,7 @@ EARLY = 1e-9
 """A round grid is met to within this part of a round."""
 
 
-class RoundsRun(Run):
+class RoundsRun(SimulationRun):
     """A trace under a scheduler.
 
     Parameters

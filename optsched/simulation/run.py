@@ -15,7 +15,7 @@ from optsched.simulation.world import World
 from optsched.traces import Trace
 
 
-class Run:
+class SimulationRun:
     """A trace that is being simulated, in one of the modes.
 
     Parameters

@@ -29,13 +29,13 @@ from optsched.simulation.options import (
 )
 from optsched.simulation.result import Simulation
 from optsched.simulation.rounds import RoundsRun
-from optsched.simulation.run import Run
+from optsched.simulation.run import SimulationRun
 from optsched.simulation.truth import Truth
 from optsched.traces import Trace, TraceSource, load_trace
 
 ROUNDING = 1e-6
 """Of a job, that products of parts and numbers of jobs may be off."""
-MODES: Mapping[str, Callable[[Trace, RoundPolicy, SimulationOptions, Truth], Run]] = {
+MODES: Mapping[str, Callable[[Trace, RoundPolicy, SimulationOptions, Truth], SimulationRun]] = {
     "rounds": RoundsRun,
     "fluid": Fluid,
     "gavel": GavelRounds,

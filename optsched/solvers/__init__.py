@@ -7,7 +7,7 @@ from optsched.solvers.base import Capability, Limits, Progress, Session, Solver
 
 CATALOGUE = {
     "highs": "optsched.solvers.highs:Highs",
-    "prices": "optsched.solvers.prices.solver:Prices",
+    "prices": "optsched.solvers.prices.solver:PriceMethod",
     "highs-ipm": "optsched.solvers.highs:HighsIpm",
     "clarabel": "optsched.solvers.clarabel:Clarabel",
     "glop": "optsched.solvers.ortools:Glop",

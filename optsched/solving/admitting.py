@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, owners
 from optsched.program import AllocationProgram, LinearArrays
-from optsched.program.relaxing import NEGLIGIBLE, Relaxation
+from optsched.program.relaxing import NEGLIGIBLE, RelaxedRows
 from optsched.program.side_rows import SideRows
 from optsched.solution import Status
 from optsched.solving.engine import Engine
@@ -229,7 +229,7 @@ class Admitting:
                 elastic_rows += [k] if soft else []
         if not elastic_rows:
             return np.zeros(len(asked)), None
-        relaxation = Relaxation(replace(self.program, side=tuple(side)))
+        relaxation = RelaxedRows(replace(self.program, side=tuple(side)))
         arrays = relaxation.to_linear().arrays
         outcome = self._engine.solve_linear(arrays)
         if outcome.status is not Status.OPTIMAL or outcome.x is None:

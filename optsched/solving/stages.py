@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from optsched.program import AllocationProgram, Method
-from optsched.program.relaxing import Relaxation
+from optsched.program.relaxing import RelaxedRows
 from optsched.solution import Status
 from optsched.solving.certify import nothing_found, unless_interrupted, without_point
 from optsched.solving.engine import Engine
@@ -28,7 +28,7 @@ RELAXING = "relaxing"
 
 def solve_staged(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     """Solve an allocation program with everything that comes before its last run."""
-    relaxation = Relaxation(program)
+    relaxation = RelaxedRows(program)
     if relaxation.needed:
         return _relaxed(engine, relaxation)
     return STRATEGIES[program.utility.method](engine, program)
@@ -63,7 +63,7 @@ STRATEGIES: dict[Method, Callable[[Engine, AllocationProgram], SolvedProgram]] =
 """How each method of a utility is carried out."""
 
 
-def _relaxed(engine: Engine, relaxation: Relaxation) -> SolvedProgram:
+def _relaxed(engine: Engine, relaxation: RelaxedRows) -> SolvedProgram:
     """How little the rows that may give way must; then the program with that fixed."""
     from optsched.solving.proof import proved_linear  # few programs have such rows
 
@@ -99,7 +99,7 @@ def _relaxed(engine: Engine, relaxation: Relaxation) -> SolvedProgram:
 
 def settled(program: AllocationProgram, stages: Sequence[Stage]) -> AllocationProgram:
     """The last program of an allocation program, given what came out of the stages before it."""
-    relaxation = Relaxation(program)
+    relaxation = RelaxedRows(program)
     if relaxation.needed and stages:
         return settled(relaxation.relaxed(stages[0].kept["short"]), stages[1:])
     if program.utility.method is not Method.WATER_FILLING:

@@ -9,7 +9,7 @@ import numpy as np
 from optsched.arrays import IntArray
 from optsched.instance.reading import show
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
-from optsched.program.relaxing import Relaxation
+from optsched.program.relaxing import RelaxedRows
 from optsched.program.some_time import NO_SHARE, SomeTime
 from optsched.solution.certificate import FEASIBILITY, LARGEST_SHARE
 from optsched.solution.document import CertificateDocument, SolutionDocument
@@ -42,7 +42,7 @@ def check_nothing(
     document = subject.document
     check_empty(subject, findings)
     if isinstance(program, AllocationProgram):
-        relaxation = Relaxation(program)
+        relaxation = RelaxedRows(program)
         if relaxation.needed:  # rows that may give way are no reason why nothing is feasible
             program = relaxation.strict
     elif document.status == "infeasible":

@@ -8,7 +8,7 @@ import numpy as np
 
 from optsched.program import AllocationProgram, Method
 from optsched.program.filling import Filling
-from optsched.program.relaxing import Relaxation
+from optsched.program.relaxing import RelaxedRows
 from optsched.registry import load_solver
 from optsched.solution.certificate import LARGEST_SHARE, OPTIMALITY, dual_bound, row_sign_error
 from optsched.solution.document import SolutionDocument, StageDocument
@@ -32,7 +32,7 @@ def settle(
     if document.status not in ("optimal", "feasible") and not claims_no_time(document):
         return program
     stages = document.stages or []
-    relaxation = Relaxation(program)
+    relaxation = RelaxedRows(program)
     first = 0
     # Requirements give way first: all other stages are about what is left of them.
     if relaxation.needed:
@@ -75,7 +75,7 @@ def claims_no_time(document: SolutionDocument) -> bool:
 
 
 def _check_relaxing(
-    relaxation: Relaxation, stages: list[StageDocument], findings: Findings
+    relaxation: RelaxedRows, stages: list[StageDocument], findings: Findings
 ) -> AllocationProgram | None:
     """Rows that gave way: by as little as the file says, and by as little as they must."""
     path = "stages[0]"

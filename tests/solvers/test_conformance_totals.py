@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from optsched.arrays import FloatArray
-from optsched.conformance import Verdict, check_case
+from optsched.conformance import CaseVerdict, check_case
 
 # Private names: sessions and steps of one back-end, without the engine
 from optsched.conformance.allocation import (
@@ -25,7 +25,7 @@ from optsched.program import AllocationProgram, Total
 from optsched.registry import load_solver
 from optsched.solution import Values
 from optsched.solvers import Limits
-from optsched.solvers.prices.solver import Prices
+from optsched.solvers.prices.solver import PriceMethod
 from optsched.solving import Engine
 
 pytestmark = pytest.mark.oracle
@@ -41,7 +41,7 @@ def test_every_optimum_is_that_of_a_general_solver(known: KnownOptimum) -> None:
     assert outcome.value == pytest.approx(known.optimum, rel=1e-7, abs=1e-7 * known.scale)
 
 
-class Liar(Prices):
+class Liar(PriceMethod):
     """Prices, with something done to the program or to the answer."""
 
     name: ClassVar[str] = "liar"
@@ -106,12 +106,12 @@ class Coarse(Liar):
 @pytest.mark.parametrize("liar", [NoWeights, NoPricesOfNothing, Lazy, WrongSigns, Coarse])
 def test_a_back_end_that_lies_is_found(liar: type[Liar]) -> None:
     results = [check_case(item, "allocation", liar) for item in CASES]
-    assert any(result.verdict is Verdict.FAILED for result in results)
+    assert any(result.verdict is CaseVerdict.FAILED for result in results)
 
 
 @pytest.mark.unit
 def test_a_back_end_that_takes_no_totals_is_held_to_the_rest() -> None:
-    class LevelsAlone(Prices):
+    class LevelsAlone(PriceMethod):
         name: ClassVar[str] = "levels-alone"
 
         @classmethod
@@ -121,6 +121,6 @@ def test_a_back_end_that_takes_no_totals_is_held_to_the_rest() -> None:
             )
 
     verdicts = {item.name: check_case(item, "allocation", LevelsAlone) for item in CASES}
-    assert verdicts["total throughputs that are known"].verdict is Verdict.SKIPPED
+    assert verdicts["total throughputs that are known"].verdict is CaseVerdict.SKIPPED
     assert verdicts["total throughputs that are known"].reason == "refuses them all: it is a total"
-    assert verdicts["smallest levels of degenerate data"].verdict is Verdict.PASSED
+    assert verdicts["smallest levels of degenerate data"].verdict is CaseVerdict.PASSED

@@ -23,7 +23,7 @@ from optsched.solvers import Clarabel, CpSat, Highs, HighsSession, Limits, Sessi
 from optsched.solvers.base import ReloadedSession
 from optsched.solvers.cvxpy import Scs
 from optsched.solvers.ortools import Scip
-from optsched.solvers.prices.solver import Prices
+from optsched.solvers.prices.solver import PriceMethod
 from optsched.study import verify_program
 
 
@@ -231,16 +231,16 @@ def test_attempts_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_the_clock_left_out_is_not_reproducible(monkeypatch: pytest.MonkeyPatch) -> None:
     """The relaxation ends in time, yet leaves none for whole jobs: its point is the answer, and not by itself."""
     now = 1000.0
-    real = Prices.solve_allocation
+    real = PriceMethod.solve_allocation
 
-    def slow(self: Prices, *given: Any) -> Values:
+    def slow(self: PriceMethod, *given: Any) -> Values:
         nonlocal now
         now += 9.9
         return real(self, *given)
 
     instance = generate("knapsack", jobs=16, choices=3, resources=3, tightness=0.3, seed=4).instance
     monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
-    monkeypatch.setattr(Prices, "solve_allocation", slow)
+    monkeypatch.setattr(PriceMethod, "solve_allocation", slow)
     solution = optsched.solve(
         instance, "multiple-choice", time_limit=Deadline.after(10.0, lambda: now)
     )
@@ -269,16 +269,16 @@ def test_what_stopped_the_solver_of_whole_jobs_is_why_the_point_is_no_better(
 
 
 def test_a_search_interrupted_between_two_attempts_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Prices.solve_allocation
+    real = PriceMethod.solve_allocation
 
-    def interrupted(self: Prices, *given: Any) -> Values:
+    def interrupted(self: PriceMethod, *given: Any) -> Values:
         values = real(self, *given)
         signal.raise_signal(signal.SIGINT)
         return values
 
     instance = generate("knapsack", jobs=16, choices=3, resources=3, tightness=0.3, seed=4).instance
     monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
-    monkeypatch.setattr(Prices, "solve_allocation", interrupted)
+    monkeypatch.setattr(PriceMethod, "solve_allocation", interrupted)
     solution = optsched.solve(instance, "multiple-choice")
     assert (solution.status, solution.termination, solution.reproducible) == (
         "feasible",
@@ -293,14 +293,14 @@ def test_an_attempt_that_the_clock_stopped_is_not_reproducible(
     monkeypatch: pytest.MonkeyPatch, end: Termination
 ) -> None:
     """The relaxation is stopped and whole jobs are solved: where that starts, and its bound, are up to the clock."""
-    real = Prices.solve_allocation
+    real = PriceMethod.solve_allocation
 
-    def stopped(self: Prices, *given: Any) -> Values:
+    def stopped(self: PriceMethod, *given: Any) -> Values:
         return replace(real(self, *given), termination=end)
 
     instance = generate("knapsack", jobs=16, choices=3, resources=3, tightness=0.3, seed=4).instance
     monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
-    monkeypatch.setattr(Prices, "solve_allocation", stopped)
+    monkeypatch.setattr(PriceMethod, "solve_allocation", stopped)
     solution = optsched.solve(instance, "multiple-choice")
     assert [attempt.name for attempt in solution.solver.attempts] == ["prices", "highs"]
     assert solution.status == "optimal" and solution.reproducible == (

@@ -58,7 +58,7 @@ LACKING = 1e-7
 NOTHING_LEFT = "a job needs what there is none of"
 
 
-class Prices(Solver):
+class PriceMethod(Solver):
     """Prices of resources, at which every job decides for itself: exact for jobs alone.
 
     The smallest level is found by cutting planes on the prices (`optsched.solvers.prices.max_min`),
