@@ -16,7 +16,10 @@ from optsched.candidates.needs import column_needs, server_needs
 from optsched.candidates.usage import ByWay, Usage
 from optsched.display import Displayed
 from optsched.instance import Instance
-from optsched.instance.cluster import PER_NODE
+from optsched.instance.cluster import PER_NODE, Resource
+
+NOTHING = (np.zeros(0, np.int64), np.zeros(0))
+"""No columns, and no amounts."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -53,65 +56,81 @@ def resource_rows(
     column uses them. A resource of a pool is used by jobs on that pool, as far as their workloads
     demand it, and by every option and parameter-server law that names it.
     """
-    pools, now = instance.cluster.pools, instance.now
-    ways = columns.ways
-    holds = (ways.pool >= 0) & (ways.gpus > 0)
-    of_way = ways.gpus * ways.share
-    needs, of_servers = column_needs(instance, kinds, columns), server_needs(kinds, columns)
-    names = [pool.name for pool in pools]
-    capacity = instance.pool_sizes.gpus.astype(np.float64).tolist()
-    renewable = [True] * len(pools)
-    rows: list[IntArray] = []
-    cols: list[IntArray] = []
-    amounts: list[FloatArray] = []
-
-    def add(name: str, limit: float, kind: str, here: IntArray, amount: FloatArray) -> None:
-        rows.append(np.full(len(here), len(names), np.int64))
-        cols.append(here)
-        amounts.append(amount)
-        names.append(name)
-        capacity.append(limit)
-        renewable.append(kind == "renewable")
-
-    nothing = (np.zeros(0, np.int64), np.zeros(0))
+    found = _Rows(instance, kinds, columns)
     for name, node_field in PER_NODE.items():
-        here, amount = needs.get(name, nothing)
-        used = set(columns.pool_of(here).tolist())
-        for row, place in enumerate(pools):
-            full_name = f"{place.name}.{name}"
-            if row not in used and full_name not in of_servers:
-                continue
-            total = float(getattr(place, node_field)[place.usable(now)].sum())
-            if not np.isnan(total):
-                mine = columns.pool_of(here) == row
-                theirs, their_amount = of_servers.get(full_name, nothing)
-                both = np.concatenate([here[mine], theirs])
-                add(
-                    full_name,
-                    total,
-                    "renewable",
-                    both,
-                    np.concatenate([amount[mine], their_amount]),
-                )
+        found.add_per_node(name, node_field)
     for resource in instance.cluster.resources:
-        here, amount = needs.get(resource.name, nothing)
+        found.add(resource)
+    return found.resources(), found.usage()
+
+
+class _Rows:
+    """Rows of resources, which begin with the GPUs of each pool, and their uses by columns."""
+
+    def __init__(self, instance: Instance, kinds: Kinds, columns: KindColumns) -> None:
+        self._instance, self._columns = instance, columns
+        self._pools = instance.cluster.pools
+        self._needs = column_needs(instance, kinds, columns)
+        self._of_servers = server_needs(kinds, columns)
+        self._names = [pool.name for pool in self._pools]
+        self._capacity = instance.pool_sizes.gpus.astype(np.float64).tolist()
+        self._renewable = [True] * len(self._pools)
+        # Of each row after those of the GPUs: the columns that use it, and how much.
+        self._uses: list[tuple[IntArray, FloatArray]] = []
+
+    def add_per_node(self, name: str, node_field: str) -> None:
+        """A row for each pool that states what its nodes have of a resource, where it is used."""
+        here, amount = self._needs.get(name, NOTHING)
+        pool_of = self._columns.pool_of(here)
+        for number, pool in enumerate(self._pools):
+            row = f"{pool.name}.{name}"
+            mine = pool_of == number
+            if not mine.any() and row not in self._of_servers:
+                continue
+            total = float(getattr(pool, node_field)[pool.usable(self._instance.now)].sum())
+            if not np.isnan(total):
+                self._add(row, total, True, here[mine], amount[mine])
+
+    def add(self, resource: Resource) -> None:
+        """A row for a resource of the cluster or of one pool."""
+        here, amount = self._needs.get(resource.name, NOTHING)
         if resource.pool is not None:
-            pool = instance.cluster.pool_index[resource.pool]
-            mine = (columns.pool_of(here) == pool) | (columns.option[here] >= 0)
+            pool = self._instance.cluster.pool_index[resource.pool]
+            mine = (self._columns.pool_of(here) == pool) | (self._columns.option[here] >= 0)
             here, amount = here[mine], amount[mine]
-        theirs, their_amount = of_servers.get(resource.name, nothing)
-        here, amount = np.concatenate([here, theirs]), np.concatenate([amount, their_amount])
-        add(resource.name, resource.capacity, resource.kind, here, amount)
-    shape = (len(names), len(columns))
-    if holds.all() and not any(map(len, rows)):  # every column holds GPUs, and nothing else
-        usage = Usage(len(names), ByWay(columns.way, ways.pool, of_way))
-    else:
-        on_pool = np.flatnonzero(holds[columns.way])
-        rows.insert(0, columns.pool_of(on_pool))
-        cols.insert(0, on_pool)
-        amounts.insert(0, of_way[columns.way[on_pool]])
-        entries = (np.concatenate(amounts), (np.concatenate(rows), np.concatenate(cols)))
-        usage = Usage.of(sp.csr_matrix(entries, shape=shape))
-    pool_of_row = np.full(len(names), -1, np.int64)
-    pool_of_row[: len(pools)] = np.arange(len(pools))
-    return Resources(tuple(names), np.array(capacity), np.array(renewable), pool_of_row), usage
+        renewable = resource.kind == "renewable"
+        self._add(resource.name, resource.capacity, renewable, here, amount)
+
+    def _add(
+        self, name: str, capacity: float, renewable: bool, here: IntArray, amount: FloatArray
+    ) -> None:
+        """A row, used by these columns and by those with workers and servers that name it."""
+        theirs, their_amount = self._of_servers.get(name, NOTHING)
+        both = np.concatenate([here, theirs]), np.concatenate([amount, their_amount])
+        self._uses.append(both)
+        self._names.append(name)
+        self._capacity.append(capacity)
+        self._renewable.append(renewable)
+
+    def resources(self) -> Resources:
+        """The rows."""
+        pool = np.full(len(self._names), -1, np.int64)
+        pool[: len(self._pools)] = np.arange(len(self._pools))
+        capacity, renewable = np.array(self._capacity), np.array(self._renewable)
+        return Resources(tuple(self._names), capacity, renewable, pool)
+
+    def usage(self) -> Usage:
+        """What columns use of each row; GPUs alone are kept by way to run."""
+        ways = self._columns.ways
+        holds = (ways.pool >= 0) & (ways.gpus > 0)
+        gpus = ways.gpus * ways.share
+        if holds.all() and not any(len(here) for here, _ in self._uses):
+            return Usage(len(self._names), ByWay(self._columns.way, ways.pool, gpus))
+        on_pool = np.flatnonzero(holds[self._columns.way])
+        way = self._columns.way[on_pool]
+        row = np.repeat(np.arange(len(self._uses)), [len(here) for here, _ in self._uses])
+        rows = np.concatenate([ways.pool[way], len(self._pools) + row])
+        columns = np.concatenate([on_pool, *(here for here, _ in self._uses)])
+        amounts = np.concatenate([gpus[way], *(amount for _, amount in self._uses)])
+        shape = (len(self._names), len(self._columns))
+        return Usage.of(sp.csr_matrix((amounts, (rows, columns)), shape=shape))

@@ -244,15 +244,10 @@ def import_csv(
     documents = one_cluster(pools, pool_rows, "table of pools", _documents_of)
     workloads = _workloads(rate_rows, documents, wrong)
     _warn_of_idle_pools(rate_rows, documents)
-    tenants = dict.fromkeys(filter(None, job_rows.cells.get("tenant", ())))
-    job_documents: dict[int, dict[str, Any]] = {}
-    for row, cells in enumerate(job_rows.documents()):
-        line = int(job_rows.line[row])
-        with wrong.gathered(line):
-            job_documents[line] = _job(job_rows, row, cells, rate_rows, workloads)
+    jobs_read = _job_documents(job_rows, rate_rows, workloads, wrong)
     if 0 in wrong.lines:
         wrong.refuse()
-    job_rows = job_rows.without(set(job_rows.line.tolist()) - set(job_documents))
+    tenants = dict.fromkeys(filter(None, job_rows.cells.get("tenant", ())))
     document = {
         "format": FORMAT,
         "name": name,
@@ -261,17 +256,40 @@ def import_csv(
         "cluster": {"pools": documents},
         "workloads": workloads,
         "tenants": [{"name": tenant} for tenant in tenants],
-        "jobs": list(job_documents.values()),
+        "jobs": list(jobs_read.values()),
     }
+    job_rows = job_rows.without(set(job_rows.line.tolist()) - set(jobs_read))
+    instance = _instance(document, job_rows, pool_rows, wrong)
+    _warn_of_stuck_jobs(instance)
+    return instance
+
+
+def _job_documents(
+    jobs: Table, rates: Table, workloads: Mapping[str, Any], wrong: WrongCells
+) -> dict[int, dict[str, Any]]:
+    """The document of each job by its line; those with a wrong cell go to ``wrong``."""
+    found = {}
+    for row, cells in enumerate(jobs.documents()):
+        line = int(jobs.line[row])
+        with wrong.gathered(line):
+            found[line] = _job(jobs, row, cells, rates, workloads)
+    return found
+
+
+def _instance(
+    document: Mapping[str, Any], jobs: Table, pools: Table | None, wrong: WrongCells
+) -> Instance:
+    """The instance of a document; errors name the cell that a field came from, and those of
+    ``wrong`` are raised with them.
+    """
     try:
         instance = Instance.from_document(document)
     except InvalidInput as error:
         for one in error.one_by_one():
-            line, place = _place(one.path, job_rows, pool_rows)
+            line, place = _place(one.path, jobs, pools)
             wrong.add(line, InvalidInput(place, one.found, one.expected))
         wrong.refuse(more=error.more)
     wrong.refuse()
-    _warn_of_stuck_jobs(instance)
     return instance
 
 

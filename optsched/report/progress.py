@@ -214,28 +214,50 @@ def _draw(ax: Axes, lines: ProgressLines) -> None:
     end = float(lines.elapsed[-1])
     unit, name = time_unit(end)
     time = lines.elapsed / unit
-    few = len(time) <= 40
     moments = len(np.unique(time[np.isfinite(lines.incumbent) | np.isfinite(lines.bound)]))
+    _draw_steps(ax, lines, time)
+    if moments > 1:
+        _fill_gap(ax, lines, time)
+    for begin in lines.runs:
+        ax.axvline(begin / unit, color=MUTED, linewidth=0.6, linestyle=(0, (1, 2)), zorder=2)
+    ax.set_xlim(0.0, time[-1] * 1.02 if time[-1] > 0 else 1.0)
+    ax.set_ylim(*_range(lines))
+    ax.ticklabel_format(axis="y", useOffset=False, style="plain")
+    plain_frame(ax, "left", "bottom")
+    grid_below(ax)
+    _write_gap(ax, lines.gap, end)
+    if moments == 1:
+        _say_that_nothing_went_on(ax, lines)
+    else:
+        legend_below(ax, ax.get_legend_handles_labels()[0], 0.45, 3)
+    head(ax, lines.title, lines.subtitle, f"time, {name}", lines.axis)
+
+
+def _draw_steps(ax: Axes, lines: ProgressLines, time: FloatArray) -> None:
+    """The lines of bound and incumbent, as far as there are any; few points are marked."""
     for values, colour, label, style in (
         (lines.bound, SECOND, "bound", (0, (4, 1.5))),
         (lines.incumbent, MAIN, "incumbent", "solid"),
     ):
-        if not np.isfinite(values).any():
-            continue
-        ax.step(
-            time,
-            values,
-            where="post",
-            color=colour,
-            linewidth=1.6,
-            linestyle=style,
-            label=label,
-            zorder=3,
-            marker="o" if few else None,
-            markersize=3,
-        )
+        if np.isfinite(values).any():
+            ax.step(
+                time,
+                values,
+                where="post",
+                color=colour,
+                linewidth=1.6,
+                linestyle=style,
+                label=label,
+                zorder=3,
+                marker="o" if len(time) <= 40 else None,
+                markersize=3,
+            )
+
+
+def _fill_gap(ax: Axes, lines: ProgressLines, time: FloatArray) -> None:
+    """The area between the lines, where they differ."""
     known = np.isfinite(lines.incumbent) & np.isfinite(lines.bound)
-    if moments > 1 and (known & (lines.incumbent != lines.bound)).any():
+    if (known & (lines.incumbent != lines.bound)).any():
         ax.fill_between(
             time,
             lines.incumbent,
@@ -248,22 +270,12 @@ def _draw(ax: Axes, lines: ProgressLines) -> None:
             zorder=1,
             label="gap",
         )
-    for begin in lines.runs:
-        ax.axvline(begin / unit, color=MUTED, linewidth=0.6, linestyle=(0, (1, 2)), zorder=2)
-    ax.set_xlim(0.0, time[-1] * 1.02 if time[-1] > 0 else 1.0)
-    low, high = _range(lines)
-    ax.set_ylim(low, high)
-    ax.ticklabel_format(axis="y", useOffset=False, style="plain")
-    plain_frame(ax, "left", "bottom")
-    grid_below(ax)
-    words = (
-        "no gap is known"
-        if lines.gap is None
-        else f"gap {_percent(lines.gap)} after {time_words(end)}"
-    )
-    frame = {"facecolor": PAPER, "edgecolor": LINE, "pad": 3, "linewidth": 0.6}
+
+
+def _write_gap(ax: Axes, gap: float | None, end: float) -> None:
+    """The last gap, in the upper right corner."""
     ax.annotate(
-        words,
+        "no gap is known" if gap is None else f"gap {_percent(gap)} after {time_words(end)}",
         (1, 1),
         (-4, -4),
         "axes fraction",
@@ -273,13 +285,8 @@ def _draw(ax: Axes, lines: ProgressLines) -> None:
         fontsize=LABEL,
         color=INK,
         zorder=5,
-        bbox=frame,
+        bbox={"facecolor": PAPER, "edgecolor": LINE, "pad": 3, "linewidth": 0.6},
     )
-    if moments == 1:
-        _say_that_nothing_went_on(ax, lines)
-    else:
-        legend_below(ax, ax.get_legend_handles_labels()[0], 0.45, 3)
-    head(ax, lines.title, lines.subtitle, f"time, {name}", lines.axis)
 
 
 def _say_that_nothing_went_on(ax: Axes, lines: ProgressLines) -> None:

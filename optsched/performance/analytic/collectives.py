@@ -79,13 +79,11 @@ def _transfer(size: Numbers, bandwidth: Numbers) -> FloatArray:
     """S / B; nothing takes no time, and anything takes forever without a link."""
     S, B = np.broadcast_arrays(np.asarray(size, np.float64), np.asarray(bandwidth, np.float64))
     with np.errstate(divide="ignore", invalid="ignore"):
-        seconds: FloatArray = np.where(S == 0, 0.0, S / B)
-    return seconds
+        return np.where(S == 0, 0.0, S / B)
 
 
 def _of_several(ranks: FloatArray, seconds: FloatArray) -> FloatArray:
-    several: FloatArray = np.where(ranks > 1, seconds, 0.0)
-    return several
+    return np.where(ranks > 1, seconds, 0.0)
 
 
 # --- NCCL's tuning model --------------------------------------------------------------------------
@@ -198,15 +196,30 @@ def nccl_times(
         *(np.asarray(value, np.float64) for value in given)
     )
     fast = np.broadcast_to(np.asarray(nvlink, bool), k.shape)
-    several = k > 1
     n = np.maximum(n, 1)
+    # A ring is as fast as its slowest link.
+    bus = np.where(n > 1, np.minimum(B1, B2), B1)
+    latency = np.stack(
+        [_latency(a, p, S, k, n, cc, fast, c) for a in (TREE, RING) for p in (LL, LL128, SIMPLE)]
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        seconds = latency + np.where(S > 0, S / _bandwidth(S, k, n, bus, cc, c), 0.0)
+    # LL128 needs stores of 128 bytes at once, which only NVLink from Volta on delivers whole.
+    no_ll128 = ~(fast & (cc >= GENERATIONS[0]))
+    for protocol in (TREE * 3 + LL128, RING * 3 + LL128):
+        seconds[protocol] = np.where(no_ll128, np.inf, seconds[protocol])
+    return np.where(k > 1, seconds, 0.0)
+
+
+def _bandwidth(
+    S: FloatArray, k: FloatArray, n: FloatArray, bus: FloatArray, cc: FloatArray, c: FloatArray
+) -> FloatArray:
+    """Bandwidth of each algorithm and protocol from that of the bus, shape (6, ...)."""
     # The constants are by generation of GPU, and by scale: one node, two, more.
     generation = np.clip(
         np.searchsorted(GENERATIONS, cc, side="right") - 1, 0, len(GENERATIONS) - 1
     )
     scale = np.minimum(n, 3).astype(np.int64) - 1
-    # A ring is as fast as its slowest link.
-    bus = np.where(n > 1, np.minimum(B1, B2), B1)
     # LL sends a flag with every 4 bytes, which halves the bandwidth; the host limits it as well.
     ll_max = np.where(n > 1, LL_MAX_HOSTS[scale], LL_MAX[generation, scale])
     # LL128 and trees reach 0.92 of the bus: of 128 bytes 120 are data.
@@ -231,18 +244,7 @@ def nccl_times(
     bandwidth[:3] *= np.where(
         np.floor(S / 64) >= 2.0 ** CORRECTION.shape[1], 1.0, CORRECTION[:, row]
     )
-
-    latency = np.stack(
-        [_latency(a, p, S, k, n, cc, fast, c) for a in (TREE, RING) for p in (LL, LL128, SIMPLE)]
-    )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        seconds = latency + np.where(S > 0, S / bandwidth, 0.0)
-    # LL128 needs stores of 128 bytes at once, which only NVLink from Volta on delivers whole.
-    no_ll128 = ~(fast & (cc >= GENERATIONS[0]))
-    for protocol in (TREE * 3 + LL128, RING * 3 + LL128):
-        seconds[protocol] = np.where(no_ll128, np.inf, seconds[protocol])
-    answer: FloatArray = np.where(several, seconds, 0.0)
-    return answer
+    return bandwidth
 
 
 def _latency(
