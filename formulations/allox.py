@@ -116,7 +116,7 @@ class Allox(Formulation):
         table = candidates.instance.jobs_table
         kept = mask_of(list(table.running), len(table))
         stays = np.ones(len(table), bool) if self.options.keep_running else ~table.preemptible
-        return np.asarray(kept & stays & candidates.present)
+        return kept & stays & candidates.present
 
     def _too_young(self, candidates: Candidates, kept: BoolArray) -> BoolArray:
         """Jobs that wait for older ones to be planned, shape (jobs,)."""
@@ -218,7 +218,7 @@ class _Places:
     def _refuse(self) -> None:
         """What the program does not know of."""
         C, table = self.C, self.C.instance.jobs_table
-        without: BoolArray = np.asarray((self.column < 0).all(axis=1))
+        without = np.asarray((self.column < 0).all(axis=1))
         if without.any():
             k = int(without.argmax())
             raise UsageError(

@@ -90,7 +90,7 @@ def dominant_shares(C: Classes) -> FloatArray:
     """
     types, row_type = np.unique(_types(C), return_inverse=True)
     by_type = sum_by(row_type, 1.0, len(types))
-    total: FloatArray = np.asarray(by_type @ C.capacity)
+    total = np.asarray(by_type @ C.capacity)
     part = quotient(1.0, total)
     share = sp.diags_array(part) @ by_type @ C.usage
     return np.asarray(share.max(axis=0).todense()).ravel() if C.columns else np.zeros(0)

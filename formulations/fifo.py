@@ -187,7 +187,7 @@ class _Queue:
         pairs = pair_ratios(K)
         worth = np.flatnonzero(pairs.ratio > PACKED)
         # (-ratio, kind, pool, column).
-        partners: dict[int, list[tuple[float, int, int, int]]] = defaultdict(list)
+        partners = defaultdict(list)
         for row in worth.tolist():
             column = int(pairs.column[row])
             a, b, pool = int(K.class_a[column]), int(K.class_b[column]), int(K.pool[column])
@@ -217,7 +217,7 @@ class _Queue:
 
     def _more(self, shared: int, place: int) -> Need:
         """What two jobs need beyond what one of them has."""
-        more: dict[int, float] = defaultdict(float, self.needs[shared])
+        more = defaultdict(float, self.needs[shared])
         for resource, amount in self.needs[place]:
             more[resource] -= amount
         return [(resource, amount) for resource, amount in more.items() if amount != 0]

@@ -100,7 +100,7 @@ class FinishTimeFairness(Formulation):
             reference = on_reference_pool(C, self.options.reference_pool, self.name)
             T = np.where(T > 0, reference[:, np.newaxis], 0.0)
         _, y = slices(C, np.array(1.0 / max(C.count.sum(), 1)))
-        iso: FloatArray = (T * y).sum(axis=1)
+        iso = (T * y).sum(axis=1)
         return np.where(iso > 0, iso, fastest(C)) if (iso <= 0).any() else iso
 
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:

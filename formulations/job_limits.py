@@ -99,7 +99,7 @@ class JobLimits:
         column, row, _ = self._uses(candidates)
         bad = ~self.known
         bad[columns.kind[column[np.isnan(self.limit[columns.kind[column], row])]]] = True
-        return np.asarray(bad[columns.kind] | ((columns.partner >= 0) & bad[columns.partner]))
+        return bad[columns.kind] | ((columns.partner >= 0) & bad[columns.partner])
 
     def check(self, candidates: Candidates, name: str) -> None:
         """Every kind with a column has a limit, which names everything that its columns use.
@@ -177,8 +177,7 @@ def _read(given: object, path: str, row_of: Mapping[str, int]) -> dict[str, floa
 def _jobs(candidates: Candidates, kinds: IntArray) -> list[int]:
     """Jobs of some kinds that are to be dealt with."""
     there = candidates.present
-    jobs: list[int] = np.flatnonzero(there & np.isin(candidates.kinds.of_job, kinds)).tolist()
-    return jobs
+    return np.flatnonzero(there & np.isin(candidates.kinds.of_job, kinds)).tolist()
 
 
 def _path(candidates: Candidates, workload: int) -> str:

@@ -331,7 +331,7 @@ class LeaseProgram:
         """(g_ro, resource and lease as one number, X) of every entry of the rows ``capacity``."""
         uses = sp.csc_matrix(self.uses)[:, self.of].tocoo()
         column = uses.col.astype(np.int64)
-        where: IntArray = uses.row.astype(np.int64) * max(self.leases, 1) + self.t[column]
+        where = uses.row.astype(np.int64) * max(self.leases, 1) + self.t[column]
         return uses.data, where, column
 
     @cached_property
@@ -530,9 +530,7 @@ class LeaseProgram:
         costs, needed, size, count = (
             array.tolist() for array in (self._worth_of_first() < 0, self.b, self.size, S)
         )
-        runs: dict[int, list[int]] = {
-            o: X[self.part(o)].tolist() for o in np.flatnonzero(S > 0).tolist()
-        }
+        runs = {o: X[self.part(o)].tolist() for o in np.flatnonzero(S > 0).tolist()}
         room, holds = LeaseRoom(self.G[self.renewable]), self.holds
         for o, running in runs.items():
             room.take(holds[o], running)

@@ -108,7 +108,7 @@ class Pieces:
     @cached_property
     def _window(self) -> IntArray:
         """Leases in which a job can need r, of each option: l_o - b_o + 1."""
-        return np.asarray(self.size - self.b + 1)
+        return self.size - self.b + 1
 
     @cached_property
     def _first(self) -> IntArray:
@@ -127,13 +127,13 @@ class Pieces:
     def _step(self) -> IntArray:
         """b_o - r of each state: leases that its jobs have run before."""
         local = np.arange(len(self.state_of)) - self._first[self.state_of]
-        return np.asarray(local // self._window[self.several[self.state_of]])
+        return local // self._window[self.several[self.state_of]]
 
     @cached_property
     def _t(self) -> IntArray:
         """Lease of each state."""
         local = np.arange(len(self.state_of)) - self._first[self.state_of]
-        return np.asarray(local % self._window[self.several[self.state_of]] + self._step)
+        return local % self._window[self.several[self.state_of]] + self._step
 
     def _state(self, place: IntArray, step: IntArray, t: IntArray) -> IntArray:
         """Number of the state of an option that has run ``step`` leases
@@ -249,7 +249,7 @@ class Pieces:
         line = self.state_of * (1 + int(self._step.max(initial=0))) + self._step
         total = np.cumsum(ran)
         begin = np.searchsorted(line, line)
-        return np.asarray(total - (total[begin] - ran[begin]))
+        return total - (total[begin] - ran[begin])
 
     def _resumed(self, ran: FloatArray) -> FloatArray:
         """How many in each state begin anew after an interruption."""
@@ -297,7 +297,7 @@ class Pieces:
         b, window = int(self.b[o]), int(self._window[o])
         counts = ran[self._first[place] : self._first[place + 1]].reshape(b, window)
         # By leases run, first in first out.
-        waiting: list[list[int]] = [
+        waiting = [
             list(range(members)),
             *([] for _ in range(b)),
         ]

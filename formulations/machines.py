@@ -90,7 +90,7 @@ def sum_before(value: FloatArray, group: IntArray) -> FloatArray:
     exactly 0 for the first.
     """
     before = np.cumsum(value) - value
-    return np.asarray(before - before[np.searchsorted(group, group)])
+    return before - before[np.searchsorted(group, group)]
 
 
 def check_each_once(C: Classes, schedule: Schedule) -> None:

@@ -5,7 +5,6 @@ and of gangs on pools (its multi-mode form).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Literal, NamedTuple
 
@@ -282,7 +281,7 @@ class _Machines(NamedTuple):
         """Number of the variable of a column on a machine of its resource."""
         of_column = self.sizes[self.resource]
         start = np.cumsum(of_column) - of_column
-        return np.asarray(start[column] + machine - self.first[self.resource[column]])
+        return start[column] + machine - self.first[self.resource[column]]
 
     def followed_by_one_alike(self) -> IntArray:
         """Machines whose successor is one of the same resource."""
@@ -327,7 +326,7 @@ def _colour(schedule: Schedule, resource: IntArray, machines: IntArray) -> IntAr
     """A machine of its resource for every stretch, none of them with two at once;
     greedy by start is exact.
     """
-    free: list[list[float]] = [[-np.inf] * int(count) for count in machines]
+    free = [[-np.inf] * int(count) for count in machines]
     slot, now = np.zeros(len(schedule), np.int64), float(schedule.classes.instance.now)
     for row in np.argsort(schedule.start, kind="stable").tolist():
         ends, start = free[int(resource[row])], float(schedule.start[row])
@@ -371,7 +370,7 @@ def _timeline(C: Classes, columns: IntArray, unit: float | None) -> TimelinePlan
     usage, capacity = _whole(C, column, np.flatnonzero(renewable))
     budget_usage, budget = _whole(C, column, np.flatnonzero(~renewable))
     row = {int(job): a for a, job in enumerate(jobs.tolist())}
-    after: Sequence[tuple[int, int]] = [
+    after = [
         (row[before], row[job]) for job, all_before in table.after.items() if job in row
         for before in all_before if before in row
     ]  # fmt: skip

@@ -117,4 +117,4 @@ class MultipleChoice(Formulation):
 
 def _has_value(candidates: Candidates) -> np.ndarray:
     """Kind columns that bring their value: options, and workers with parameter servers."""
-    return np.asarray((candidates.columns.option >= 0) | (candidates.columns.workers > 0))
+    return (candidates.columns.option >= 0) | (candidates.columns.workers > 0)

@@ -137,8 +137,8 @@ class Gains:
         """Fill z, over E, with jobs: the jobs of every kind in order."""
         a, b, _ = self.worth
         taken = np.zeros(len(self.kinds), np.int64)
-        first: list[IntArray] = [np.zeros(0, np.int64)]
-        second: list[IntArray] = [np.zeros(0, np.int64)]
+        first = [np.zeros(0, np.int64)]
+        second = [np.zeros(0, np.int64)]
         for edge in np.flatnonzero(z).tolist():
             for side, kind in ((first, int(a[edge])), (second, int(b[edge]))):
                 side.append(self.kinds.jobs_of(kind)[taken[kind] : taken[kind] + z[edge]])

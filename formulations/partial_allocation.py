@@ -183,7 +183,7 @@ def _without(program: AllocationProgram, k: int) -> AllocationProgram | None:
         return replace(program, classes=replace(C, count=C.count - (np.arange(len(C)) == k)))
     if len(C) == 1:
         return None
-    stays: BoolArray = np.arange(len(C)) != k
+    stays = np.arange(len(C)) != k
     columns = np.flatnonzero(C.class_a != k)
     number = np.cumsum(stays) - 1
 

@@ -128,7 +128,7 @@ def on_reference_pool(C: Classes, name: str | None, formulation: str) -> FloatAr
     Raises `UsageError` if there is no such pool, or a job cannot run there.
     """
     T = reference_rates(C)
-    reference: FloatArray = T[:, reference_pool(C.instance, name, formulation)]
+    reference = T[:, reference_pool(C.instance, name, formulation)]
     if (reference <= 0).any():
         job = C.job_name(int(reference.argmin()))
         nowhere = UsageError(f"{formulation}: {job} cannot run on the reference pool {name}")

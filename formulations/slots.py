@@ -61,7 +61,7 @@ class Slots:
     def at(self) -> IntArray:
         """Place (g, i) of each variable, as a number, shape (S,)."""
         start = np.cumsum(self._deepest) - self._deepest
-        return np.asarray(start[self.g] + self.i - 1)
+        return start[self.g] + self.i - 1
 
     @property
     def place_g(self) -> IntArray:

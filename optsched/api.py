@@ -399,7 +399,7 @@ def place(
         wanted = runs_first(solution)
     else:
         count = 0 if solution.allocation is None else len(solution.allocation.rows)
-        numbers: Sequence[Any] = rows
+        numbers = rows
         whole = (int, np.integer)
         wrong = [row for row in numbers if not isinstance(row, whole) or not 0 <= row < count]
         if wrong:

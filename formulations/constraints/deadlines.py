@@ -99,7 +99,7 @@ class Deadlines(SideConstraint):
     def _weight(self, C: Classes, k: IntArray) -> FloatArray:
         """What it counts if a class falls short of its pace: who has more time can catch up."""
         if self._way == "none":
-            return np.asarray(C.instance.round / (C.deadline[k] - C.instance.now))
+            return C.instance.round / (C.deadline[k] - C.instance.now)
         return C.weight[k]
 
     def impossible(self, C: Classes) -> list[tuple[int, Conflict]]:
@@ -133,7 +133,7 @@ def _words(C: Classes, k: int, steps: float, deadline: float) -> str:
     now = C.instance.now
     pools = C.instance.cluster.pools
     mine = np.flatnonzero(C.alone & (C.class_a == k) & (C.pool >= 0) & (C.rate_a > 0))
-    hours: FloatArray = steps / (C.rate_a[mine] * C.sure_factor[mine]) * C.gpus[mine] / 3600.0
+    hours = steps / (C.rate_a[mine] * C.sure_factor[mine]) * C.gpus[mine] / 3600.0
     best: dict[str, float] = {}
     for column, need in zip(mine.tolist(), hours.tolist(), strict=True):
         name = pools[C.pool[column]].name

@@ -315,7 +315,7 @@ def _stable_order_appearance(first: IntArray, number: IntArray) -> IntArray:
 
 def _numbered(columns: Sequence[AnyArray], spans: Sequence[Span]) -> IntArray:
     """One number for each row, of columns of these spans."""
-    column: AnyArray = columns[0]
+    column = columns[0]
     if len(columns) == 1 and spans[0][0] == 0 and column.dtype == np.int64:
         return column
     number = np.zeros(len(column), np.int64)

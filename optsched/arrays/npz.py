@@ -108,7 +108,7 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> AnyArray:
     a shape that claims more costs nothing.
     """
     with archive.open(info) as entry:
-        array: AnyArray = np.lib.format.read_array(entry, allow_pickle=False)
+        array = np.lib.format.read_array(entry, allow_pickle=False)
         if entry.read(1):  # at the end the checksum is compared
             raise ValueError(f"{info.filename} has more bytes than an array of shape {array.shape}")
     return array

@@ -16,7 +16,6 @@ from optsched.errors import UsageError, given_twice
 from optsched.instance.durations import Duration, seconds_or_none
 from optsched.registry import load_formulation, load_solver
 from optsched.rounds.allocation import check_policy
-from optsched.rounds.policy import RoundPolicy
 from optsched.simulation import simulate
 from optsched.simulation.files import simulation_bytes
 from optsched.simulation.options import RHO, simulation_options
@@ -171,7 +170,7 @@ def simulate_task(spec: Mapping[str, Any]) -> dict[str, Any]:
     trace = load_trace(spec["trace"])
     if trace.sha256 != spec["sha256"]:
         raise UsageError(f"{spec['trace']} has changed since the sweep began")
-    policy: RoundPolicy = policy_of(spec["policy"])
+    policy = policy_of(spec["policy"])
     simulation = simulate(trace, policy, **spec["models"], **spec["options"])
     if spec["keep"] is not None:
         path = kept_file(spec["keep"], words_of(spec["policy"]), spec["options"]["seed"])

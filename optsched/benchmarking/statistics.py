@@ -121,7 +121,7 @@ def paired(
         raise InvalidArgument("pairs", f"{len(a)} and {len(b)} values", "as many of both")
     # Else the test would rank noise, and a table would show it
     a = np.where(np.abs(a - b) <= ROUNDING * np.maximum(np.abs(a), np.abs(b)), b, a)
-    difference: FloatArray = np.log(a) - np.log(b) if ratio else a - b
+    difference = np.log(a) - np.log(b) if ratio else a - b
     interval = mean_interval(difference.tolist(), method, seed)
 
     def on_scale(value: float | None) -> float | None:

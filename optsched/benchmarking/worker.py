@@ -63,7 +63,7 @@ def serve(wire: Wire, work: str, prepare: str) -> None:
     do, make_ready = imported(work), imported(prepare) if prepare else None
     wire.send(Reply(0, "ready", os.getpid()))
     while True:
-        asked: Request = wire.receive()
+        asked = wire.receive()
         if make_ready is not None:
             with suppress(Exception):  # the task comes upon the same, and reports it
                 make_ready(asked.spec)

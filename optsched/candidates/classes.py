@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from optsched.arrays import (
+    AnyArray,
     BoolArray,
     FloatArray,
     IntArray,
@@ -363,7 +364,7 @@ class Candidates(Displayed):
 def _intern_configurations(
     instance: Instance, columns: KindColumns
 ) -> tuple[np.ndarray, Configurations]:
-    sets: dict[str, int] = {"{}": 0}
+    sets = {"{}": 0}
     documents: list[Mapping[str, Any]] = [{}]
     rows = np.zeros(len(instance.options.attributes) + 1, np.int64)
     for option, free in enumerate(instance.options.attributes):
@@ -455,7 +456,7 @@ class Classes(DisplayedTable):
         job = self.first[self.class_a[rows]].tolist()
         partner = np.where(self.alone, -1, self.first[self.class_b])[rows].tolist()
         configuration, table = self.configuration[rows], self.configurations
-        columns: dict[str, list[Any]] = {
+        columns = {
             "job": [names[row] for row in job],
             "partner": [None if row < 0 else names[row] for row in partner],
             "jobs": self.count[self.class_a[rows]].tolist(),
@@ -505,7 +506,7 @@ class Classes(DisplayedTable):
         ``member @ x``; shape (K,).
         """
         if not self.all_alone:
-            return np.asarray(self.member @ x)
+            return self.member @ x
         return np.bincount(self.class_a, x, len(self)).astype(np.float64, copy=False)
 
     @property
@@ -632,7 +633,7 @@ class Classes(DisplayedTable):
 
     # --- job data, one value per class, shape (K,) ------------------------------------------------
 
-    def _read(self, name: str) -> Any:
+    def _read(self, name: str) -> AnyArray:
         # With every job a class of its own, no class has jobs that differ.
         if name not in self.reads and self.candidates.aggregate:
             raise KeyError(
@@ -640,7 +641,8 @@ class Classes(DisplayedTable):
                 "declare it in reads, or make every job a class: "
                 "solve(..., classes=False) or compile(instance).per_job()"
             )
-        return job_array(self.instance, name)[self.first]
+        array: AnyArray = job_array(self.instance, name)
+        return array[self.first]
 
     @cached_property
     def kind(self) -> IntArray:
@@ -655,52 +657,44 @@ class Classes(DisplayedTable):
     @property
     def weight(self) -> FloatArray:
         """Priority weight p_k of a job, shape (K,)."""
-        values: FloatArray = self._read("weight")
-        return values
+        return self._read("weight")
 
     @property
     def steps_left(self) -> FloatArray:
         """Steps still to do."""
-        values: FloatArray = self._read("steps_left")
-        return values
+        return self._read("steps_left")
 
     @property
     def deadline(self) -> FloatArray:
         """Absolute seconds, inf for none."""
-        values: FloatArray = self._read("deadline")
-        return values
+        return self._read("deadline")
 
     @property
     def soft_deadline(self) -> BoolArray:
         """Whether the deadline is soft."""
-        values: BoolArray = self._read("soft_deadline")
-        return values
+        return self._read("soft_deadline")
 
     @property
     def arrival(self) -> FloatArray:
         """Arrival times, in seconds of the clock."""
-        values: FloatArray = self._read("arrival")
-        return values
+        return self._read("arrival")
 
     @property
     def isolated_time(self) -> FloatArray:
         """Seconds that the steps done would have taken in isolation (``history.isolated_time``)."""
-        values: FloatArray = self._read("isolated_time")
-        return values
+        return self._read("isolated_time")
 
     @property
     def queue(self) -> IntArray:
         """Place in the queue of a tenant that serves its jobs in the order
         of their arrival, 0 for other jobs.
         """
-        values: IntArray = self._read("queue")
-        return values
+        return self._read("queue")
 
     @property
     def tenant(self) -> IntArray:
         """Row of the instance's tenants, -1 for none."""
-        values: IntArray = self._read("tenant")
-        return values
+        return self._read("tenant")
 
     @property
     def duration(self) -> FloatArray:
@@ -767,15 +761,14 @@ class Classes(DisplayedTable):
 
     def jobs_among(self, mask: BoolArray) -> list[int]:
         """Jobs of the classes of a mask, in order."""
-        jobs: list[int] = np.flatnonzero(np.append(np.ravel(mask), False)[self.of_job]).tolist()
-        return jobs
+        return np.flatnonzero(np.append(np.ravel(mask), False)[self.of_job]).tolist()
 
     def common(self, values: NDArray[Scalar]) -> NDArray[Scalar]:
         """One value per class, shape (K,), of a value per job, shape (jobs,),
         that jobs of a class must agree in.
         """
         placed = np.flatnonzero(self.of_job >= 0)
-        found: NDArray[Scalar] = values[self.first]
+        found = values[self.first]
         if (values[placed] != found[self.of_job[placed]]).any():
             raise KeyError(
                 "jobs of one class differ in what is read, which must be declared: in reads, "

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from optsched.arrays import (
     BoolArray,
-    FloatArray,
     Groups,
     IntArray,
     constant,
@@ -235,18 +234,18 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
         if own.all()
         else np.where(own, table.rates, looked_up(instance.workloads.rates, table.workload))
     )
-    named: IntArray = constant(-1, jobs, np.int64)
+    named = constant(-1, jobs, np.int64)
     stated = [job for entry in instance.colocation if entry.jobs is not None for job in entry.jobs]
     if stated:
         named = np.array(named)
         named[stated] = stated
     laws = _laws(instance)
-    law: IntArray = constant(-1, jobs, np.int64)
+    law = constant(-1, jobs, np.int64)
     if len(laws):
         of_workload = np.full(len(instance.workloads) + 1, -1, np.int64)
         of_workload[laws.workload] = np.arange(len(laws))
         law = np.where(own | (table.options >= 0), -1, looked_up(of_workload, table.workload))
-    steps: FloatArray = constant(0.0, jobs, np.float64)
+    steps = constant(0.0, jobs, np.float64)
     if len(instance.options) or len(laws):
         timed = looked_up(_rates_from_durations(instance.options), table.options) | (law >= 0)
         steps = np.where(timed, table.steps, 0.0)

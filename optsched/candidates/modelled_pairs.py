@@ -121,5 +121,4 @@ def _stated(
     )  # fmt: skip
     groups = group_rows(both, len(both[0]))
     is_stated = mask_of(groups.inverse[: len(stated)], len(groups))
-    mask: np.ndarray = is_stated[groups.inverse[len(stated) :]]
-    return mask
+    return is_stated[groups.inverse[len(stated) :]]

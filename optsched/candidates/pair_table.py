@@ -107,7 +107,7 @@ class PairTable(Displayed):
 
     def usage(self, kind: IntArray, partner: IntArray, way: IntArray) -> FloatArray:
         """What pairs of kinds hold of each resource in ways, shape (pairs, R)."""
-        held: FloatArray = self.needs[way, self.sort[kind]] + self.needs[way, self.sort[partner]]
+        held = self.needs[way, self.sort[kind]] + self.needs[way, self.sort[partner]]
         held[np.arange(len(way)), self.pool[way]] += self.gpus[way]
         return held
 

@@ -80,7 +80,7 @@ class Usage(Displayed):
     def total(self, x: FloatArray) -> FloatArray:
         """What so much of each column holds in all, shape (R,)."""
         if self.by_way is None:
-            return np.asarray(self.matrix @ x)
+            return self.matrix @ x
         each = np.zeros(len(self.by_way.row))
         for part in blocks(len(x)):
             each += np.bincount(self.by_way.way[part], x[part], len(each))

@@ -75,7 +75,7 @@ def admit(
     deadline = search.deadline
     from optsched import study
 
-    jobs: list[Any] = [*(job or []), *(_jobs(add) if add is not None else [])]
+    jobs = [*(job or []), *(_jobs(add) if add is not None else [])]
     with progress(shell, "deciding", shown=not search.solver_log):
         found = study.admit(
             instance,

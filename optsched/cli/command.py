@@ -303,7 +303,7 @@ class _Parameter:
 
     def _option_for_typer(self, option: Option, default: Any) -> tuple[Any, Any]:
         required = default is REQUIRED
-        shown: Any = get_args(self._annotation)[0]
+        shown = get_args(self._annotation)[0]
         # typer reads text alone: `value` makes the values, so that errors are the library's own
         if self._kind is not None and self._kind.many:
             shown = list[str] if required else list[str] | None

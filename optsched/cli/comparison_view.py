@@ -269,9 +269,9 @@ def whatif_view(found: WhatIf) -> Iterator[RenderableType]:
     held = any(change.held is not None for change in found.changes)
     predicted = any(change.predicted is not None for change in found.changes)
     columns = ["", "status", "objective", "change"] + ["held"] * held + ["by prices"] * predicted
-    rows: list[list[str | Text]] = [["now", *_answer(base), *[""] * (len(columns) - 3)]]
+    rows = [["now", *_answer(base), *[""] * (len(columns) - 3)]]
     for change in found.changes:
-        row: list[str | Text] = [
+        row = [
             _label(change),
             *_answer(change.solution),
             _signed(found.difference(change.solution)),

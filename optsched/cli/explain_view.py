@@ -245,7 +245,7 @@ def _ways(found: JobExplanation) -> Iterator[RenderableType]:
     ways = sorted(found.ways, key=lambda way: (not way.in_use, -(way.gain or 0.0)))
     # Reduced costs exist only with duals
     priced = found.no_prices is None and any(way.gain is not None for way in ways)
-    cells: dict[str, list[str]] = {
+    cells = {
         "column": [_place({**way.configuration, "uses": way.uses}) for way in ways],
         "value": [optional(way.value, rounded) for way in ways],
         "steps/s": [rounded(way.rate) if way.rate else "" for way in ways],

@@ -243,7 +243,7 @@ def catalogue() -> list[dict[str, Any]]:
 
     found = []
     for model in names("performance model"):
-        owner: Any = load_model(model)
+        owner = load_model(model)
         summary = " ".join(inspect.cleandoc(owner.__doc__ or "").split("\n\n")[0].split())
         found.append({"name": model, "made_of": _made_of(owner), "summary": summary.rstrip(".,:")})
     return found
@@ -803,7 +803,7 @@ def _predicted(
     spread = np.exp(ndtri((1 + NOMINAL) / 2) * times.log_sd)
     rows = []
     for row in range(len(ways)):
-        record: dict[str, Any] = {
+        record = {
             "workload": ways.workloads[ways.workload[row]],
             "gpu": ways.gpu_types[ways.gpu[row]],
             "gpus": int(ways.gpus[row]),
@@ -989,7 +989,7 @@ def _errors_view(found: Evaluation, workloads: bool) -> Iterator[RenderableType]
 
 
 def _error_cells(row: ErrorRow, workloads: bool) -> list[str]:
-    head: list[Any] = [
+    head = [
         name(row.model),
         *(["all" if row.workload is None else name(row.workload)] if workloads else []),
     ]

@@ -256,7 +256,7 @@ def simulate(
     # Refused by the names of the command line, before any task starts
     _check_options(options)
     sweep = run_sweep(shell, simulations, running, results.output)
-    rows: list[dict[str, Any]] = [dict(row) for row in sweep.rows]
+    rows = [dict(row) for row in sweep.rows]
     write_rows(rows, results.output, running.append)
     written = []
     # Pictures of a part of the sweep would be taken for those of all

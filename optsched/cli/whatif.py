@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from optsched.cli import values
 from optsched.cli.command import Option
@@ -151,9 +151,7 @@ def _ranges(
         )
         return code or exit_code(solution, require_optimal=True)
     not_of_ranges = ("prove", "gap", "work_limit")
-    given: dict[str, Any] = {
-        key: value for key, value in search.limits.items() if key not in not_of_ranges
-    }
+    given = {key: value for key, value in search.limits.items() if key not in not_of_ranges}
     with progress(shell, "ranging", shown=not search.solver_log):
         if curve is not None:
             drawn = sensitivity.capacity_curve(solution, curve, **given)

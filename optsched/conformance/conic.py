@@ -116,7 +116,7 @@ def log_sum_exp() -> ConicProgram:
 
 def cobb_douglas() -> ConicProgram:
     """max x^0.3 y^0.7  s.t.  2x + 5y <= 10: x = 1.5, y = 1.4."""
-    parts: list[Part] = [
+    parts = [
         (Cone("nonnegative", 1), [[-2.0, -5.0, 0.0]], [10.0]),
         power(0.3, np.eye(3), np.zeros(3)),
     ]
@@ -125,7 +125,7 @@ def cobb_douglas() -> ConicProgram:
 
 def negative_power() -> ConicProgram:
     """min z  s.t.  x^0.4 y^0.6 >= |z|, x <= 2, y <= 3: the cone has two sides; -(2^0.4 3^0.6)."""
-    parts: list[Part] = [
+    parts = [
         (Cone("nonnegative", 2), [[-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]], [2.0, 3.0]),
         power(0.4, np.eye(3), np.zeros(3)),
     ]
@@ -144,7 +144,7 @@ def norm() -> ConicProgram:
 
 def reciprocal() -> ConicProgram:
     """min u + 2v  s.t.  u x >= 1, v y >= 1, x + y <= 3: (1 + sqrt 2)^2 / 3."""
-    parts: list[Part] = [
+    parts = [
         (Cone("nonnegative", 1), [[0.0, 0.0, -1.0, -1.0]], [3.0]),
         power(0.5, [unit(4, (0, 1)), unit(4, (2, 1)), unit(4)], [0.0, 0.0, 1.0]),
         power(0.5, [unit(4, (1, 1)), unit(4, (3, 1)), unit(4)], [0.0, 0.0, 1.0]),
@@ -154,7 +154,7 @@ def reciprocal() -> ConicProgram:
 
 def both_cones() -> ConicProgram:
     """max log x + sqrt(y)  s.t.  x + y <= 4: x = 2 sqrt y, where 1 / x = 1 / (2 sqrt y)."""
-    parts: list[Part] = [
+    parts = [
         (Cone("nonnegative", 1), [[-1.0, -1.0, 0.0, 0.0]], [4.0]),
         exponential([unit(4, (2, 1)), unit(4), unit(4, (0, 1))], [0.0, 1.0, 0.0]),
         power(0.5, [unit(4, (1, 1)), unit(4), unit(4, (3, 1))], [0.0, 1.0, 0.0]),
@@ -174,7 +174,7 @@ def infeasible() -> ConicProgram:
 
 def infeasible_power() -> ConicProgram:
     """sqrt(x y) >= 3 with x + y <= 2."""
-    parts: list[Part] = [
+    parts = [
         (Cone("nonnegative", 1), [[-1.0, -1.0]], [2.0]),
         power(0.5, [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [0.0, 0.0, 3.0]),
     ]

@@ -165,7 +165,7 @@ def budget() -> TimelineProgram:
     """Fast modes (1 unit) cost 3, slow ones (4 units) nothing;
     a budget of 3 buys one: 5 on one machine.
     """
-    modes: list[Mode] = [(0, 1, [1]), (0, 4, [1]), (1, 1, [1]), (1, 4, [1])]
+    modes = [(0, 1, [1]), (0, 4, [1]), (1, 1, [1]), (1, 4, [1])]
     return timeline(modes, [1], budget=([3, 0, 3, 0], 3))
 
 

@@ -236,7 +236,7 @@ def _pool(name: str, gpus: int, node_size: int) -> dict[str, Any]:
     a rest makes a smaller last node, named as the others would be.
     """
     nodes, rest = divmod(gpus, node_size)
-    document: dict[str, Any] = {
+    document = {
         "name": name,
         "gpu": name.upper(),
         "nodes": nodes,
@@ -345,7 +345,7 @@ def _job(
     reference: str | None,
     durations: FloatArray | None,
 ) -> dict[str, Any]:
-    document: dict[str, Any] = {
+    document = {
         "id": f"j{row}",
         "workload": jobs.job_type[row],
         "gpus": int(jobs.gpus[row]),

@@ -354,8 +354,7 @@ def _seconds(
 ) -> FloatArray:
     """A step of several passes exchanges gradients in the last one."""
     step, sync = times.at(gpus, size, samples)
-    total: FloatArray = step + (passes - 1) * (step - sync)
-    return total
+    return step + (passes - 1) * (step - sync)
 
 
 def _epoch(kind: str, epoch: int) -> str:

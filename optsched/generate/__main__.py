@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     parser = argparse.ArgumentParser(prog="python -m optsched.generate", description=__doc__)
     parser.add_argument("out_dir", type=Path, metavar="OUT_DIR", help="folder, made if missing")
-    folder: Path = parser.parse_args(arguments).out_dir
+    folder = parser.parse_args(arguments).out_dir
     folder.mkdir(parents=True, exist_ok=True)
     for name, make in INSTANCES.items():
         path = folder / f"{name}.json"

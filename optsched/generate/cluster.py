@@ -330,7 +330,7 @@ def _whole_nodes(
     node = np.array([site.gpus_per_node for site in sites], np.float64)
     for _ in range(TRIES):
         # Rounded down to whole nodes, but at least one node for each pool
-        W: FloatArray = node * np.maximum(1.0, np.floor(share * total / node))
+        W = node * np.maximum(1.0, np.floor(share * total / node))
         fitting = demand.fitting(W)
         if not fitting.slow.any(axis=1).all():
             return None

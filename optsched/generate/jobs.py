@@ -96,14 +96,14 @@ def draw_hours(options: DurationOptions, random: np.random.Generator) -> FloatAr
 
 def lognormal(count: int, median: float, sigma: float, random: np.random.Generator) -> FloatArray:
     """Lognormal hours; ``sigma`` is the standard deviation of their log."""
-    return np.asarray(median * np.exp(sigma * random.standard_normal(count)))
+    return median * np.exp(sigma * random.standard_normal(count))
 
 
 def pareto(count: int, median: float, shape: float, random: np.random.Generator) -> FloatArray:
     """Pareto's x_m U^(-1 / shape) hours, with the median asked for."""
     # In (0, 1]
     U = 1.0 - random.random(count)
-    return np.asarray(median * (2.0 * U) ** (-1.0 / shape))
+    return median * (2.0 * U) ** (-1.0 / shape)
 
 
 def gavel(count: int, random: np.random.Generator) -> FloatArray:
@@ -117,7 +117,7 @@ def gavel(count: int, random: np.random.Generator) -> FloatArray:
     """
     long = random.random(count) < LONG
     U = np.where(long, random.uniform(3.0, 4.0, count), random.uniform(1.5, 3.0, count))
-    return np.asarray(60.0 * 10.0**U / 3600.0)
+    return 60.0 * 10.0**U / 3600.0
 
 
 # --- arrivals -------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from optsched.arrays import IntArray
@@ -67,7 +66,7 @@ def durations(options: UnrelatedOptions) -> IntArray:
         return random.integers(options.low, options.high, shape, endpoint=True)
     bases = {"jobs": (options.jobs, 1), "machines": (1, options.machines)}[options.correlation]
     base = random.integers(options.low, options.high, bases, endpoint=True)
-    return np.asarray(base + random.integers(1, options.noise, shape, endpoint=True))
+    return base + random.integers(1, options.noise, shape, endpoint=True)
 
 
 def unrelated(options: UnrelatedOptions) -> Generated:

@@ -82,7 +82,7 @@ def to_npz(instance: Instance) -> bytes:
     later = sorted(name for name in LATER_FIELDS if getattr(table, name).any())
     if later:
         header["later"] = later
-    arrays: dict[str, AnyArray] = {
+    arrays = {
         f"jobs_{name}": numbered.get(name, getattr(table, name))
         for name in JOB_FIELDS
         if name not in LATER_FIELDS or name in later

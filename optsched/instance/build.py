@@ -185,7 +185,7 @@ def with_labels(workloads: Workloads, labels: Sequence[str]) -> Workloads:
 
 
 def _workloads(header: HeaderDocument, rates: RateInterner, cluster: Cluster) -> Workloads:
-    documents: dict[str, WorkloadDocument] = dict(header.workloads)
+    documents = dict(header.workloads)
     for name, entries in header.throughputs.items():
         document = documents.get(name, WorkloadDocument())
         if document.throughput is not None:

@@ -69,7 +69,7 @@ def _check_size(document: ClusterDocument) -> None:
 
 
 def _pool(document: PoolDocument) -> Pool:
-    named: tuple[NodeDocument, ...] = () if isinstance(document.nodes, int) else document.nodes
+    named = () if isinstance(document.nodes, int) else document.nodes
     count = document.nodes if isinstance(document.nodes, int) else len(document.nodes)
     return Pool(
         name=document.name,

@@ -173,7 +173,7 @@ def _equal_by_hash(indptr: IntArray, columns: Sequence[AnyArray]) -> IntArray:
     if count > A_FEW_ROWS:
         hashes = hash_lists(indptr, columns)
         _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
-        equal_to: IntArray = first[group].astype(np.int64)
+        equal_to = first[group].astype(np.int64)
         other = np.flatnonzero(equal_to != np.arange(count))
         if len(other) == 0:
             return equal_to

@@ -214,7 +214,7 @@ def assemble(
     if soft.any():
         # A job without a deadline has none that is soft.
         soft = soft & np.isfinite(arrays["deadline"])
-    own_columns: dict[str, AnyArray] = {
+    own_columns = {
         "rates": job_rates,
         "options": options,
         "levels": levels,
@@ -236,7 +236,7 @@ def _rare_fields(
     rare: Mapping[int, RareDocument], jobs: int, cluster: Cluster, interner: OptionInterner
 ) -> tuple[IntArray, dict[int, Place], dict[int, Sequence[str]]]:
     """Number of its options by job (-1: none); what runs where, and who waits for whom, by row."""
-    options: IntArray = constant(-1, jobs, np.int64)
+    options = constant(-1, jobs, np.int64)
     if rare:  # a constant cannot be written to
         options = np.array(options)
     running: dict[int, Place] = {}

@@ -106,7 +106,7 @@ class Instance(DisplayedTable):
         """
         table, tenants, options = self.jobs_table, self.tenants, self.options
         there = table.arrival[table.arrival <= self.now]  # a note tells of those that come later
-        differs: Mapping[str, object] = {
+        differs = {
             "deadline": np.isfinite(table.deadline).any(),
             "weight": (table.weight != table.weight[:1]).any(),
             "arrival": (there != there[:1]).any(),

@@ -176,7 +176,7 @@ def joined_workloads(instance: Instance, added: Instance | None) -> tuple[Worklo
     theirs, shift = added.workloads, len(instance.rates)
     shared = len(theirs) >= len(ours) and all(map(is_, theirs, ours))
     rows = {} if shared else {workload.name: row for row, workload in enumerate(ours)}
-    places: list[int] = list(range(len(ours))) if shared else []
+    places = list(range(len(ours))) if shared else []
     new: list[Workload] = []
     for workload in theirs[len(places) :]:
         row = rows.get(workload.name)

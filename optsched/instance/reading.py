@@ -320,7 +320,7 @@ def _translated(
         return InvalidInput(
             join(path, where), f"an unknown key '{key(name)}'", f"one of the format's keys{hint}"
         )
-    context: Mapping[str, Any] = error.get("ctx", {})
+    context = error.get("ctx", {})
     if kind == "optsched":
         location = _shorten_path((join(path, where) + context["subpath"]).lstrip("."))
         return InvalidInput(location, str(context["found"]), str(context["expected"]))

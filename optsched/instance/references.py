@@ -134,7 +134,7 @@ def _refuse_cycle(after: Mapping[int, tuple[int, ...]], names: JobNames, path: s
     done: set[int] = set()
     for root in after:
         trail: dict[int, None] = {}
-        stack: list[tuple[int, bool]] = [(root, False)]
+        stack = [(root, False)]
         while stack:
             job, leaving = stack.pop()
             if leaving:

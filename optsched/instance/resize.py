@@ -22,7 +22,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import FloatArray
 from optsched.errors import InvalidArgument, did_you_mean, unknown_name
 from optsched.instance.build_cluster import MAX_GPUS, MAX_NODES
 from optsched.instance.cluster import PER_NODE, UP, Cluster, Pool, Resource
@@ -198,8 +198,8 @@ def _shrunk(pool: Pool, gpus: int, now: float) -> Pool:
     removed = np.zeros(len(pool.node_gpus), np.int64)
     reached = np.cumsum(pool.node_gpus[usable])
     removed[usable] = np.clip(gpus - (reached - pool.node_gpus[usable]), 0, pool.node_gpus[usable])
-    left: IntArray = pool.node_gpus - removed
-    stay: BoolArray = (left > 0) | (removed == 0)
+    left = pool.node_gpus - removed
+    stay = (left > 0) | (removed == 0)
     part = np.where(removed > 0, left / np.maximum(pool.node_gpus, 1), 1.0)
     rows = np.flatnonzero(stay)
     prefix = len(rows) == 0 or int(rows[-1]) == len(rows) - 1

@@ -188,9 +188,7 @@ def _joined_arrays(
 ) -> dict[str, Any]:
     """Columns of the jobs that stay and of those that are added, whose rows in other tables follow the instance's."""
     table = instance.jobs_table
-    arrays: dict[str, Any] = {
-        name: taken(getattr(table, name), moved.kept) for name in ARRAY_FIELDS
-    }
+    arrays = {name: taken(getattr(table, name), moved.kept) for name in ARRAY_FIELDS}
     if added is None:
         return arrays
     new = added.jobs_table

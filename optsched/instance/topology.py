@@ -22,10 +22,7 @@ def topology_graph(cluster: Cluster) -> networkx.Graph[Any]:
     import networkx
 
     if cluster.topology is not None:
-        graph: networkx.Graph[Any] = networkx.node_link_graph(
-            dict(cluster.topology), edges=edges_key(cluster.topology)
-        )
-        return graph
+        return networkx.node_link_graph(dict(cluster.topology), edges=edges_key(cluster.topology))
     tree: networkx.Graph[Any] = networkx.Graph()
     tree.add_node("spine", kind="switch")
     for pool in cluster.pools:

@@ -27,7 +27,7 @@ def header_document(instance: Instance) -> dict[str, Any]:
     """Everything but the jobs."""
     names = instance.jobs_table.names
     workloads = instance.workloads
-    document: dict[str, Any] = {
+    return {
         "format": FORMAT,
         "name": instance.name,
         "round": instance.round,
@@ -71,7 +71,6 @@ def header_document(instance: Instance) -> dict[str, Any]:
             for entry in instance.colocation
         ],
     }
-    return document
 
 
 def cluster_document(cluster: Cluster) -> dict[str, Any]:

@@ -128,8 +128,7 @@ class Batches:
     def steps(self, workload: IntArray, samples: FloatArray) -> FloatArray:
         """Steps that so many samples are; those of an uneven split of a batch are one step."""
         step = self.step[workload]
-        steps: FloatArray = np.where(np.isnan(self.per_gpu[workload]), 1.0, samples / step)
-        return steps
+        return np.where(np.isnan(self.per_gpu[workload]), 1.0, samples / step)
 
 
 MOST_PASSES = 2.0**31
@@ -221,13 +220,11 @@ class GradientNoise(Columns):
     def gain(self, batch: ArrayLike) -> FloatArray:
         """Steps with B0 that one step with a batch of B is worth."""
         scale = np.asarray(batch, np.float64) / self.batch
-        gain: FloatArray = (self.var + self.sqr) / (self.var / scale + self.sqr)
-        return gain
+        return (self.var + self.sqr) / (self.var / scale + self.sqr)
 
     def efficiency(self, batch: ArrayLike) -> FloatArray:
         """Worth of a sample in a batch of B, relative to one in a batch of B0."""
-        efficiency: FloatArray = self.gain(batch) * self.batch / np.asarray(batch, np.float64)
-        return efficiency
+        return self.gain(batch) * self.batch / np.asarray(batch, np.float64)
 
 
 @dataclass(frozen=True, repr=False)

@@ -91,7 +91,7 @@ def few_shot(profiles: Profiles, random: np.random.Generator) -> Iterator[Split]
     one node, and those of one over several nodes, at random.
     """  # fmt: skip
     ways = profiles.ways
-    train: BoolArray = ways.gpus == 1
+    train = ways.gpus == 1
     several = np.flatnonzero(~train)
     columns = np.stack([ways.workload, ways.gpu, ways.nodes > 1, ways.gpus, ways.nodes], axis=1)[
         several

@@ -30,8 +30,7 @@ class LossCurve(Displayed):
 
     def loss(self, epochs: ArrayLike) -> FloatArray:
         """Loss after so many epochs."""
-        loss: FloatArray = 1.0 / (self.a * np.asarray(epochs, np.float64) + self.b) + self.c
-        return loss
+        return 1.0 / (self.a * np.asarray(epochs, np.float64) + self.b) + self.c
 
     def convergence_epoch(
         self,

@@ -167,7 +167,7 @@ def _check_amounts(
     consumable = {resource.name for resource in resources if resource.kind == "consumable"}
     pools: set[str] = set()
     for field in ("worker", "server", "limit"):
-        amounts: Mapping[str, float] = getattr(document, field)
+        amounts = getattr(document, field)
         for name, amount in amounts.items():
             where = f"{path}.{field}.{key(name)}"
             if name not in capacities:

@@ -41,7 +41,7 @@ class ParameterServerFit(Displayed):
 
     def document(self) -> dict[str, Any]:
         """The part of ``workloads[*].parameters.parameter_server`` that was fitted."""
-        piece: dict[str, Any] = {"law": self.law, "coefficients": dict(self.coefficients)}
+        piece = {"law": self.law, "coefficients": dict(self.coefficients)}
         return piece | ({"batch": self.batch} if self.law == "ps-sync" else {})
 
     def steps_per_second(self, workers: ArrayLike, servers: ArrayLike) -> FloatArray:
@@ -205,8 +205,7 @@ class BottleneckLaw:
         own = 2 * self.gradient_bytes / self.worker_bandwidth
         network = 2 * w * self.gradient_bytes / (p * self.server_bandwidth)
         slowest = np.maximum(np.maximum(own, network), w * self.update / p)
-        rate: FloatArray = 1.0 / (self.compute / w + slowest)
-        return rate
+        return 1.0 / (self.compute / w + slowest)
 
     def asynchronous(self, workers: ArrayLike, servers: ArrayLike) -> FloatArray:
         """Rate of all workers together when each goes at its own pace.
@@ -226,5 +225,4 @@ class BottleneckLaw:
         own = w / (self.compute + 2 * self.gradient_bytes / self.worker_bandwidth)
         network = p * self.server_bandwidth / self.gradient_bytes
         work = p / self.update if self.update > 0 else np.inf
-        rate: FloatArray = np.minimum(np.minimum(own, network), work)
-        return rate
+        return np.minimum(np.minimum(own, network), work)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ class Profiles(Columns, DisplayedTable):
         """The measurements: the way to run, and the seconds of a step."""
         ways = self.ways.take(slice(first))
         names = {"workload": (ways.workloads, ways.workload), "gpu": (ways.gpu_types, ways.gpu)}
-        columns: dict[str, list[Any]] = {
+        columns = {
             name: [known[row] for row in rows.tolist()] for name, (known, rows) in names.items()
         }
         for name in ("gpus", "nodes", "samples", "passes"):

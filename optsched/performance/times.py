@@ -295,7 +295,7 @@ class TimesOnInstance(RateModel):
             self._gpu_types,
         )
         everything = bool(asked.all())
-        rows: IntArray | slice = slice(None) if everything else np.flatnonzero(asked)
+        rows = slice(None) if everything else np.flatnonzero(asked)
         ways, steps = self._with_steps(ways if everything else ways.take(np.flatnonzero(asked)))
         times = self.model.times(ways)
         runs = np.isfinite(times.seconds) & (steps > 0)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, ranges
+from optsched.arrays import BoolArray, IntArray, mask_of, ranges
 from optsched.candidates import Classes, JobRows
 from optsched.instance.cluster import Numbering
 from optsched.placement.best_fit import FreeRoom, best_fit, choose, why_refused
@@ -201,7 +201,7 @@ class GpusOfRows:
     @property
     def runs(self) -> BoolArray:
         """Mask of the rows that run, shape (A,)."""
-        return np.asarray(self._since >= 0)
+        return self._since >= 0
 
     @cached_property
     def rows(self) -> IntArray:
@@ -611,7 +611,7 @@ class Clearing:
         shape = nodes.room.shape
         load = np.bincount(self._spot[stays], loose.share[owner], nodes.room.size).reshape(shape)
         # GPUs that a node does not have keep room 0.
-        room: FloatArray = np.where(nodes.room > 0, np.maximum(nodes.room - load, 0.0), 0.0)
+        room = np.where(nodes.room > 0, np.maximum(nodes.room - load, 0.0), 0.0)
         if self._conflicts.any():
             room[node[self._conflicts[owner]]] = 0.0
         own, group = nodes.own, nodes.group_capacity

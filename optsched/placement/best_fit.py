@@ -425,7 +425,7 @@ def _left_over(state: FreeRoom, request: int, nodes: IntArray) -> IntArray | Flo
     gpus = int(R.gpus[request])
     share = R.share[request]
     if share == 1.0:
-        return np.asarray(state.free[here][nodes] - gpus)
+        return state.free[here][nodes] - gpus
     room = state.room[here][nodes]
     fullest = np.sort(np.where(room >= share - ROUNDING, room, np.inf), axis=1)
     return np.asarray(fullest[:, :gpus].sum(axis=1))
@@ -517,7 +517,7 @@ def _fullest_gpus(state: FreeRoom, request: int, pieces: Pieces) -> IntArray:
     held = {(node, gpu) for node, gpu in problem.held[request].gpus.tolist()}
     spots: list[tuple[int, int]] = []
     for node, count in pieces:
-        room: list[float] = state.room[node].tolist()
+        room = state.room[node].tolist()
         with_room = [gpu for gpu, left in enumerate(room) if left >= share - ROUNDING]
         with_room.sort(key=lambda gpu: (room[gpu], (node, gpu) not in held))
         spots += [(node, gpu) for gpu in with_room[:count]]

@@ -99,7 +99,7 @@ def gpus_of_pool(
 def no_gpu_given_twice(entries: Mapping[int, PlacedRow]) -> list[Flaw]:
     """The shares of a GPU add up to at most 1."""
     load: dict[str, float] = defaultdict(float)
-    holders: dict[str, list[int]] = defaultdict(list)
+    holders = defaultdict(list)
     for number, entry in entries.items():
         for gpu in entry.gpus:
             holders[gpu].append(number)
@@ -124,7 +124,7 @@ def node_resources_kept(entries: Mapping[int, PlacedRow], cluster: Cluster) -> l
     groups = [item for item in cluster.resources if item.nodes and item.kind == "renewable"]
     capacity |= {("", group.name): group.capacity for group in groups}
     used: dict[tuple[str, str], float] = defaultdict(float)
-    users: dict[tuple[str, str], list[int]] = defaultdict(list)
+    users = defaultdict(list)
     for number, entry in entries.items():
         for node, gpus in entry.gpus_on.items():
             places = [(node, "cpu"), (node, "memory")]

@@ -357,7 +357,7 @@ def _first_of_jobs(instant: Instant, rows: IntArray) -> BoolArray:
     np.minimum.at(first, instant.job[rows], place)
     np.minimum.at(first, instant.partner[rows], place)
     first[-1] = len(rows)
-    return np.asarray((first[instant.job[rows]] >= place) & (first[instant.partner[rows]] >= place))
+    return (first[instant.job[rows]] >= place) & (first[instant.partner[rows]] >= place)
 
 
 def priority_slices(instant: Instant, rounds: int) -> tuple[FloatArray, sp.csr_matrix]:

@@ -225,7 +225,7 @@ class Occupied:
         mine = stays[self.owner]
         number = np.cumsum(stays) - 1
         names = ("job", "partner", "share", "need", "group_need")
-        kept: dict[str, Any] = {name: getattr(self, name)[stays] for name in names}
+        kept = {name: getattr(self, name)[stays] for name in names}
         return replace(self, **kept, gpu=self.gpu[mine], owner=number[self.owner[mine]])
 
     def around(self, pool: int) -> Occupied:
@@ -597,4 +597,4 @@ def must_stay(instance: Instance, running: Running | None = None) -> BoolArray:
     """Mask of the jobs that keep their GPUs: they run, are not done, and cannot be preempted."""
     table = instance.jobs_table
     found = Running.of(instance) if running is None else running
-    return np.asarray(found.stays(table.preemptible) & (table.steps_left > 0))
+    return found.stays(table.preemptible) & (table.steps_left > 0)

@@ -168,7 +168,7 @@ class CoveringMatching:
         left : IntArray, shape (E,)
             Which job is moved first.
         """
-        leaves_by: dict[int, int] = {place: -1}  # the edge by which a place would lose a job
+        leaves_by = {place: -1}  # the edge by which a place would lose a job
         queue = deque([place])
         while queue:
             here = queue.popleft()
@@ -207,7 +207,7 @@ class CoveringMatching:
 
     def idle(self) -> BoolArray:
         """Mask of the jobs without an edge."""
-        return np.asarray(self.edge < 0)
+        return self.edge < 0
 
 
 UNIT = 2**60

@@ -648,7 +648,7 @@ def with_identities(
         GPUs that a request of whole GPUs keeps; by default all that it holds, first come, first
         served.
     """
-    free: BoolArray = problem.nodes.room >= 1.0
+    free = problem.nodes.room >= 1.0
     for gpus in shared.values():
         free[gpus[:, 0], gpus[:, 1]] = False
     whole = [request for request in sorted(pieces) if request not in shared]

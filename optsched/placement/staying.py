@@ -285,7 +285,7 @@ def can_run_on(classes: Classes, jobs: IntArray, running: Running | None = None)
             most[kind] = max(most.get(kind, 1), int(spans[column]))
     kinds = zip(mine.tolist(), found.pool[jobs].tolist(), found.gpus[jobs].tolist(), strict=True)
     enough = np.array([most.get(kind, 0) for kind in kinds], np.int64) >= found.nodes[jobs]
-    return np.asarray(enough & ~found.leaves[jobs])
+    return enough & ~found.leaves[jobs]
 
 
 def _contradiction(

@@ -52,7 +52,7 @@ class FeasibleRegion:
 
     def level(self, x: FloatArray) -> FloatArray:
         """Level of every job of each class, shape (K,)."""
-        return np.asarray(self.levels @ x / self.classes.count)
+        return self.levels @ x / self.classes.count
 
     @cached_property
     def highest_level(self) -> FloatArray:

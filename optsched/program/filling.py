@@ -324,7 +324,7 @@ class Filling:
         reduced = -(arrays.A.T @ y)[columns]
         terms = (abs(arrays.A).T @ np.abs(y))[columns]
         doubt = np.minimum(gap / SURE, self._off(gap) * terms)
-        return np.asarray(reduced < -np.maximum(HELD * terms, doubt))
+        return reduced < -np.maximum(HELD * terms, doubt)
 
     def _off(self, gap: float) -> float:
         """Relative error of duals, as far as they are known to be those of a vertex.

@@ -519,7 +519,7 @@ class LinearTotalForm(SmallestLevelForm):
     @cached_property
     def cost(self) -> FloatArray:
         """What one unit of each column adds to the total."""
-        return np.asarray(self.region.levels.T @ self.weight)
+        return self.region.levels.T @ self.weight
 
     def column_parts(self) -> Iterator[ColumnPart]:
         """All columns, block by block."""

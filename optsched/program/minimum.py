@@ -104,12 +104,12 @@ class DelayedMinimum(Minimum):
     def needed(self, R: FeasibleRegion, value: float) -> FloatArray:
         """g(t) = t / (1 - a t), for t below every 1 / a."""
         t = min(value, self.highest(R))
-        return np.asarray(t / (1.0 - self.delay * t))
+        return t / (1.0 - self.delay * t)
 
     def needed_slope(self, R: FeasibleRegion, value: float) -> FloatArray | float:
         """g'(t) = 1 / (1 - a t)^2."""
         t = min(value, self.highest(R))
-        return np.asarray(1.0 / (1.0 - self.delay * t) ** 2)
+        return 1.0 / (1.0 - self.delay * t) ** 2
 
     def lowered(self, R: FeasibleRegion) -> LinearProgram:
         """Raise `UsageError`: the levels are not linear in the value."""

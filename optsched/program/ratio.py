@@ -265,7 +265,7 @@ class Ratio(Utility):
             )
         ]
         least = float(np.concatenate(room).min(initial=np.inf))
-        return np.asarray(x * (least if 1.0 < least < np.inf else 1.0))
+        return x * (least if 1.0 < least < np.inf else 1.0)
 
 
 def two_sided(lower: FloatArray, upper: FloatArray) -> BoolArray:

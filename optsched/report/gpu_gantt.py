@@ -101,7 +101,7 @@ class Holders:
         new[1:] = changes[1:] | (start[1:] >= end[by_end[latest[:-1]]] - slack)
         place = np.cumsum(new) - 1
         heads = np.flatnonzero(new)
-        ends: FloatArray = np.full(len(heads), -np.inf)
+        ends = np.full(len(heads), -np.inf)
         np.maximum.at(ends, place, end)
         first = order[heads]
         by_start = np.lexsort((first, segments.start[first]))
@@ -591,5 +591,4 @@ def held_by_window(
             inside, (node, column), sign * gpus * (column + 1 - at / width)
         )  # of the window that it is in
         np.add.at(level, (node, np.minimum(column + 1, WINDOWS)), sign * gpus)
-    mean: FloatArray = inside[:, :WINDOWS] + np.cumsum(level, axis=1)[:, :WINDOWS]
-    return mean
+    return inside[:, :WINDOWS] + np.cumsum(level, axis=1)[:, :WINDOWS]

@@ -58,8 +58,7 @@ def new_axes(width: float, height: float) -> Axes:
     """Axes on a figure of their own (inches),
     which no window and no global state of matplotlib holds on to.
     """
-    axes: Axes = new_figure(width, height).add_subplot()
-    return axes
+    return new_figure(width, height).add_subplot()
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -155,7 +155,7 @@ def result_sections(
     """The sections of a sweep, to stand alone or among others."""
     sections = [Section("What was run", facts_html(facts(results, files)))]
     by_name = {table.name: table for table in tables}
-    pictures: dict[str, Callable[[Results], Axes | None]] = {
+    pictures = {
         "times": time_picture,
         "gaps": gap_picture,
     }

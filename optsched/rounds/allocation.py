@@ -173,7 +173,7 @@ def formulation_of(
     ------
     UsageError, InvalidInput
     """
-    constraints: list[SideConstraint | Mapping[str, str]] = [*constraints_in_force(instance, given)]
+    constraints = [*constraints_in_force(instance, given)]
     options = {
         **load_formulation(policy.formulation).in_rounds,
         **policy.options,
@@ -441,7 +441,7 @@ def blocked(view: View, candidates: Candidates) -> BoolArray:
     # The last entry is written for partner -1 of columns of one job, and never read.
     able = np.zeros(len(kinds) + 1, bool)
     able[columns.kind[~needs]] = able[columns.partner[~needs]] = True
-    return np.asarray(candidates.present & ~able[kinds.of_job] & ~jobs)
+    return candidates.present & ~able[kinds.of_job] & ~jobs
 
 
 def _hosts(view: View, candidates: Candidates, kind: IntArray, pairs: IntArray) -> IntArray:

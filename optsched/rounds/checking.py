@@ -137,7 +137,7 @@ def _allowed(view: View, job: IntArray, gpus: IntArray) -> BoolArray:
             else options.gpus[options.indptr[own] : options.indptr[own + 1]]
         )
         allowed[job_index] = int(gpus[job_index]) in [int(count) for count in counts]
-    return np.asarray(allowed)
+    return allowed
 
 
 def _share(view: View, jobs: list[int], setups: Mapping[int, Setup]) -> bool:

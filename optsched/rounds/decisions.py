@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, find_rows
+from optsched.arrays import AnyArray, BoolArray, IntArray, find_rows
 from optsched.arrays.npz import text_array, text_in
 from optsched.instance.running import RunningJobs
 from optsched.rounds.admission import Admissions
@@ -165,13 +165,13 @@ def _ledger(before: Ledger, arrays: Packed) -> Ledger:
     key[known] = before.key[row[known]]
     key[~known] = arrays["ledger.new"].T
     columns = {name: combined(f"ledger.{name}", _at(before, name, row), arrays) for name in COLUMNS}
-    carried: FloatArray = combined("ledger.carried", before.carried, arrays)
+    carried = combined("ledger.carried", before.carried, arrays)
     return Ledger(key=key, carried=carried, **columns)
 
 
 def _at(ledger: Ledger, name: str, row: IntArray) -> AnyArray:
     """A column of some rows of a ledger; 0 for those that it does not have (-1)."""
-    column: AnyArray = getattr(ledger, name)
+    column = getattr(ledger, name)
     # The last entry is read for row -1.
     return np.append(column, np.zeros(1, column.dtype))[row]
 
@@ -222,7 +222,7 @@ def _warm_arrays(before: WarmStart | None, after: WarmStart | None) -> dict[str,
         return {}
     header, parts = basis_parts(after)
     known = {} if before is None else basis_parts(before)[1]
-    arrays: dict[str, AnyArray] = {"warm": text_array(json.dumps(header))}
+    arrays = {"warm": text_array(json.dumps(header))}
     for name, part in parts.items():
         arrays |= differences(f"warm.{name}", known.get(name, NOTHING), part)
     return arrays
@@ -261,7 +261,7 @@ def _admissions(before: IntArray, arrays: Packed) -> Admissions | None:
     if "declined" not in arrays:
         return None
     texts, notices = json.loads(text_in(arrays["declined"]))
-    standing: IntArray = combined("standing", before, arrays)
+    standing = combined("standing", before, arrays)
     return Admissions(standing, _by_job("declined", texts, arrays), tuple(notices))
 
 
@@ -293,7 +293,7 @@ def _text_arrays(plan: Plan) -> dict[str, AnyArray]:
         "started_from": plan.started_from,
         "order": None if order is None else [order.ranking, order.strict, order.fallback],
     }
-    arrays: dict[str, AnyArray] = {
+    arrays = {
         "texts": text_array(json.dumps(texts)),
         **of_jobs,
     }

@@ -74,7 +74,7 @@ class Hosts:
     def _one_must(self) -> BoolArray:
         """Rows of a host and a possible guest: one of the two jobs cannot be preempted."""
         pair = self.rows.partner >= 0
-        return np.asarray(pair & (self._first_must ^ self._second_must))
+        return pair & (self._first_must ^ self._second_must)
 
     @cached_property
     def firm(self) -> BoolArray:

@@ -312,7 +312,7 @@ def _carried(ledger: Ledger, gone: BoolArray) -> FloatArray:
     partner = ledger.partner[gone]
     shared = partner >= 0
     total = ledger.carried + np.bincount(job, deficit, minlength=jobs)
-    return np.asarray(total + np.bincount(partner[shared], deficit[shared], minlength=jobs))
+    return total + np.bincount(partner[shared], deficit[shared], minlength=jobs)
 
 
 # --- what jobs have had ----------------------------------------------------------------------

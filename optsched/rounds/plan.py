@@ -716,7 +716,7 @@ class Plan(DisplayedTable):
     def _running_document(self, item: Decision) -> dict[str, Any]:
         job = self._row[item.job]
         speed = float(self.speed[job])
-        document: dict[str, Any] = {
+        document = {
             "job": item.job,
             "pool": item.pool,
             "gpus": list(item.gpus),
@@ -759,7 +759,7 @@ class Plan(DisplayedTable):
         header = {"round": self.round, "now": self.now, "fallback": self.fallback, **words}
         found = hashlib.blake2b(json.dumps(header).encode(), digest_size=16)
         ledger = [getattr(self.ledger, item.name) for item in fields(Ledger)]
-        parts: list[AnyArray] = [*more, self.verdict, self.speed, *ledger]
+        parts = [*more, self.verdict, self.speed, *ledger]
         if self.warm is not None:
             warm = self.warm
             # Nothing is added where there are no prices: a basis without them has the digest it

@@ -77,7 +77,7 @@ def evicted(running: Running, crowded: BoolArray) -> BoolArray:
     crowded : BoolArray, shape (jobs,)
         Jobs on nodes that have less than what runs there needs.
     """
-    return np.asarray(running.lost | running.leaves | crowded)
+    return running.lost | running.leaves | crowded
 
 
 def runs_unplanned(
@@ -90,8 +90,7 @@ def runs_unplanned(
     all that ran, may stay and are not done.
     """
     may_stay = ~evicted & (steps_left > 0)
-    on: BoolArray = ran & (may_stay | must_run)
-    return on
+    return ran & (may_stay | must_run)
 
 
 # --- the order in which rows are tried --------------------------------------------------------
@@ -99,7 +98,7 @@ def runs_unplanned(
 
 def starved(waited: FloatArray, patience: float, exempt: BoolArray) -> BoolArray:
     """Jobs that have waited for the patience of the policy (seconds), but for those exempt."""
-    return np.asarray((waited >= patience) & ~exempt)
+    return (waited >= patience) & ~exempt
 
 
 def priority_groups(must_run: BoolArray, starved_rows: BoolArray, urgent: BoolArray) -> IntArray:
@@ -126,7 +125,7 @@ def rank_in_group(
         Time that the job of the row may still wait, less its head start.
     """
     pairs_first = np.where(is_pair, -1.0, 0.0) * (group == MUST_RUN)
-    rank: FloatArray = np.where(group == STARVED, -longest, pairs_first)
+    rank = np.where(group == STARVED, -longest, pairs_first)
     return np.where(group == URGENT, slack, rank)
 
 
@@ -158,8 +157,7 @@ def due_times(fraction: FloatArray, deficit: FloatArray, ahead: FloatArray) -> F
     ahead : FloatArray, shape (A,)
         `head_start`.
     """
-    due: FloatArray = quotient(0.5 - deficit - ahead, fraction, np.inf)
-    return due
+    return quotient(0.5 - deficit - ahead, fraction, np.inf)
 
 
 def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray) -> IntArray:
@@ -222,8 +220,7 @@ def second_of_parting(rows: JobRows, going: IntArray, partner_now: IntArray) -> 
     position = np.full(jobs + 1, last)  # in the order, of jobs that go on alone
     position[rows.job[going]] = np.where(alone, np.arange(last), last)
     position[-1] = last
-    second: BoolArray = (position[:-1] < last) & (position[partner_now] < position[:-1])
-    return second
+    return (position[:-1] < last) & (position[partner_now] < position[:-1])
 
 
 # --- who is preempted, and how many at most ---------------------------------------------------

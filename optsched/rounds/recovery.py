@@ -66,7 +66,7 @@ def plan_record(plan: Plan, state: RoundState) -> dict[str, Any]:
 
     With `packed_decisions` it is all that the journal keeps.
     """
-    record: dict[str, Any] = {
+    record = {
         "event": "plan",
         "round": plan.round,
         "now": plan.now,
@@ -166,7 +166,7 @@ def state_parts(
         "metrics": counted.document(),
         "time": PASSES,
     }
-    arrays: dict[str, AnyArray] = {"instance": np.frombuffer(to_npz(instance), np.uint8)}
+    arrays = {"instance": np.frombuffer(to_npz(instance), np.uint8)}
     arrays |= {
         f"ledger.{field.name}": getattr(state.ledger, field.name) for field in fields(Ledger)
     }

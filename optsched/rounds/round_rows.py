@@ -62,15 +62,13 @@ of them to the same pace.
 
 def parting_rows(rows: JobRows, partner: IntArray) -> BoolArray:
     """Rows in which a job leaves the pair that it runs in now: only one of the two can go on."""
-    parts: BoolArray = (rows.partner < 0) & (partner[rows.job] >= 0)
-    return parts
+    return (rows.partner < 0) & (partner[rows.job] >= 0)
 
 
 def mixed_pairs(rows: JobRows, continues: BoolArray, must: BoolArray) -> BoolArray:
     """Running pairs of which one job can be preempted and the other not: it goes on without it."""
     one_of_two = must[rows.job] ^ gathered(must, rows.partner, False)
-    mixed: BoolArray = one_of_two & continues & (rows.partner >= 0)
-    return mixed
+    return one_of_two & continues & (rows.partner >= 0)
 
 
 # --- the rows of a round ----------------------------------------------------------------------

@@ -46,14 +46,12 @@ def jobs_of(rows: JobRows, some: IntArray | BoolArray, jobs: int) -> BoolArray:
 
 def either(rows: JobRows, mask: BoolArray, some: IntArray | slice = np.s_[:]) -> BoolArray:
     """Rows of which the job or the partner is in a mask of jobs, of all rows or of some."""
-    found: BoolArray = mask[rows.job[some]] | gathered(mask, rows.partner[some], False)
-    return found
+    return mask[rows.job[some]] | gathered(mask, rows.partner[some], False)
 
 
 def larger(rows: JobRows, values: FloatArray) -> FloatArray:
     """The larger of the values of the job and the partner of each row, at least 0."""
-    found: FloatArray = np.maximum(values[rows.job], gathered(values, rows.partner, 0.0))
-    return found
+    return np.maximum(values[rows.job], gathered(values, rows.partner, 0.0))
 
 
 # --- some of the rows -------------------------------------------------------------------------

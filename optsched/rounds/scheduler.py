@@ -245,7 +245,7 @@ class Scheduler(ClosedByWith, Displayed):
         InvalidInput
             A field is wrong; nothing has changed.
         """
-        documents: Any = [jobs] if isinstance(jobs, Mapping) else jobs
+        documents = [jobs] if isinstance(jobs, Mapping) else jobs
         if not _is_list(documents):
             raise InvalidInput("jobs", show(jobs), "a job, or a list of jobs")
         self._take(

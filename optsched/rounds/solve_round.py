@@ -253,7 +253,7 @@ def verdicts(on: BoolArray, stays: BoolArray, ran: BoolArray) -> IntArray:
     stays : BoolArray, shape (jobs,)
         Jobs that go on as they are, if they run.
     """
-    verdict: IntArray = np.full(len(on), Verdict.HOLD, np.int64)
+    verdict = np.full(len(on), Verdict.HOLD, np.int64)
     verdict[ran] = Verdict.PREEMPT
     verdict[on] = Verdict.START
     verdict[on & ran] = Verdict.MOVE

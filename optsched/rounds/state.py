@@ -148,12 +148,12 @@ BLOCKS = ("columns", "rows")
 
 def basis_parts(warm: WarmStart) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     """A basis as a JSON object, with the names of its blocks and its prices, and arrays."""
-    blocks: dict[str, Mapping[str, AnyArray]] = {
+    blocks = {
         "columns": warm.columns,
         "rows": warm.rows,
     }
-    header: dict[str, Any] = {kind: list(found) for kind, found in blocks.items()}
-    arrays: dict[str, AnyArray] = {"of_job": warm.of_job, "column": warm.column}
+    header = {kind: list(found) for kind, found in blocks.items()}
+    arrays = {"of_job": warm.of_job, "column": warm.column}
     for kind, found in blocks.items():
         arrays |= {f"{kind}.{number}": part for number, part in enumerate(found.values())}
     return header | {"prices": dict(warm.prices)}, arrays

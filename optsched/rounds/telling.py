@@ -33,7 +33,7 @@ class JsonLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        entry: dict[str, Any] = {
+        entry = {
             "time": record.created,
             "level": record.levelname,
             "message": record.getMessage(),

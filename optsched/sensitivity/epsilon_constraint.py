@@ -419,7 +419,7 @@ class _FrontSearch:
 
 def _less(value: float | FloatArray, part: float = KEPT) -> FloatArray:
     """A little less than a value, so that rounding does not make what was reached infeasible."""
-    return np.asarray(value - part * np.abs(value))
+    return value - part * np.abs(value)
 
 
 def _inverse(report: Callable[[float], float], wanted: float, low: float, high: float) -> float:

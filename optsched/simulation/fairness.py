@@ -95,5 +95,4 @@ def mean_present(arrival: FloatArray, end: FloatArray) -> FloatArray:
     first = np.searchsorted(times, arrival)
     stop = np.searchsorted(times, end)
     stay = end - arrival
-    mean: FloatArray = quotient(area[stop] - area[first], stay, 1.0)
-    return mean
+    return quotient(area[stop] - area[first], stay, 1.0)

@@ -8,7 +8,7 @@ import io
 import json
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def simulation_bytes(simulation: Simulation) -> bytes:
         "nodes": list(trace.node_events.node),
         "states": list(trace.node_events.state),
     }
-    arrays: dict[str, AnyArray] = {
+    arrays = {
         "header": text_array(json.dumps(header)),
         "instance": np.frombuffer(instance_bytes(trace.instance, "npz"), np.uint8),
         "node_events.at": trace.node_events.at,
@@ -114,5 +114,5 @@ def _columns(name: str, part: Regimes | JobLog | RoundLog | Segments) -> dict[st
 
 
 def _part(kind: type[Part], name: str, arrays: dict[str, AnyArray]) -> Part:
-    columns: dict[str, Any] = {field.name: arrays[f"{name}.{field.name}"] for field in fields(kind)}
+    columns = {field.name: arrays[f"{name}.{field.name}"] for field in fields(kind)}
     return kind(**columns)

@@ -207,7 +207,7 @@ class Fluid(SimulationRun):
 
 def _once(job: IntArray, wanted: BoolArray) -> IntArray:
     """1 at the first entry of each job that is wanted, else 0."""
-    first: IntArray = np.zeros(len(job), np.int64)
+    first = np.zeros(len(job), np.int64)
     first[np.unique(job, return_index=True)[1]] = 1
     first[~wanted] = 0
     return first

@@ -96,5 +96,4 @@ class GavelRows(Columns):
     @property
     def possible(self) -> BoolArray:
         """Whether all jobs of a row can run on a pool, shape (R, pools)."""
-        runs: BoolArray = (self.rate > 0) & ((self.beside > 0) | (self.partner < 0)[:, np.newaxis])
-        return runs
+        return (self.rate > 0) & ((self.beside > 0) | (self.partner < 0)[:, np.newaxis])

@@ -207,9 +207,7 @@ def _over_time(simulation: Simulation) -> dict[str, float | None]:
     finish = np.where(np.isnan(simulation.jobs.finish), last, simulation.jobs.finish)
     # Little's law: time that jobs are there, over the length, is how many are there.
     there_time = float(np.clip(np.minimum(finish, last) - arrival, 0.0, None).sum())
-    power: list[tuple[float | None, float | None]] = [
-        (pool.watts_per_gpu, pool.watts_idle) for pool in pools
-    ]
+    power = [(pool.watts_per_gpu, pool.watts_idle) for pool in pools]
     joules = [
         on * used + idle * max(all_of - used, 0.0)
         for (on, idle), used, all_of in zip(power, busy.tolist(), there.tolist(), strict=True)

@@ -104,10 +104,9 @@ class Truth:
         self, kind: IntArray, partner: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray
     ) -> IntArray:
         kinds, pools, widest = self._radix
-        key: IntArray = (
+        return (
             ((kind * kinds + partner + 1) * pools + pool + 1) * widest + gpus
         ) * widest + np.minimum(nodes, widest - 1)
-        return key
 
     def rates(
         self, row: IntArray, partner: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray

@@ -168,7 +168,7 @@ class Allocation(DisplayedTable):
     @cached_property
     def usage(self) -> FloatArray:
         """Use of each resource, shape (R,)."""
-        return np.asarray(self.classes.usage @ self.x)
+        return self.classes.usage @ self.x
 
     @property
     def utilisation(self) -> dict[str, float]:
@@ -201,9 +201,7 @@ class Allocation(DisplayedTable):
             rows.fraction[some].tolist(),
             strict=True,
         ):
-            record: dict[str, Any] = (
-                {"job": names[job]} if partner < 0 else {"jobs": [names[job], names[partner]]}
-            )
+            record = {"job": names[job]} if partner < 0 else {"jobs": [names[job], names[partner]]}
             record |= columns.configuration(column)
             record["fraction"] = fraction
             records.append(record | columns.option(column, job) | columns.details(column))

@@ -119,7 +119,7 @@ def shortest_duration(candidates: Candidates) -> FloatArray:
         stated = np.where(
             np.isfinite(duration[kinds.of_job]), duration[kinds.of_job] * done, np.inf
         )
-    return np.asarray(np.minimum(by_rate, stated))
+    return np.minimum(by_rate, stated)
 
 
 def jain_index(share: FloatArray) -> float | None:

@@ -126,7 +126,7 @@ def _of_columns(arrays: LinearArrays, y: FloatArray, columns: int) -> FloatArray
 def _per_level(program: AllocationProgram, duals: Mapping[str, FloatArray]) -> FloatArray:
     """What one unit of ``levels @ x`` of each class earns."""
     if "levels" in duals:
-        return np.asarray(-duals["levels"])
+        return -duals["levels"]
     prices = program.utility.level_prices(program)
     assert prices is not None
     return prices

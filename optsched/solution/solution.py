@@ -103,7 +103,7 @@ class SolverRecord(Displayed):
 
     def to_document(self) -> dict[str, Any]:
         """The record as in a solution file; attempts only where there were several."""
-        document: dict[str, Any] = {
+        document = {
             "name": self.name,
             "version": self.version,
             "options": dict(self.options),
@@ -392,7 +392,7 @@ class Solution(DisplayedTable):
         dict
             Plain data, ready for JSON.
         """
-        document: dict[str, Any] = {
+        document = {
             "format": FORMAT,
             "instance": self.instance.identity,
             "formulation": self.formulation,
@@ -579,7 +579,7 @@ def allocation_metrics(allocation: Allocation | None) -> dict[str, Any]:
     if allocation is None:
         return {}
     classes = allocation.classes
-    metrics: dict[str, Any] = {
+    metrics = {
         "jobs": int((classes.of_job >= 0).sum()),
         "gpus_in_use": float(allocation.usage[classes.resources.pool >= 0].sum()),
         "utilisation": allocation.utilisation,

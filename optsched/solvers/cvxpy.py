@@ -118,7 +118,7 @@ class CvxpySolver(EngineSolver):
             return {}
         tolerances, seconds, work = OPTIONS[cls.engine]
         # HiGHS takes no tolerance below 1e-10.
-        options: dict[str, Any] = dict.fromkeys(tolerances, max(limits.tolerance, 1e-10))
+        options = dict.fromkeys(tolerances, max(limits.tolerance, 1e-10))
         if limits.time is not None:
             options[seconds] = max(limits.time, 1e-3)
         if limits.work is not None:
@@ -218,7 +218,7 @@ def _cones(cvxpy: Any, program: ConicProgram, slack: Any) -> tuple[list[Any], li
         elif kind == "nonnegative":
             constraints.append(slack[here] >= 0)
         else:
-            triples: IntArray = here.reshape(-1, 3)
+            triples = here.reshape(-1, 3)
             parts = [slack[triples[:, part]] for part in range(3)]
             if kind == "exponential":
                 constraints.append(cvxpy.ExpCone(*parts))
@@ -257,7 +257,7 @@ class Scs(CvxpySolver):
 
     @classmethod
     def options(cls, limits: Limits) -> dict[str, Any]:
-        options: dict[str, Any] = {
+        options = {
             "eps_abs": limits.tolerance,
             "eps_rel": limits.tolerance,
             "max_iters": 100_000,
@@ -278,7 +278,7 @@ class Ecos(CvxpySolver):
 
     @classmethod
     def options(cls, limits: Limits) -> dict[str, Any]:
-        options: dict[str, Any] = {
+        options = {
             "abstol": limits.tolerance,
             "reltol": limits.tolerance,
             "feastol": limits.tolerance,

@@ -455,8 +455,7 @@ class HighsSession(Session):
         relaxed._highs.setOptionValue("iis_strategy", IIS_STRATEGY)
         relaxed._highs.setOptionValue("threads", self._threads)
         _, iis = in_new_thread(relaxed._highs.getIis)
-        rows: IntArray = np.array(sorted(iis.row_index_), np.int64)
-        return rows
+        return np.array(sorted(iis.row_index_), np.int64)
 
 
 def _termination(highspy: ModuleType, run: HighsRun, status: Any) -> Termination:
@@ -477,7 +476,7 @@ def _options(
 ) -> dict[str, Any]:
     """Every option that is not to be as HiGHS has it."""
     tight = max(limits.tolerance, 1e-10)
-    options: dict[str, Any] = {
+    options = {
         "output_flag": limits.on_log is not None,
         "threads": limits.threads,
         "random_seed": limits.seed,

@@ -188,7 +188,7 @@ class Glop(OrToolsSolver):
     @classmethod
     def parameters(cls, limits: Limits) -> str:
         tolerance = max(limits.tolerance, 1e-10)
-        values: dict[str, Any] = {
+        values = {
             "primal_feasibility_tolerance": tolerance,
             "dual_feasibility_tolerance": tolerance,
             "solution_feasibility_tolerance": max(tolerance, 1e-6),
@@ -235,7 +235,7 @@ class Scip(OrToolsSolver):
     @classmethod
     def parameters(cls, limits: Limits) -> str:
         """SCIP's own ``name = value`` lines."""
-        values: dict[str, Any] = {
+        values = {
             "limits/gap": 0.0 if limits.gap is None else limits.gap,
             "numerics/feastol": max(limits.tolerance, 1e-9),
             "randomization/randomseedshift": limits.seed,
@@ -264,7 +264,7 @@ class CpSat(OrToolsSolver):
 
     @classmethod
     def parameters(cls, limits: Limits) -> str:
-        values: dict[str, Any] = {
+        values = {
             "num_workers": max(limits.threads, 1),
             "random_seed": limits.seed,
             "linearization_level": 2,

@@ -97,7 +97,7 @@ class PulpSolver(EngineSolver):
     @classmethod
     def command(cls, pulp: Any, limits: Limits, warm: bool, log: Path) -> Any:
         """PuLP's solver object; ``log`` is a file that it may write its log to."""
-        options: dict[str, Any] = {
+        options = {
             "msg": limits.on_log is not None,
             "timeLimit": limits.time,
             "gapRel": max(limits.gap or 0.0, LEAST_GAP),

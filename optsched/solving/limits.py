@@ -75,8 +75,8 @@ def make_limits(
 ) -> Limits:
     """Limits from what a user gives, checked; 0 threads are all that there are."""
     seconds = deadline_of(time_limit).seconds
-    reals: dict[str, object] = {"gap": gap, "tolerance": tolerance}
-    wholes: dict[str, object] = {"work_limit": work_limit, "threads": threads, "seed": seed}
+    reals = {"gap": gap, "tolerance": tolerance}
+    wholes = {"work_limit": work_limit, "threads": threads, "seed": seed}
     for names, kind, expected in ((reals, Real, "a number"), (wholes, Integral, "a whole number")):
         for name, given in names.items():
             if given is None and name in ("gap", "work_limit"):

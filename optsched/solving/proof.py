@@ -21,7 +21,6 @@ from optsched.errors import SolverCrashed, SolverUnavailable
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.solution import Certificate, PointStatus, Status, Termination, Values, certify_point
 from optsched.solution.certificate import is_bounded
-from optsched.solvers import Limits
 from optsched.solving.certify import certified_allocation, certified_linear
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import Outcome
@@ -206,7 +205,7 @@ def objective_step(arrays: LinearArrays) -> float | None:
 def better_schedule(engine: Engine, program: TimelineProgram, cost: int) -> CutOffResult:
     """Look for a schedule that costs at least a unit less, with another search of CP-SAT."""
     solver = engine.load("cp-sat")
-    limits: Limits = replace(
+    limits = replace(
         engine.limits_left(),
         options=OTHER_SEARCH,
         gap=None,

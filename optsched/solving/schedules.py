@@ -35,7 +35,6 @@ from optsched.solution.plan import (
     Plan,
     Relaxation,
     Shortage,
-    Slices,
     TimelinePlan,
 )
 from optsched.solution.stage import Stage
@@ -229,10 +228,10 @@ def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) 
     x = outcome.x
     if x is None:
         return _without_schedule_of(plan, outcome)
-    slices: Slices = partial(convenience("LinearPlan.slices"), engine, plan.classes)
+    slices = partial(convenience("LinearPlan.slices"), engine, plan.classes)
     better = Attempts(arrays.maximise).better
     best: SolvedProgram | None = None
-    ways: tuple[tuple[str, Callable[[], Schedule | None]], ...] = (
+    ways = (
         (REALISED, partial(relaxation.realise, x, slices)),
         (BY_RULE, relaxation.witness),
     )
@@ -296,7 +295,7 @@ def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> SolvedProgra
     )
     stopped = limited or not plan.solves_later
     own = plan.program.arrays
-    held: list[Held] = [(-own.cost if own.maximise else own.cost, plan.complete)]
+    held = [(-own.cost if own.maximise else own.cost, plan.complete)]
     stages: list[Stage] = []
     ended: Termination | None = None
     for number, later in enumerate(plan.later):

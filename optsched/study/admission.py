@@ -247,7 +247,7 @@ def admit(
         No job, an id that there is not, or a job given twice.
     """
     deadline = deadline_of(limits.pop("time_limit", None))
-    how: dict[str, Any] = {**limits, "time_limit": deadline, "solver": solver}
+    how = {**limits, "time_limit": deadline, "solver": solver}
     given, asked = _with_newcomers(load(instance, performance), jobs)
     probes = _Probes(given, how)
     table = given.jobs_table
@@ -537,7 +537,7 @@ def _cheapest(
     least = price[best] * fewest[best]
     node = {pool.name: max(int(pool.node_gpus.max(initial=1)), 1) for pool in pools}
     names = sorted(price)
-    heap: list[tuple[float, tuple[int, ...]]] = [(0.0, (0,) * len(names))]
+    heap = [(0.0, (0,) * len(names))]
     known = {heap[0][1]}
     for _ in range(MOST_MIXES):
         if not heap:

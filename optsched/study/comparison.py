@@ -81,7 +81,7 @@ class ComparisonRow(Displayed):
         """The row as plain data: every key is always there, what does not exist is null."""
         solution = self.solution
         owner = load_formulation(self.formulation)
-        document: dict[str, Any] = {
+        document = {
             "formulation": self.formulation,
             "options": dict(self.options),
             "sense": owner.sense,
@@ -255,7 +255,7 @@ def compare(
     if entries is None or chosen is None:
         entries = [(name, {}) for name in accepting(instance.kind)]
         chosen = _checked(entries, constraints)
-    how: dict[str, Any] = {
+    how = {
         "classes": classes, "solver": solver, "prove": prove,
         **limits,
     }  # fmt: skip

@@ -149,7 +149,7 @@ def insides(graph: networkx.Graph[Any], nodes: Iterable[str]) -> dict[str, set[A
     its own vertex, its GPUs, and what has no neighbours beyond these.
     """
     wanted = dict.fromkeys(nodes)
-    inside: dict[str, set[Any]] = {node: {node} & set(graph) for node in wanted}
+    inside = {node: {node} & set(graph) for node in wanted}
     for vertex in graph:
         owner = str(vertex).rpartition("/")[0]
         if owner in wanted:
@@ -351,8 +351,7 @@ def _of_topology(cluster: Cluster, defaults: Sequence[Mapping[str, Stated]]) -> 
 
 def _with_gpus(pool: Pool) -> list[int]:
     """Nodes that have GPUs."""
-    rows: list[int] = np.flatnonzero(pool.node_gpus > 0).tolist()
-    return rows
+    return np.flatnonzero(pool.node_gpus > 0).tolist()
 
 
 def _of_pool(
@@ -419,7 +418,7 @@ def _island(graph: networkx.Graph[Any], parts: set[Any], gpus: Sequence[Any]) ->
     """The largest set of a node's GPUs that are joined without the node's own vertex."""
     import networkx
 
-    joined: list[set[Any]] = [
+    joined = [
         set(part) & set(gpus) for part in networkx.connected_components(graph.subgraph(parts))
     ]
     return sorted(max(joined, key=len) if joined else (), key=str)

@@ -145,8 +145,7 @@ def _numbers(*given: Numbers) -> tuple[FloatArray, ...]:
 
 
 def _allowed(condition: FloatArray, seconds: FloatArray) -> FloatArray:
-    answer: FloatArray = np.where(condition, seconds, np.nan)
-    return answer
+    return np.where(condition, seconds, np.nan)
 
 
 # --- plans ----------------------------------------------------------------------------------------
@@ -290,7 +289,7 @@ def micro_batches(local: int) -> IntArray:
     root = int(local**0.5) + 1
     sizes = np.arange(1, min(root, local) + 1, dtype=np.int64)
     sizes = np.unique(np.concatenate([sizes, -(-local // sizes)]))
-    counts: IntArray = np.unique(-(-local // sizes))
+    counts = np.unique(-(-local // sizes))
     # It is cached, so that nobody may write to it.
     counts.setflags(write=False)
     return counts
@@ -407,8 +406,7 @@ def _exchange(plan: Plans, machines: Machines, rules: Rules, size: FloatArray) -
 def _groups_of_node(plan: Plans, machines: Machines) -> FloatArray:
     """Tensor groups on the fullest node."""
     most = np.ceil(machines.gpus / machines.nodes)
-    groups: FloatArray = np.maximum(np.floor(most / plan.tensor), 1)
-    return groups
+    return np.maximum(np.floor(most / plan.tensor), 1)
 
 
 def _layer(

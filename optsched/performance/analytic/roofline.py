@@ -45,8 +45,7 @@ def roofline(
     """Seconds of operations;
     arrays that broadcast together, peak and bandwidth as they are reached.
     """
-    seconds: FloatArray = np.maximum(np.divide(flops, peak), np.divide(moved, bandwidth)) + launch
-    return seconds
+    return np.maximum(np.divide(flops, peak), np.divide(moved, bandwidth)) + launch
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def _profile_digests(rates: RateTable) -> NDArray[np.uint64]:
 
 def _uniform(seed: np.uint64, *keys: NDArray[np.uint64]) -> FloatArray:
     """Numbers in (0, 1) from keys, by the finaliser of splitmix64 after each key."""
-    state: NDArray[np.uint64] = np.full(len(keys[0]), seed, np.uint64)
+    state = np.full(len(keys[0]), seed, np.uint64)
     with np.errstate(over="ignore"):
         for column in keys:
             state = (state ^ column) + GOLDEN

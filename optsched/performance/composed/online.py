@@ -245,7 +245,7 @@ class Offsets:
         p = 1.0 / (s.cell + noise)
         P = np.bincount(self._owner, p, minlength=workloads * types)
         pm = np.bincount(self._owner, p * cells.mean, minlength=workloads * types)
-        m: FloatArray = pm / np.where(P > 0, P, 1.0)
+        m = pm / np.where(P > 0, P, 1.0)
         spread = quotient(1.0, P, np.inf)
         q = np.where(P > 0, 1.0 / (s.gpu + np.where(P > 0, spread, 0.0)), 0.0)
         Q = q.reshape(workloads, types).sum(axis=1)
@@ -254,7 +254,7 @@ class Offsets:
         var_a = s.workload / (1.0 + s.workload * Q)
         a = var_a * qm
         t = s.gpu * P / (1.0 + s.gpu * P)
-        b: FloatArray = (m - np.repeat(a, types)) * t
+        b = (m - np.repeat(a, types)) * t
         # A cell that has been measured for long needs no prior: without this, forgetting would pull
         # it back for ever.
         own = s.cell * np.minimum(RELEASE, s.forget**-cells.calls)

@@ -55,7 +55,7 @@ def _time_model(document: Mapping[str, Any]) -> tuple[type[TimeModel], dict[str,
     options = dict(document)
     name = options.pop("model", None)
     target = performance.CATALOGUE.get(name) if isinstance(name, str) else None
-    owner: Any = None if target is None else imported(target)
+    owner = None if target is None else imported(target)
     if not (isinstance(owner, type) and issubclass(owner, TimeModel)):
         expected = "the name of a model that is fitted to times of steps"
         raise InvalidInput(f"{PERFORMANCE}.model", show(name), expected)

@@ -28,8 +28,7 @@ LEVELS = 3
 
 def level_of(gpus: IntArray, nodes: IntArray) -> IntArray:
     """0 on one GPU, 1 on several of a node, 2 on several nodes."""
-    level: IntArray = np.add(gpus > 1, nodes > 1, dtype=np.int64)
-    return level
+    return np.add(gpus > 1, nodes > 1, dtype=np.int64)
 
 
 class Cells:

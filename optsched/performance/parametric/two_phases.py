@@ -26,8 +26,7 @@ def overlapped(first: FloatArray, second: FloatArray, g: float | FloatArray) -> 
     if np.ndim(g) == 0 and g == 1:
         return first + second
     if np.ndim(g) == 0 and g == 2:
-        root: FloatArray = np.sqrt(first * first + second * second)
-        return root
+        return np.sqrt(first * first + second * second)
     with np.errstate(divide="ignore", invalid="ignore"):  # log 0 = -inf: only one phase
         larger = np.maximum(first, second)
         power = np.minimum(first, second)

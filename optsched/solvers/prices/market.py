@@ -311,7 +311,7 @@ def _levels(program: AllocationProgram) -> FloatArray:
     levels = program.levels
     columns = levels.indices
     in_order = len(columns) == levels.shape[1] and bool((columns[1:] > columns[:-1]).all())
-    level: FloatArray = levels.data
+    level = levels.data
     if not in_order:
         level = np.zeros(levels.shape[1])
         level[levels.indices] = levels.data

@@ -181,7 +181,7 @@ class ConfigurationPricing(ColumnPricing):
 
     def price(self, prices: FloatArray) -> FloatArray:
         """What each GPU of a curve costs, with all that is held beside it, shape (S,)."""
-        return np.asarray(self.per_gpu @ prices)
+        return self.per_gpu @ prices
 
     def _blocks(
         self, classes: IntArray
