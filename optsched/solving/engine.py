@@ -4,6 +4,10 @@
 not hold, a run that stopped short of its precision, or one that ended without a point while time is
 left. A solver that was asked for is never replaced: its point is kept, and if it gave no duals, the
 bound comes from those of another solver.
+
+A run may take what is left of the time limit (`SolverRuns`). The point of a run that was stopped
+counts as feasible (`certify`). Where no run left a point, one that is known without a solver is the
+answer (`certified_known`); without any the status is ``limit``.
 """
 
 from __future__ import annotations
@@ -21,8 +25,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Method
-from optsched.solution.solution import Attempt, Status
-from optsched.solution.values import PointStatus, Termination, Values
+from optsched.solution import Attempt, PointStatus, Status, Termination, Values
 from optsched.solvers import Capability, Limits, Session
 from optsched.solvers.interrupt import delayed_interrupt
 from optsched.solving.certify import (
