@@ -24,7 +24,7 @@ Large-Scale Granular Resource Allocation Problems Efficiently with POP", SOSP 20
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,30 +110,15 @@ def solve_in_parts(
     """The best of some rounds; None if a limit is reached before all parts have a point."""
     program, C = pricing.program, pricing.classes
     parts = dealt_out(program, round(len(C) / EACH))
-    searches: list[PairSearch] = []
-    units: list[float] = []
-    for some in parts:
-        small = PairPricing.of(engine.build(lambda some=some: part_of(program, build, some)))  # type: ignore[misc]
-        search = PairSearch(engine, small)
-        units.append(unit_of(small, pricing))
-        if searches:
-            first = searches[0]
-            start = known(
-                spread(small, first.pricing, first.duals, first.value * units[-1] / units[0])
-            )
-        else:
-            start = start_of(engine, small, build)
-        if start is not None:
-            search.begin(start)
-        if not search.run_on_the_way():
-            return None
-        searches.append(search)
-        log.info("part %d of %d has the value %.9g", len(searches), len(parts), search.value)
+    begun = _begin_parts(engine, pricing, build, parts)
+    if begun is None:
+        return None
+    searches, units = begun
     total = not program.utility.smallest_level
     bound, proof = (np.inf, None) if total else _held_by_one(pricing)
-    cuts: list[_PartCut] = []
+    cuts = []
     reached: InParts | None = None
-    held: list[FloatArray] = []
+    held = []
     trust = TRUST / GROW
     for number in range(ROUNDS + 1):
         values = [search.value / unit for search, unit in zip(searches, units, strict=True)]
@@ -167,6 +152,39 @@ def solve_in_parts(
                 return replace(reached, bound=bound, duals=proof, end=search.values.termination)
     assert reached is not None and proof is not None
     return replace(reached, bound=bound, duals=proof)
+
+
+def _begin_parts(
+    engine: Engine,
+    pricing: PairPricing,
+    build: Callable[[Classes], AllocationProgram | Plan],
+    parts: Sequence[IntArray],
+) -> tuple[list[PairSearch], list[float]] | None:
+    """The search of each part, solved once, and the unit of its value; None if a limit is reached.
+
+    The first part is solved from scratch; the others start from its prices.
+    """
+    program = pricing.program
+    searches: list[PairSearch] = []
+    units = []
+    for some in parts:
+        small = PairPricing.of(engine.build(lambda some=some: part_of(program, build, some)))  # type: ignore[misc]
+        search = PairSearch(engine, small)
+        units.append(unit_of(small, pricing))
+        if searches:
+            first = searches[0]
+            start = known(
+                spread(small, first.pricing, first.duals, first.value * units[-1] / units[0])
+            )
+        else:
+            start = start_of(engine, small, build)
+        if start is not None:
+            search.begin(start)
+        if not search.run_on_the_way():
+            return None
+        searches.append(search)
+        log.info("part %d of %d has the value %.9g", len(searches), len(parts), search.value)
+    return searches, units
 
 
 @dataclass(frozen=True)
