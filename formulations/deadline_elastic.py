@@ -653,7 +653,7 @@ class ElasticProgram:
         keeps = np.round(x[at : at + len(self.z)]).astype(bool)
         meets = np.round(x[at + len(self.z) :]).astype(bool)
         in_time = mask_of(self.levels[0][meets], len(self.C))
-        stretches: list[Stretch] = []
+        stretches = []
         for j, run in zip(self.z[keeps].tolist(), _kept(self.planned, keeps), strict=True):
             if in_time[j]:
                 job = int(self.C.first[j])

@@ -623,7 +623,7 @@ class FluidProgram:
         """
         C, profile = self.C, self._profile()
         by_class, first = self._by_class
-        stretches: list[Stretch] = []
+        stretches = []
         left_out: int | None = None
         for k in order.tolist():
             mine, release = by_class[first[k] : first[k + 1]], float(self.release[k])

@@ -302,8 +302,8 @@ class Pieces:
             *([] for _ in range(b)),
         ]
         just: list[list[int]] = [[] for _ in range(b + 1)]
-        who: list[int] = []
-        when: list[int] = []
+        who = []
+        when = []
         for t in range(b + window - 1):
             now: list[list[int]] = [[] for _ in range(b + 1)]
             for step in range(max(0, t - window + 1), min(b, t + 1)):

@@ -235,7 +235,7 @@ def earliest_run(profile: Profile, job: LevelJob, level: Level) -> Run | None:
         return None
     times, ends = profile.times, [*profile.times[1:], math.inf]
     left, begin, delay, done, follows = level.duration, 0.0, math.inf, math.inf, -1
-    pieces: list[Piece] = []
+    pieces = []
     for step in profile.with_room(level.holds, job.release, level.deadline):
         if step != follows:  # a new stretch with room; what the last one had is a piece
             if follows >= 0 and job.preemptible and times[follows] - begin > delay:
@@ -373,7 +373,7 @@ def plan_levels(jobs: Sequence[LevelJob], profile: Profile) -> LevelPlan:
         What is free; it is not changed.
     """
     promised = sum(job.promised for job in jobs)
-    plans: list[LevelPlan] = []
+    plans = []
     for promised_first in (False, True):
         for order in ORDERS:
             plan = LevelPlan(jobs, profile.copy())
@@ -433,8 +433,8 @@ def level_jobs(
     usage = C.usage.tocsc()
     renewable = C.resources.renewable
     place = np.where(renewable, np.cumsum(renewable), np.cumsum(~renewable)) - 1
-    holds: list[list[tuple[int, float]]] = []
-    spends: list[list[tuple[int, float]]] = []
+    holds = []
+    spends = []
     for one in column.tolist():
         part = slice(usage.indptr[one], usage.indptr[one + 1])
         used = list(zip(usage.indices[part].tolist(), usage.data[part].tolist(), strict=True))

@@ -52,7 +52,7 @@ class FreeMachines:
             Seconds from now until a job that keeps its GPUs has ended, by row of the job table.
         """
         now, pools = instance.now, instance.cluster.pools
-        free: list[dict[str, float]] = []
+        free = []
         for pool in pools:
             up = np.flatnonzero(pool.node_state == UP).tolist()
             opens = np.maximum(pool.node_available_from - now, 0.0).tolist()

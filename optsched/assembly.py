@@ -13,11 +13,10 @@ from optsched.candidates import Candidates, Classes
 from optsched.candidates import compile as compile_candidates
 from optsched.errors import InvalidArgument, InvalidInput, UsageError, checks_keywords
 from optsched.formulation import Extend, Formulation, SideConstraint, options_from
-from optsched.instance import Instance, read_instance
+from optsched.instance import Instance, read_instance, shipped_path
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.durations import UNLIMITED, Deadline
 from optsched.instance.reading import named, show
-from optsched.instance.shipped import shipped_path
 from optsched.performance import PerformanceModel, with_learnt
 from optsched.performance.composed import MODELS, OF, ComposedModel
 from optsched.performance.files import PERFORMANCE, below, check_performance, read_model

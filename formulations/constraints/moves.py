@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from pydantic import model_validator
 
 from formulations.constraints.names import Amount, Share, refused
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import IntArray
 from optsched.candidates import Classes
 from optsched.formulation import SHOWN, ConstraintOptions, Infeasible, SideConstraint
 from optsched.instance import Instance
@@ -86,7 +86,7 @@ class Moves(SideConstraint):
         self._refuse_impossible(C, running[np.diff(stay.indptr)[running] == 0])
 
         M, a, n = self.options.limit, self.options.keep, C.count
-        parts: list[tuple[sp.csr_matrix, FloatArray]] = []
+        parts = []
         if M is not None:
             parts.append((sp.csr_matrix(stay.sum(axis=0)), np.array([n[running].sum() - M])))
         if a is not None:

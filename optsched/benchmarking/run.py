@@ -538,7 +538,7 @@ def _do_all(slots: Sequence[Slot], rows: SweepRows) -> None:
 
 
 def _refuse_twice(tasks: Sequence[Task]) -> None:
-    seen: set[str] = set()
+    seen = set()
     for task in tasks:
         if task.text in seen:
             raise UsageError(f"a task is given twice: {task.text[:200]}")

@@ -68,7 +68,7 @@ class Simulations:
         mode = simulation_options(self.options).mode
         for model in self.models.values():
             load(self.trace.instance, model)
-        known: set[str] = set()
+        known = set()
         for policy in self.policies:
             made = policy_of(policy)
             if made.ranking is not None and mode != "rounds":

@@ -155,7 +155,7 @@ def seeds_of(given: Any, first: int, where: str) -> list[int]:
     """Seeds from a number of them (counted from ``first``),
     a span ``"3..7"`` or a list; raises `UsageError`.
     """
-    seeds: list[Any] = []
+    seeds = []
     span = SPAN.fullmatch(given) if isinstance(given, str) else None
     if span and int(span[2]) - int(span[1]) < MOST_SEEDS:
         seeds = list(range(int(span[1]), int(span[2]) + 1))

@@ -13,7 +13,6 @@ from optsched.benchmarking.best_known import problem_of
 from optsched.benchmarking.profiles import AT_BEST
 from optsched.benchmarking.results import SETTLED, WORST_FIRST, Results, number
 from optsched.benchmarking.statistics import (
-    Paired,
     holm,
     mean_interval,
     paired,
@@ -210,7 +209,7 @@ def _pairs(
     if len(pairs) > MOST_PAIRS:
         pairs = pairs[: len(results.methods) - 1]
         words += f" Of {len(results.methods)} methods, the first against all others."
-    compared: list[tuple[Method, Method, Paired]] = []
+    compared = []
     for first, second in pairs:
         both = [
             problem

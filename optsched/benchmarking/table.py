@@ -224,7 +224,7 @@ def read_rows(path: str | Path) -> tuple[list[Row], list[str]]:
     UsageError, InvalidInput
     """
     kind, data = check_results_name(path), read_bytes(Path(path))
-    notices: list[str] = []
+    notices = []
     if kind == ".jsonl":
         lines = parse_lines(data, path)
         if lines.torn:

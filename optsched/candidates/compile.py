@@ -17,9 +17,8 @@ from optsched.candidates.servers import server_columns
 from optsched.candidates.task import CompileTask
 from optsched.instance import Instance
 from optsched.instance.durations import UNLIMITED, Deadline
-from optsched.performance import PerformanceModel
+from optsched.performance import PerformanceModel, TableModel
 from optsched.performance.composed import colocating, only_table
-from optsched.performance.table import TableModel
 
 if TYPE_CHECKING:
     from optsched.candidates.configuration_table import ConfigurationTable

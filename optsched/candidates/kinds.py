@@ -26,11 +26,9 @@ from optsched.arrays import (
 )
 from optsched.display import Displayed
 from optsched.errors import InvalidInput
-from optsched.instance import Instance
-from optsched.instance.tables import OptionTable
-from optsched.performance import JobBatch
+from optsched.instance import Instance, OptionTable
+from optsched.performance import JobBatch, TableModel
 from optsched.performance.parameter_server import KEY, ParameterServers
-from optsched.performance.table import TableModel
 
 STRIDE = 2**32
 """More than any count of GPUs."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import BLOCK, IntArray, constant, shown
+from optsched.arrays import BLOCK, constant, shown
 from optsched.candidates.columns import Drop, KindColumns, is_kept
 from optsched.candidates.generate import unfit, ways_on_fewest_nodes
 from optsched.candidates.task import CompileTask
@@ -33,7 +33,7 @@ def plain_columns(task: CompileTask) -> tuple[KindColumns, KindColumns] | None:
     wrong, most = unfit(ways, table.sizes), len(kinds) * len(pools)
     fits = not wrong.any()
     kind, way, rate = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most)
-    dropped: list[tuple[IntArray, IntArray, IntArray]] = []
+    dropped = []
     count, rows = 0, max(1, BLOCK // len(pools))
     for start in range(0, len(kinds), rows):
         part = slice(start, min(start + rows, len(kinds)))

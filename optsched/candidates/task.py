@@ -7,8 +7,7 @@ from typing import NamedTuple
 from optsched.candidates.kinds import Kinds
 from optsched.instance import Instance
 from optsched.instance.durations import UNLIMITED, Deadline
-from optsched.performance import PerformanceModel, PoolSizes
-from optsched.performance.table import TableModel
+from optsched.performance import PerformanceModel, PoolSizes, TableModel
 
 
 class CompileTask(NamedTuple):

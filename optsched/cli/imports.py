@@ -271,7 +271,7 @@ def _parameters(
     known: Mapping[str, Described], form: Format, flags: Mapping[str, str]
 ) -> list[inspect.Parameter]:
     """The arguments, the options that are required, ``--output``, and the other ones."""
-    arguments: list[inspect.Parameter] = []
+    arguments = []
     required: list[inspect.Parameter] = []
     optional: list[inspect.Parameter] = []
     for name in (*form.arguments, *(name for name in known if name not in form.arguments)):

@@ -23,7 +23,7 @@ def instances(shell: Shell, as_json: Json = False) -> int:
     from optsched.instance.shipped import shipped_names
 
     descriptions = _shipped_descriptions()
-    found: list[dict[str, Any]] = []
+    found = []
     for name in shipped_names():
         instance = load(f"@{name}")
         found.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from optsched.cli import values
 from optsched.cli.command import Argument, Option
@@ -116,7 +116,7 @@ def profile(
     from optsched.benchmarking.table import read_rows
     from optsched.cli.sweep_view import profile_view
 
-    rows: list[dict[str, Any]] = []
+    rows = []
     for path in results:
         found, notices = read_rows(path)
         rows += found

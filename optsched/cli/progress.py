@@ -133,7 +133,7 @@ def sweep_progress(
     """What `run_tasks` calls at the start of a sweep, with its notices;
     the line is gone at the end.
     """
-    lines: list[ProgressLine] = []
+    lines = []
 
     def on_start(progress: SweepProgress, notices: Sequence[str]) -> None:
         if shell.quiet:

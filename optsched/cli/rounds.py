@@ -437,8 +437,8 @@ def _list(shell: Shell, journal: str, as_json: bool) -> int:
     from optsched.cli.rounds_view import list_view
     from optsched.rounds.watching import planned
 
-    rounds: list[dict[str, Any]] = []
-    changes: list[Mapping[str, Any]] = []
+    rounds = []
+    changes = []
     for record in planned(journal):
         if record["event"] == "plan":
             rounds.append({key: record[key] for key in LISTED})

@@ -477,7 +477,7 @@ def _long(lines: list[Line]) -> RenderableType:
         "steps/s": any(rate for record in records for rate in record["rates"]),
     }
     heads = [head for head, shown in useful.items() if shown]
-    cells: list[dict[str, str]] = []
+    cells = []
     for line in lines:
         # The records with most of the time are shown, in the order that they have
         fractions = np.array([record["fraction"] for record in line.records])
@@ -597,7 +597,7 @@ def schedule_table(schedule: Schedule) -> Iterator[RenderableType]:
     C = schedule.classes
     now = C.instance.now
     deadline = C.instance.jobs_table.deadline
-    cells: list[dict[str, str]] = []
+    cells = []
     for row, record in enumerate(schedule.to_records(slice(STRETCHES))):
         job = int(schedule.job[row])
         due = float(deadline[job])

@@ -104,7 +104,7 @@ def write_rows(
         return
     from optsched.benchmarking.table import read_rows, write_table
 
-    earlier: list[Row] = []
+    earlier = []
     if append:
         # A task that was done again replaces its earlier row
         own = {row["key"] for row in rows}

@@ -205,7 +205,7 @@ class Grid:
 
         A word that would leave no room for anything beside it is broken all the same.
         """
-        natural: list[int] = []
+        natural = []
         least: list[int] = []
         for place, head in enumerate(self.columns):
             cells = [row[place] for row in self.rows]

@@ -29,8 +29,7 @@ from optsched.conformance.case import (
 from optsched.instance import Instance
 from optsched.performance.table import TableModel
 from optsched.program import AllocationProgram, Minimum, Total
-from optsched.solution.solution import Status
-from optsched.solution.values import Termination
+from optsched.solution import Status, Termination
 from optsched.solvers import Capability, Progress
 
 ALONE = Capability.ALLOCATION

@@ -18,8 +18,7 @@ from optsched.conformance.case import (
     expect_termination,
 )
 from optsched.program import LinearProgram
-from optsched.solution.solution import Status
-from optsched.solution.values import Termination
+from optsched.solution import Status, Termination
 from optsched.solvers import Capability
 
 NO_OPTIMUM = {

@@ -13,11 +13,9 @@ from numpy.typing import ArrayLike
 from optsched.errors import SolverUnavailable
 from optsched.program import ConicProgram, LinearArrays
 from optsched.registry import load_solver
-from optsched.solution.solution import Status
-from optsched.solution.values import Termination, Values
+from optsched.solution import Status, Termination, Values
 from optsched.solvers import Capability, Limits, Session, Solver
-from optsched.solving.engine import Engine
-from optsched.solving.outcome import Outcome
+from optsched.solving import Engine, Outcome
 
 PATIENCE = 20.0
 """Seconds that a back-end has for a program of a few rows."""

@@ -24,8 +24,7 @@ from optsched.conformance.case import (
 from optsched.conformance.cones import dual_objective, dual_residual, primal_residual
 from optsched.conformance.linear import covering, dense, equality_and_free
 from optsched.program import Cone, ConicProgram, LinearProgram, linear_to_conic
-from optsched.solution.solution import Status
-from optsched.solution.values import Termination
+from optsched.solution import Status, Termination
 from optsched.solvers import Capability
 
 Part = tuple[Cone, ArrayLike, ArrayLike]

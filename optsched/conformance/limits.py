@@ -27,8 +27,7 @@ from optsched.conformance.integer import hard_knapsacks
 from optsched.conformance.sessions import some_program
 from optsched.errors import OptschedError, UsageError
 from optsched.program import LinearArrays, LinearProgram
-from optsched.solution.solution import Status
-from optsched.solution.values import Termination
+from optsched.solution import Status, Termination
 from optsched.solvers import Capability, Progress
 
 SLACK = 5.0

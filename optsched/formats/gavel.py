@@ -291,7 +291,7 @@ def colocation(
 
     ``workloads`` has of each its job type, and the factor between its rates and those of the table.
     """
-    entries: list[dict[str, Any]] = []
+    entries = []
     items = tuple(workloads.items())
     for pool in pools:
         for scale in scales:

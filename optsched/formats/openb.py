@@ -105,7 +105,7 @@ def import_openb(
             "the pods of one time do not arrive over time: found both at and over_time"
         )
     pools = _pools(nodes)
-    jobs: list[dict[str, Any]] = []
+    jobs = []
     if pods is not None:
         table = _read(pods, "pods", PODS, tuple(PODS)[:5])
         models = tuple(pools)

@@ -188,10 +188,10 @@ def _of_log(data: bytes, clusters: Collection[str]) -> tuple[RecordedJobs, dict[
     entries = parse_json(data, "job log")
     if not isinstance(entries, list):
         raise InvalidInput("", show(entries), "a list of jobs")
-    rows: list[tuple[float, float, int, str, str]] = []
+    rows = []
     left_out: Counter[str] = Counter()
     there: dict[str, None] = {}
-    seen: set[str] = set()
+    seen = set()
     for number, entry in enumerate(entries):
         path = f"[{number}]"
         if not isinstance(entry, dict):

@@ -485,7 +485,7 @@ def _without_repeats(rows: Sequence[Measurement], repeats: str | None) -> list[M
     """The first measurement of each way (``first``), ``all`` of them, or (None)
     as each measurement itself says.
     """
-    seen: set[tuple[str, str, int, int, float, int]] = set()
+    seen = set()
     kept = []
     for row in rows:
         again = row.way in seen

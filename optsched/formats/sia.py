@@ -33,8 +33,7 @@ from optsched.formats.sia_profiles import (
     read_training,
 )
 from optsched.formats.tables import Kind, Table, read_table
-from optsched.instance import Instance
-from optsched.instance.documents import FORMAT
+from optsched.instance import FORMAT, Instance
 from optsched.instance.reading import listed
 from optsched.performance.batches import NAME, BatchLimits, best_batches
 from optsched.traces import Regimes, Trace

@@ -216,8 +216,8 @@ def large(seed: int = 4, jobs: int = 2000) -> Document:
     # Drawn again, not cut off: a cut would pile jobs up at the limit
     while (again := hours > LARGE_LONGEST).any():
         hours[again] = 4 * np.exp(1.2 * random.standard_normal(int(again.sum())))
-    rows: list[Document] = []
-    used: set[int] = set()
+    rows = []
+    used = set()
     for number in range(jobs):
         model = models[number]
         gpus = int(gangs[number])

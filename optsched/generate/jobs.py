@@ -162,7 +162,7 @@ def diurnal(
     P. Lewis and G. Shedler, "Simulation of nonhomogeneous Poisson processes by thinning", Naval
     Research Logistics 26, 1979.
     """
-    found: list[FloatArray] = []
+    found = []
     missing = count
     last = 0.0
     while missing > 0:

@@ -241,7 +241,7 @@ def pair_entries(
     for members in (pairs.first, pairs.second):
         # A row may be in several pairs: its best one counts
         np.minimum.at(sharing, members, least)
-    documents: list[Document] = []
+    documents = []
     for pair, pool in np.argwhere(np.isfinite(factor)).tolist():
         both = [int(pairs.first[pair]), int(pairs.second[pair])]
         rates = [rounded(float(rows.slow[row, pool] / factor[pair, pool])) for row in both]

@@ -95,7 +95,7 @@ def network(hosts: Sequence[Host], topology: Topology, rack: int = RACK) -> Docu
         ).append(host)
     spines = ["spine"] if topology == "tree" else [f"spine-{k}" for k in range(SPINES)]
     nodes: list[dict[str, Any]] = [{"id": spine, "kind": "switch"} for spine in spines]
-    links: list[dict[str, Any]] = []
+    links = []
     for leaf, members in groups.items():
         nodes.append({"id": leaf, "kind": "switch"})
         up = sum(host.bandwidth for host in members) / OVERSUBSCRIPTION / len(spines)

@@ -37,10 +37,9 @@ from optsched.generate.jobs import (
 from optsched.generate.profiles import Document, Site, best_rate, workload_document
 from optsched.generate.rows import COUNTS, TYPES
 from optsched.generate.workloads import WORKLOADS
-from optsched.instance import Instance
+from optsched.instance import Instance, with_columns
 from optsched.instance.documents import refused
 from optsched.instance.reading import show
-from optsched.instance.revise import with_columns
 from optsched.traces import Trace, describe
 
 DIGITS = 9

@@ -238,8 +238,8 @@ def build_colocation(
     a pair of jobs or workloads comes once per pool, GPUs and nodes.
     """
     workload_rows = {workload.name: row for row, workload in enumerate(workloads)}
-    result: list[Colocation] = []
-    seen: set[tuple[object, ...]] = set()
+    result = []
+    seen = set()
     for row, entry in enumerate(entries):
         path = f"colocation[{row}]"
         if (entry.workloads is None) == (entry.jobs is None):

@@ -103,11 +103,11 @@ class JobColumns:
             do no harm: what no job uses is dropped when jobs join others (`compaction`).
         """
         found = CheckedJobs()
-        gpus: list[tuple[int, int, int]] = []
-        workload: list[int] = []
-        rates: list[int] = []
-        options: list[int] = []
-        tenants: list[int] = []
+        gpus = []
+        workload = []
+        rates = []
+        options = []
+        tenants = []
         for place, job in enumerate(jobs):
             path = f"{self._path}[{start + place}]"
             if job.id in found.ids or job.id in self.rows or job.id in self._taken:

@@ -123,7 +123,7 @@ def parse_rates(value: object) -> tuple[RateEntry, ...]:
     """
     if not isinstance(value, dict):
         raise _refuse("", value, 'an object such as {"v100": 40.2} (rates by pool or GPU type)')
-    entries: list[RateEntry] = []
+    entries = []
     for place, by_count in value.items():
         if not isinstance(place, str):
             raise _refuse("", place, "text as the key: a pool or GPU type")

@@ -81,7 +81,7 @@ def check_names(names: JobNames) -> None:
         return
     if names.given != len(names):
         raise InvalidInput("ids", f"{names.given} ids", f"one per job, {len(names)}")
-    seen: set[str] = set()
+    seen = set()
     for row in range(len(names)):
         name = names[row]
         if not isinstance(name, str) or not name or not (name.isascii() or is_unicode(name)):

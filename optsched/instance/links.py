@@ -55,7 +55,7 @@ def check_topology(document: Mapping[str, Any], path: str) -> None:
 
 def _check_nodes(nodes: Sequence[Any], path: str) -> set[Any]:
     """Refuse nodes without ids of their own; returns the ids."""
-    known: set[Any] = set()
+    known = set()
     for row, node in enumerate(nodes):
         if not isinstance(node, dict) or not isinstance(node.get("id"), str | int):
             raise InvalidInput(f"{path}[{row}]", show(node), 'an object with an "id"')
@@ -146,8 +146,8 @@ def _vertices_of_nodes(
     names: Sequence[str], gpus: IntArray, vertex_number: Mapping[Any, int]
 ) -> tuple[IntArray, IntArray]:
     """Vertices that stand for GPUs or nodes of the cluster, and the node of each."""
-    vertices: list[int] = []
-    owners: list[int] = []
+    vertices = []
+    owners = []
     for node, (name, size) in enumerate(zip(names, gpus.tolist(), strict=True)):
         parts = [f"{name}/{index}" for index in range(size)]
         found = [vertex_number[part] for part in parts if part in vertex_number]

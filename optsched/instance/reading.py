@@ -170,7 +170,7 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def first_repeated(names: Iterable[Any]) -> Any:
     """The first name that comes a second time; None if all differ."""
-    seen: set[Any] = set()
+    seen = set()
     for name in names:
         if name in seen:
             return name

@@ -131,7 +131,7 @@ def _refuse_cycle(after: Mapping[int, tuple[int, ...]], names: JobNames, path: s
     """Depth-first search without recursion;
     a job on the current path that is met again closes a cycle.
     """
-    done: set[int] = set()
+    done = set()
     for root in after:
         trail: dict[int, None] = {}
         stack = [(root, False)]

@@ -67,7 +67,7 @@ def _refuse_repeated_keys(root: yaml.Node) -> None:
     the value of an alias is checked once.
     """
     places: list[tuple[tuple[int | str, ...], yaml.Node]] = [((), root)]
-    known: set[int] = set()
+    known = set()
     while places:
         path, node = places.pop()
         if not isinstance(node, yaml.CollectionNode) or id(node) in known:

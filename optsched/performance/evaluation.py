@@ -320,8 +320,8 @@ def evaluate(
         raise InvalidArgument("nominal", f"{nominal:g}", "a share between 0 and 1")
     if not 1 <= seeds <= 1000:
         raise InvalidArgument("seeds", str(seeds), "a number from 1 to 1000")
-    rows: list[ErrorRow] = []
-    points: list[Points] = []
+    rows = []
+    points = []
     for row, split in enumerate(splits):
         pair = tuple(split) if isinstance(split, list | tuple) else ()
         if not (len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], Mapping)):

@@ -389,7 +389,7 @@ class Interpolation(StoredModel):
 def _batch_log_sd(points: MeasuredPoints) -> float:
     """Error of each point from the line of the others of its shape."""
     single = points.single
-    errors: list[float] = []
+    errors = []
     shapes = [rows for rows in points.of_shapes if len(rows) > 2]
     # Evenly over all shapes, so that the sample does not depend on their order alone.
     every = max(1, sum(map(len, shapes)) // MOST_LEFT_OUT)

@@ -165,7 +165,7 @@ def _check_amounts(
     """
     resources = instance.cluster.resources
     consumable = {resource.name for resource in resources if resource.kind == "consumable"}
-    pools: set[str] = set()
+    pools = set()
     for field in ("worker", "server", "limit"):
         amounts = getattr(document, field)
         for name, amount in amounts.items():

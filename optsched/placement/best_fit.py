@@ -363,7 +363,7 @@ def _take_room(state: FreeRoom, order: list[int]) -> list[int]:
     kind = problem.alike.inverse.tolist()
     refused = []
     # Room only shrinks here: where one found none, no other one of its kind does.
-    hopeless: set[int] = set()
+    hopeless = set()
     for this, requests in groupby(order, kind.__getitem__):
         alike = list(requests)
         gpus = int(R.gpus[alike[0]])
@@ -515,7 +515,7 @@ def _fullest_gpus(state: FreeRoom, request: int, pieces: Pieces) -> IntArray:
     problem = state.problem
     share = float(problem.requests.share[request])
     held = {(node, gpu) for node, gpu in problem.held[request].gpus.tolist()}
-    spots: list[tuple[int, int]] = []
+    spots = []
     for node, count in pieces:
         room = state.room[node].tolist()
         with_room = [gpu for gpu, left in enumerate(room) if left >= share - ROUNDING]
@@ -572,7 +572,7 @@ def _held_with_room(state: FreeRoom, request: int) -> list[tuple[int, int]]:
     Of the untouched GPUs of a node only as many count as requests of whole GPUs leave free.
     """
     share = float(state.problem.requests.share[request])
-    used: list[tuple[int, int]] = []
+    used = []
     untouched: dict[int, list[tuple[int, int]]] = {}
     for node, gpu in state.problem.held[request].gpus.tolist():
         room = float(state.room[node, gpu])

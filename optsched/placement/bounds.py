@@ -11,8 +11,7 @@ from optsched.arrays import FloatArray, IntArray, group_rows, ranges
 from optsched.arrays.matrices import sum_by
 from optsched.placement.problem import Bounds, Problem, Worth, largest_of_groups
 from optsched.placement.shares import dual_feasible
-from optsched.program import LinearProgram
-from optsched.program.linear import Expression
+from optsched.program import Expression, LinearProgram
 from optsched.solving.engine import Engine
 
 COLUMNS = 20_000

@@ -18,8 +18,7 @@ from optsched.placement.problem import (
     with_identities,
 )
 from optsched.placement.shares import FULL, ROUNDING
-from optsched.program import LinearProgram
-from optsched.program.linear import Expression
+from optsched.program import Expression, LinearProgram
 from optsched.solution.solution import Status
 from optsched.solving.engine import Engine
 
@@ -122,7 +121,7 @@ class PlacementProgram:
         """
         R = self.problem.requests
         room = self.problem.nodes.room
-        kept: list[tuple[int, int, int]] = []
+        kept = []
         for j, held in enumerate(self.problem.held):
             if R.share[j] < 1.0:
                 continue

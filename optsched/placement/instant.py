@@ -275,7 +275,7 @@ def first_fit(
     row = uses.row
     resource = uses.resource
     share = uses.share
-    taken: list[IntArray] = []
+    taken = []
     while len(left):
         # 1. Rows that no longer fit are dropped.
         possible = ~(occupied[instant.job[left]] | occupied[instant.partner[left]])

@@ -274,7 +274,7 @@ class OneNodeRoom:
         lack = self._enough(gang) - self._left[node]
         given = np.cumsum(self._amount[victims], axis=0)
         count = int(np.argmax((given >= lack).all(axis=1)))
-        gone: list[int] = []
+        gone = []
         for place in range(count, -1, -1):
             before = given[place - 1] if place else np.zeros_like(lack)
             if not (before >= lack).all():

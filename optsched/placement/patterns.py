@@ -103,7 +103,7 @@ class Items:
             groups.setdefault(job if has_partner[job] else alike, []).append(job)
         group_of = {job: number for number, jobs in enumerate(groups.values()) for job in jobs}
         rows: list[IntArray] = []
-        member: list[tuple[int, int]] = []
+        member = []
         for number, jobs in enumerate(groups.values()):
             for i, row in enumerate(rows_of_job[jobs[0]][0]):
                 item = len(rows)
@@ -437,8 +437,8 @@ def spread(
             continue
         for number, part in _shared_out(items, mine, size, lengths, counts, engine):
             parts[number].append(part)
-    made: list[float] = []
-    runs: list[IntArray] = []
+    made = []
+    runs = []
     for length, groups in zip(lengths.tolist(), parts, strict=True):
         ends = np.unique(np.concatenate([[1.0], *(end for end, _ in groups)]))
         starts = np.concatenate(([0.0], ends[:-1]))

@@ -19,8 +19,7 @@ from optsched.placement.problem import Bounds, Problem, Scored, Worth, better
 from optsched.placement.requests import Requests
 from optsched.placement.shares import FULL, ROUNDING
 from optsched.placement.staying import pinned_rows
-from optsched.solution.placement import Placement
-from optsched.solution.solution import Solution
+from optsched.solution import Placement, Solution
 from optsched.solving.engine import Engine
 
 FIGURES = (

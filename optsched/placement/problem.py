@@ -45,8 +45,7 @@ from optsched.arrays import (
     ranges,
 )
 from optsched.candidates import gpus_allowed
-from optsched.instance import Instance
-from optsched.instance.cluster import Resource
+from optsched.instance import Instance, Resource
 from optsched.instance.topology import INTRA_NODE, NODE
 from optsched.placement.occupied import Occupied
 from optsched.placement.requests import NO_NODE, Requests
@@ -652,8 +651,8 @@ def with_identities(
     for gpus in shared.values():
         free[gpus[:, 0], gpus[:, 1]] = False
     whole = [request for request in sorted(pieces) if request not in shared]
-    spots: list[tuple[int, int, int]] = []
-    missing: list[tuple[int, int, int]] = []
+    spots = []
+    missing = []
     # GPUs that a request holds are its own first.
     for request in whole:
         left = dict(pieces[request])

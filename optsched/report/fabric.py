@@ -17,9 +17,8 @@ import numpy as np
 
 from optsched.arrays import IntArray, owners
 from optsched.errors import UsageError
-from optsched.instance import Instance
+from optsched.instance import Instance, topology_graph
 from optsched.instance.documents import NODE_STATES
-from optsched.instance.topology import topology_graph
 
 if TYPE_CHECKING:
     import networkx
@@ -116,7 +115,7 @@ def fabric_of(instance: Instance) -> Fabric:
     graph = topology_graph(instance.cluster)
     links, inside = _condensed(graph, _owners(graph, names, gpus))
     uplinks: dict[int, dict[str, float | None]] = {}
-    others: list[Link] = []
+    others = []
     for (one, other), bandwidth in links.items():
         host, switch = (one, other) if isinstance(one, int) else (other, one)
         if isinstance(host, int) and isinstance(switch, str):

@@ -108,7 +108,7 @@ def lay_out(
     slack = 1e-9 * float(np.ptp(np.concatenate((start, end)))) if len(start) else 0.0
     busy_until = np.full(size * per_gpu, -np.inf)
     before: dict[int, IntArray] = {}
-    blocks: list[tuple[int, int, int]] = []
+    blocks = []
     for stretch in np.lexsort((owner, -height, start)).tolist():
         wanted = int(height[stretch])
         who = int(owner[stretch])

@@ -219,8 +219,8 @@ def gpus_of(instance: Instance, holders: Holders, parts: Parts) -> tuple[IntArra
     start = instance.cluster.numbering.start
     until = np.full(int(start[-1]), -np.inf)
     slack = 1e-9 * float(holders.end.max(initial=0.0) - holders.start.min(initial=0.0))
-    found: list[IntArray] = []
-    owner: list[IntArray] = []
+    found = []
+    owner = []
     for holder, node, wanted in zip(
         parts.holder.tolist(), parts.node.tolist(), parts.gpus.tolist(), strict=True
     ):

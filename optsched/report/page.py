@@ -145,7 +145,7 @@ def write_page(text: str, path: str | Path) -> None:
 
 def _anchors(titles: Sequence[str]) -> list[str]:
     """A name for each section, all of them different."""
-    found: list[str] = []
+    found = []
     for title in titles:
         name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
         while name in found:

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from optsched import api
-from optsched.benchmarking import Sweep
-from optsched.benchmarking.results import Results
+from optsched.benchmarking import Results, Sweep
 from optsched.display.picture import Picture
 from optsched.errors import InvalidArgument, UsageError
 from optsched.instance import Instance

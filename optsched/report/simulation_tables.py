@@ -129,7 +129,7 @@ def best_policies(shown: Simulated) -> list[tuple[str, str]]:
 def comparison_table(shown: Simulated) -> SummaryTable:
     """Each policy less the first, on simulations of the same trace with the same seed."""
     first = shown.policies[0]
-    rows: list[tuple[str, ...]] = []
+    rows = []
     for metric in COMPARED:
         known = _known(shown, metric)
         if not len(known):

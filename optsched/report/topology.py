@@ -108,7 +108,7 @@ def _cells(
 ) -> tuple[Fabric, IntArray, IntArray, IntArray, IntArray]:
     fabric = fabric_of(instance)
     host = {name: row for row, name in enumerate(fabric.names)}
-    found: list[tuple[int, int]] = []
+    found = []
     for place, holder in enumerate(held):
         for position, name in enumerate(holder.gpus):
             node, _, index = name.rpartition("/")
@@ -367,8 +367,8 @@ def _place(
     top = LEVEL * max(fabric.levels.values(), default=0) if linked else 0.0
     host = np.zeros((len(fabric.names), 4))
     gpu = np.zeros((fabric.total, 2))
-    panels: list[HostPanel] = []
-    leaves: list[Bar] = []
+    panels = []
+    leaves = []
     right = 0.0
     for start in range(0, len(blocks), per_shelf):
         shelf = blocks[start : start + per_shelf]

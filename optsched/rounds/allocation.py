@@ -43,8 +43,7 @@ from optsched.rounds.view import View
 from optsched.solution import Solution, Status
 from optsched.solution.plan import LinearPlan
 from optsched.solvers import Capability, Limits, Solver
-from optsched.solving.engine import Engine
-from optsched.solving.warm_start import WarmStart
+from optsched.solving import Engine, WarmStart
 
 # --- the allocation --------------------------------------------------------------------------
 

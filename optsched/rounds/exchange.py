@@ -248,9 +248,9 @@ class RowPacking:
 
     def _chain(self, first: int) -> bool:
         """The best chain that is found from a row; whether it gains."""
-        steps: list[ChainStep] = []
+        steps = []
         kept: set[int] = set()  # what it put in stays in
-        gone: set[int] = set()  # what it took out is not forced in again
+        gone = set()  # what it took out is not forced in again
         gain = 0.0
         best = LEAST
         length = 0

@@ -218,7 +218,7 @@ class Hosts:
         others = np.flatnonzero(possible)
         # Pairs first: a job that is in one goes on in it, not alone.
         others = others[np.argsort(rows.partner[others] < 0, kind="stable")]
-        going: list[int] = []
+        going = []
         for row in others.tolist():
             job = int(rows.job[row])
             partner = int(rows.partner[row])

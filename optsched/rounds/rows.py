@@ -156,7 +156,7 @@ def instant_of(rows: JobRows, uses: Uses) -> Instant:
 
 def side_rows(constraints: Iterable[SideConstraint], classes: Classes) -> list[SideRows]:
     """Rows of side constraints; one that cannot be kept at all, as the fallback says, has none."""
-    found: list[SideRows] = []
+    found = []
     for constraint in constraints:
         try:
             rows = constraint.rows(classes)

@@ -499,7 +499,7 @@ class Seating:
         on = jobs_of(rows, self._gpus.rows, len(queue.busy))
         seated = np.append(queue.busy | on, False)
         occupants: Occupants | None = None
-        hopeless: set[tuple[Any, ...]] = set()
+        hopeless = set()
         for job in dict.fromkeys(rows.job[waits].tolist()):
             if seated[job]:
                 break

@@ -586,7 +586,7 @@ def _ledger_rows(state: RoundState) -> list[dict[str, Any]]:
     ledger = state.ledger
     # Keys are whole numbers; the share is among them by the bits of its float.
     share = np.ascontiguousarray(ledger.key[:, 8]).view(np.float64).tolist()
-    rows: list[dict[str, Any]] = []
+    rows = []
     for at, key in enumerate(ledger.key.tolist()):
         job, partner, pool, gpus, nodes, option, workers, servers, _ = key
         row: dict[str, Any] = {}

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from optsched.arrays import mask_of
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
-from optsched.instance import Instance
+from optsched.instance import Instance, with_columns, with_nodes
 from optsched.instance.define import with_tenants, with_workloads
 from optsched.instance.documents import (
     LARGEST,
@@ -31,7 +31,6 @@ from optsched.instance.documents import (
 )
 from optsched.instance.reading import listed, named, show, validate
 from optsched.instance.resize import resized
-from optsched.instance.revise import with_columns, with_nodes
 from optsched.performance import Configurations, JobBatch, Observations
 from optsched.placement.occupied import Running
 from optsched.rounds.changes import Changes, advanced

@@ -199,7 +199,7 @@ def still_meant(
     and is left out: with no names at all it would speak of every job.
     """
     there = instance.jobs_table.names
-    kept: list[Mapping[str, Any]] = []
+    kept = []
     notices = []
     for document in documents:
         named = document.get("jobs")

@@ -145,7 +145,7 @@ class Metrics(Displayed):
 
     def prometheus(self) -> str:
         """All figures in the text format of Prometheus, version 0.0.4."""
-        lines: list[str] = []
+        lines = []
         for name, help_text, counter in COUNTERS:
             lines += _metric(name, "counter", help_text, [("", getattr(self, counter))])
         lines += self._histogram()

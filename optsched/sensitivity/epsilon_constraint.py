@@ -51,12 +51,10 @@ from optsched.program import AllocationProgram, Method, Minimum
 from optsched.registry import load_solver
 from optsched.sensitivity.front import Axis, Front, FrontPoint, efficient
 from optsched.sensitivity.held import HeldProgram, single_program
-from optsched.solution import Status, Termination
-from optsched.solution.certificate import certify_point
+from optsched.solution import Status, Termination, certify_point
+from optsched.solving import Engine, Outcome
 from optsched.solving.certify import certified_allocation
-from optsched.solving.engine import Engine
 from optsched.solving.limits import LimitOptions, deadline_of, make_limits, takes_limits
-from optsched.solving.outcome import Outcome
 
 # A formulation by name, or a name with its options.
 Objective = str | tuple[str, Mapping[str, Any]]

@@ -45,8 +45,7 @@ from optsched.performance import PerformanceModel
 from optsched.registry import load_formulation, load_solver, objective_words
 from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.solution import Solution, Status
-from optsched.solving.engine import Engine
-from optsched.solving.limits import LimitOptions, make_limits, takes_limits
+from optsched.solving import Engine, LimitOptions, make_limits, takes_limits
 
 FORMAT = "optsched-whatif/1"
 # Changes in a summary, at most.

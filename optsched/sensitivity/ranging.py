@@ -41,8 +41,7 @@ from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.sensitivity.value_function import Tangent, ValueFunction
 from optsched.solution import Solution, Status
 from optsched.solvers import Capability, Limits
-from optsched.solving.engine import Engine
-from optsched.solving.limits import LimitOptions, make_limits, takes_limits
+from optsched.solving import Engine, LimitOptions, make_limits, takes_limits
 
 # Runs of a curve at most.
 MOST_RUNS = 400

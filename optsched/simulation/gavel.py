@@ -223,8 +223,8 @@ class GavelRounds(SimulationRun):
         priority = rows.priorities(self._pool_time)
         possible = rows.possible
         queue = self.allocator.policy.formulation == FIFO
-        taken: set[int] = set()
-        chosen: list[tuple[int, int]] = []
+        taken = set()
+        chosen = []
         gang = self._gang[rows.job].tolist()
         job = rows.job.tolist()
         partner = rows.partner.tolist()

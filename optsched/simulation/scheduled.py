@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.instance import Instance, with_jobs
+from optsched.instance import Instance, JobTable, with_jobs
 from optsched.instance.running import RunningJobs
-from optsched.instance.tables import JobTable
+from optsched.rounds import RoundPolicy, RoundState
 from optsched.rounds.changes import with_instance
 from optsched.rounds.live import LiveState
 from optsched.rounds.plan import STARTS, Plan, among
-from optsched.rounds.policy import RoundPolicy
-from optsched.rounds.state import RoundState
 from optsched.rounds.transitions import NodeStates, Observe
 from optsched.simulation.recording import spread_of
 from optsched.traces import Trace

@@ -16,8 +16,7 @@ from optsched.instance.arguments import checks_arguments
 from optsched.instance.durations import Duration
 from optsched.instance.reading import show, validate
 from optsched.registry import policy_kind
-from optsched.rounds.allocation import check_policy
-from optsched.rounds.policy import RoundPolicy
+from optsched.rounds import RoundPolicy, check_policy
 from optsched.simulation.fluid import Fluid
 from optsched.simulation.gavel import GavelRounds
 from optsched.simulation.options import (

@@ -200,8 +200,8 @@ def _cones(cvxpy: Any, program: ConicProgram, slack: Any) -> tuple[list[Any], li
     """One constraint per run of equal cones,
     and the rows that it holds (columns: the parts of a cone).
     """
-    constraints: list[Any] = []
-    places: list[IntArray] = []
+    constraints = []
+    places = []
     start = 0
     # Many cones of one kind are one constraint on vectors, as cvxpy compiles constraint by
     # constraint.

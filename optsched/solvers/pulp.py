@@ -231,7 +231,7 @@ def _model(
         zip(columns, arrays.cost.tolist(), strict=True), constant=arrays.offset
     )
     model.addVariables(columns)
-    rows: list[tuple[int, Any]] = []
+    rows = []
     matrix = arrays.by_rows
     for row, (low, high) in enumerate(
         zip(arrays.row_lower.tolist(), arrays.row_upper.tolist(), strict=True)

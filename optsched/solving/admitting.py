@@ -18,9 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, owners
-from optsched.program import AllocationProgram, LinearArrays
+from optsched.program import AllocationProgram, LinearArrays, SideRows
 from optsched.program.relaxing import NEGLIGIBLE, RelaxedRows
-from optsched.program.side_rows import SideRows
 from optsched.solution import Status
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import BY_CLOCK

@@ -27,7 +27,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.errors import NOTHING_YET, Interrupted, SolverCrashed
 from optsched.program import AllocationProgram, LinearArrays
-from optsched.solution.allocation import Allocation
+from optsched.solution import Allocation, Status
 from optsched.solution.certificate import (
     LARGEST_SHARE,
     OPTIMALITY,
@@ -44,7 +44,6 @@ from optsched.solution.certificate import (
     zero_duals_prove,
 )
 from optsched.solution.explanation import Explanation
-from optsched.solution.solution import Status
 from optsched.solution.values import CLAIMS, Termination, Values, not_numbers
 from optsched.solvers import Capability, Limits, Solver
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome

@@ -22,8 +22,7 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.instance.durations import Deadline
-from optsched.program import AllocationProgram, LinearArrays
-from optsched.program.arrays import Block
+from optsched.program import AllocationProgram, Block, LinearArrays
 from optsched.program.some_time import SomeTime
 from optsched.solution.certificate import FEASIBILITY, dual_bound, is_bounded, residuals_of
 from optsched.solution.explanation import Conflict, Explanation, describe_row

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from optsched.arrays import FloatArray
 from optsched.display import Displayed
 from optsched.program import AllocationProgram
-from optsched.solution.certificate import Certificate
+from optsched.solution import Certificate, Termination, Values
 from optsched.solution.explanation import Conflict, Explanation
 from optsched.solution.solution import ColumnsMade, Status
 from optsched.solution.values import NO_OPTIMUM as NO_OPTIMUM
-from optsched.solution.values import Termination, Values
 from optsched.solvers import Solver
 
 if TYPE_CHECKING:

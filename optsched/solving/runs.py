@@ -15,8 +15,7 @@ from optsched.errors import SolverUnavailable, UsageError
 from optsched.instance.durations import UNLIMITED, Deadline
 from optsched.program import LinearArrays
 from optsched.program.arrays import refuse_nan
-from optsched.solution.solution import Attempt, SolverRecord
-from optsched.solution.values import Values
+from optsched.solution import Attempt, SolverRecord, Values
 from optsched.solvers import Capability, Limits, Session, Solver
 from optsched.solvers.scaling import ScaledSession, Scaling
 from optsched.solving.choice import (

@@ -296,7 +296,7 @@ def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> SolvedProgra
     stopped = limited or not plan.solves_later
     own = plan.program.arrays
     held = [(-own.cost if own.maximise else own.cost, plan.complete)]
-    stages: list[Stage] = []
+    stages = []
     ended: Termination | None = None
     for number, later in enumerate(plan.later):
         bound: float | None = None

@@ -51,7 +51,7 @@ REACHED = 1e-9
 
 def solve_filling(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     """Water filling, from the start with every solver that is tried."""
-    answers: list[SolvedProgram] = []
+    answers = []
 
     def once(solver: str | None) -> Outcome:
         answers.append(_fill(engine, program, solver))

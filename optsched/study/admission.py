@@ -27,12 +27,11 @@ from optsched.api import InstanceSource, Performance, load, solve
 from optsched.arrays import IntArray, finite
 from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count
 from optsched.errors import InvalidInput, UsageError
-from optsched.instance import Instance
+from optsched.instance import Instance, jobs_of_documents, with_columns, with_jobs
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.reading import show
 from optsched.instance.references import job_row
 from optsched.instance.resize import resized
-from optsched.instance.revise import jobs_of_documents, with_columns, with_jobs
 from optsched.solution import Schedule, Solution, Status
 from optsched.solving.limits import LimitOptions, deadline_of, takes_limits
 

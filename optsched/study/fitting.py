@@ -16,9 +16,9 @@ from optsched.instance import FORMAT as INSTANCE_FORMAT
 from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments, names_and_options
 from optsched.instance.reading import show
+from optsched.performance import Configurations, Feasibility, JobBatch, Profiles
 from optsched.performance.batches import MOST_PER_GPU, PER_GPU
 from optsched.performance.composed import MODELS, OF, whole_steps_of
-from optsched.performance.configurations import Configurations
 from optsched.performance.evaluation import SPLITS, Evaluation, Fit, Predict, evaluate
 from optsched.performance.files import (
     WHOLE_STEPS,
@@ -28,8 +28,6 @@ from optsched.performance.files import (
 )
 from optsched.performance.learned import PAIR_MODELS, PairProfiles, pair_class
 from optsched.performance.parametric.fitting import check_some
-from optsched.performance.profiles import Profiles
-from optsched.performance.protocol import Feasibility, JobBatch
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 from optsched.registry import load_model, names

@@ -19,7 +19,7 @@ from pydantic import Field
 from optsched.arrays import FloatArray, IntArray
 from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count, number
 from optsched.errors import InvalidInput
-from optsched.instance import Instance
+from optsched.instance import Instance, JobTable
 from optsched.instance.documents import (
     Document,
     Finite,
@@ -30,7 +30,6 @@ from optsched.instance.documents import (
     Tuple,
 )
 from optsched.instance.reading import inside, key, show, validate
-from optsched.instance.tables import JobTable
 from optsched.lazy import convenience
 
 if TYPE_CHECKING:
@@ -302,7 +301,7 @@ def _read_regimes(
     workload = {
         item.name: number for number, item in enumerate(instance.workloads) if not item.label
     }
-    found: list[tuple[int, float, int]] = []
+    found = []
     for name, changes in documents.items():
         path = f"regimes.{key(name)}"
         if name not in jobs:

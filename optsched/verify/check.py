@@ -111,7 +111,7 @@ def verify(
     findings = Findings()
     solution = read_solution(document, findings)
     bound: Bound = "not verifiable"
-    notes: list[str] = []
+    notes = []
     if solution is not None and not _extended(solution, findings):
         # A wrong file may lead to any number: overflow and nan are compared, not warned of.
         with np.errstate(all="ignore"):

@@ -240,7 +240,7 @@ def resolve_rows(
     """
     before = len(findings)
     resolver = Resolver(classes)
-    found: list[tuple[int, int, int]] = []
+    found = []
     for index, row in enumerate(rows):
         path = f"allocation[{index}]"
         resolved = resolver.resolve(row, path, findings)

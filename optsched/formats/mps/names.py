@@ -10,8 +10,7 @@ from typing import Any
 
 from optsched.display import Displayed
 from optsched.errors import wrong_ending
-from optsched.program import AllocationProgram, LinearArrays, LinearProgram
-from optsched.program.arrays import Block
+from optsched.program import AllocationProgram, Block, LinearArrays, LinearProgram
 from optsched.program.time_indexed import time_indexed
 from optsched.solution.plan import LinearPlan, Plan
 
@@ -83,7 +82,7 @@ def _block_names(block: Block, words: Sequence[str] | None) -> list[str]:
 
 def _unique(names: list[str]) -> tuple[str, ...]:
     """Two blocks whose names differ in forbidden characters only are distinguished by a number."""
-    used: set[str] = set()
+    used = set()
     for place, name in enumerate(names):
         free = name
         again = 1

@@ -26,8 +26,7 @@ from optsched.errors import InvalidInput, SolverUnavailable
 from optsched.formats.mps.names import SUFFIXES, ProgramNames
 from optsched.formats.mps.scan import Scan
 from optsched.instance.reading import read_bytes, show
-from optsched.program import LinearArrays
-from optsched.program.arrays import Block
+from optsched.program import Block, LinearArrays
 from optsched.program.bounds import implied_bounds
 
 log = logging.getLogger("optsched")

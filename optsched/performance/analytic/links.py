@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.instance import Cluster
-from optsched.instance.cluster import Pool
+from optsched.instance import Cluster, Pool
 from optsched.instance.topology import INTRA_NODE, topology_graph
 from optsched.instance.topology import LEAF as LEAF_LINK
 from optsched.instance.topology import NODE as NODE_LINK

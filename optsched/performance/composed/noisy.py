@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from optsched.arrays import FloatArray, IntArray, hash_lists
-from optsched.instance import Instance
+from optsched.instance import Instance, RateTable
 from optsched.instance.documents import Count, Document
-from optsched.instance.rates import RateTable
 from optsched.performance.composed.base import WrappedModel
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
