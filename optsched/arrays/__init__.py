@@ -184,7 +184,7 @@ def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
 
     A few rows are looked up in a dictionary. Of many, where a column increases no two rows are
     equal, and small whole numbers are looked up in a table; so is one column of them that tells
-    apart all rows that differ. Other rows are put in order of a 64-bit hash, which costs one sort,
+    apart all rows that differ, or most rows. Other rows are put in order of a 64-bit hash, which costs one sort,
     and then compared with their representative; a collision, if there ever is one, is resolved by a
     lexicographic sort.
 
@@ -210,8 +210,8 @@ def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
     spans = [_span_of(column) for column in columns]
     if any(_differ(column, span) for column, span in zip(columns, spans, strict=True)):
         return _all_apart(length)
-    groups = _group_by_number(columns, spans, length)
-    groups = _group_by_some(columns, spans, length) if groups is None else groups
+    groups = _group_by_widest(columns, spans, length)
+    groups = _group_by_number(columns, spans, length) if groups is None else groups
     return _group_by_hash(columns, length) if groups is None else groups
 
 
@@ -333,19 +333,24 @@ def _mark_first(first: IntArray, number: IntArray, part: slice, new: BoolArray) 
     first[~new] = before
 
 
-def _group_by_some(
+def _group_by_widest(
     columns: Sequence[AnyArray], spans: Sequence[Span | None], length: int
 ) -> Groups | None:
-    """Group rows by one column of small whole numbers,
-    if these tell most rows apart, and then by the others.
+    """Group rows by the column of small whole numbers that has most of them, if it tells apart all
+    rows that differ, or most rows.
     """
-    for column, span in zip(columns, spans, strict=True):
-        if span is None or 2 * span[1] <= length:
-            continue
-        groups = _group_by_number([column], [span], length)
-        if groups is not None and 2 * len(groups) > length:
-            return refined(groups, columns)
-    return None
+    small = [(span[1], at) for at, span in enumerate(spans) if span and span[1] <= 2 * length + FEW]
+    if not small:
+        return None
+    _, widest = max(small)
+    groups = _group_by_number([columns[widest]], [spans[widest]], length)
+    if groups is None:
+        return None
+    if 2 * len(groups) > length:
+        return refined(groups, columns)
+    others = (column for at, column in enumerate(columns) if at != widest)
+    alike = all((column == column[groups.first][groups.inverse]).all() for column in others)
+    return groups if alike else None
 
 
 def refined(groups: Groups, columns: Sequence[AnyArray]) -> Groups:
