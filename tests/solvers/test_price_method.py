@@ -221,6 +221,14 @@ def test_a_response_is_the_cheapest_way_to_the_level(walk: str) -> None:
         assert (oracle.margin >= -1e-9).all()
 
 
+def test_a_place_that_gives_a_job_nothing_is_no_other_choice(walk: str) -> None:
+    """Nobody is in doubt because a pool where it cannot run costs nothing."""
+    rates = np.array([[1.0, 0.0], [1.0, 2.0]])
+    oracle = Oracle(market_of(allocation(rates, np.ones(2, int), np.ones(2, int))))
+    oracle.ask(np.array([1.0, 0.0]), oracle.market.highest / 2, whole=True)
+    assert oracle.margin[0] > 0.5
+
+
 # --- invariances --------------------------------------------------------------------------------------------------
 
 

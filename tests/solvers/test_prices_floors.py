@@ -12,6 +12,7 @@ from test_prices_side_rows import limited, solved
 from optsched.program import AllocationProgram, SideRows, Total
 from optsched.registry import load_solver
 from optsched.solution import Status
+from optsched.solvers.prices import sampling
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.linear_total import LinearTotalSearch
 from optsched.solvers.prices.market import market_of
@@ -54,9 +55,15 @@ def floored(seed: int) -> AllocationProgram:
     return replace(program, levels=levels, utility=Total(weight), side=side)
 
 
+@pytest.mark.parametrize("by_sample", [False, True])
 @pytest.mark.parametrize("start", range(0, 400, 40))
-def test_floors_of_any_measure_agree_with_simplex(start: int) -> None:
-    """To 1e-12, and bounds too: both end at a vertex."""
+def test_floors_of_any_measure_agree_with_simplex(
+    start: int, by_sample: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To 1e-12, and bounds too: both end at a vertex, from whatever prices they start."""
+    if by_sample:  # of three jobs and more
+        for name, value in (("LARGE", 0), ("PART", 3), ("LEAST", 1), ("SMALL", 2)):
+            monkeypatch.setattr(sampling, name, value)
     found = set()
     for seed in range(start, start + 40):
         program = floored(seed)

@@ -62,4 +62,5 @@ class FloorChoice:
         self.slope, self.share = found.slope.copy(), np.minimum(found.share, 1.0)
         gain = self.worth + self.slope[:, np.newaxis] * self.asks - self.market.costs(prices)
         self.rent = np.maximum(gain.max(axis=1), 0.0)
-        self.margin = np.minimum(found.margin, self.slope)
+        high, low = self.market.levels_at(self.upper), self.market.levels_at(self.lower)
+        self.margin = np.minimum(found.margin, self.slope * (high - low))

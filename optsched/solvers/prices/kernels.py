@@ -128,7 +128,8 @@ def _walk(
         if whole:
             nearest = u if down >= 0 else 1e300
             for j in range(width):
-                if j != down and j != up:
+                # Who gets nothing in a place may as well be idle.
+                if j != down and j != up and a[k, j] > 0.0:
                     apart = q[k, j] - y * a[k, j] + u
                     nearest = min(nearest, apart)
             margin[k] = nearest

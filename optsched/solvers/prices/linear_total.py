@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,7 +30,8 @@ from optsched.solvers.prices.floor_choice import FloorChoice
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.oracle import Response
 from optsched.solvers.prices.programs import least_in_rows, maximum, optimum
-from optsched.solvers.prices.watch import StopRule
+from optsched.solvers.prices.sampling import sample_of, worth_sampling
+from optsched.solvers.prices.watch import InnerWatch, StopRule
 
 log = logging.getLogger("optsched")
 
@@ -38,8 +39,20 @@ FREE = 1500
 """Classes that the small program decides about at first, at most."""
 NEAR = 6
 """Places of a free class that the small program has at first."""
-
-
+AT_ONCE = 3
+"""Small programs that prices of a sample are worth, before any cutting planes."""
+SAMPLES = 4
+"""Prices of a sample that are asked; all but the first are corrected for what the whole differs by."""
+GUESS, SHARP = 1e-5, 1e-6
+"""Gap that prices of a sample are taken to leave, and at which its search ends."""
+WIDE = 8.0
+"""Part of a price by which that of the small program may differ from it, over the part of the classes
+that it decides about.
+"""
+LEAST = 0.1
+"""Worth of a resource over that of the mean one, that this is a part of at least."""
+LEFT = 1e-3
+"""Part of a capacity that is left for a sample, at least."""
 LACKING = 1e-10
 """Part of a capacity that a choice may be above, and then of its floors that it may lack."""
 
@@ -127,6 +140,7 @@ class LinearTotalSearch(CuttingPlanes):
         super().__init__(goods.market.capacity, watch)
         self.goods, self.worth, self.weight = goods, worth, goods.weight
         self._by_place = np.ascontiguousarray(worth.T)
+        self.asks = asks
         self.asked = 0
         classes = len(worth)
         self.rent, self.margin, self.of_floor = np.zeros((3, classes))
@@ -144,7 +158,8 @@ class LinearTotalSearch(CuttingPlanes):
         self.best = Assignment(self.now, everybody, self.base, demand, self.value)
 
     def run(self, starts: Sequence[FloatArray] = ()) -> None:
-        """Cutting planes, then small programs, until the gap is closed.
+        """Cutting planes, then small programs, until the gap is closed; of many classes
+        first those of a sample.
 
         Parameters
         ----------
@@ -153,19 +168,58 @@ class LinearTotalSearch(CuttingPlanes):
         """
         goods = len(self.capacity)
         # Where everybody fits, prices are 0.
-        for prices in (np.zeros(goods), *starts):
-            self.ask(prices)
-            if (self.bound <= 0 and self.floors is None) or self.ended:
-                return
-        # All capacities together are worth half of the bound, each the same.
-        each = 0.5 * abs(self.bound) / goods
-        self.ask(np.full(goods, each) / self.capacity)
+        self.ask(np.zeros(goods))
+        if (self.bound <= 0 and self.floors is None) or self.ended:
+            return
+        if worth_sampling(self.goods.market):
+            self._ask_sample(starts)
+            self._exact(AT_ONCE, GUESS)
+        else:
+            for prices in starts:
+                self.ask(prices)
+            # All capacities together are worth half of the bound, each the same.
+            each = 0.5 * abs(self.bound) / goods
+            self.ask(np.full(goods, each) / self.capacity)
         self.coarse()
+        self._exact(ROUNDS)
+
+    def _ask_sample(self, starts: Sequence[FloatArray]) -> None:
+        """Ask at the prices of a sample: what all hold beyond it is taken from its capacities."""
+        drawn, market = sample_of(self.goods.market)
+        few = np.arange(len(drawn))
+        asks = None if self.asks is None else self.asks[drawn]
+        demand, of_few = self.goods.used(self.base), Goods.of(market, few).used(self.base[drawn])
+        for _ in range(SAMPLES):
+            if self.ended:
+                return
+            capacity = np.maximum(self.capacity - demand + of_few, LEFT * self.capacity)
+            goods = Goods.of(replace(market, capacity=capacity), few)
+            watch = None if self.watch is None else InnerWatch(self.watch, self.value, self.bound)
+            search = LinearTotalSearch(goods, self.worth[drawn], watch, asks, self.base[drawn])
+            search.wanted = SHARP
+            search.run(starts)
+            prices = search.prices
+            demand, of_few = (part.demand_at(prices) for part in (self, search))
+            starts = (prices,)
+
+    def demand_at(self, prices: FloatArray) -> FloatArray:
+        """What all hold who choose at prices, shape (R,)."""
+        self.ask(prices)
+        return self.master.proposals[-1].demand
+
+    def _exact(self, rounds: int, gap: float | None = None) -> None:
+        """Small programs, and more cuts where they lead nowhere; ``gap`` is a guess, in place of
+        which there are no cuts.
+        """
         most, grown = FREE, 1
-        while self.rounds < ROUNDS and not self.ended:
+        for _ in range(rounds):
+            if self.ended:
+                return
             self.rounds += 1
-            if not self._polish(most, grown):
+            if not self._polish(most, grown, self.gap if gap is None else min(gap, self.gap)):
                 most, grown = 2 * most, 2 * grown
+                if gap is None:
+                    self._cut()
 
     def _propose(self, prices: FloatArray) -> bool:
         return self.ask(prices)
@@ -267,14 +321,14 @@ class LinearTotalSearch(CuttingPlanes):
             self.best = found
         self.value = max(self.value, value)
 
-    def _polish(self, most: int, grown: int) -> bool:
-        """The small program, ``grown`` times as large as seems needed,
+    def _polish(self, most: int, grown: int, gap: float) -> bool:
+        """The small program, ``grown`` times as large as a gap seems to need,
         and prices on the way to its; was it of use.
         """
         self.ask(self.prices)
         # Prices that are off by d send a part d of the classes elsewhere, and the gap is of the
         # order of d^2.
-        wrong = 2.0 * min(self.gap, 1.0) ** 0.5
+        wrong = 2.0 * min(gap, 1.0) ** 0.5
         wanted = max(150, int(wrong * len(self.margin))) + 30 * len(self.capacity)
         size = min(len(self.margin), most, grown * wanted)
         free = np.argpartition(self.margin, size - 1)[:size].astype(np.int64)
@@ -283,12 +337,15 @@ class LinearTotalSearch(CuttingPlanes):
             for step in STEPS:
                 if self.ask(step * goal + (1.0 - step) * origin) or self.ended:
                     return True
-        self._cut()
         return False
 
     def _restricted(self, free: IntArray, near: int) -> FloatArray | None:
         """Decide for some classes, so many places of each, beside the others;
         the prices of what is left, or None.
+
+        More than is left of a resource can be had, and all of it need not be used, for a little
+        more and less than its price: so new prices are near those of now, where the others
+        choose what they do.
         """
         width, others = self.worth.shape[1], self.now.without(free)
         pinned = others.time(width)
@@ -307,10 +364,23 @@ class LinearTotalSearch(CuttingPlanes):
         held = sp.diags_array(1.0 / self.capacity) @ self.goods.rows_of(free[rows], places)
         floored = np.flatnonzero((asks > 0).any(axis=1))
         given = sp.csr_matrix((asks[rows, places], (rows, entries)), shape=(count, columns))
+        price = self.prices * self.capacity
+        off = WIDE * count / len(self.worth) * np.maximum(price, LEAST * price.mean())
+        trade = sp.identity(goods)
         program = maximum(
             "small",
-            sp.csc_matrix(sp.vstack([time, held, given[floored]])),
-            self.weight[free[rows]] * worth[rows, places],
+            sp.csc_matrix(
+                sp.block_array(
+                    [[time, None, None], [held, -trade, trade], [given[floored], None, None]]
+                )
+            ),
+            np.concatenate(
+                [
+                    self.weight[free[rows]] * worth[rows, places],
+                    -price - off,
+                    np.maximum(price - off, 0.0),
+                ]
+            ),
             np.append(np.full(count + goods, -np.inf), np.ones(len(floored))),
             np.concatenate([np.ones(count), left / self.capacity, np.full(len(floored), np.inf)]),
         )
@@ -319,7 +389,7 @@ class LinearTotalSearch(CuttingPlanes):
             return None
         x, y = found
         parts = np.zeros((count, width))
-        parts[rows, places] = np.maximum(x, 0.0)
+        parts[rows, places] = np.maximum(x[:columns], 0.0)
         parts /= np.maximum(1.0, parts.sum(axis=1))[:, np.newaxis]
         pinned[free] = parts
         value = self.worth_of(pinned)

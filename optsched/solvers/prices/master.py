@@ -96,8 +96,9 @@ class MasterProgram:
         if values.x is None or values.y is None:
             self.duals = even
             return even
-        # Tolerances leave numbers a little below 0.
-        self.part = np.maximum(values.x, 0.0)
+        # Tolerances leave numbers a little below 0, and rows a little above 1.
+        part = np.maximum(values.x, 0.0)
+        self.part = part / max(1.0, float((self._session.arrays.A @ part).max()))
         self.value = float(self.part @ [item.level for item in self.proposals])
         prices = np.maximum(values.y[:-1], 0.0) / self._sharp / self.capacity
         self.duals = prices

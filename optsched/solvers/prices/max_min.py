@@ -149,9 +149,13 @@ class MaxMinSearch(CuttingPlanes):
         """Both phases, until the gap is closed or nothing closes it any more;
         from known prices the second at first.
         """
-        if self.large and not self.warm:
-            self.prices, self.warm = sampled(self.oracle, self._of_sample), True
         self.ask(self.prices, self._before)
+        if self.large and not self.warm:
+            self._mix()
+            if self.ended:  # nothing runs out where all are at the highest level
+                return
+            prices, self.warm = sampled(self.oracle, self._of_sample), True
+            self.ask(prices, self._before)
         if abs(self.bound - self._before) > AWAY * self._before:
             self.ask(self.prices, self.bound)
         if self.warm:

@@ -236,9 +236,10 @@ class Oracle:
             self.edge[part] = np.minimum(share, 1.0 - share) * (high - low)
             nearest = np.where(lower >= 0, rent, np.inf)
             for j in range(len(a)):
-                on_segment = (upper == j) | (lower == j)
+                # Who gets nothing in a place, and pays for it, may as well be idle.
+                no_other = (upper == j) | (lower == j) | ((a[j] == 0.0) & (q[j] >= 0.0))
                 reduced = q[j] - slope * a[j] + rent
-                nearest = np.minimum(nearest, np.where(on_segment, np.inf, reduced))
+                nearest = np.minimum(nearest, np.where(no_other, np.inf, reduced))
             self.margin[part] = nearest
 
 

@@ -14,13 +14,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.solvers.prices.market import Market, PinnedDemand
 from optsched.solvers.prices.oracle import Oracle
 from optsched.solvers.prices.polish import PinnedClasses
 
 CORRECTIONS = 2
-LARGE = 1_500_000
+LARGE = 200_000
 """Entries of the level table from which a sample is worth its while."""
 PART = 64
 """Classes for each one in the sample, at most."""
@@ -44,15 +44,16 @@ def sample_size(market: Market) -> int:
     return len(market) // _every(market)
 
 
-def sample_of(market: Market) -> Market:
-    """One class of every few beside each other, that count for all."""
+def sample_of(market: Market) -> tuple[IntArray, Market]:
+    """One class of every few beside each other, that count for all: which, and their market."""
     every = _every(market)
     begin = np.arange(0, len(market) - every + 1, every)
     # At random within each stretch: rows may be periodic.
     drawn = np.random.default_rng(0).integers(0, every, len(begin))
-    some = market.part(begin + drawn, market.capacity)
-    factor = market.weight.sum() / some.weight.sum()
-    return replace(some, weight=some.weight * factor)
+    chosen = begin + drawn
+    some = market.part(chosen, market.capacity)
+    factor = market.weight.sum() / (some.weight.sum() or 1.0)  # jobs may need nothing
+    return chosen, replace(some, weight=some.weight * factor)
 
 
 def sampled(
@@ -68,7 +69,7 @@ def sampled(
         Prices and level of a market, from prices to start from.
     """
     market = oracle.market
-    sample = sample_of(market)
+    _, sample = sample_of(market)
     prices, level = solve(sample, None)
     nobody = np.zeros(0, np.int64)
     for _ in range(CORRECTIONS):
