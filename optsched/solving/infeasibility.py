@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import EMPTY, FloatArray, IntArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.instance.durations import Deadline
 from optsched.program import AllocationProgram, Block, LinearArrays
@@ -73,7 +73,7 @@ class Checked:
 
     finding: ClaimFinding
     needed: float | None = None
-    rows: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    rows: IntArray = field(default_factory=lambda: EMPTY)
     end: Termination | None = None
 
 

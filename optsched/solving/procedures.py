@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optsched.arrays import EMPTY
 from optsched.candidates import Candidates, Classes
 from optsched.errors import NOTHING_YET, Interrupted, SolverCrashed
 from optsched.formulation import Formulation, Infeasible, declined_jobs, nothing_to_decide
@@ -460,7 +461,7 @@ def _empty(formulation: Formulation, program: AllocationProgram | Plan) -> Solut
     else:
         from optsched.solution import Schedule
 
-        no_job, no_time = np.zeros(0, np.int64), np.zeros(0)
+        no_job, no_time = EMPTY, np.zeros(0)
         schedule = Schedule(C, no_job, no_job, no_time, no_time)
     objective = None if value is None else program.units.objective(value)
     if objective is not None and np.isnan(objective):

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
-from optsched.candidates import Classes
 from optsched.program import AllocationProgram
-from optsched.solution.plan import Plan
 from optsched.solving.column_generation.configuration_generation import generate_configurations
 from optsched.solving.column_generation.pair_generation import generate_pairs
+from optsched.solving.column_generation.pricing import Build
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import SolvedProgram
 
 log = logging.getLogger("optsched")
 
 
-def generate_columns(
-    engine: Engine, program: AllocationProgram, build: Callable[[Classes], AllocationProgram | Plan]
-) -> SolvedProgram:
+def generate_columns(engine: Engine, program: AllocationProgram, build: Build) -> SolvedProgram:
     """Solve the program of all columns that are on demand by making those that are worth it.
 
     Where jobs can share GPUs these are pairs of jobs, and all configurations of jobs alone are

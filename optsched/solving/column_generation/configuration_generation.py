@@ -27,24 +27,22 @@ problems", Operations Research 38 (1990).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, group_rows
+from optsched.arrays import EMPTY, FloatArray, IntArray, group_rows
 from optsched.arrays.matrices import scaled_rows
 from optsched.candidates import Classes
 from optsched.candidates.classes import JobGroups, alone_columns, assemble
 from optsched.errors import UsageError
 from optsched.program import AllocationProgram
 from optsched.solution.certificate import OPTIMALITY
-from optsched.solution.plan import Plan
 from optsched.solution.solution import CONFIGURATIONS, ColumnsMade
 from optsched.solution.values import Termination, Values
 from optsched.solving.certify import certified_allocation
 from optsched.solving.column_generation.configuration_pricing import Chosen, ConfigurationPricing
-from optsched.solving.column_generation.pricing import Duals
+from optsched.solving.column_generation.pricing import Build, Duals
 from optsched.solving.column_generation.segments import segments
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import STOPPED, Outcome, SolvedProgram
@@ -114,9 +112,8 @@ def with_configurations(pricing: ConfigurationPricing, chosen: Chosen) -> tuple[
     owner = np.concatenate([owner, chosen.klass])
     order = np.argsort(owner * len(columns) + kind_column)
     alone = (kind_column[order], owner[order], np.full(len(order), -1, np.int64))
-    nobody = np.zeros(0, np.int64)
     groups = JobGroups(C.of_job, C.first, C.count.astype(np.int64))
-    return assemble(grown, C.reads, groups, alone, (nobody, nobody, nobody)), order
+    return assemble(grown, C.reads, groups, alone, (EMPTY, EMPTY, EMPTY)), order
 
 
 log = logging.getLogger("optsched")
@@ -138,7 +135,7 @@ class _Best:
 
 
 def generate_configurations(
-    engine: Engine, program: AllocationProgram, build: Callable[[Classes], AllocationProgram | Plan]
+    engine: Engine, program: AllocationProgram, build: Build
 ) -> SolvedProgram:
     """Solve the program of all configurations of a table by making columns
     of those that are worth it.
@@ -219,7 +216,7 @@ def generate_configurations(
 def _certified(
     engine: Engine,
     pricing: ConfigurationPricing,
-    build: Callable[[Classes], AllocationProgram | Plan],
+    build: Build,
     made: Chosen,
     values: Values,
     duals: Duals,

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import (
+    EMPTY,
     FloatArray,
     IntArray,
     find_sorted,
@@ -38,7 +39,7 @@ class Chosen(Columns):
 
     @classmethod
     def none(cls) -> Chosen:
-        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        return cls(EMPTY, EMPTY)
 
     def keys(self, cells: int) -> IntArray:
         """A number for each, of so many cells."""

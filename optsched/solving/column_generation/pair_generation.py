@@ -31,16 +31,13 @@ programming", International Transactions in Operational Research 4 (1997).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.candidates import Classes
 from optsched.program import AllocationProgram
 from optsched.solution.certificate import OPTIMALITY
-from optsched.solution.plan import Plan
 from optsched.solution.solution import PAIRS, ColumnsMade
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solving.certify import (
@@ -52,16 +49,14 @@ from optsched.solving.column_generation.pair_parts import MANY, InParts, solve_i
 from optsched.solving.column_generation.pair_pricing import ClassPairs, PairPricing
 from optsched.solving.column_generation.pair_sample import start_of
 from optsched.solving.column_generation.pair_search import PairSearch, with_pairs
-from optsched.solving.column_generation.pricing import Duals
+from optsched.solving.column_generation.pricing import Build, Duals
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM, SolvedProgram
 
 log = logging.getLogger("optsched")
 
 
-def generate_pairs(
-    engine: Engine, program: AllocationProgram, build: Callable[[Classes], AllocationProgram | Plan]
-) -> SolvedProgram:
+def generate_pairs(engine: Engine, program: AllocationProgram, build: Build) -> SolvedProgram:
     """Solve the program of all pairs of a table by making columns of those that are worth it.
 
     Parameters
@@ -124,7 +119,7 @@ def generate_pairs(
 def _of_parts(
     engine: Engine,
     pricing: PairPricing,
-    build: Callable[[Classes], AllocationProgram | Plan],
+    build: Build,
     found: InParts,
 ) -> SolvedProgram:
     """The outcome of a program that was solved in parts; it need not be optimal, and says so."""
@@ -143,7 +138,7 @@ def _of_parts(
 def _certified(
     engine: Engine,
     pricing: PairPricing,
-    build: Callable[[Classes], AllocationProgram | Plan],
+    build: Build,
     point: tuple[FloatArray, ClassPairs, FloatArray, FloatArray],
     values: Values,
     best: Duals | None,

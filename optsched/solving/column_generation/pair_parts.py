@@ -24,16 +24,13 @@ Large-Scale Granular Resource Allocation Problems Efficiently with POP", SOSP 20
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, ranges
-from optsched.candidates import Classes
-from optsched.program import AllocationProgram
-from optsched.solution.plan import Plan
 from optsched.solution.values import Termination
 from optsched.solving.column_generation.pair_pricing import ClassPairs, PairPricing
 from optsched.solving.column_generation.pair_sample import (
@@ -45,7 +42,7 @@ from optsched.solving.column_generation.pair_sample import (
     unit_of,
 )
 from optsched.solving.column_generation.pair_search import PairSearch
-from optsched.solving.column_generation.pricing import Duals
+from optsched.solving.column_generation.pricing import Build, Duals
 from optsched.solving.engine import Engine
 
 log = logging.getLogger("optsched")
@@ -104,9 +101,7 @@ class InParts:
         return (self.bound - self.value) / max(abs(self.value), 1e-300)
 
 
-def solve_in_parts(
-    engine: Engine, pricing: PairPricing, build: Callable[[Classes], AllocationProgram | Plan]
-) -> InParts | None:
+def solve_in_parts(engine: Engine, pricing: PairPricing, build: Build) -> InParts | None:
     """The best of some rounds; None if a limit is reached before all parts have a point."""
     program, C = pricing.program, pricing.classes
     parts = dealt_out(program, round(len(C) / EACH))
@@ -157,7 +152,7 @@ def solve_in_parts(
 def _begin_parts(
     engine: Engine,
     pricing: PairPricing,
-    build: Callable[[Classes], AllocationProgram | Plan],
+    build: Build,
     parts: Sequence[IntArray],
 ) -> tuple[list[PairSearch], list[float]] | None:
     """The search of each part, solved once, and the unit of its value; None if a limit is reached.

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, group_rows
 from optsched.arrays.columns import Columns
 from optsched.candidates.pair_table import PairTable
 from optsched.program import AllocationProgram
@@ -31,8 +31,7 @@ class ClassPairs(Columns):
 
     @classmethod
     def none(cls) -> ClassPairs:
-        nothing = np.zeros(0, np.int64)
-        return cls(nothing, nothing, nothing, np.zeros(0))
+        return cls(EMPTY, EMPTY, EMPTY, np.zeros(0))
 
     def ordered(self) -> ClassPairs:
         """Each once, in order of (first, second, way)."""

@@ -18,19 +18,16 @@ given, and u_k the most that a point is worth.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
-from optsched.candidates import Classes
+from optsched.arrays import EMPTY, FloatArray, IntArray
 from optsched.candidates.classes import JobGroups, alone_columns, assemble
 from optsched.program import AllocationProgram
-from optsched.solution.plan import Plan
 from optsched.solving.column_generation.pair_pricing import PairPricing, PairWay
 from optsched.solving.column_generation.pair_search import PairSearch
-from optsched.solving.column_generation.pricing import Duals
+from optsched.solving.column_generation.pricing import Build, Duals
 from optsched.solving.column_generation.segments import Found, SegmentEnds, line, lowered
 from optsched.solving.engine import Engine
 
@@ -48,9 +45,7 @@ SLACK = 1e-12
 """Part of its cost that a point must be below a segment."""
 
 
-def start_of(
-    engine: Engine, pricing: PairPricing, build: Callable[[Classes], AllocationProgram | Plan]
-) -> Duals | None:
+def start_of(engine: Engine, pricing: PairPricing, build: Build) -> Duals | None:
     """Duals after those of a sample;
     None where classes are few, no sample was solved in time, or it says nothing.
     """
@@ -95,17 +90,13 @@ def dealt_out(program: AllocationProgram, parts: int) -> list[IntArray]:
     return [np.sort(order[part::parts]) for part in range(parts)]
 
 
-def sample_of(
-    program: AllocationProgram, build: Callable[[Classes], AllocationProgram | Plan]
-) -> AllocationProgram:
+def sample_of(program: AllocationProgram, build: Build) -> AllocationProgram:
     """The program of one of so many parts that each has `LEAST` classes."""
     parts = dealt_out(program, len(program.classes) // LEAST)
     return part_of(program, build, parts[len(parts) // 2])
 
 
-def part_of(
-    program: AllocationProgram, build: Callable[[Classes], AllocationProgram | Plan], some: IntArray
-) -> AllocationProgram:
+def part_of(program: AllocationProgram, build: Build, some: IntArray) -> AllocationProgram:
     """The program of some of the classes, with their part of the capacities."""
     C = program.classes
     candidates, gang = C.candidates, C.candidates.kinds.gang[C.kind]  # 0 of jobs that need no GPU
@@ -116,9 +107,8 @@ def part_of(
     of_class[some] = np.arange(len(some))
     groups = JobGroups(of_class[C.of_job], C.first[some], C.count[some].astype(np.int64))
     small = replace(candidates, resources=resources, _classes={})
-    nobody = np.zeros(0, np.int64)
     alone = alone_columns(small.columns, C.kind[some], len(small.kinds))
-    made = build(assemble(small, C.reads, groups, alone, (nobody, nobody, nobody)))
+    made = build(assemble(small, C.reads, groups, alone, (EMPTY, EMPTY, EMPTY)))
     assert isinstance(made, AllocationProgram)
     return made
 

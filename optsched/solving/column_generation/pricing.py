@@ -5,7 +5,7 @@ duals of a program, levels that they pay for, and the bound of all.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -17,8 +17,12 @@ from optsched.candidates import Classes
 from optsched.errors import InvalidArgument, UsageError
 from optsched.program import AllocationProgram, Method
 from optsched.solution.certificate import OPTIMALITY, gap_of
+from optsched.solution.plan import Plan
 from optsched.solution.solution import Status
 from optsched.solving.outcome import Outcome
+
+Build = Callable[[Classes], AllocationProgram | Plan]
+"""Builds the program over classes, such as those that have more columns."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import EMPTY, FloatArray, IntArray
 from optsched.program import AllocationProgram
 from optsched.solving.column_generation.configuration_pricing import Chosen, ConfigurationPricing
 from optsched.solving.column_generation.pricing import Duals
@@ -118,7 +118,7 @@ def segments(
     C = program.classes
     low, high = _used(pricing, program, x, duals)
     slope, rent = duals.levels.copy(), duals.time.copy()
-    price, nobody = pricing.price(duals.capacity), np.zeros(0, np.int64)
+    price, nobody = pricing.price(duals.capacity), EMPTY
 
     def below(slope: FloatArray, rent: FloatArray, active: IntArray) -> Found:
         found = [
