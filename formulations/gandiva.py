@@ -15,7 +15,7 @@ from formulations.pair_gains import Gains, Pairs, pair_ratios
 from formulations.reference_rates import pool_gpus
 from formulations.rule import LARGEST_SEED, Deciding, Rule
 from formulations.slices import slices, totals_alone
-from optsched.arrays import FloatArray
+from optsched.arrays import EMPTY, FloatArray
 from optsched.candidates import Candidates, Classes, classes_apart
 from optsched.formulation.procedure import Auxiliary, Optimum, Step
 from optsched.program import LinearProgram
@@ -46,13 +46,12 @@ class _Packing(Rule):
         """Jobs of pairs are classes of their own, the others of a kind are merged."""
         candidates = C.candidates
         K = candidates.by_kind().classes(frozenset())
-        none = np.zeros(0, np.int64)
-        first, second, column, bound = none, none, none, None
+        first, second, column, bound = EMPTY, EMPTY, EMPTY, None
         if self._needed(K):
             gains = Gains(K, pair_ratios(K).at_least(1.0))
             (first, second), bound = yield from self.pairs(K, gains, seed)
             first, second, column = gains.columns_of(first, second)
-        C = classes_apart(candidates, frozenset(), none, (first, second, column))
+        C = classes_apart(candidates, frozenset(), EMPTY, (first, second, column))
         return self.decision(C, self._split(C), bound)
 
     def _needed(self, K: Classes) -> bool:
@@ -170,7 +169,7 @@ class Matching(_Packing):
     def pairs(self, K: Classes, gains: Gains, seed: int) -> Pairing:
         program = gains.matching(integral=True)
         if program is None:
-            return gains.jobs_of(np.zeros(0, np.int64)), (0.0, "relaxation")
+            return gains.jobs_of(EMPTY), (0.0, "relaxation")
         z = yield Auxiliary(program, required=True, exact=True)
         assert z.x is not None and z.bound is not None
         return gains.jobs_of(z.x.astype(np.int64)), (z.bound, "solver")

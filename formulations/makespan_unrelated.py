@@ -14,14 +14,7 @@ from pydantic import Field
 
 from formulations.machines import check_each_once, rank, sum_before
 from formulations.reference_rates import refuse_endless
-from optsched.arrays import (
-    FloatArray,
-    IntArray,
-    mask_of,
-    owners,
-    pointers,
-    ranges,
-)
+from optsched.arrays import EMPTY, FloatArray, IntArray, mask_of, owners, pointers, ranges
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Classes
 from optsched.errors import UsageError
@@ -347,7 +340,7 @@ def _colour(schedule: Schedule, resource: IntArray, machines: IntArray) -> IntAr
 def _timeline(C: Classes, columns: IntArray, unit: float | None) -> TimelinePlan:
     """The program ``timeline`` of the class: one activity per job, in order of the classes."""
     table, now = C.instance.jobs_table, C.instance.now
-    jobs = np.concatenate([np.zeros(0, np.int64), *(C.jobs_of(k) for k in range(len(C)))])
+    jobs = np.concatenate([EMPTY, *(C.jobs_of(k) for k in range(len(C)))])
     arrival = np.maximum(table.arrival[jobs] - now, 0.0)
     d = C.duration[columns]
     if unit is None:

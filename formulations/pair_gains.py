@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from formulations.reference_rates import reference_columns
-from optsched.arrays import FloatArray, IntArray, find_sorted, ranges
+from optsched.arrays import EMPTY, FloatArray, IntArray, find_sorted, ranges
 from optsched.candidates import Classes
 from optsched.program import LinearProgram
 
@@ -137,8 +137,8 @@ class Gains:
         """Fill z, over E, with jobs: the jobs of every kind in order."""
         a, b, _ = self.worth
         taken = np.zeros(len(self.kinds), np.int64)
-        first = [np.zeros(0, np.int64)]
-        second = [np.zeros(0, np.int64)]
+        first = [EMPTY]
+        second = [EMPTY]
         for edge in np.flatnonzero(z).tolist():
             for side, kind in ((first, int(a[edge])), (second, int(b[edge]))):
                 side.append(self.kinds.jobs_of(kind)[taken[kind] : taken[kind] + z[edge]])

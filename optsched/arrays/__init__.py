@@ -18,6 +18,9 @@ BoolArray = NDArray[np.bool_]
 AnyArray = NDArray[Any]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
+EMPTY = np.zeros(0, np.int64)
+"""No rows."""
+
 BLOCK = 2**16
 """Rows that are looked at together where what is made of them
 on the way need not stay: it fits a cache.
@@ -196,8 +199,7 @@ def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
         N, for a table without columns (all rows are equal then).
     """
     if length == 0:
-        empty = np.zeros(0, np.int64)
-        return Groups(empty, empty, empty)
+        return Groups(EMPTY, EMPTY, EMPTY)
     if length <= A_FEW_ROWS:
         return _group_a_few(columns, length)
     columns = [column for column in columns if not _all_alike(column)]
@@ -502,7 +504,7 @@ def ranges(start: IntArray, length: IntArray) -> IntArray:
     """Concatenate ``start[i], start[i] + 1, ..., start[i] + length[i] - 1`` over all i."""
     total = int(length.sum())
     if total == 0:
-        return np.zeros(0, np.int64)
+        return EMPTY
     offset = (start - pointers(length)[:-1]).repeat(length)
     return offset + np.arange(total, dtype=np.int64)
 

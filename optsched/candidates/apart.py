@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import IntArray, find_sorted
+from optsched.arrays import EMPTY, IntArray, find_sorted
 from optsched.candidates.classes import Candidates, Classes, alone_columns, assemble, merge_jobs
 
 
@@ -34,8 +34,7 @@ def classes_apart(
         Two jobs and a column of the candidates for their two kinds; these are the last P columns,
         in this order.
     """
-    none = np.zeros(0, np.int64)
-    first, second, column = (none, none, none) if pairs is None else pairs
+    first, second, column = (EMPTY, EMPTY, EMPTY) if pairs is None else pairs
     marks = np.zeros(len(candidates.instance.jobs_table), np.int64)
     for jobs in (apart, first, second):
         marks[jobs] = jobs + 1

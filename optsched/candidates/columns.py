@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.arrays import (
+    EMPTY,
     AnyArray,
     BoolArray,
     FloatArray,
@@ -162,7 +163,7 @@ class KindColumns(Displayed):
     def pairs(self) -> IntArray:
         """Rows of the columns with a partner."""
         alone = is_constant(self.partner) and (self.partner[:1] < 0).all()
-        return np.zeros(0, np.int64) if alone else np.flatnonzero(self.partner >= 0)
+        return EMPTY if alone else np.flatnonzero(self.partner >= 0)
 
     def take(self, rows: AnyArray) -> KindColumns:
         """The columns at these rows, given by numbers or a mask."""
@@ -210,8 +211,7 @@ class KindColumns(Displayed):
     @cache
     def none(cls) -> KindColumns:
         """No columns; always the same."""
-        nothing = np.zeros(0, np.int64)
-        return cls.make(nothing, nothing, nothing, nothing)
+        return cls.make(EMPTY, EMPTY, EMPTY, EMPTY)
 
     @classmethod
     def concatenate(cls, parts: Sequence[KindColumns]) -> KindColumns:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from optsched.arrays import (
     BLOCK,
+    EMPTY,
     AnyArray,
     BoolArray,
     FloatArray,
@@ -133,7 +134,7 @@ def _gathered(
 ) -> tuple[ConfigurationTable, KindColumns]:
     """All cells of the parts, and what is dropped where a kind has no cell on a pool."""
     number = _WayNumbers()
-    kind, pool, length, way = ([np.zeros(0, np.int64)] for _ in range(4))
+    kind, pool, length, way = ([EMPTY] for _ in range(4))
     rate = [np.zeros(0)]
     dropped = [KindColumns.none()]
     for stay, gone in parts:
@@ -194,7 +195,7 @@ def _start(table: ConfigurationTable) -> IntArray:
     """Cells to start with, in order:
     of each curve the fewest GPUs (fastest), the best rate per GPU, the best rate.
     """
-    chosen = [np.zeros(0, np.int64)]
+    chosen = [EMPTY]
     for begin, end in curve_blocks(table.start):
         here = slice(table.start[begin], table.start[end])
         start = table.start[begin : end + 1] - here.start

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.arrays import (
+    EMPTY,
     BoolArray,
     Groups,
     IntArray,
@@ -188,7 +189,7 @@ class Kinds(Displayed):
     def _level_counts(self) -> tuple[IntArray, IntArray]:
         """GPU counts of the kinds with levels, as pairs (kind, count)."""
         if not self.level_lists:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+            return EMPTY, EMPTY
         leveled = np.flatnonzero((self.options < 0) & (self.law < 0) & (self.levels >= 0))
         keys, start = self._levels
         first = start[self.levels[leveled]]

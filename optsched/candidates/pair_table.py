@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, mask_of
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, group_rows, mask_of
 from optsched.candidates.columns import KindColumns, is_kept
 from optsched.candidates.generate import drop_unfit, pair_columns
 from optsched.candidates.kinds import Kinds
@@ -177,7 +177,7 @@ def pair_table(task: CompileTask, alone: KindColumns, others: KindColumns) -> Pa
     stated = pair_columns(task, among=_first_two(sort, sorts))
     columns = KindColumns.concatenate([alone, others])
     columns = columns.take(np.flatnonzero(is_kept(columns.drop)))
-    seats = pairable(columns) if pairs is not None else np.zeros(0, np.int64)
+    seats = pairable(columns) if pairs is not None else EMPTY
     both = [
         np.concatenate([getattr(stated, name), getattr(columns, name)[seats]])
         for name in ("pool", "gpus", "nodes")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
 from optsched.candidates.columns import KindColumns
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.needs import column_needs, server_needs
@@ -18,7 +18,7 @@ from optsched.display import Displayed
 from optsched.instance import Instance
 from optsched.instance.cluster import PER_NODE, Resource
 
-NOTHING = (np.zeros(0, np.int64), np.zeros(0))
+NOTHING = (EMPTY, np.zeros(0))
 """No columns, and no amounts."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optsched.arrays import IntArray, constant, ranges
+from optsched.arrays import EMPTY, IntArray, constant, ranges
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.generate import drop_unfit
 from optsched.candidates.kinds import Kinds
@@ -37,7 +37,7 @@ def server_columns(task: CompileTask) -> KindColumns:
         return KindColumns.none()
     rows = np.flatnonzero(kinds.law >= 0)
     counts = laws.count_pairs()
-    length = counts[kinds.law[rows]] if len(rows) else np.zeros(0, np.int64)
+    length = counts[kinds.law[rows]] if len(rows) else EMPTY
     if length.sum() > MOST_COLUMNS:
         found = (
             f"room for {length.sum():,} pairs of workers and servers in {len(rows):,} kinds of jobs"

@@ -11,13 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from optsched.arrays import (
-    AnyArray,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    pointers,
-)
+from optsched.arrays import EMPTY, AnyArray, BoolArray, FloatArray, IntArray, pointers
 from optsched.display import Displayed, count
 from optsched.instance.documents import NODE_STATES, parse_index
 from optsched.instance.links import joined_nodes
@@ -133,8 +127,8 @@ class Numbering(Displayed):
         self.pool: IntArray = np.repeat(np.arange(len(pools), dtype=np.int64), count)
         self.first: IntArray = np.cumsum([0, *count], dtype=np.int64)[:-1]
         rows = [np.arange(nodes, dtype=np.int64) for nodes in count]
-        self.row: IntArray = np.concatenate([*rows, np.zeros(0, np.int64)])
-        sizes = np.concatenate([*(pool.node_gpus for pool in pools), np.zeros(0, np.int64)])
+        self.row: IntArray = np.concatenate([*rows, EMPTY])
+        sizes = np.concatenate([*(pool.node_gpus for pool in pools), EMPTY])
         self.start: IntArray = pointers(sizes)
 
     def _headline(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import IntArray, joined, looked_up, shown, taken
+from optsched.arrays import EMPTY, IntArray, joined, looked_up, shown, taken
 from optsched.errors import InvalidArgument, InvalidInput, UsageError, did_you_mean
 from optsched.instance.build import check_deadlines, with_labels
 from optsched.instance.columns import JobColumns
@@ -93,7 +93,7 @@ def columns_beside(instance: Instance, taken: Container[str], path: str = "jobs"
 def joining(instance: Instance, columns: JobColumns, jobs: JobTable) -> Instance:
     """Jobs of `columns_beside` an instance as one for `with_jobs`, with their rates, options and labels."""
     workloads = with_labels(instance.workloads, columns.labels)
-    rates, workloads, _ = compact_rates(instance.rates, workloads, np.zeros(0, np.int64))
+    rates, workloads, _ = compact_rates(instance.rates, workloads, EMPTY)
     if len(own := columns.rates.table()):
         of_job = jobs.rates + np.where(jobs.rates >= 0, len(rates), 0)
         same = equal_profiles(both := join_profiles(rates, own), len(rates))

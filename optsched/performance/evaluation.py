@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
 from optsched.arrays.columns import Columns
 from optsched.display import Displayed, DisplayedTable, TableColumns, columns_of, count, percent
 from optsched.errors import InvalidArgument, InvalidInput, unknown_name
@@ -350,7 +350,7 @@ def _judge(
     (seed, split), of one kind of split.
     """
     # A model that was never fitted has no points.
-    none = (0, np.zeros(0, np.int64), Times.of(np.zeros(0), Source.MEASURED))
+    none = (0, EMPTY, Times.of(np.zeros(0), Source.MEASURED))
     found = {name: [_points(name, title, profiles, *none)] for name in models}
     nothing = "" if parts else "nothing in these profiles can be left out"
     refused = dict.fromkeys(models, nothing)

@@ -7,7 +7,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, owners, ranges
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, owners, ranges
 
 KEY = "parameter_server"
 """Of the parameters of a workload: its law."""
@@ -84,13 +84,12 @@ class ParameterServers:
     @cache
     def none(cls) -> ParameterServers:
         """No laws; always the same."""
-        nothing = np.zeros(0, np.int64)
         empty = np.zeros((0, 0))
         return cls(
-            workload=nothing,
+            workload=EMPTY,
             terms=np.zeros((0, len(TERMS))),
             names=(),
-            pool_of=nothing,
+            pool_of=EMPTY,
             worker=empty,
             server=empty,
             limit=empty,

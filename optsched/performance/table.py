@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import (
+    EMPTY,
     BoolArray,
     FloatArray,
     IntArray,
@@ -181,7 +182,7 @@ class TableModel(RateModel):
         of the profiles given, counts).
         """
         if not self._has_counts or not (low < high).any():
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+            return EMPTY, EMPTY
         listed = self._table.profile_counts
         first = listed.searchsorted(profile * STRIDE + low, "right")
         length = listed.searchsorted(profile * STRIDE + high, "right") - first
@@ -199,7 +200,7 @@ class TableModel(RateModel):
         (rows of the edges given, nodes spanned).
         """
         if not self.has_spreads:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+            return EMPTY, EMPTY
         return self._table.entries.spreads.above(
             self._table.entries.counts.find(self._find_place(jobs.profile[job], pool), gpus),
             ANY_SPREAD,

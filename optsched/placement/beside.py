@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, IntArray, mask_of, ranges
+from optsched.arrays import EMPTY, BoolArray, IntArray, mask_of, ranges
 from optsched.candidates import Classes, JobRows
 from optsched.instance.cluster import Numbering
 from optsched.placement.best_fit import FreeRoom, best_fit, choose, why_refused
@@ -193,7 +193,7 @@ class GpusOfRows:
     def __init__(self, rows: int) -> None:
         self.first: IntArray = np.zeros(rows, np.int64)
         self.count: IntArray = np.zeros(rows, np.int64)
-        self._gpu: IntArray = np.zeros(0, np.int64)
+        self._gpu: IntArray = EMPTY
         # Since which turn each row runs, -1 for those that do not.
         self._since: IntArray = np.full(rows, -1, np.int64)
         self._turn = 0
@@ -374,11 +374,10 @@ class Occupants:
             stays = held.part(np.append(np.ones(firm, bool), ~np.isin(near, loose[gone])))
             return self._with_the_others(row, gpus, loose[gone], stays)
 
-        nobody = np.zeros(0, np.int64)
-        if clearing.needed(nobody) is not None:
-            return without(nobody)
+        if clearing.needed(EMPTY) is not None:
+            return without(EMPTY)
         # Nobody has to stop if GPUs are free, but scattered, and others can go elsewhere.
-        order = clearing.nearest() if clearing.scattered else nobody
+        order = clearing.nearest() if clearing.scattered else EMPTY
         for _ in range(SETS_TRIED):
             gone = clearing.needed(order)
             if gone is None:
@@ -486,7 +485,7 @@ class Clearing:
         self._group_use = np.zeros((len(loose), len(nodes.groups)))
         np.add.at(self._group_use, loose.owner, use)
         sets = [requests.sets[number] for number in requests.apart[0]]
-        conflicting = np.concatenate([np.zeros(0, np.int64), *sets])
+        conflicting = np.concatenate([EMPTY, *sets])
         self._conflicts = np.isin(loose.job, conflicting) | np.isin(loose.partner, conflicting)
 
     def fits(self, gone: BoolArray) -> bool:

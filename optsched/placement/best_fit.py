@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, group_rows, stable_order
+from optsched.arrays import EMPTY, FloatArray, IntArray, group_rows, stable_order
 from optsched.placement.problem import (
     Assignment,
     Pieces,
@@ -29,7 +29,7 @@ from optsched.placement.problem import (
     limit,
     with_identities,
 )
-from optsched.placement.requests import NO_NODE, OWN
+from optsched.placement.requests import OWN
 from optsched.placement.shares import ROUNDING
 
 FAILURES = 100
@@ -95,7 +95,7 @@ class FreeRoom:
         placed = np.array(list(assignment), np.int64)
         whole = placed[R.share[placed] == 1.0]
         parts = [assignment[request][:, 0] for request in whole.tolist()]
-        state._charge_all(np.repeat(whole, R.gpus[whole]), np.concatenate([NO_NODE, *parts]))
+        state._charge_all(np.repeat(whole, R.gpus[whole]), np.concatenate([EMPTY, *parts]))
         # Requests of whole GPUs are counted by node, so those that share can still see which GPUs
         # are untouched.
         for request in placed[R.share[placed] < 1.0].tolist():

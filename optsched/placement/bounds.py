@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, group_rows, ranges
+from optsched.arrays import EMPTY, FloatArray, IntArray, group_rows, ranges
 from optsched.arrays.matrices import sum_by
 from optsched.placement.problem import Bounds, Problem, Worth, largest_of_groups
 from optsched.placement.shares import dual_feasible
@@ -114,7 +114,7 @@ class _Pieces:
             types_of.append(np.full(len(mine), t, np.int64))
             classes_of.append(mine)
             most.append(sizes[mine])
-        length = np.concatenate([*most, np.zeros(0, np.int64)])
+        length = np.concatenate([*most, EMPTY])
         if length.sum() > COLUMNS or not len(length):
             return None
         return cls(

@@ -14,14 +14,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    mask_of,
-    pointers,
-    stable_order,
-)
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of, pointers, stable_order
 from optsched.candidates import Classes, JobRows, Uses
 from optsched.placement.shares import FULL, Shares
 
@@ -294,7 +287,7 @@ def first_fit(
         free -= np.bincount(resource[held], share[held], minlength=len(free))
         occupied[instant.job[chosen]] = occupied[instant.partner[chosen]] = True
         occupied[-1] = False  # rows that were taken are dropped with all others of their jobs
-    return np.sort(np.concatenate(taken)) if taken else np.zeros(0, np.int64)
+    return np.sort(np.concatenate(taken)) if taken else EMPTY
 
 
 def _first_fit_of_shares(
@@ -375,6 +368,6 @@ def priority_slices(instant: Instant, rounds: int) -> tuple[FloatArray, sp.csr_m
 def run_matrix(chosen: list[IntArray], rows: int) -> sp.csr_matrix:
     """Slices x rows, 1 where a row runs in a slice."""
     length = np.array([len(part) for part in chosen], np.int64)
-    index = np.concatenate([np.zeros(0, np.int64), *chosen])
+    index = np.concatenate([EMPTY, *chosen])
     start = pointers(length)
     return sp.csr_matrix((np.ones(len(index), np.int8), index, start), shape=(len(chosen), rows))

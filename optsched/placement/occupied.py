@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of, owners
 from optsched.candidates import Classes, JobRows
 from optsched.candidates.resources import Resources
 from optsched.instance import Instance
@@ -103,7 +103,7 @@ class Occupied:
     def none(cls, instance: Instance) -> Occupied:
         groups = len(instance.cluster.groups)
         own, group = np.zeros((0, len(OWN))), np.zeros((0, groups))
-        nobody, nothing = np.zeros(0, np.int64), np.zeros(0)
+        nobody, nothing = EMPTY, np.zeros(0)
         return cls(instance, nobody, nobody, nothing, own, group, nobody, nobody)
 
     @classmethod

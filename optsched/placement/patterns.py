@@ -47,7 +47,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
 from optsched.errors import SolverCrashed
 from optsched.instance.durations import Deadline
 from optsched.placement.instant import SCRAMBLE, Instant, run_matrix
@@ -449,9 +449,7 @@ def spread(
                 for at, rows_of in groups
                 if (k := int(np.searchsorted(at, end))) < len(at)
             ]
-            runs.append(
-                np.unique(np.concatenate([np.zeros(0, np.int64), *running]))
-            )  # a pair is in two groups
+            runs.append(np.unique(np.concatenate([EMPTY, *running])))  # a pair is in two groups
             made.append(length * (end - start))
     return np.array(made), run_matrix(runs, rows)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from optsched.arrays import IntArray
+from optsched.arrays import EMPTY, IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.errors import UsageError
 from optsched.placement.best_fit import best_fit, why_refused
@@ -312,7 +312,7 @@ def runs_first(solution: Solution) -> IntArray:
         )
     if solution.rounds is not None:
         if not len(solution.rounds):
-            return np.zeros(0, np.int64)
+            return EMPTY
         first = solution.rounds.runs[[0]]
         return np.unique(first.indices[first.data != 0]).astype(np.int64)
     allocation = solution.allocation

@@ -35,6 +35,7 @@ from typing import NamedTuple
 import numpy as np
 
 from optsched.arrays import (
+    EMPTY,
     BoolArray,
     FloatArray,
     Groups,
@@ -48,7 +49,7 @@ from optsched.candidates import gpus_allowed
 from optsched.instance import Instance, Resource
 from optsched.instance.topology import INTRA_NODE, NODE
 from optsched.placement.occupied import Occupied
-from optsched.placement.requests import NO_NODE, Requests
+from optsched.placement.requests import Requests
 from optsched.placement.shares import ROUNDING
 
 # --- nodes and their links -------------------------------------------------------------------
@@ -274,7 +275,7 @@ class HeldGpus:
     running: int
 
 
-NOTHING_HELD = HeldGpus(np.zeros((0, 2), np.int64), np.zeros(0, np.int64), 0)
+NOTHING_HELD = HeldGpus(np.zeros((0, 2), np.int64), EMPTY, 0)
 
 
 @dataclass(frozen=True)
@@ -461,7 +462,7 @@ class Problem:
         """Equal numbers for requests to which the same nodes are closed,
         0 for those to which none is; shape (P,).
         """
-        known = {NO_NODE.tobytes(): 0}
+        known = {EMPTY.tobytes(): 0}
         if not any(map(len, self.closed)):
             return np.zeros(len(self), np.int64)
         return np.array(
@@ -548,7 +549,7 @@ class Problem:
     def gpu_numbers(self, assignment: Assignment) -> IntArray:
         """The same by their numbers in the cluster, request by request."""
         if not assignment:
-            return NO_NODE
+            return EMPTY
         node, index = np.concatenate([assignment[request] for request in sorted(assignment)]).T
         start = self.nodes.instance.cluster.numbering.start[self.nodes.number[node]]
         return np.asarray(start + index, np.int64)
@@ -608,9 +609,9 @@ def _gpus_held(requests: Requests, nodes: Nodes) -> tuple[HeldGpus, ...]:
 
 def _closed(requests: Requests, nodes: Nodes, occupied: Occupied | None) -> tuple[IntArray, ...]:
     """Of each request: barred nodes, and those of jobs beside which it may not be."""
-    beside = [NO_NODE if occupied is None else occupied.nodes_of(jobs) for jobs in requests.sets]
+    beside = [EMPTY if occupied is None else occupied.nodes_of(jobs) for jobs in requests.sets]
     if not any(map(len, beside)) and not any(map(len, requests.barred)):
-        return (NO_NODE,) * len(requests)
+        return (EMPTY,) * len(requests)
     local = nodes.local()
     known = dict[tuple[object, ...], IntArray]()
     result = []

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.errors import InvalidArgument
 from optsched.instance import Instance
@@ -194,15 +194,12 @@ def anti_affinity_sets(
     )
 
 
-NO_NODE: IntArray = np.zeros(0, np.int64)
-
-
 def _barred(
     classes: Classes, barred: Sequence[Collection[str]] | None, keep: BoolArray
 ) -> tuple[IntArray, ...]:
     """Numbers of the nodes that are barred to each row kept, ascending."""
     if barred is None:
-        return (NO_NODE,) * int(keep.sum())
+        return (EMPTY,) * int(keep.sum())
     if len(barred) != len(keep):
         raise InvalidArgument(
             "barred",
@@ -220,6 +217,6 @@ def _barred(
                 sorted(number[name] for name in set(names)), np.int64
             )
     return tuple(
-        known[frozenset(barred[row])] if barred[row] else NO_NODE
+        known[frozenset(barred[row])] if barred[row] else EMPTY
         for row in np.flatnonzero(keep).tolist()
     )

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.solution import Allocation, Schedule
 from optsched.solution.solution import Packed
@@ -201,7 +201,7 @@ def packing(gpus: IntArray, share: FloatArray, count: int) -> SharePacking:
     if float(gpus @ share) > count * FULL:
         return SharePacking(False)
     bins = Bins(count)
-    made = [np.zeros(0, np.int64)] * len(gpus)
+    made = [EMPTY] * len(gpus)
     order = np.lexsort((-gpus, -share))
     for row in order.tolist():
         taken = bins.take(int(gpus[row]), float(share[row]))
@@ -242,7 +242,7 @@ def _dealt(filled: IntArray, kind: IntArray, gpus: IntArray) -> SharePacking:
     all, if any way does (Gale and Ryser).
     """
     left = filled.copy()
-    made = [np.zeros(0, np.int64)] * len(gpus)
+    made = [EMPTY] * len(gpus)
     for row in np.argsort(-gpus, kind="stable").tolist():
         column = left[:, kind[row]]
         chosen = np.argsort(-column, kind="stable")[: gpus[row]]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of, owners
 from optsched.candidates import Classes, JobRows
 from optsched.display import count
 from optsched.instance import Instance
@@ -200,7 +200,7 @@ def pinned_rows(
     # Whoever made `occupied` answers for the jobs in it.
     stays[fixed.jobs] = False
     if not stays.any():
-        return PinnedRows(np.zeros(0, np.int64), (), {}, {}, fixed)
+        return PinnedRows(EMPTY, (), {}, {}, fixed)
     continued, moved = _continued(classes, rows, wanted, running, stays)
     chosen = np.array(list(continued), np.int64)
     # Jobs that must stay though no row wanted lets them: what they hold is not free either.

@@ -15,13 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from optsched.arrays import (
-    AnyArray,
-    FloatArray,
-    IntArray,
-    lengths,
-    pointers,
-)
+from optsched.arrays import EMPTY, AnyArray, FloatArray, IntArray, lengths, pointers
 from optsched.arrays.matrices import by_columns, compressed, index_type, same_places
 from optsched.errors import UsageError
 from optsched.program.arrays import Block, LinearArrays
@@ -258,8 +252,8 @@ class LinearProgram:
         height = self._rows[-1].stop if self._rows else 0
         lower, upper, implied_lower, implied_upper = np.concatenate(self._bounds, axis=1)
         data: list[AnyArray] = [np.zeros(0)]
-        rows: list[AnyArray] = [np.zeros(0, np.int64)]
-        cols: list[AnyArray] = [np.zeros(0, np.int64)]
+        rows: list[AnyArray] = [EMPTY]
+        cols: list[AnyArray] = [EMPTY]
         row_lower, row_upper = np.zeros(height), np.zeros(height)
         for block, relation in zip(self._rows, self._relations, strict=True):
             for part, column_block in relation.expression.terms:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
 from optsched.display import Displayed, count
 
 if TYPE_CHECKING:  # a solver in another process loads no candidates
@@ -167,7 +167,7 @@ class LimitRows(Displayed):
         """Columns that need what there is nothing of."""
         closed = np.flatnonzero(self.most <= 0)
         if not len(closed):
-            return np.zeros(0, np.int64)
+            return EMPTY
         return np.unique(self.matrix[closed].indices).astype(np.int64)
 
     @property

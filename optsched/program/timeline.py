@@ -15,11 +15,9 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import EMPTY, FloatArray, IntArray
 from optsched.display import Displayed, count
 from optsched.program.least_time import least_time
-
-NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ class TimelineProgram(Displayed):
     cost: TimelineCost = field(default_factory=lambda: TimelineCost(makespan=1))
     closed: IntArray = field(default_factory=lambda: np.zeros((0, 4), np.int64))
     budget_usage: sp.csr_matrix | None = None
-    budget: IntArray = field(default_factory=lambda: NONE)
+    budget: IntArray = field(default_factory=lambda: EMPTY)
     precedence: IntArray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     most: int | None = None
 
@@ -134,7 +132,7 @@ class TimelineProgram(Displayed):
         """No schedule has a smaller makespan:
         that of the longest activity, and of the work on all resources.
         """
-        shortest = np.minimum.reduceat(self.duration, self.first_mode[:-1]) if len(self) else NONE
+        shortest = np.minimum.reduceat(self.duration, self.first_mode[:-1]) if len(self) else EMPTY
         work = sp.csr_matrix(self.usage @ sp.diags_array(self.duration.astype(np.float64)))
         needed = least_time(work, self.activity, np.ones(len(self)), self.capacity)
         return max(int((self.release + shortest).max(initial=0)), int(np.ceil(needed)))
@@ -214,7 +212,7 @@ class TimelineProgram(Displayed):
 
     def _overspent(self, mode: IntArray) -> IntArray:
         if self.budget_usage is None:
-            return NONE
+            return EMPTY
         spent = self.budget_usage.tocsc()[:, mode].sum(axis=1)
         return np.round(np.asarray(spent).ravel()).astype(np.int64) - self.budget
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, owners, quotient, ranges
+from optsched.arrays import EMPTY, FloatArray, IntArray, owners, quotient, ranges
 from optsched.display import count
 from optsched.errors import UsageError
 from optsched.instance import Instance
@@ -232,7 +232,7 @@ def gpus_of(instance: Instance, holders: Holders, parts: Parts) -> tuple[IntArra
         until[taken] = holders.end[holder]
         found.append(taken)
         owner.append(np.full(len(taken), holder))
-    none = [np.zeros(0, np.int64)]
+    none = [EMPTY]
     return np.concatenate([*none, *owner]), np.concatenate([*none, *found])
 
 
@@ -323,8 +323,8 @@ def shared_spells(
     shown: Segments, holders: Holders
 ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
     """Pairs of segments that share GPUs, and from when to when."""
-    first = [np.zeros(0, np.int64)]
-    second = [np.zeros(0, np.int64)]
+    first = [EMPTY]
+    second = [EMPTY]
     order = np.argsort(holders.of_segment, kind="stable")
     bounds = np.searchsorted(holders.of_segment[order], np.arange(len(holders) + 1))
     for begin, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import EMPTY, FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance import Instance, with_jobs
 from optsched.instance.columns import CheckedJobs, JobColumns
@@ -41,7 +41,7 @@ class Roster:
     def __init__(self, names: JobNames) -> None:
         self._names = names
         self._number: dict[str, int] | None = None
-        self._numbers: IntArray = np.zeros(0, np.int64)
+        self._numbers: IntArray = EMPTY
         self._next = 0
 
     def find(self, name: str) -> int:
@@ -298,7 +298,7 @@ def _steps(
         return bool(more.any())
 
     # Fewer steps than were counted are forgotten as soon as anybody has done more of them.
-    seen, forget = np.zeros(0, np.int64), False
+    seen, forget = EMPTY, False
     counts = bool(rate.any())
     # What is reckoned up to a measurement counts before it is corrected: it was thought to be done.
     for job, time, steps in _in_turn(measured, len(table), each=counts):

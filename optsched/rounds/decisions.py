@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import AnyArray, BoolArray, IntArray, find_rows
+from optsched.arrays import EMPTY, AnyArray, BoolArray, IntArray, find_rows
 from optsched.arrays.npz import text_array, text_in
 from optsched.instance.running import RunningJobs
 from optsched.rounds.admission import Admissions
@@ -224,7 +224,7 @@ def _warm_arrays(before: WarmStart | None, after: WarmStart | None) -> dict[str,
     known = {} if before is None else basis_parts(before)[1]
     arrays = {"warm": text_array(json.dumps(header))}
     for name, part in parts.items():
-        arrays |= differences(f"warm.{name}", known.get(name, NOTHING), part)
+        arrays |= differences(f"warm.{name}", known.get(name, EMPTY), part)
     return arrays
 
 
@@ -238,11 +238,8 @@ def _warm(before: WarmStart | None, arrays: Packed) -> WarmStart | None:
         "column",
         *(f"{kind}.{at}" for kind in ("columns", "rows") for at in range(len(header[kind]))),
     ]
-    parts = {name: combined(f"warm.{name}", known.get(name, NOTHING), arrays) for name in names}
+    parts = {name: combined(f"warm.{name}", known.get(name, EMPTY), arrays) for name in names}
     return basis_of(header, parts)
-
-
-NOTHING = np.zeros(0, np.int64)
 
 
 # --- who is admitted -------------------------------------------------------------------------

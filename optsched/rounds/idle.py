@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, find_rows, mask_of
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, find_rows, mask_of
 from optsched.arrays.columns import Columns
 from optsched.candidates import JobRows, Uses
 from optsched.placement.instant import Instant, first_fit
@@ -122,7 +122,7 @@ class IdleGpus:
         self._left = left
         # Rows that were refused, though their columns have room: they need no further try until a
         # job leaves GPUs.
-        self._refused = np.zeros(0, np.int64)
+        self._refused = EMPTY
         # Resources that class columns use, upper sides of side constraints among them.
         self._uses = left.uses
         self._free = left.free[: left.uses.resources]

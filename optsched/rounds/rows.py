@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import (
+    EMPTY,
     AnyArray,
     BoolArray,
     FloatArray,
@@ -65,9 +66,8 @@ def concatenate(*parts: JobRows) -> JobRows:
 
 
 def no_rows() -> JobRows:
-    nobody = np.zeros(0, np.int64)
     nothing = np.zeros(0)
-    return JobRows(nobody, nobody, nobody, nothing, nothing, nothing)
+    return JobRows(EMPTY, EMPTY, EMPTY, nothing, nothing, nothing)
 
 
 def rows_alone(classes: Classes, jobs: IntArray) -> JobRows:

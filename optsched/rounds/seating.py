@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, IntArray, owners, ranges
+from optsched.arrays import EMPTY, BoolArray, IntArray, owners, ranges
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
 from optsched.instance.cluster import Numbering
@@ -66,8 +66,7 @@ class Seats:
 
     @classmethod
     def none(cls) -> Seats:
-        nothing = np.zeros(0, np.int64)
-        return cls(no_rows(), nothing, nothing, np.zeros(0, bool))
+        return cls(no_rows(), EMPTY, EMPTY, np.zeros(0, bool))
 
     def __len__(self) -> int:
         return len(self.count)
@@ -256,7 +255,7 @@ class Seating:
                 most = max(most_displaced - self._displaced_so_far(queue, left), 0)
             chosen = select(left, most)
         left = self._seat_longest_starved(queue, left, tried)
-        self._limit_preemptions(limit, queue, left, np.zeros(0, np.int64))
+        self._limit_preemptions(limit, queue, left, EMPTY)
         return left
 
     def _seat_strictly(self, queue: RowQueue, most_displaced: int | None) -> RowQueue:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of
 from optsched.placement.instant import Instant, first_fit
 from optsched.rounds.exchange import exchanged
 from optsched.rounds.preemption import displaced, rows_that_stay
@@ -74,7 +74,7 @@ def rows_to_stay_in(queue: RowQueue, chosen: IntArray, tried: BoolArray) -> IntA
     """
     rows = queue.rows
     if not queue.fills:
-        return np.zeros(0, np.int64)
+        return EMPTY
     taken = np.full(len(queue.busy), -1, np.int64)
     alone = chosen[(rows.partner[chosen] < 0) & ~queue.must_run[chosen]]
     taken[rows.job[alone]] = alone

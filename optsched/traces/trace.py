@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from pydantic import Field
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import EMPTY, FloatArray, IntArray
 from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count, number
 from optsched.errors import InvalidInput
 from optsched.instance import Instance, JobTable
@@ -43,7 +43,7 @@ def _no_numbers() -> FloatArray:
 
 
 def _no_indices() -> IntArray:
-    return np.zeros(0, np.int64)
+    return EMPTY
 
 
 @dataclass(frozen=True, repr=False, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from optsched.arrays import IntArray
+from optsched.arrays import EMPTY, IntArray
 from optsched.instance.reading import show
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
 from optsched.program.relaxing import RelaxedRows
@@ -229,9 +229,7 @@ def _check_conflicts(
             findings.add(
                 f"conflicts[{index}]", f"found {show(words)}, which no row of the program says"
             )
-    saying = np.sort(np.concatenate([np.zeros(0, np.int64), *map(np.array, rows.values())])).astype(
-        np.int64
-    )
+    saying = np.sort(np.concatenate([EMPTY, *map(np.array, rows.values())])).astype(np.int64)
     if conflicts and len(rows) == len(wanted) and not conflicting(saying):
         findings.add(
             "conflicts",

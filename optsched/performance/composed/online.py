@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from optsched.arrays import FloatArray, IntArray, find_sorted, gathered, group_rows, quotient
+from optsched.arrays import EMPTY, FloatArray, IntArray, find_sorted, gathered, group_rows, quotient
 from optsched.arrays.columns import Columns
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
@@ -154,9 +154,8 @@ class Offsets:
     ) -> None:
         self.scales = scales
         self._shape = (workloads, types)
-        rows = np.zeros(0, np.int64)
         numbers = np.zeros(0)
-        self._keep(cells or MeasuredCells.measured(rows, rows, rows, rows, numbers))
+        self._keep(cells or MeasuredCells.measured(EMPTY, EMPTY, EMPTY, EMPTY, numbers))
 
     def _keep(self, cells: MeasuredCells) -> None:
         """Remember these cells and no others."""
