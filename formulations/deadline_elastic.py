@@ -27,13 +27,14 @@ from formulations.horizon import (
 from formulations.level_planner import (
     LevelJob,
     LevelPlan,
+    Piece,
     Profile,
     Run,
     Stretch,
-    cheapest_run,
     level_jobs,
     plan_levels,
     schedule_of,
+    stretches_of,
 )
 from formulations.reference_rates import refuse_endless
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, pointers, ranges
@@ -54,10 +55,11 @@ class DeadlineElastic(Formulation):
     """Meet deadlines with jobs whose GPUs and pool may change, at the cost of a restart;
     least GPU time, or the least value of jobs that are declined.
 
-    The *plan by rule* is made first (`formulations.level_planner`): jobs come by slack, and each
-    takes the level with the least GPU time that still meets its deadline; one that finds no room may
-    take the place of another that costs more. In the program a job keeps that plan, or is planned
-    anew in whole intervals.
+    The *plan by rule* is made first (`formulations.level_planner`): jobs come by slack or by
+    deadline, the better of the two. Each takes the level with the least GPU time that still meets its
+    deadline, or changes its level where no level alone meets it; one that finds no room may take the
+    place of another that costs more. In the program a job keeps that plan, or is planned anew in whole
+    intervals.
 
     Sets
         j in J: jobs with a deadline;  c in C_j: their levels, columns without a partner;
@@ -235,7 +237,7 @@ class ElasticProgram:
     @cached_property
     def witness(self) -> LevelPlan:
         """The plan by rule."""
-        return plan_levels(self.jobs, self.profile)
+        return plan_levels(self.jobs, self.profile, self.solved)
 
     @cached_property
     def profile(self) -> Profile:
@@ -243,12 +245,10 @@ class ElasticProgram:
         times = np.append(0.0, self.supply.changes)
         amounts = self.supply.at(times)
         renewable = self.C.resources.renewable
-        profile = Profile(
-            times.tolist(), amounts[renewable].tolist(), self.C.capacity[~renewable].tolist()
-        )
+        profile = Profile(times, amounts[renewable], self.C.capacity[~renewable])
         for job in self.jobs:
             if job.goes_on is not None and job.goes_on not in job.in_time:
-                profile.take(Run(job.goes_on, ((0.0, job.goes_on.shortest),)))
+                profile.take(Run((Piece(job.goes_on, 0.0, job.goes_on.shortest),)))
         return profile
 
     @cached_property
@@ -295,7 +295,7 @@ class ElasticProgram:
     @cached_property
     def _events(self) -> FloatArray:
         """Moments at which something changes in the plan by rule, a job arrives or must be done."""
-        times = np.array(self.witness.profile.times)
+        times = self.witness.profile.times
         events: FloatArray = np.unique(np.concatenate([times, self.release[self.j], self.due]))
         events = events[events <= self.horizon]
         # Rounding makes no interval.
@@ -455,7 +455,7 @@ class ElasticProgram:
         work, delay = self._work
         _, due, _ = self.levels
         level, mine = self._by_deadline(self.z)
-        done = np.array([run.pieces[-1][1] for run in self.planned.values()])
+        done = np.array([run.pieces[-1].end for run in self.planned.values()])
         in_time = done[mine] <= due[level] + self._slack
         kept = sp.csr_matrix((in_time * 1.0, (level, mine)), shape=(len(due), len(self.z)))
         until, one = self._by_deadline(of_level)
@@ -480,9 +480,7 @@ class ElasticProgram:
         if len(consumable):
             whole = C.usage.tocsr()[consumable][:, self.c].tocsc()
             part = whole[:, of] @ sp.diags_array((self.end - self.begin) / self.d[of])
-            place = [
-                int(np.searchsorted(self.c, run.level.column)) for run in self.planned.values()
-            ]
+            place = [self._place(run.pieces[0]) for run in self.planned.values()]
             spent = sp.csr_matrix(part) @ x + sp.csr_matrix(whole[:, place]) @ z
             lp.constrain(spent <= C.capacity[consumable], name="budget")
         return lp, variables
@@ -555,7 +553,11 @@ class ElasticProgram:
         part = np.where(costs, again[c] / self.d[c], 0.0)
         return work, sp.csr_matrix((part, (level, mine)), shape=(len(j), len(e)))
 
-    @property
+    def _place(self, piece: Piece) -> int:
+        """The place of a piece's column in ``c``."""
+        return int(np.searchsorted(self.c, piece.level.column))
+
+    @cached_property
     def _slack(self) -> float:
         """Seconds by which moments may be off: the rounding of clocks that count from 1970."""
         far = abs(self.now) + self.horizon
@@ -565,19 +567,18 @@ class ElasticProgram:
     def _free(self) -> FloatArray:
         """G_rs, shape (R, steps)."""
         at = np.searchsorted(self.profile.times, self.steps + self._slack, "right") - 1
-        return np.array(self.profile.free)[:, at]
+        return self.profile.free[:, at]
 
     @cached_property
     def _held(self) -> tuple[sp.csr_matrix, IntArray]:
         """What each x and each z holds; resource and step, as one number, of each row that is used."""
-        pieces = [
-            (n, *piece) for n, run in enumerate(self.planned.values()) for piece in run.pieces
-        ]
-        place = [np.searchsorted(self.c, run.level.column) for run in self.planned.values()]
-        who = np.array([n for n, _, _ in pieces], np.int64)
-        begin = np.append(self.begin, [begin for _, begin, _ in pieces])
-        end = np.append(self.end, [end for _, _, end in pieces])
-        c = np.append(self.of, np.array(place, np.int64)[who])
+        runs = self.planned.values()
+        pieces = [piece for run in runs for piece in run.pieces]
+        who = owners(np.array([len(run.pieces) for run in runs], np.int64))
+        begin = np.append(self.begin, [piece.begin for piece in pieces])
+        end = np.append(self.end, [piece.end for piece in pieces])
+        place = np.array([self._place(piece) for piece in pieces], np.int64)
+        c = np.append(self.of, place)
         variable = np.append(np.arange(len(self.of)), len(self.of) + who)
         first = np.searchsorted(self.steps, begin + self._slack, "right") - 1
         beyond = np.searchsorted(self.steps, end - self._slack)
@@ -657,7 +658,7 @@ class ElasticProgram:
         for j, run in zip(self.z[keeps].tolist(), _kept(self.planned, keeps), strict=True):
             if in_time[j]:
                 job = int(self.C.first[j])
-                stretches += [(job, run.level.column, begin, end) for begin, end in run.pieces]
+                stretches += stretches_of({job: run.pieces})
                 in_time[j] = False
         chosen = np.flatnonzero(runs & in_time[self.j[self.of]])
         chosen = chosen[np.lexsort((self.t[chosen], self.j[self.of[chosen]]))]
@@ -775,10 +776,10 @@ class ElasticProgram:
     def _keeps(self, j: int, c: IntArray, start: FloatArray, end: FloatArray) -> bool:
         """Whether a job keeps the plan by rule."""
         run = self.planned.get(j)
-        if run is None or len(run.pieces) != len(c) or (self.c[c] != run.level.column).any():
+        if run is None or len(run.pieces) != len(c):
             return False
-        pieces = np.array(run.pieces)
-        off = np.abs(np.column_stack([start, end]) - pieces)
+        pieces = np.array([(piece.level.column, *piece[1:]) for piece in run.pieces])
+        off = np.abs(np.column_stack([self.c[c], start, end]) - pieces)
         return bool((off <= 2 * self._slack).all())
 
     def _intervals_of(self, name: str, c: IntArray, start: FloatArray, end: FloatArray) -> IntArray:
@@ -798,8 +799,13 @@ class ElasticProgram:
         """Refuse jobs that must meet a deadline and cannot, alone on the cluster."""
         C = self.C
         refuse_endless(C, self.must)
-        able = {int(C.of_job[job.job]) for job in self.jobs if cheapest_run(self.profile, job)}
-        stuck = [j for j in self.must.tolist() if j not in able]
+        must = set(self.must.tolist())
+        able = {
+            j
+            for job in self.jobs
+            if (j := int(C.of_job[job.job])) in must and self.profile.cheapest(job)
+        }
+        stuck = sorted(must - able)
         conflicts = [Conflict("work", j, self._needs(j)) for j in stuck]
         conflicts += [] if self.admission else without_column(C)
         if conflicts:

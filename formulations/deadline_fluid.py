@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from formulations.deadline_planner import Levels, Profile, Stretch
 from formulations.horizon import (
     ROUNDING,
     Calendar,
@@ -23,6 +22,16 @@ from formulations.horizon import (
     many,
     with_deadlines,
     without_column,
+)
+from formulations.level_planner import (
+    Level,
+    LevelJob,
+    Piece,
+    Profile,
+    level_jobs,
+    plan_levels,
+    schedule_of,
+    stretches_of,
 )
 from formulations.reference_rates import refuse_endless
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, pointers, ranges
@@ -35,8 +44,6 @@ from optsched.solution.plan import LinearPlan, Relaxation, Slices
 
 MOST_COLUMNS = 1_000_000
 """Columns y above which intervals are merged: a program of so many is solved in a few seconds."""
-MOST_PLANNED = 2_000
-"""Classes that are planned again, one after the other, to mend an order that leaves some out."""
 NOTHING = 1e-10
 """Part of an interval below which a time is rounding of a solver."""
 DONE = 1e-6
@@ -78,8 +85,9 @@ class DeadlineFluid(Formulation):
     (`optsched.realise`). For jobs on one GPU each this is exact. For gangs the program is a
     relaxation: where the times of some interval cannot be cut so, or are not known to be, intervals
     are filled with jobs as far as there is room, and the rest of their work runs wherever there is
-    some. The other candidate is a plan by rule: jobs by deadline or by slack, each at the level with
-    the least GPU time that still meets its deadline. The better is the answer, within the bound of
+    some. The other candidate is the plan by rule of `deadline-elastic`, without restarts: jobs by
+    deadline or by slack, each at the level with the least GPU time that still meets its deadline. The
+    better is the answer, within the bound of
     the program; a note says which it is. If neither keeps all deadlines nothing is claimed. What is
     infeasible here is so for every schedule.
 
@@ -488,12 +496,12 @@ class FluidProgram:
             moments[-1:] = np.where(ends[-1:] == 1.0, self.edges[t + 1], moments[-1:])
             slice_of, row = runs.nonzero()
             parts.append(
-                (mine.job[row], mine.column[row], moments[slice_of], moments[slice_of + 1])
+                np.column_stack(
+                    [mine.job[row], mine.column[row], moments[slice_of], moments[slice_of + 1]]
+                )
             )
             running = key[runs[-1:].indices]
-        if not parts:
-            return self._schedule(*(np.zeros(0, np.int64),) * 2, *(np.zeros(0),) * 2)
-        return self._schedule(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        return schedule_of(self.C, np.concatenate([np.zeros((0, 4)), *parts]))
 
     def _filled(self, rows: JobRows, interval: IntArray) -> Schedule | None:
         """The schedule in which jobs run about as long in intervals as they are meant to.
@@ -503,40 +511,38 @@ class FluidProgram:
         """
         if self._has_shares:
             return None
-        C, profile = self.C, self._profile()
-        level = np.searchsorted(self.c, rows.column)
-        work = rows.fraction * self.length[interval] / self.d[level]
-        end = np.minimum(self.edges[interval + 1], self.due[level])
-        begin = np.maximum(self.edges[interval], self.release[self.k[level]])
-        span = end - begin
-        order = np.lexsort((rows.job, -rows.fraction, span, interval))
-        mine: dict[int, list[Stretch]] = {job: [] for job in np.unique(rows.job).tolist()}
+        profile, jobs = self._profile(), {job.job: job for job in self.jobs}
+        column = np.searchsorted(self.c, rows.column)
+        work = rows.fraction * self.length[interval] / self.d[column]
+        end = np.minimum(self.edges[interval + 1], self.due[column])
+        begin = np.maximum(self.edges[interval], self.release[self.k[column]])
+        order = np.lexsort((rows.job, -rows.fraction, end - begin, interval))
+        own: dict[int, list[Piece]] = {job: [] for job in np.unique(rows.job).tolist()}
+        done = dict.fromkeys(own, 0.0)
+
+        def run(job: int, levels: Sequence[Level], **part: Any) -> bool:
+            found = profile.earliest(jobs[job], levels, own=own[job], **part)
+            if found is not None:
+                profile.take(found)
+                own[job] += found.pieces
+                done[job] += sum((end - begin) / at.duration for at, begin, end in found.pieces)
+            return found is not None
+
         for job, c, start, stop, part in zip(
-            rows.job[order].tolist(), level[order].tolist(), begin[order].tolist(), end[order].tolist(),
-            work[order].tolist(), strict=True,
+            rows.job[order].tolist(), rows.column[order].tolist(), begin[order].tolist(),
+            end[order].tolist(), work[order].tolist(), strict=True,
         ):  # fmt: skip
-            mine[job] += profile.fill(job, c, start, stop, part, mine[job])
-        table = self._table([stretch for own in mine.values() for stretch in own])
-        done = np.bincount(
-            table[:, 0].astype(np.int64),
-            (table[:, 3] - table[:, 2]) / self.d[table[:, 1].astype(np.int64)],
-            minlength=len(C.of_job),
-        )
-        by_class, first = self._by_class
-        short = np.array([job for job in mine if done[job] < 1.0 - ROUNDING], np.int64)
-        last = self._last[C.of_job[short]]
-        for job in short[np.argsort(last, kind="stable")].tolist():
-            k = int(C.of_job[job])
-            levels = by_class[first[k] : first[k + 1]]
-            rest = 1.0 - float(done[job])
-            added = profile.plan(job, levels, float(self.release[k]), rest, mine[job])
-            if added:
-                mine[job] += added
-            elif self.optional[k]:
-                mine[job] = []
-            else:
-                return None
-        return self._of_stretches([stretch for own in mine.values() for stretch in own])
+            level = next(level for level in jobs[job].levels if level.column == c)
+            run(job, [level], begin=start, end=stop, work=part, whole=False)
+        short = [jobs[job] for job in own if done[job] < 1.0 - ROUNDING]
+        for job in sorted(short, key=lambda job: job.deadline):
+            rest = 1.0 - done[job.job]
+            choices = [*([level] for level in job.in_time), job.mixture]
+            if not any(run(job.job, levels, work=rest) for levels in choices if levels):
+                if job.promised:
+                    return None
+                own[job.job] = []
+        return schedule_of(self.C, stretches_of(own))
 
     def _rows(self, x: FloatArray) -> tuple[JobRows, IntArray]:
         """Jobs in columns for fractions of intervals, and these; in order of interval, job, column.
@@ -570,111 +576,34 @@ class FluidProgram:
         rows = JobRows(job, alone, column, fraction[entry], C.rate_a[column], np.zeros(len(job)))
         return rows, self.t[entry]
 
-    def _schedule(
-        self, job: IntArray, column: IntArray, start: FloatArray, end: FloatArray
-    ) -> Schedule:
-        """The schedule of stretches in seconds from now; those that follow each other are one."""
-        order = np.lexsort((start, column, job))
-        order = order[self.now + start[order] < self.now + end[order]]
-        job, column, start, end = job[order], column[order], start[order], end[order]
-        new = np.ones(len(job), bool)
-        new[1:] = (np.diff(job) != 0) | (np.diff(column) != 0) | (start[1:] > end[:-1])
-        begin = np.flatnonzero(new)
-        last = np.append(begin, len(job))[1:] - 1
-        return Schedule.sorted(
-            self.C, job[begin], column[begin], self.now + start[begin], self.now + end[last]
-        )
-
     # --- a plan by rule ---------------------------------------------------------------------------
 
     @cached_property
+    def jobs(self) -> list[LevelJob]:
+        """The jobs that have a column, ascending."""
+        value = column_values(self.C)[self.c]
+        return level_jobs(self.C, self.c, self.due, value, ~self.optional)
+
+    @cached_property
     def witness(self) -> Schedule | None:
-        """The best plan by deadline or by slack; None if both leave out a job that must be done."""
+        """The plan by rule; None if it leaves out a job that must be done."""
         if self._has_shares:
             return None
-        best, least = None, np.inf
-        for schedule in self._plans():
-            cost = self.program.arrays.objective(self.complete(schedule))
-            best, least = (schedule, cost) if cost < least else (best, least)
-        return best
-
-    def _plans(self) -> Iterator[Schedule]:
-        """Plans of both orders, and of those in which jobs that found no room are put first."""
-        for order in self._orders():
-            for _ in range(1 + min(len(order), MOST_PLANNED // max(len(order), 1))):
-                left_out, schedule = self._in_order(order)
-                if schedule is not None:
-                    yield schedule
-                if left_out is None:
-                    break
-                order = np.concatenate([[left_out], order[order != left_out]])
-
-    def _orders(self) -> Iterator[IntArray]:
-        """Classes by deadline, then by slack; those that must be done come first."""
-        last = self._last
-        slack = last - self.release - self._shortest
-        planned, must = self.planned, ~self.optional
-        for key in (last, slack):
-            yield planned[np.lexsort((slack[planned], key[planned], ~must[planned]))]
-
-    def _in_order(self, order: IntArray) -> tuple[int | None, Schedule | None]:
-        """The first class that finds no room, and the plan of all classes one after the other;
-        None where a job that must be done is left out.
-        """
-        C, profile = self.C, self._profile()
-        by_class, first = self._by_class
-        stretches = []
-        left_out: int | None = None
-        for k in order.tolist():
-            mine, release = by_class[first[k] : first[k + 1]], float(self.release[k])
-            for job in C.jobs_of(k).tolist():
-                found = profile.plan(job, mine, release)
-                if not found:
-                    left_out = k if left_out is None else left_out
-                    if not self.optional[k]:
-                        return left_out, None
-                stretches += found
-        return left_out, self._of_stretches(stretches)
+        plan = plan_levels(self.jobs, self._profile())
+        if any(job.promised and n not in plan.runs for n, job in enumerate(self.jobs)):
+            return None
+        return plan.schedule(self.C)
 
     @property
     def _has_shares(self) -> bool:
         """Whether jobs hold shares of GPUs, which would have to be packed."""
         return bool((self.C.configurations.share < 1.0).any())
 
-    @cached_property
-    def _last(self) -> FloatArray:
-        """Seconds from now to the last deadline of each class, shape (K,)."""
-        last = np.zeros(len(self.C))
-        np.maximum.at(last, self.k, self.due)
-        return last
-
-    @cached_property
-    def _by_class(self) -> tuple[IntArray, IntArray]:
-        """Columns class by class, and where those of each class begin."""
-        order = np.argsort(self.k, kind="stable")
-        return order, np.searchsorted(self.k[order], np.arange(len(self.C) + 1))
-
     def _profile(self) -> Profile:
         """The empty cluster."""
-        C, moments = self.C, self.moments
-        levels = Levels(
-            self.d,
-            self.g * self.d,
-            column_values(C)[self.c],
-            self.due,
-            self.uses.toarray(),
-            self.consumes,
-        )
-        free = self.supply.at(moments[:-1])[self.renewable]
-        return Profile(moments, free, C.capacity[self.consumable], levels)
-
-    def _table(self, stretches: list[Stretch]) -> FloatArray:
-        return np.array(stretches, np.float64).reshape(-1, len(Stretch._fields))
-
-    def _of_stretches(self, stretches: list[Stretch]) -> Schedule:
-        table = self._table(stretches)
-        job, level = table[:, :2].astype(np.int64).T
-        return self._schedule(job, self.c[level], *table[:, 2:].T)
+        times = np.append(0.0, self._changes)
+        free = self.supply.at(times)[self.renewable]
+        return Profile(times, free, self.C.capacity[self.consumable])
 
     # --- from schedules to points -----------------------------------------------------------------
 

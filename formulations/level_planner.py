@@ -1,17 +1,19 @@
 """Plans by rule for jobs that may run at several levels and must meet deadlines.
 
 Jobs come one after the other. Each takes the level with the least GPU time that still meets its
-deadline, in the earliest room that those before it leave; one that does not fit may take the place
-of another that costs more. A plan begins at events: it knows no grid of time, and it needs no
-solver. A plan that is found is a witness: these jobs can meet their deadlines. That none is found
-proves nothing.
+deadline, in the earliest room that those before it leave; if no level alone meets it, the fastest
+that has room at each moment. One that does not fit may take the place of another that costs more. A
+plan begins at events: it knows no grid of time, and it needs no solver. A plan that is found is a
+witness: these jobs can meet their deadlines. That none is found proves nothing.
+
+D. Gu et al., "ElasticFlow: An Elastic Serverless Training Platform for Distributed Deep Learning",
+ASPLOS 2023, section 4 (shares by deadline; here with exact times in place of slots).
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -20,7 +22,7 @@ import numpy as np
 
 from formulations.horizon import ROUNDING
 from formulations.lease_room import Holds
-from optsched.arrays import BoolArray, FloatArray, IntArray, owners
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.formulation import Restarts
 from optsched.instance.restart import restart_costs
@@ -30,9 +32,13 @@ VICTIMS = 4
 """Planned jobs that are tried, one after the other, to make room for a promised one."""
 WEIGHT_OF_COST = 0.2
 """Seconds by which a GPU second puts a job back in the order by deadline and cost."""
+MOST_REPAIRS = 10
+"""Plans of an order in which promised jobs that it left out come first."""
+MOST_REPAIRED = 2_000
+"""Jobs in all of these plans."""
+MOST_MOVABLE = 2_000
+"""Planned jobs up to which one of them may make way for another."""
 
-Piece = tuple[float, float]
-"""Begin and end, seconds from now."""
 Stretch = tuple[int, int, float, float]
 """Row of the job table, column of the classes, begin and end in seconds from now."""
 
@@ -87,6 +93,31 @@ class Level(NamedTuple):
         return self.gpus * self.shortest
 
 
+class Piece(NamedTuple):
+    """A job runs at a level without interruption; times in seconds from now."""
+
+    level: Level
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """When a job runs, and at which levels."""
+
+    pieces: tuple[Piece, ...]
+
+    @cached_property
+    def cost(self) -> float:
+        """GPU seconds."""
+        return sum(level.gpus * (end - begin) for level, begin, end in self.pieces)
+
+    @property
+    def value(self) -> float:
+        """Of the job that is done at its end."""
+        return self.pieces[-1].level.value
+
+
 @dataclass(frozen=True)
 class LevelJob:
     """A job with a deadline.
@@ -123,10 +154,17 @@ class LevelJob:
         levels = self.levels if self.goes_on is None else [self.goes_on]
         return sorted(
             (level for level in levels if _by(self.release + level.shortest, level.deadline)),
-            key=lambda level: (-level.value, level.cost, level.column),
+            key=lambda level: (-level.value, level.cost, level.duration, level.column),
         )
 
-    @property
+    @cached_property
+    def mixture(self) -> list[Level]:
+        """Levels among which it may change before its last deadline, the fastest first."""
+        last = [level for level in self.levels if level.deadline == self.deadline]
+        mixes = self.preemptible and len(last) > 1 and not any(level.spends for level in last)
+        return sorted(last, key=lambda level: level.duration) if mixes else []
+
+    @cached_property
     def deadline(self) -> float:
         """The last one."""
         return max((level.deadline for level in self.levels), default=0.0)
@@ -148,116 +186,129 @@ def _by(moment: float, deadline: float) -> bool:
     return moment <= deadline + ROUNDING * max(deadline, 1.0)
 
 
-@dataclass(frozen=True)
-class Run:
-    """A level and its pieces."""
-
-    level: Level
-    pieces: tuple[Piece, ...]
-
-    @cached_property
-    def cost(self) -> float:
-        """GPU seconds."""
-        return self.level.gpus * sum(end - begin for begin, end in self.pieces)
-
-
 # --- what is free ---------------------------------------------------------------------------------
 
 
 class Profile:
     """What is free of each resource from now on, in steps.
 
-    Plain lists: a job needs a few numbers, for which arrays cost more than they save.
-
     Parameters
     ----------
-    times : sequence of float
+    times : FloatArray, shape (steps,)
         When steps begin, seconds from now, ascending; the first is 0, and the last goes on.
-    free : sequence of sequences of float, shape (R, steps)
+    free : FloatArray, shape (R, steps)
         Of renewable resources.
-    left : sequence of float, shape (B,)
+    left : FloatArray, shape (B,)
         Of consumable resources.
     """
 
-    def __init__(
-        self,
-        times: Sequence[float],
-        free: Sequence[Sequence[float]],
-        left: Sequence[float] = (),
-    ) -> None:
-        self.times = list(times)
-        self.free = [list(amounts) for amounts in free]
-        self.left = list(left)
+    def __init__(self, times: FloatArray, free: FloatArray, left: FloatArray) -> None:
+        self._edges = np.append(times, math.inf)
+        self.free, self.left = free.copy(), left.copy()
+
+    @property
+    def times(self) -> FloatArray:
+        """When steps begin."""
+        return self._edges[:-1]
 
     def copy(self) -> Profile:
         return Profile(self.times, self.free, self.left)
 
-    def affords(self, spends: Holds) -> bool:
-        """Whether there is so much left of consumable resources."""
-        return all(_by(amount, self.left[resource]) for resource, amount in spends)
+    def cheapest(self, job: LevelJob) -> Run | None:
+        """The run at the first of the job's levels, the most valuable and cheapest first, that fits;
+        else one that changes among them.
+        """
+        choices = [*([level] for level in job.in_time), job.mixture]
+        runs = (self.earliest(job, levels) for levels in choices if levels)
+        return next((run for run in runs if run is not None), None)
 
-    def with_room(self, holds: Holds, begin: float, end: float) -> Sequence[int]:
-        """Steps between two times that have room."""
-        first = max(bisect_right(self.times, begin + ROUNDING) - 1, 0)
-        steps: Sequence[int] = range(first, bisect_left(self.times, end))
-        for resource, amount in holds:
-            free, least = self.free[resource], amount * (1.0 - ROUNDING)
-            steps = [step for step in steps if free[step] >= least]
-        return steps
+    def earliest(
+        self,
+        job: LevelJob,
+        levels: Sequence[Level],
+        *,
+        begin: float = 0.0,
+        end: float = math.inf,
+        work: float = 1.0,
+        own: Sequence[Piece] = (),
+        whole: bool = True,
+    ) -> Run | None:
+        """The earliest pieces in which a job does its work, at each moment at the first of some
+        levels that has room; None if they are not enough. Pieces too short for progress are left out.
+
+        Parameters
+        ----------
+        job : LevelJob
+        levels : sequence of Level
+            With one deadline.
+        begin, end : float
+            Seconds from now between which it may run.
+        work : float
+            Part of its work that is to be done.
+        own : sequence of Piece
+            When it runs already.
+        whole : bool
+            Whether all of this work is to be done, or as much as there is room for.
+        """
+        begin, end = max(begin, job.release), min(end, levels[0].deadline)
+        left = work
+        pieces: list[Piece] = []
+        for level, start, stop in self._stretches(levels, begin, end, own):
+            delay = level.again if pieces else level.first
+            if start == 0 and level.onward is not None:
+                delay = level.onward
+            progress = stop - start - delay
+            if progress >= (left - ROUNDING * work) * level.duration:
+                last = Piece(level, start, min(start + delay + left * level.duration, stop))
+                return Run((*pieces, last))
+            if job.preemptible and progress > ROUNDING * max(stop, 1.0):
+                pieces.append(Piece(level, start, stop))
+                left -= progress / level.duration
+        return Run(tuple(pieces)) if pieces and not whole else None
+
+    def _stretches(
+        self, levels: Sequence[Level], begin: float, end: float, own: Sequence[Piece]
+    ) -> Iterator[Piece]:
+        """The stretches of time in which one of some levels, and always the first, has room."""
+        first = max(int(self._edges.searchsorted(begin + ROUNDING, "right")) - 1, 0)
+        beyond = int(self._edges.searchsorted(end))
+        if beyond <= first:
+            return
+        chosen = np.full(beyond - first, -1)
+        for number, level in enumerate(levels):
+            if all(_by(amount, float(self.left[r])) for r, amount in level.spends):
+                room = chosen < 0
+                for r, amount in level.holds:
+                    room &= self.free[r, first:beyond] >= amount * (1.0 - ROUNDING)
+                chosen[room] = number
+        for piece in own:
+            start, stop = self._edges.searchsorted((piece.begin, piece.end)).tolist()
+            chosen[max(start - first, 0) : max(stop - first, 0)] = -1
+        changes = np.flatnonzero(chosen[1:] != chosen[:-1]) + 1
+        begins = [0, *changes.tolist()]
+        times = self._edges[[first + step for step in begins]].tolist()
+        numbers = chosen[begins].tolist()
+        for number, start, stop in zip(numbers, times, [*times[1:], end], strict=True):
+            if number >= 0:
+                yield Piece(levels[number], max(start, begin), min(stop, end))
 
     def take(self, run: Run, sign: float = 1.0) -> None:
         """Count what a run holds and spends; with sign -1 it gives it back."""
-        for begin, end in run.pieces:
+        for level, begin, end in run.pieces:
             first, beyond = self._step(begin), self._step(end)
-            for resource, amount in run.level.holds:
-                free = self.free[resource]
-                for step in range(first, beyond):
-                    free[step] -= sign * amount
-        for resource, amount in run.level.spends:
+            for resource, amount in level.holds:
+                self.free[resource, first:beyond] -= sign * amount
+        for resource, amount in run.pieces[0].level.spends:
             self.left[resource] -= sign * amount
 
     def _step(self, time: float) -> int:
         """The step that begins at a time; it is made where there is none."""
-        step = bisect_left(self.times, time)
-        if step == len(self.times) or self.times[step] != time:
-            self.times.insert(step, time)
-            for free in self.free:
-                free.insert(step, free[step - 1])
+        step = int(np.searchsorted(self._edges, time))
+        if self._edges[step] != time:
+            edges, free = self._edges, self.free
+            self._edges = np.concatenate([edges[:step], [time], edges[step:]])
+            self.free = np.concatenate([free[:, :step], free[:, step - 1 :]], axis=1)
         return step
-
-
-def earliest_run(profile: Profile, job: LevelJob, level: Level) -> Run | None:
-    """The earliest pieces in which a job at one level ends by its deadline; None if it cannot.
-
-    Stretches with room that are too short for progress are left out.
-    """
-    if not profile.affords(level.spends):
-        return None
-    times, ends = profile.times, [*profile.times[1:], math.inf]
-    left, begin, delay, done, follows = level.duration, 0.0, math.inf, math.inf, -1
-    pieces = []
-    for step in profile.with_room(level.holds, job.release, level.deadline):
-        if step != follows:  # a new stretch with room; what the last one had is a piece
-            if follows >= 0 and job.preemptible and times[follows] - begin > delay:
-                pieces.append((begin, times[follows]))
-                left -= times[follows] - begin - delay
-            begin = max(times[step], job.release)
-            delay = level.again if pieces else level.first
-            if level.onward is not None and begin == 0:
-                delay = level.onward
-            done = begin + delay + left
-            if not _by(done, level.deadline):
-                return None
-        if _by(done, ends[step]):
-            return Run(level, (*pieces, (begin, done)))
-        follows = step + 1
-    return None
-
-
-def cheapest_run(profile: Profile, job: LevelJob) -> Run | None:
-    """The run at the first of the job's levels, the most valuable and cheapest first, that fits."""
-    runs = (earliest_run(profile, job, level) for level in job.in_time)
-    return next((run for run in runs if run is not None), None)
 
 
 # --- plans ----------------------------------------------------------------------------------------
@@ -272,12 +323,15 @@ class LevelPlan:
     jobs : sequence of LevelJob
     profile : Profile
         It changes as jobs are added.
+    first : set of int
+        Jobs that come first, and make way for no other.
     runs : dict of int to Run
         By the number of the job in ``jobs``.
     """
 
     jobs: Sequence[LevelJob]
     profile: Profile
+    first: set[int] = field(default_factory=set)
     runs: dict[int, Run] = field(default_factory=dict)
 
     @property
@@ -285,15 +339,27 @@ class LevelPlan:
         """Promised jobs, value, and GPU time that is not needed: more is better, in this order."""
         runs = self.runs.values()
         promised = sum(self.jobs[number].promised for number in self.runs)
-        return promised, sum(run.level.value for run in runs), -sum(run.cost for run in runs)
+        return promised, sum(run.value for run in runs), -sum(run.cost for run in runs)
+
+    @property
+    def is_ideal(self) -> bool:
+        """Whether every job that can meet its deadline does, as if it were alone."""
+        runs = self.runs.get
+        return all(
+            (run := runs(number)) is not None
+            and run.value == job.in_time[0].value
+            and _by(run.cost, job.in_time[0].cost)
+            for number, job in enumerate(self.jobs)
+            if job.in_time
+        )
 
     def add(self, number: int) -> None:
         """Plan a job beside the others, or in the place of one of them, if it can be."""
-        run = cheapest_run(self.profile, self.jobs[number])
-        if run is None:
-            self._add_in_place_of_another(number)
-        else:
+        run = self.profile.cheapest(self.jobs[number])
+        if run is not None:
             self._put(number, run)
+        elif len(self.runs) <= MOST_MOVABLE:
+            self._add_in_place_of_another(number)
 
     def _add_in_place_of_another(self, number: int) -> None:
         """Drop the job that is worth least per GPU second, if that makes room for one that is worth
@@ -303,16 +369,17 @@ class LevelPlan:
         jobs", Management Science 15(1), 1968.
         """
         job = self.jobs[number]
-        worth = {n: run.level.value / max(run.cost, ROUNDING) for n, run in self.runs.items()}
-        best = next((Run(level, ((0.0, level.shortest),)) for level in job.in_time), None)
-        if best is None:
+        if not job.in_time:
             return
-        others = [other for other, run in self.runs.items() if self._makes_way(other, job, best)]
+        level = job.in_time[0]
+        best = Run((Piece(level, 0.0, level.shortest),))
+        others = [other for other in self.runs if self._makes_way(other, job, best)]
+        worth = {n: self.runs[n].value / max(self.runs[n].cost, ROUNDING) for n in others}
         most = VICTIMS if job.promised else 1
         for other in sorted(others, key=lambda other: (worth[other], other))[:most]:
             dropped = self.runs[other]
             self.profile.take(dropped, -1.0)
-            run = cheapest_run(self.profile, job)
+            run = self.profile.cheapest(job)
             if run is not None and self._makes_way(other, job, run):
                 del self.runs[other]
                 self._put(number, run)
@@ -321,11 +388,12 @@ class LevelPlan:
 
     def _makes_way(self, other: int, job: LevelJob, run: Run) -> bool:
         """Whether a planned job makes way for another one that runs so."""
-        if self.jobs[other].promised or self.jobs[other].goes_on is not None:
+        one = self.jobs[other]
+        if one.promised or one.goes_on is not None or other in self.first:
             return False
         its = self.runs[other]
-        cheaper = its.level.value == run.level.value and its.cost > run.cost
-        return job.promised or its.level.value < run.level.value or cheaper
+        cheaper = its.value == run.value and its.cost > run.cost
+        return job.promised or its.value < run.value or cheaper
 
     def _put(self, number: int, run: Run) -> None:
         self.runs[number] = run
@@ -334,23 +402,31 @@ class LevelPlan:
     def schedule(self, C: Classes) -> Schedule:
         """The plan as a schedule of the classes that the columns of its levels are of."""
         return schedule_of(
-            C,
-            [
-                (self.jobs[number].job, run.level.column, begin, end)
-                for number, run in self.runs.items()
-                for begin, end in run.pieces
-            ],
+            C, stretches_of({self.jobs[n].job: run.pieces for n, run in self.runs.items()})
         )
 
 
-def schedule_of(C: Classes, stretches: Sequence[Stretch]) -> Schedule:
-    """The schedule of some stretches."""
-    job = np.array([job for job, _, _, _ in stretches], np.int64)
-    column = np.array([column for _, column, _, _ in stretches], np.int64)
-    begin = np.array([begin for _, _, begin, _ in stretches], np.float64)
-    end = np.array([end for _, _, _, end in stretches], np.float64)
+def stretches_of(pieces: Mapping[int, Sequence[Piece]]) -> list[Stretch]:
+    """Those of the pieces of jobs, which are rows of the job table."""
+    return [
+        (job, level.column, begin, end) for job, own in pieces.items() for level, begin, end in own
+    ]
+
+
+def schedule_of(C: Classes, stretches: Sequence[Stretch] | FloatArray) -> Schedule:
+    """The schedule of some stretches; those that follow each other are one."""
+    table = np.array(stretches, np.float64).reshape(-1, 4)
+    job, column = table[:, :2].astype(np.int64).T
+    begin, end = table[:, 2:].T
     now = C.instance.now
-    return Schedule.sorted(C, job, column, now + begin, now + end)
+    order = np.lexsort((begin, column, job))
+    order = order[now + begin[order] < now + end[order]]
+    job, column, begin, end = job[order], column[order], begin[order], end[order]
+    new = np.ones(len(job), bool)
+    new[1:] = (np.diff(job) != 0) | (np.diff(column) != 0) | (begin[1:] > end[:-1])
+    first = np.flatnonzero(new)
+    last = np.append(first, len(job))[1:] - 1
+    return Schedule.sorted(C, job[first], column[first], now + begin[first], now + end[last])
 
 
 ORDERS: tuple[Callable[[LevelJob], float], ...] = (
@@ -360,36 +436,42 @@ ORDERS: tuple[Callable[[LevelJob], float], ...] = (
 )
 
 
-def plan_levels(jobs: Sequence[LevelJob], profile: Profile) -> LevelPlan:
-    """The plan by slack; if jobs are promised and it leaves some out, the best of those in all orders.
-
-    On ElasticFlow's trace the plan by slack keeps most deadlines online, so that no other order is
-    tried where all jobs may be declined.
+def plan_levels(jobs: Sequence[LevelJob], profile: Profile, mends: bool = True) -> LevelPlan:
+    """The best of the plans in all orders, and of those in which jobs that they left out come first.
 
     Parameters
     ----------
     jobs : sequence of LevelJob
     profile : Profile
         What is free; it is not changed.
+    mends : bool
+        Whether jobs that may be declined come first too if an order left them out, not only promised
+        ones.
     """
-    promised = sum(job.promised for job in jobs)
+    repairs = min(MOST_REPAIRS, MOST_REPAIRED // max(len(jobs), 1))
     plans = []
-    for promised_first in (False, True):
-        for order in ORDERS:
-            plan = LevelPlan(jobs, profile.copy())
+    for order in ORDERS:
+        first: set[int] = set()
+        for _ in range(1 + repairs):
+            plan = LevelPlan(jobs, profile.copy(), first)
             keys = [
-                (job.goes_on is None, promised_first and not job.promised, order(job), number)
+                (job.goes_on is None, number not in first, order(job), number)
                 for number, job in enumerate(jobs)
             ]
             for *_, number in sorted(keys):
                 plan.add(number)
             plans.append(plan)
-            if not promised or len(plan.runs) == len(jobs):
+            if plan.is_ideal:
                 return plan
-        best = max(plans, key=lambda plan: plan.merit)
-        if best.merit[0] == promised:
-            break
-    return best
+            late = {
+                number
+                for number, job in enumerate(jobs)
+                if number not in plan.runs and (mends or job.promised)
+            }
+            if late <= first:
+                break
+            first = first | late
+    return max(plans, key=lambda plan: plan.merit)
 
 
 # --- jobs of an instance --------------------------------------------------------------------------
@@ -401,7 +483,7 @@ def level_jobs(
     due: FloatArray,
     value: FloatArray,
     promised: BoolArray,
-    restarts: Restarts,
+    restarts: Restarts | None = None,
 ) -> list[LevelJob]:
     """The jobs of classes, with their levels.
 
@@ -414,49 +496,49 @@ def level_jobs(
         Seconds from now to the deadline of each, and its value.
     promised : BoolArray, shape (K,)
         Classes whose jobs must meet their deadlines.
-    restarts : Restarts
+    restarts : Restarts, optional
+        Of classes of one job each. None: jobs may stop and change at any moment without cost.
     """
     table, now = C.instance.jobs_table, C.instance.now
-    members, first = C.jobs_by_class
-    k = C.class_a[column]
-    count = first[k + 1] - first[k]
-    level = owners(count)  # one entry per job and level
-    job = members[np.arange(len(level)) - (np.cumsum(count) - count)[level] + first[k[level]]]
-    pool, gpus = C.pool[column][level], C.gpus[column][level]
-    again = restart_costs(C.instance, job, pool, gpus)
-    runs = np.full((2, len(table)), -1, np.int64)
-    runs[:, table.places.job] = table.places.pool, table.places.length
-    onward = np.where(
-        (runs[0, job] == pool) & (runs[1, job] == gpus), restarts.restoring[job], np.nan
+    pool, gpus, job = C.pool[column], C.gpus[column], C.first[C.class_a[column]]
+    first, again, onward = (
+        np.zeros(len(column)),
+        np.zeros(len(column)),
+        np.full(len(column), np.nan),
     )
-    held = np.where(pool >= 0, gpus * C.configurations.share[C.configuration[column]][level], 0.0)
+    if restarts is not None:
+        again = restart_costs(C.instance, job, pool, gpus)
+        first = np.where(restarts.ran[job], again, 0.0)
+        runs = np.full((2, len(table)), -1, np.int64)
+        runs[:, table.places.job] = table.places.pool, table.places.length
+        goes_on = (runs[0, job] == pool) & (runs[1, job] == gpus)
+        onward[goes_on] = restarts.restoring[job[goes_on]]
+    held = np.where(pool >= 0, gpus * C.configurations.share[C.configuration[column]], 0.0)
     usage = C.usage.tocsc()
     renewable = C.resources.renewable
     place = np.where(renewable, np.cumsum(renewable), np.cumsum(~renewable)) - 1
-    holds = []
-    spends = []
-    for one in column.tolist():
-        part = slice(usage.indptr[one], usage.indptr[one + 1])
-        used = list(zip(usage.indices[part].tolist(), usage.data[part].tolist(), strict=True))
-        holds.append([(int(place[r]), amount) for r, amount in used if renewable[r] and amount > 0])
-        spends.append([(int(place[r]), amount) for r, amount in used if not renewable[r]])
-    entries = zip(
-        job.tolist(), level.tolist(), held.tolist(), C.sure_duration[column][level].tolist(),
-        np.where(restarts.ran[job], again, 0.0).tolist(), again.tolist(), onward.tolist(),
-        strict=True,
-    )  # fmt: skip
     levels: dict[int, list[Level]] = {}
-    for j, one, gpu, duration, start, later, goes_on in entries:
-        levels.setdefault(j, []).append(
+    entries = zip(
+        column.tolist(), C.class_a[column].tolist(), held.tolist(), C.sure_duration[column].tolist(),
+        due.tolist(), value.tolist(), first.tolist(), again.tolist(), onward.tolist(), strict=True,
+    )  # fmt: skip
+    for c, k, gpu, duration, until, worth, start, later, goes_on in entries:
+        part = slice(usage.indptr[c], usage.indptr[c + 1])
+        used = list(zip(usage.indices[part].tolist(), usage.data[part].tolist(), strict=True))
+        holds = [(int(place[r]), amount) for r, amount in used if renewable[r] and amount > 0]
+        spends = [(int(place[r]), amount) for r, amount in used if not renewable[r]]
+        levels.setdefault(k, []).append(
             Level(
-                int(column[one]), holds[one], gpu, duration, float(due[one]), float(value[one]),
-                start, later, None if np.isnan(goes_on) else goes_on, spends[one],
+                c, holds, gpu, duration, until, worth, start, later,
+                None if math.isnan(goes_on) else goes_on, spends,
             )
         )  # fmt: skip
-    return [
+    jobs = [
         LevelJob(
-            j, levels[j], max(float(table.arrival[j]) - now, 0.0),
-            bool(promised[C.of_job[j]]), bool(table.preemptible[j]),
+            job, own, max(float(table.arrival[job]) - now, 0.0), bool(promised[k]),
+            restarts is None or bool(table.preemptible[job]),
         )
-        for j in sorted(levels)
+        for k, own in levels.items()
+        for job in C.jobs_of(k).tolist()
     ]  # fmt: skip
+    return sorted(jobs, key=lambda one: one.job)
