@@ -71,21 +71,19 @@ def schedule_of(
     """A schedule from its rows in a file;
     None with findings where one of them matches no column.
     """
-    resolver = Resolver(classes)
-    found = []
     before = len(findings)
     for index, row in enumerate(rows):
-        path = f"schedule[{index}]"
         if not row.start < row.end:
-            findings.add(f"{path}.end", f"found {row.end!r}, expected a time after {row.start!r}")
-        # While a stretch lasts, its job runs all the time: the fraction is 1.
-        reason = row.model_dump(exclude={"start", "end"})
-        resolved = resolver.resolve(AllocationRow(**reason, fraction=1.0), path, findings)
-        if resolved is not None:
-            found.append((resolved[0], resolved[2]))
+            findings.add(
+                f"schedule[{index}].end", f"found {row.end!r}, expected a time after {row.start!r}"
+            )
+    # While a stretch lasts, its job runs all the time: the fraction is 1.
+    running = [
+        AllocationRow(**row.model_dump(exclude={"start", "end"}), fraction=1.0) for row in rows
+    ]
+    job, _, column = Resolver(classes).resolve(running, "schedule", findings)
     if len(findings) > before or not _one_at_a_time(rows, findings):
         return None
-    job, column = np.array(found, np.int64).reshape(-1, 2).T
     start, end = (
         np.array([getattr(row, name) for row in rows], np.float64) for name in ("start", "end")
     )

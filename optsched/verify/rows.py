@@ -5,14 +5,15 @@ each row found among the columns of the classes, and summed to x.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, find_rows, group_rows
 from optsched.candidates import Classes, JobRows
 from optsched.instance.reading import join, listed, show
 from optsched.solution import Allocation
@@ -85,8 +86,12 @@ class AllocationRows:
             findings.add("allocation", message)
 
 
+NO_ROW = (-1,) * 6
+"""What stands for a row of the file that names no jobs of the program."""
+
+
 class Resolver:
-    """Finds the column of a row of the file."""
+    """Finds the columns of rows of the file."""
 
     def __init__(self, classes: Classes) -> None:
         self.classes = classes
@@ -103,30 +108,36 @@ class Resolver:
             )
         }
         self._option = classes.candidates.columns.option[classes.kind_column]
-        keys = (classes.class_a, classes.class_b, classes.configuration, self._option)
-        self._column = {
-            key: row for row, key in enumerate(zip(*(key.tolist() for key in keys), strict=True))
-        }
+        self._columns = np.column_stack(
+            [classes.class_a, classes.class_b, classes.configuration, self._option]
+        )
 
     def resolve(
-        self,
-        row: AllocationRow,
-        path: str,
-        findings: Findings,
-    ) -> tuple[int, int, int] | None:
-        """(job, partner, column) of a row, or None with a finding."""
+        self, rows: Sequence[AllocationRow], path: str, findings: Findings
+    ) -> tuple[IntArray, IntArray, IntArray]:
+        """(job, partner, column) of the rows; column -1 with a finding where there is none."""
+        keys = (self._key(row, f"{path}[{index}]", findings) for index, row in enumerate(rows))
+        flat = np.fromiter(chain.from_iterable(keys), np.int64, len(NO_ROW) * len(rows))
+        job, partner, class_a, class_b, *way = flat.reshape(-1, len(NO_ROW)).T
+        column = find_rows(self._columns, np.column_stack([class_a, class_b, *way]))
+        for row in np.flatnonzero((column < 0) & (job >= 0)).tolist():
+            classes = int(class_a[row]), int(class_b[row])
+            self._explain(rows[row], *classes, f"{path}[{row}]", findings)
+        return job, partner, column
+
+    def _key(self, row: AllocationRow, path: str, findings: Findings) -> tuple[int, ...]:
+        """Job, partner, their classes, configuration and option of a row;
+        `NO_ROW` with a finding if its jobs are wrong.
+        """
         jobs = self._jobs(row, path, findings)
         if jobs is None:
-            return None
+            return NO_ROW
         job, partner = jobs
         class_a = self._class_of[job]
         class_b = ALONE if partner < 0 else self._class_of[partner]
         place = (row.pool, row.gpus, row.nodes, row.share, _text(row.attributes))
-        key = (class_a, class_b, self._configuration.get(place, -1), self._option_row(job, row))
-        if key in self._column:
-            return job, partner, self._column[key]
-        self._explain(row, class_a, class_b, path, findings)
-        return None
+        configuration = self._configuration.get(place, -1)
+        return job, partner, class_a, class_b, configuration, self._option_row(job, row)
 
     def _jobs(self, row: AllocationRow, path: str, findings: Findings) -> tuple[int, int] | None:
         """Rows of the job table, the one of the smaller class first."""
@@ -239,22 +250,15 @@ def resolve_rows(
     or None with findings if one cannot be resolved or has an impossible fraction.
     """
     before = len(findings)
-    resolver = Resolver(classes)
-    found = []
-    for index, row in enumerate(rows):
-        path = f"allocation[{index}]"
-        resolved = resolver.resolve(row, path, findings)
-        if resolved is not None:
-            found.append(resolved)
-        if not 0 <= row.fraction <= 1 + RELATIVE:
-            findings.add(
-                f"{path}.fraction",
-                f"found {row.fraction!r}, expected a fraction of the time, from 0 to 1",
-            )
+    job, partner, column = Resolver(classes).resolve(rows, "allocation", findings)
+    fraction = np.array([row.fraction for row in rows], np.float64)
+    for row in np.flatnonzero((fraction < 0) | (fraction > 1 + RELATIVE)).tolist():
+        findings.add(
+            f"allocation[{row}].fraction",
+            f"found {rows[row].fraction!r}, expected a fraction of the time, from 0 to 1",
+        )
     if len(findings) > before:
         return None
-    job, partner, column = np.array(found, np.int64).reshape(-1, 3).T
-    fraction = np.array([row.fraction for row in rows], np.float64)
     return AllocationRows(classes, job, partner, column, fraction)
 
 
@@ -336,31 +340,32 @@ def compare_rows(
     findings: Findings,
 ) -> None:
     """Compare the fractions of the file with those of an allocation, row by row."""
-    C = rows.classes
-    fraction: dict[tuple[int, int, int], float] = {}
-    place: dict[tuple[int, int, int], int] = {}
-    for index, (key, value) in enumerate(zip(_keys(C, rows), rows.fraction.tolist(), strict=True)):
-        # A row may be split in the file; its parts count together, and the last one is blamed.
-        fraction[key] = fraction.get(key, 0.0) + value
-        place[key] = index
-    wanted = dict(zip(_keys(C, expected), expected.fraction.tolist(), strict=True))
-    for key, value in fraction.items():
-        due = wanted.pop(key, 0.0)
-        if not is_close(value, due, RELATIVE, absolute):
-            findings.differ(f"allocation[{place[key]}].fraction", value, due, why)
+    C, count = rows.classes, len(rows.job)
+    both = zip(_keys(C, rows), _keys(C, expected), strict=True)
+    alike = group_rows([np.concatenate(pair) for pair in both], count + len(expected.job))
+    # A row may be split in the file; its parts count together, and the last one is blamed.
+    of_row, of_expected = alike.inverse[:count], alike.inverse[count:]
+    found = np.bincount(of_row, rows.fraction, len(alike))
+    due = np.bincount(of_expected, expected.fraction, len(alike))
+    last = np.full(len(alike), -1)
+    last[of_row] = np.arange(count)
+    allowed = np.maximum(RELATIVE * np.maximum(np.abs(found), np.abs(due)), absolute)
+    differs = ~(np.abs(found - due) <= allowed)
+    for group in np.flatnonzero(differs & (last >= 0)).tolist():
+        path = f"allocation[{last[group]}].fraction"
+        findings.differ(path, float(found[group]), float(due[group]), why)
+    # Rows with next to nothing need not be written.
     names = C.instance.jobs_table.names
-    for (job, *_), value in wanted.items():
-        # Rows with next to nothing need not be written.
-        if value > absolute:
-            findings.add(
-                "allocation", f"job {names[job]} lacks a row with the fraction {value:.9g}: {why}"
-            )
+    for group in np.flatnonzero((last < 0) & (due > absolute)).tolist():
+        job = names[int(expected.job[alike.first[group] - count])]
+        findings.add(
+            "allocation", f"job {job} lacks a row with the fraction {due[group]:.9g}: {why}"
+        )
 
 
-def _keys(C: Classes, rows: AllocationRows | JobRows) -> Iterator[tuple[int, int, int]]:
-    """(job, partner, column), two jobs of one class in order."""
+def _keys(C: Classes, rows: AllocationRows | JobRows) -> tuple[IntArray, IntArray, IntArray]:
+    """Job, partner and column of each row, two jobs of one class in order."""
     inside = C.class_a[rows.column] == C.class_b[rows.column]
     swap = inside & (rows.partner < rows.job)
     first = np.where(swap, rows.partner, rows.job)
-    second = np.where(swap, rows.job, rows.partner)
-    return zip(first.tolist(), second.tolist(), rows.column.tolist(), strict=True)
+    return first, np.where(swap, rows.job, rows.partner), rows.column

@@ -147,14 +147,12 @@ def _document(source: Solution | Mapping[str, Any] | str | Path) -> SolutionDocu
 
 
 def _from_rows(rows: list[AllocationRow], C: Classes) -> FloatArray:
-    resolver = Resolver(C)
-    x = np.zeros(C.columns)
+    # A start is a hint: rows of jobs that have left are dropped, not refused.
     dropped = Findings()
-    for index, row in enumerate(rows):
-        # A start is a hint: rows of jobs that have left are dropped, not refused.
-        found = resolver.resolve(row, f"allocation[{index}]", dropped)
-        if found is not None:
-            x[found[2]] += row.fraction
+    _, _, column = Resolver(C).resolve(rows, "allocation", dropped)
+    x = np.zeros(C.columns + 1)  # the last is for rows without a column, which is -1
+    np.add.at(x, column, [row.fraction for row in rows])
+    x = x[:-1]
     level = logging.WARNING if len(dropped) else logging.INFO
     none = ": nothing is left of it" if dropped.items and not x.any() else ""
     log.log(
