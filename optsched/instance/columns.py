@@ -59,7 +59,7 @@ class JobColumns:
         workloads: Sequence[Workload],
         tenants: Sequence[Tenant],
         rates: RateInterner,
-        taken: Container[str] = NOWHERE,
+        taken: Container[str] = frozenset(),
         path: str = "jobs",
     ) -> None:
         self._path = path
@@ -130,7 +130,7 @@ class JobColumns:
                 found.after[place] = job.after
         # Rules over several fields come last, as `check_jobs` has them for jobs that are arrays.
         for place, job in enumerate(jobs):
-            self._check_rules(job, gpus[place], f"{self._path}[{start + place}]")
+            self._check_rules(job, gpus[place], start + place)
         infinity = float("inf")
         found.columns = {
             "workload": workload,
@@ -161,17 +161,17 @@ class JobColumns:
     def _arrival(self, job: JobDocument) -> float:
         return self._default_arrival if job.arrival is None else job.arrival
 
-    def _check_rules(self, job: JobDocument, gpus: tuple[int, int, int], path: str) -> None:
+    def _check_rules(self, job: JobDocument, gpus: tuple[int, int, int], row: int) -> None:
         if job.deadline is not None and job.deadline < self._arrival(job):
             raise InvalidInput(
-                f"{path}.deadline",
+                f"{self._path}[{row}].deadline",
                 f"{job.deadline:g}, before the arrival {self._arrival(job):g} (job {show(job.id)})",
                 "a deadline not before the arrival",
             )
         least, most, _ = gpus
         if least < most and any(count == OWN_GANG for _, count, _, _ in job.throughput or ()):
             raise InvalidInput(
-                f"{path}.throughput",
+                f"{self._path}[{row}].throughput",
                 f"a plain number in an elastic job (job {show(job.id)})",
                 'rates by GPU count such as {"1": 9}',
             )

@@ -123,14 +123,18 @@ def parse_rates(value: object) -> tuple[RateEntry, ...]:
     """
     if not isinstance(value, dict):
         raise _refuse("", value, 'an object such as {"v100": 40.2} (rates by pool or GPU type)')
+    # The common case, without a call for each place.
+    entries: list[RateEntry] = [
+        (place, 0, 0, rate)
+        for place, rate in value.items()
+        if type(rate) is float and SMALLEST <= rate <= LARGEST and isinstance(place, str)
+    ]
+    if len(entries) == len(value):
+        return tuple(entries)
     entries = []
     for place, by_count in value.items():
         if not isinstance(place, str):
             raise _refuse("", place, "text as the key: a pool or GPU type")
-        # The common case, without a call.
-        if type(by_count) is float and SMALLEST <= by_count <= LARGEST:
-            entries.append((place, 0, 0, by_count))
-            continue
         path = f".{key(place)}"
         if not isinstance(by_count, dict):
             entries.append((place, 0, 0, _rate(by_count, path)))

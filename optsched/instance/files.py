@@ -113,23 +113,20 @@ def kind_of(path: Path) -> str:
 def pretty_json(document: dict[str, object]) -> str:
     """JSON with one line per list entry (a job, a pool): readable and easy to compare."""
     parts = []
+    encode = json.JSONEncoder(allow_nan=False).encode
     for key, value in document.items():
         if isinstance(value, list) and value:
-            rows = ",\n".join("  " + json.dumps(item, allow_nan=False) for item in value)
-            parts.append(f" {json.dumps(key)}: [\n{rows}\n ]")
+            rows = ",\n".join("  " + encode(item) for item in value)
+            parts.append(f" {encode(key)}: [\n{rows}\n ]")
         elif (
             isinstance(value, dict)
             and value
             and all(isinstance(item, dict | list) for item in value.values())
         ):
-            entries = (
-                (json.dumps(name), json.dumps(item, allow_nan=False))
-                for name, item in value.items()
-            )
-            rows = ",\n".join(f"  {name}: {item}" for name, item in entries)
-            parts.append(f" {json.dumps(key)}: {{\n{rows}\n }}")
+            rows = ",\n".join(f"  {encode(name)}: {encode(item)}" for name, item in value.items())
+            parts.append(f" {encode(key)}: {{\n{rows}\n }}")
         else:
-            parts.append(f" {json.dumps(key)}: {json.dumps(value, allow_nan=False)}")
+            parts.append(f" {encode(key)}: {encode(value)}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 

@@ -35,7 +35,8 @@ class RateInterner:
         """Row of the profile; a new one is checked first. ``path`` names the field it came from."""
         row = self._profiles.get(entries)
         if row is None:
-            for place, *_ in entries:
+            for entry in entries:
+                place = entry[0]
                 if place not in self._place_rows:
                     raise InvalidInput(
                         f"{path}.{key(place)}",
@@ -53,10 +54,10 @@ class RateInterner:
         flat = [entry for entries in self._profiles for entry in entries]
         return RateTable(
             indptr=pointers(lengths),
-            place=np.array([self._place_rows[place] for place, *_ in flat], np.int64),
-            gpus=condensed(np.array([gpus for _, gpus, _, _ in flat], np.int64)),
-            nodes=condensed(np.array([nodes for _, _, nodes, _ in flat], np.int64)),
-            rate=np.array([rate for *_, rate in flat], np.float64),
+            place=np.array([self._place_rows[entry[0]] for entry in flat], np.int64),
+            gpus=condensed(np.array([entry[1] for entry in flat], np.int64)),
+            nodes=condensed(np.array([entry[2] for entry in flat], np.int64)),
+            rate=np.array([entry[3] for entry in flat], np.float64),
             places=self.places,
         )
 

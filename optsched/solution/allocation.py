@@ -29,25 +29,31 @@ class ColumnRecords:
     """Columns of classes in the words of the solution format."""
 
     def __init__(self, classes: Classes) -> None:
-        self._instance = classes.instance
-        self._table = classes.configurations
+        self._instance, table = classes.instance, classes.configurations
         self._row = classes.configuration
         self._option = classes.candidates.columns.option
+        self._has_options = bool((shown(self._option) >= 0).any())
         self._kind_column = classes.kind_column
+        # Ways without a pool have the row -1, which picks the last name.
+        pools = [*(pool.name for pool in self._instance.cluster.pools), None]
+        ways = zip(table.pool.tolist(), table.gpus.tolist(), table.nodes.tolist(), strict=True)
+        self._ways: list[dict[str, Any]] = [
+            {"pool": pools[pool], "gpus": gpus, "nodes": nodes} for pool, gpus, nodes in ways
+        ]
+        self._details: list[dict[str, Any]] = [{} for _ in self._ways]
+        for details, share in zip(self._details, table.share.tolist(), strict=True):
+            if share != 1.0:
+                details["share"] = share
+        for row in np.flatnonzero(table.attributes).tolist():
+            self._details[row]["attributes"] = dict(table.attribute_sets[table.attributes[row]])
 
     def configuration(self, column: int) -> dict[str, Any]:
         """Pool, GPUs and nodes of a column."""
-        row = int(self._row[column])
-        pool = int(self._table.pool[row])
-        return {
-            "pool": None if pool < 0 else self._instance.cluster.pools[pool].name,
-            "gpus": int(self._table.gpus[row]),
-            "nodes": int(self._table.nodes[row]),
-        }
+        return self._ways[int(self._row[column])].copy()
 
     def option(self, column: int, job: int) -> dict[str, Any]:
         """``option``: its number in the job's own list; empty for a column that is no option."""
-        option = int(self._option[self._kind_column[column]])
+        option = int(self._option[self._kind_column[column]]) if self._has_options else -1
         if option < 0:
             return {}
         own_list = self._instance.jobs_table.options[job]
@@ -55,13 +61,7 @@ class ColumnRecords:
 
     def details(self, column: int) -> dict[str, Any]:
         """``share`` and ``attributes``, where a column has them."""
-        row = int(self._row[column])
-        found: dict[str, Any] = {}
-        if self._table.share[row] != 1.0:
-            found["share"] = float(self._table.share[row])
-        if self._table.attributes[row]:
-            found["attributes"] = dict(self._table.attribute_sets[self._table.attributes[row]])
-        return found
+        return self._details[int(self._row[column])].copy()
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -362,8 +362,9 @@ class Solution(DisplayedTable):
             return {}
         classes, total = self.allocation.classes, self.allocation.throughput
         names = self.instance.jobs_table.names
+        jobs = np.flatnonzero(classes.of_job >= 0)
         return {
-            names[job]: float(total[job]) for job in np.flatnonzero(classes.of_job >= 0).tolist()
+            names[job]: rate for job, rate in zip(jobs.tolist(), total[jobs].tolist(), strict=True)
         }
 
     @cached_property
@@ -409,8 +410,8 @@ class Solution(DisplayedTable):
             "status": str(self.status),
             "reproducible": self.reproducible,
             "certificate": self.certificate.to_document(),
-            "allocation": [] if self.allocation is None else self.allocation.to_records(),
-            "throughput": dict(self.throughput),
+            "allocation": [],
+            "throughput": {},
             "prices": dict(self.prices),
             "duals": self._written_duals(all_duals),
             "conflicts": [conflict.words for conflict in self.conflicts],
@@ -419,8 +420,13 @@ class Solution(DisplayedTable):
             "timings": dict(self.timings),
         }
         document |= self._remarks() | self._parts(all_duals)
-        # Numbers of numpy become plain ones on the way through the text.
-        return json.loads(json.dumps(document, default=_plain))  # type: ignore[no-any-return]
+        # Numbers of numpy become plain ones on the way through the text. What there is of each job
+        # is plain, and long.
+        plain: dict[str, Any] = json.loads(json.dumps(document, default=_plain))
+        plain["throughput"] = self.throughput
+        if self.allocation is not None:
+            plain["allocation"] = self.allocation.to_records()
+        return plain
 
     def _written_duals(self, all_duals: bool) -> dict[str, list[float]] | None:
         """Row duals by block, unless there are too many."""
