@@ -113,7 +113,7 @@ class _Rows:
         self._renewable.append(renewable)
 
     def resources(self) -> Resources:
-        """The rows."""
+        """The rows, those of the GPUs of pools first."""
         pool = np.full(len(self._names), -1, np.int64)
         pool[: len(self._pools)] = np.arange(len(self._pools))
         capacity, renewable = np.array(self._capacity), np.array(self._renewable)

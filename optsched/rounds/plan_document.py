@@ -11,7 +11,7 @@ from optsched.instance.documents import Document
 FORMAT = "optsched-plan/1"
 
 
-class InstanceReference(Document):
+class PlannedInstance(Document):
     """Which instance was planned for."""
 
     name: str
@@ -120,7 +120,7 @@ class PlanDocument(Document):
     round: int
     now: float
     until: float
-    instance: InstanceReference
+    instance: PlannedInstance
     start: list[Seated]
     keep: list[Seated]
     move: list[Seated]
