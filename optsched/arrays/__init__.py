@@ -288,7 +288,7 @@ def _group_by_number(
         ):  # of several equal rows the last one written is the first one
             first[number[part][::-1]] = np.arange(part.stop - 1, part.start - 1, -1)
         count = np.bincount(number, minlength=room)
-    rows = _stable_order_appearance(first, number)
+    rows = _in_order_of_appearance(first, number)
     there = number[rows]
     if is_range(there, room):
         return Groups(first, number, count.astype(np.int64))
@@ -300,7 +300,7 @@ def _group_by_number(
     return Groups(rows, inverse, count[there].astype(np.int64))
 
 
-def _stable_order_appearance(first: IntArray, number: IntArray) -> IntArray:
+def _in_order_of_appearance(first: IntArray, number: IntArray) -> IntArray:
     """The rows that are the first with their number,
     which a table tells of each number (of none: one too many).
     """
