@@ -314,13 +314,15 @@ class RoundRows:
             self.partner_now,
             self.constraints,
         )
-        unable, parting = hosts.unable
-        # Those who can go on in no row are moved in any case: they are taken off the limit first.
         limit = self.state.policy.max_moves
-        most = None if limit is None else max(limit - unable, 0)
+        most, allowed = None, np.inf
+        if limit is not None:
+            # Those who can go on in no row are moved in any case: they are taken off the limit first.
+            unable, parting = hosts.unable
+            most = max(limit - unable, 0)
+            allowed = most - parting
         must_run = hosts.firm
         if hosts.shared.any():
-            allowed = np.inf if most is None else most - parting
             must_run = hosts.chosen(self._order_for_hosts(), allowed)
         group = priority_groups(must_run, self.waits, self.urgent)
         rank = rank_in_group(group, rows.partner >= 0, self.longest, self.slack - self.lead)

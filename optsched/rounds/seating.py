@@ -495,6 +495,8 @@ class Seating:
         """Seat the job that has starved longest of those that can have room, if it has none yet."""
         rows = queue.rows
         waits = queue.order[queue.starved[queue.order]]
+        if not len(waits):
+            return left
         on = jobs_of(rows, self._gpus.rows, len(queue.busy))
         seated = np.append(queue.busy | on, False)
         occupants: Occupants | None = None
@@ -549,8 +551,10 @@ class Seating:
         table = self.instance.jobs_table
         now = self.instance.now
         later = [item for item in self.reservations if item.end > now]
+        if not later:
+            return None
         never_stopped = either(rows, ~table.preemptible, wanted)
-        if not later or not never_stopped.any():
+        if not never_stopped.any():
             return None
         job = rows.job[wanted]
         column = rows.column[wanted]

@@ -276,6 +276,8 @@ class InPlace:
 
     def rows_continue(self, rows: JobRows) -> BoolArray:
         """Rows of which all jobs can go on as they are."""
+        if not len(rows):
+            return np.zeros(0, bool)
         column = rows.column
         found = self.classes.gpus[column] > 0
         found &= self.jobs_continue(rows.job, column)
