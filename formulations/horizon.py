@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
@@ -33,7 +34,8 @@ Calendar = dict[str, Annotated[list[Amount], Field(min_length=1)]]
 class Supply:
     """How much there is of each resource from now on.
 
-    Nodes that become available count from then on. A calendar wins over what the pools say.
+    Nodes that become available count from then on. A calendar wins over what the pools say. Jobs
+    that run, cannot be preempted and have no deadline hold what they have to their ends.
 
     Attributes
     ----------
@@ -68,7 +70,9 @@ class Supply:
         number = np.floor(times / round_ + ROUNDING).astype(np.int64)
         for row, numbers in self.calendar.items():
             G[row] = np.array(numbers, np.float64)[np.minimum(number, len(numbers) - 1)]
-        return G
+        held, until = self._held
+        running = times < until[:, np.newaxis] - ROUNDING * round_
+        return np.asarray(np.maximum(G - held @ running, 0.0), np.float64)
 
     @property
     def changes(self) -> FloatArray:
@@ -85,7 +89,34 @@ class Supply:
             for number in range(1, len(numbers))
             if numbers[number] != numbers[number - 1]
         ]
-        return np.unique(np.array([*opened, *rounds], np.float64))
+        ends = self._held[1]
+        return np.unique(np.array([*opened, *rounds, *ends[np.isfinite(ends)]], np.float64))
+
+    @cached_property
+    def _held(self) -> tuple[FloatArray, FloatArray]:
+        """What each job holds that runs on, shape (R, jobs), and seconds from now to its end: inf
+        where that is not known.
+        """
+        candidates = self.C.candidates
+        table, columns = candidates.instance.jobs_table, candidates.columns
+        stays = ~table.preemptible & of_best_effort(candidates) & (table.steps_left > 0)
+        some = np.flatnonzero(stays[table.places.job])
+        held, until = np.zeros((len(self.C.capacity), len(some))), np.full(len(some), np.inf)
+        for number, place in enumerate(some.tolist()):
+            job, pool = int(table.places.job[place]), int(table.places.pool[place])
+            gpus = int(table.places.length[place])
+            mine = (columns.kind == candidates.kinds.of_job[job]) & (columns.partner < 0)
+            mine &= (columns.pool == pool) & (columns.gpus == gpus)
+            if not mine.any():
+                held[self.C.resources.pool == pool, number] = gpus
+                continue
+            # Of several ways to run there, the job is done at the latest when the slowest is.
+            column = int(np.flatnonzero(mine)[np.argmin(columns.rate[mine])])
+            held[:, number] = candidates.usage[:, [column]].toarray().ravel()
+            whole, left = columns.duration[column], table.steps_left[job]
+            stated = whole * left / table.steps[job]
+            until[number] = left / columns.rate[column] if np.isnan(whole) else stated
+        return held, until
 
     def _opened(self, pool: int) -> list[float]:
         """When nodes of a pool become available after now, on the clock."""

@@ -134,7 +134,7 @@ class AdmissionDecision(DisplayedTable):
     refused : tuple of Refusal
     plan : Solution or None
         A schedule in which all admitted jobs, old and new, meet their deadlines; its instance has
-        no other jobs. None if no plan of the jobs that were admitted before is known.
+        these jobs and those that run on. None if no plan of the jobs that were admitted before is known.
     changed : tuple of str
         Jobs admitted before whose plan is another one because of the new ones.
     """
@@ -213,8 +213,9 @@ def admit(
     """Decide whether jobs can be admitted with their deadlines.
 
     All other jobs of the instance with a hard deadline count as admitted before: a job is admitted
-    only if they all keep their deadlines, restarts counted. Jobs without a deadline make way. Jobs
-    are taken in the order in which they are given, each beside those that were admitted before it.
+    only if they all keep their deadlines, restarts counted. Jobs without a deadline make way, but for
+    those that run and cannot be preempted: these hold what they have until they are done. Jobs are
+    taken in the order in which they are given, each beside those that were admitted before it.
 
     Parameters
     ----------
@@ -240,8 +241,7 @@ def admit(
     Raises
     ------
     InvalidInput
-        A job without a deadline, also one that runs and cannot be preempted; or the jobs that count
-        as admitted cannot all be.
+        A job without a deadline, or the jobs that count as admitted cannot all be.
     UsageError
         No job, an id that there is not, or a job given twice.
     """
@@ -250,7 +250,6 @@ def admit(
     given, asked = _with_newcomers(load(instance, performance), jobs)
     probes = _Probes(given, how)
     table = given.jobs_table
-    _refuse_without_end(given)
     firm = np.isfinite(table.deadline) & ~table.soft_deadline & (table.steps_left > 0)
     firm[asked] = False
     kept = np.flatnonzero(firm)
@@ -295,22 +294,12 @@ def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Inst
             raise UsageError(f"jobs[{place}]: found {show(table.names[row])} a second time")
         if not np.isfinite(table.deadline[row]):
             raise InvalidInput(f"jobs[{place}].deadline", "nothing", "a deadline, s")
-    soft = table.soft_deadline.copy()
+    soft, deadline = table.soft_deadline.copy(), table.deadline.copy()
     soft[rows] = False
-    return with_columns(instance, soft_deadline=soft), np.array(rows, np.int64)
-
-
-def _refuse_without_end(instance: Instance) -> None:
-    """Refuse running jobs that hold their GPUs, nobody says for how long."""
-    table = instance.jobs_table
-    for row in sorted(table.running):
-        soft = bool(table.soft_deadline[row])
-        if not table.preemptible[row] and (soft or np.isinf(table.deadline[row])):
-            raise InvalidInput(
-                f"jobs[{row}].deadline",
-                f"{'a soft one' if soft else 'nothing'}, though job {table.names[row]} runs and cannot be preempted",
-                "a hard deadline, by which its GPUs are free",
-            )
+    running = table.places.job
+    # Of these, a deadline that may be missed does not matter: they hold their GPUs anyhow.
+    deadline[running[soft[running] & ~table.preemptible[running]]] = np.inf
+    return with_columns(instance, soft_deadline=soft, deadline=deadline), np.array(rows, np.int64)
 
 
 def _refuse_impossible(probes: _Probes, kept: IntArray) -> None:
@@ -398,7 +387,10 @@ class _Probes:
         self, rows: IntArray, formulation: str, options: Mapping[str, Any], **other: Any
     ) -> Solution:
         how = {**self._how, **other}
-        some = with_jobs(self.instance, np.sort(rows))
+        table = self.instance.jobs_table
+        running = table.places.job
+        stay = running[~table.preemptible[running] & np.isinf(table.deadline[running])]
+        some = with_jobs(self.instance, np.union1d(rows, stay))
         return solve(some, formulation, options=options, **how)
 
 

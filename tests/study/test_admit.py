@@ -179,19 +179,27 @@ def test_a_job_without_a_deadline_is_refused_as_input() -> None:
         admit(cluster(OLD), "z")
 
 
-@pytest.mark.parametrize("preemptible", [True, False])
-def test_who_runs_without_a_deadline_makes_way_or_is_refused(preemptible: bool) -> None:
+@pytest.mark.parametrize(
+    ("holder", "deadline", "admitted"),
+    [
+        ({"preemptible": True}, 55.0, True),
+        ({}, 80.0, True),  # 50 s on the slow node, then 30 s on all four GPUs
+        ({}, 79.0, False),
+        ({"deadline": 1.0, "deadline_kind": "soft"}, 79.0, False),
+        ({"deadline": 50.0}, 80.0, True),
+        ({"steps": 1e9}, 124.0, False),
+        ({"steps": 1e9}, 125.0, True),  # all of it on the slow node
+    ],
+)
+def test_who_runs_and_cannot_be_preempted_holds_its_gpus_to_its_end(
+    holder: Document, deadline: float, admitted: bool
+) -> None:
     running = {"pool": "p", "gpus": ["p-0/0", "p-0/1", "p-0/2", "p-0/3"]}
-    busy = job("r", 1.0, steps=1e6) | {"running": running, "preemptible": preemptible}
+    busy = job("r", 1.0) | {"running": running, "preemptible": False}
     del busy["deadline"]
-    if preemptible:
-        assert admit(cluster([busy]), job("d", 55.0)).all_admitted
-        return
-    with refuses(
-        "jobs[0].deadline: found nothing, though job r runs and cannot be preempted, "
-        "expected a hard deadline, by which its GPUs are free"
-    ):
-        admit(cluster([busy]), job("d", 55.0))
+    decision = admit(cluster([busy | holder]), job("d", deadline), advise=False)
+    assert decision.all_admitted is admitted
+    assert all(refusal.proven for refusal in decision.refused)
 
 
 def test_jobs_that_count_as_admitted_must_be_possible() -> None:
