@@ -234,7 +234,7 @@ def content_hash(instance: Instance) -> str:
     table, rates = instance.jobs_table, instance.rates
     digest = hashlib.sha256()
     digest.update(_text(header_document(instance)))
-    digest.update(_text([table.names[row] for row in range(len(table))]))
+    digest.update(_text(table.names.written()))
     for name in (
         "gpus_min", "gpus_max", "steps", "steps_done", "weight", "arrival", "deadline", "soft_deadline", "preemptible",
         "restart_cost", "isolated_time", "tenant",
@@ -296,7 +296,8 @@ def _by_content(index: IntArray, content: Callable[[int], bytes]) -> tuple[IntAr
     values, first, inverse = np.unique(index, return_index=True, return_inverse=True)
     ranks = np.full(len(values), -1, np.int64)
     seen: dict[bytes, int] = {}
+    rows = values.tolist()
     for place in np.argsort(first).tolist():
-        if values[place] >= 0:
-            ranks[place] = seen.setdefault(content(int(values[place])), len(seen))
+        if rows[place] >= 0:
+            ranks[place] = seen.setdefault(content(rows[place]), len(seen))
     return ranks[inverse], list(seen)

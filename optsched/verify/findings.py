@@ -127,7 +127,11 @@ class Findings:
         """Compare numbers up to rounding; null is equal to null alone."""
         if found is None or expected is None:
             return self.same(path, found, expected, why)
-        holds = is_close(found, expected, relative, absolute)
+        try:
+            allowed = max(relative * max(abs(found), abs(expected)), absolute)
+            holds = math.isfinite(found) and abs(found - expected) <= allowed
+        except OverflowError:  # an integer beyond every float
+            holds = False
         if not holds:
             self.differ(path, found, expected, why)
         return holds
@@ -162,15 +166,6 @@ class Findings:
             self.close(path, found, expected, why, absolute=absolute)
         else:
             self.same(path, found, expected, why)
-
-
-def is_close(found: float, expected: float, relative: float, absolute: float = 0.0) -> bool:
-    """Whether two numbers are the same up to rounding."""
-    try:
-        allowed = max(relative * max(abs(found), abs(expected)), absolute)
-        return math.isfinite(found) and abs(found - expected) <= allowed
-    except OverflowError:  # an integer beyond every float
-        return False
 
 
 def _is_list(value: object) -> bool:

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, find_rows, group_rows
+from optsched.arrays import BoolArray, FloatArray, IntArray, find_rows, group_rows
 from optsched.candidates import Classes, JobRows
 from optsched.instance.reading import join, listed, show
 from optsched.solution import Allocation
 from optsched.solution.certificate import FEASIBILITY
 from optsched.solution.document import AllocationRow
-from optsched.verify.findings import RELATIVE, Findings, is_close
+from optsched.verify.findings import RELATIVE, Findings
 
 ROWS_TOLD = 50
 """Rows of one job that are named where their sum is wrong."""
@@ -283,14 +283,15 @@ def check_throughput(
     """The throughput of each job is that of its rows; where it is not, both are named."""
     classes = rows.classes
     names = classes.instance.jobs_table.names
-    expected = {names[job]: job for job in np.flatnonzero(classes.of_job >= 0).tolist()}
+    jobs = np.flatnonzero(classes.of_job >= 0).tolist()
+    expected = {names[job]: job for job in jobs}
     for name in [name for name in throughput if name not in expected]:
         findings.add(join("throughput", [name]), "expected no entry: the job is not in the program")
-    totals = rows.throughput[list(expected.values())].tolist()
-    for (name, job), total in zip(expected.items(), totals, strict=True):
-        # Most are right: words are made of the others alone.
-        if name in throughput and is_close(throughput[name], total, 1e-12):
-            continue
+    found = np.array([throughput.get(name, np.nan) for name in expected])
+    due = rows.throughput[jobs]
+    for place in np.flatnonzero(_apart(found, due, 1e-12)).tolist():
+        job, total = jobs[place], float(due[place])
+        name = names[job]
         path = join("throughput", [name])
         if name not in throughput:
             findings.add(path, f"found nothing, expected {total!r}: the job is in the program")
@@ -349,8 +350,7 @@ def compare_rows(
     due = np.bincount(of_expected, expected.fraction, len(alike))
     last = np.full(len(alike), -1)
     last[of_row] = np.arange(count)
-    allowed = np.maximum(RELATIVE * np.maximum(np.abs(found), np.abs(due)), absolute)
-    differs = ~(np.abs(found - due) <= allowed)
+    differs = _apart(found, due, RELATIVE, absolute)
     for group in np.flatnonzero(differs & (last >= 0)).tolist():
         path = f"allocation[{last[group]}].fraction"
         findings.differ(path, float(found[group]), float(due[group]), why)
@@ -361,6 +361,12 @@ def compare_rows(
         findings.add(
             "allocation", f"job {job} lacks a row with the fraction {due[group]:.9g}: {why}"
         )
+
+
+def _apart(found: FloatArray, due: FloatArray, relative: float, absolute: float = 0.0) -> BoolArray:
+    """Which numbers differ by more than rounding; NaN, for what is missing, does."""
+    allowed = np.maximum(relative * np.maximum(np.abs(found), np.abs(due)), absolute)
+    return np.asarray(~(np.abs(found - due) <= allowed))
 
 
 def _keys(C: Classes, rows: AllocationRows | JobRows) -> tuple[IntArray, IntArray, IntArray]:
