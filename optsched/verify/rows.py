@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, find_rows, group_rows
+from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, find_rows, group_rows
 from optsched.candidates import Classes, JobRows
 from optsched.instance.reading import join, listed, show
 from optsched.solution import Allocation
@@ -363,7 +363,7 @@ def compare_rows(
         )
 
 
-def _apart(found: FloatArray, due: FloatArray, relative: float, absolute: float = 0.0) -> BoolArray:
+def _apart(found: AnyArray, due: AnyArray, relative: float, absolute: float = 0.0) -> BoolArray:
     """Which numbers differ by more than rounding; NaN, for what is missing, does."""
     allowed = np.maximum(relative * np.maximum(np.abs(found), np.abs(due)), absolute)
     return np.asarray(~(np.abs(found - due) <= allowed))
