@@ -20,6 +20,7 @@ from optsched.assembly import (
     compile,
     compile_for,
     constraints_in_force,
+    formulation_for,
     formulation_of,
     load,
     make_constraint,
@@ -175,7 +176,7 @@ def solve(
     read = given.instance if isinstance(given, Candidates) else given
     deadline = deadline.keeping(len(read.jobs_table)).after_reading()
     wanted = {**(options or {}), **formulation_options}
-    chosen = _formulation_for(read, formulation, wanted, constraints, extend)
+    chosen = formulation_for(read, formulation, wanted, constraints, extend)
     try:
         candidates = _candidates_for(chosen, given, model, generate_columns, classes, deadline)
     except OutOfTime:
@@ -234,23 +235,6 @@ def _loaded(
     if isinstance(source, Candidates) or (performance is None and isinstance(source, Instance)):
         return source
     return load(source, performance)
-
-
-def _formulation_for(
-    instance: Instance,
-    name: str,
-    options: Mapping[str, Any],
-    constraints: Sequence[Any],
-    extend: Extend | None,
-) -> Formulation:
-    """The formulation of this name with the side constraints that are in force,
-    which must take instances of this kind.
-    """
-    in_force = constraints_in_force(instance, constraints)
-    chosen = make_formulation(name, options, in_force, extend)
-    if instance.kind not in chosen.accepts:
-        raise UsageError(f"{name} takes {', '.join(sorted(chosen.accepts))}, not {instance.kind}")
-    return chosen
 
 
 def _candidates_for(
@@ -520,6 +504,7 @@ __all__ = [
     "compile",
     "compile_for",
     "constraints_in_force",
+    "formulation_for",
     "load",
     "make_constraint",
     "make_formulation",

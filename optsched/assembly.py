@@ -256,6 +256,22 @@ def constraints_in_force(instance: Instance, given: Sequence[Any]) -> list[SideC
     return [*(own for own in own_constraints(instance) if own.kind not in replaced), *callers]
 
 
+def formulation_for(
+    instance: Instance,
+    name: str,
+    options: Mapping[str, Any] | None = None,
+    constraints: Sequence[Any] = (),
+    extend: Extend | None = None,
+) -> Formulation:
+    """The formulation of this name with the side constraints that are in force,
+    which must take instances of this kind; raises `UsageError`.
+    """
+    made = make_formulation(name, options, constraints_in_force(instance, constraints), extend)
+    if instance.kind not in made.accepts:
+        raise UsageError(f"{name} takes {', '.join(sorted(made.accepts))}, not {instance.kind}")
+    return made
+
+
 def formulation_of(solution: Solution) -> Formulation:
     """The formulation that a solution was made with, without rows of ``extend``."""
     return make_formulation(solution.formulation, solution.options, solution.side_constraints)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from optsched.api import compile_for, constraints_in_force, load, make_formulation, solve
+from optsched.api import compile_for, formulation_for, load, solve
 from optsched.arrays import finite
 from optsched.formats.mps import read_program
 from optsched.generate.catalogue import generate
@@ -44,8 +44,8 @@ def solve_task(spec: Mapping[str, Any]) -> dict[str, Any]:
 def _instance_row(spec: Mapping[str, Any], deadline: Deadline, started: float) -> dict[str, Any]:
     instance = _instance(spec["instance"])
     loaded = time.perf_counter()
-    constraints = constraints_in_force(instance, spec["constraints"])
-    formulation = make_formulation(spec["formulation"], spec["options"], constraints)
+    named = (spec["formulation"], spec["options"], spec["constraints"])
+    formulation = formulation_for(instance, *named)
     size = {
         "sha256": instance.sha256,
         "n": len(instance.jobs_table),

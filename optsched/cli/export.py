@@ -115,8 +115,9 @@ def _export_program(shell: Shell, problem: Exported, output: str) -> int:
     kind = "mps" if output == "-" else program_kind(Path(output))
     with progress(shell, "building"):
         instance = api.load(problem.instance, problem.model)
-        in_force = api.constraints_in_force(instance, problem.constraints)
-        formulation = api.make_formulation(problem.formulation, problem.options, in_force)
+        formulation = api.formulation_for(
+            instance, problem.formulation, problem.options, problem.constraints
+        )
         candidates = api.compile_for(formulation, instance)
         candidates = candidates.per_job() if problem.no_classes else candidates
         # A rule has a closed form and no program

@@ -292,7 +292,7 @@ def _check_options(options: dict[str, Any]) -> None:
 
 def _notes(instance: Instance, policies: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A note for every policy that does not read all that the trace states."""
-    from optsched.assembly import constraints_in_force, make_formulation
+    from optsched.assembly import formulation_for
     from optsched.formulation.notes import OF_SIMULATIONS, unread_note
     from optsched.simulation.simulate import policy_of
 
@@ -301,9 +301,8 @@ def _notes(instance: Instance, policies: Sequence[Mapping[str, Any]]) -> Iterato
             name = policy.ranking
             read = policy.made_ranking().reads
         else:
-            in_force = constraints_in_force(instance, policy.constraints)
-            formulation = make_formulation(policy.formulation, policy.options, in_force)
             name = policy.formulation
+            formulation = formulation_for(instance, name, policy.options, policy.constraints)
             read = formulation.all_reads
         if read is not None and (note := unread_note(name, read | OF_SIMULATIONS, instance)):
             yield note

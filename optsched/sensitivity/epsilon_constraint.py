@@ -35,13 +35,13 @@ from optsched.api import (
     InstanceSource,
     Performance,
     compile,
-    constraints_in_force,
+    formulation_for,
     load,
     make_formulation,
 )
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
-from optsched.errors import Interrupted, InvalidArgument, UsageError
+from optsched.errors import Interrupted, InvalidArgument
 from optsched.formulation import Formulation, Infeasible
 from optsched.formulation.notes import unread_note
 from optsched.instance import Instance
@@ -143,14 +143,7 @@ def pareto(
             name, options, constraints
         )  # names and options are checked before anything is read
     given = load(instance, performance)
-    everything = constraints_in_force(given, constraints)
-    f, g = (make_formulation(name, options, everything) for name, options in pairs)
-    for formulation in (f, g):
-        if given.kind not in formulation.accepts:
-            raise UsageError(
-                f"{formulation.name} takes {', '.join(sorted(formulation.accepts))}, "
-                f"not {given.kind}"
-            )
+    f, g = (formulation_for(given, name, options, constraints) for name, options in pairs)
     candidates = compile(given, model)
     engine = Engine(load_solver, solver, budget, prove, deadline=deadline)
     axes = (Axis.of(f), Axis.of(g))

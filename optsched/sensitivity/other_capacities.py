@@ -29,7 +29,7 @@ import numpy as np
 from optsched.api import (
     InstanceSource,
     Performance,
-    constraints_in_force,
+    formulation_for,
     load,
     make_formulation,
     solve,
@@ -273,7 +273,7 @@ def whatif(
     }  # fmt: skip
     base = solve(given, formulation, **how)
     engine = Engine(load_solver, solver, budget, prove)
-    own = make_formulation(formulation, options, constraints_in_force(given, constraints), extend)
+    own = formulation_for(given, formulation, options, constraints, extend)
     held, not_held = _held(own, base, engine)
     changes = []
     for change, there in zip(wanted, larger, strict=True):

@@ -8,7 +8,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.arrays.columns import Columns
-from optsched.assembly import compile_for, constraints_in_force, make_formulation, model_of
+from optsched.assembly import compile_for, formulation_for, model_of
 from optsched.candidates import Classes, JobRows
 from optsched.errors import NoAllocation, UsageError
 from optsched.instance import Instance, with_jobs
@@ -102,9 +102,7 @@ class Allocator:
         """
         part = self._part(jobs, world, isolated_time, now)
         policy = self.policy
-        formulation = make_formulation(
-            policy.formulation, policy.options, constraints_in_force(part, policy.constraints)
-        )
+        formulation = formulation_for(part, policy.formulation, policy.options, policy.constraints)
         candidates = compile_for(formulation, part, model_of(part))
         # Merged classes are other variables, which may lead to another of many optima.
         candidates = candidates if self.classes else candidates.per_job()
