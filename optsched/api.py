@@ -44,6 +44,7 @@ from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.durations import Deadline, Duration, OutOfTime
 from optsched.instance.reading import show
+from optsched.lazy import no_collection
 from optsched.performance import PerformanceModel
 from optsched.performance.files import model_bytes
 from optsched.registry import load_formulation, load_solver
@@ -440,7 +441,8 @@ def write_solution(solution: Solution, path: str | Path, all_duals: bool = False
     """
     from optsched.instance.files import pretty_json
 
-    write_atomically(path, pretty_json(solution.to_document(all_duals)).encode())
+    with no_collection():  # a record of each row, and no cycles
+        write_atomically(path, pretty_json(solution.to_document(all_duals)).encode())
 
 
 @checks_arguments

@@ -127,7 +127,7 @@ def parse_rates(value: object) -> tuple[RateEntry, ...]:
     entries: list[RateEntry] = [
         (place, 0, 0, rate)
         for place, rate in value.items()
-        if type(rate) is float and SMALLEST <= rate <= LARGEST and isinstance(place, str)
+        if type(rate) is float and SMALLEST <= rate <= LARGEST and type(place) is str
     ]
     if len(entries) == len(value):
         return tuple(entries)
