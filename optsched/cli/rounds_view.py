@@ -30,7 +30,7 @@ from optsched.cli.tables import (
     share,
     table,
 )
-from optsched.display import count, printable
+from optsched.display import count, printable, shortened
 from optsched.registry import objective_words
 from optsched.rounds.telling import verdict_words, words
 
@@ -351,11 +351,7 @@ def _events(watcher: Watcher, room: int, width: int) -> Iterator[Text]:
 
 def _limited(entries: Iterator[tuple[str, str]], width: int) -> RenderableType:
     """Facts of a line each."""
-    return facts((key, _shortened(printable(text), width - 12)) for key, text in entries)
-
-
-def _shortened(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 3]}..."
+    return facts((key, shortened(printable(text), width - 12)) for key, text in entries)
 
 
 def _cut(text: Text, width: int) -> Text:

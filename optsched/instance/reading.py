@@ -17,6 +17,7 @@ import pydantic_core
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from optsched.display.text import shortened
 from optsched.errors import MOST_SHOWN, InvalidArgument, InvalidInput, all_wrong, did_you_mean
 from optsched.instance.durations import PATTERN
 from optsched.instance.shipped import shipped_names
@@ -445,12 +446,12 @@ def join(path: str, parts: Sequence[int | str]) -> str:
 
 def key(name: object) -> str:
     """A key of the document as a part of a path: on one line and cut to a readable length."""
-    return _shorten(_printable(str(name)), 40) or '""'
+    return shortened(_printable(str(name)), 40) or '""'
 
 
 def listed(names: Iterable[str]) -> str:
     """Names as they stand in a message, cut to a readable length."""
-    return _shorten(", ".join(key(name) for name in names), 80)
+    return shortened(", ".join(key(name) for name in names), 80)
 
 
 def show(value: object) -> str:
@@ -460,7 +461,7 @@ def show(value: object) -> str:
         text = text if text.isprintable() else json.dumps(value)
     except (TypeError, ValueError, RecursionError):
         text = _represent(value)
-    return _shorten(text, 60)
+    return shortened(text, 60)
 
 
 def _represent(value: object) -> str:
@@ -472,10 +473,6 @@ def _represent(value: object) -> str:
 
 def _printable(text: str) -> str:
     return text if text.isprintable() else json.dumps(text)[1:-1]
-
-
-def _shorten(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 3] + "..."
 
 
 def _shorten_path(path: str) -> str:

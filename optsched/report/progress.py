@@ -12,6 +12,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.display import count
+from optsched.display.text import share
 from optsched.errors import UsageError
 from optsched.registry import objective_words
 from optsched.report.answers import headline
@@ -275,7 +276,7 @@ def _fill_gap(ax: Axes, lines: ProgressLines, time: FloatArray) -> None:
 def _write_gap(ax: Axes, gap: float | None, end: float) -> None:
     """The last gap, in the upper right corner."""
     ax.annotate(
-        "no gap is known" if gap is None else f"gap {_percent(gap)} after {time_words(end)}",
+        "no gap is known" if gap is None else f"gap {share(gap)} after {time_words(end)}",
         (1, 1),
         (-4, -4),
         "axes fraction",
@@ -327,7 +328,3 @@ def _range(lines: ProgressLines) -> tuple[float, float]:
     high = float(seen.max())
     margin = max(0.08 * (high - low), 1e-4 * max(abs(low), abs(high))) or 1.0
     return low - margin, high + 2 * margin
-
-
-def _percent(gap: float) -> str:
-    return "0 %" if gap < 1e-9 else f"{100 * gap:.2g} %"
