@@ -78,22 +78,7 @@ def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
     Y. Peng et al., "Optimus", EuroSys 2018, section 3.1, and its repository,
     ``scheduler/estimator.py``.
     """
-    e = np.asarray(epochs, np.float64)
-    loss = np.asarray(losses, np.float64)
-    if e.shape != loss.shape or e.ndim != 1:
-        raise InvalidInput("losses", f"shape {loss.shape}", f"{e.size} values, one for each epoch")
-    wrong = np.flatnonzero(~((e >= 0) & np.isfinite(e)))
-    if len(wrong):
-        value = show(float(e[wrong[0]]))
-        raise InvalidInput(f"epochs[{wrong[0]}]", value, "a finite number of at least 0")
-    check_positive(losses=loss)
-    if len(np.unique(e)) < LEAST_EPOCHS:
-        raise InvalidInput(
-            "epochs", f"{len(np.unique(e))} different ones", f"at least {LEAST_EPOCHS}"
-        )
-    order = np.argsort(e, kind="stable")
-    e = e[order]
-    loss = loss[order]
+    e, loss = _checked_points(epochs, losses)
     # Optimus weighs later thirds more: the end of the curve decides when it has converged.
     weight = LATER ** np.floor(3 * np.arange(len(e)) / len(e))
     # Units of the longest epoch and the largest loss, so that one start serves all curves.
@@ -125,3 +110,22 @@ def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
                 curve = found.x
     a, b, c = curve.tolist()
     return LossCurve(a / (size * length), b / size, c * size)
+
+
+def _checked_points(epochs: ArrayLike, losses: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """The points in the order of the epochs; raises `InvalidInput`."""
+    e = np.asarray(epochs, np.float64)
+    loss = np.asarray(losses, np.float64)
+    if e.shape != loss.shape or e.ndim != 1:
+        raise InvalidInput("losses", f"shape {loss.shape}", f"{e.size} values, one for each epoch")
+    wrong = np.flatnonzero(~((e >= 0) & np.isfinite(e)))
+    if len(wrong):
+        value = show(float(e[wrong[0]]))
+        raise InvalidInput(f"epochs[{wrong[0]}]", value, "a finite number of at least 0")
+    check_positive(losses=loss)
+    if len(np.unique(e)) < LEAST_EPOCHS:
+        raise InvalidInput(
+            "epochs", f"{len(np.unique(e))} different ones", f"at least {LEAST_EPOCHS}"
+        )
+    order = np.argsort(e, kind="stable")
+    return e[order], loss[order]

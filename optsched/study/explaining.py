@@ -19,7 +19,7 @@ from optsched.instance.arguments import checks_arguments
 from optsched.instance.references import job_row
 from optsched.program import AllocationProgram, SideRows
 from optsched.program.ratio import dual_of
-from optsched.solution import Solution, Status
+from optsched.solution import Allocation, Solution, Status
 from optsched.solution.certificate import OPTIMALITY, alike
 from optsched.solution.explanation import assumptions_of, under
 from optsched.solution.job_explanation import (
@@ -190,14 +190,33 @@ def explain_job(solution: Solution, job: str) -> JobExplanation:
     if absent is not None:
         return bare
     program = _program(formulation, C, solution.stages)
-    allocation = solution.allocation
-    if allocation is None or solution.schedule is not None or program is None:
-        planned = formulation.plans_ahead or solution.schedule is not None
-        share = None if allocation is None else share_of(allocation, row)
-        if solution.schedule is not None:
-            share = share_of_plan(solution.schedule, row)
-        ways = ways_of(C, row, share, None, 1.0, planned=planned)
+    if solution.allocation is None or solution.schedule is not None or program is None:
+        ways = _ways_without_program(solution, formulation, C, row)
         return replace(bare, ways=ways, why_nothing=_why_nothing(solution, job, bare.gets, ways))
+    return _with_program(bare, formulation, program, solution.allocation, row)
+
+
+def _ways_without_program(
+    solution: Solution, formulation: Formulation, C: Classes, row: int
+) -> tuple[Way, ...]:
+    """The ways to run of a job in a plan, by a rule, or where there is no allocation."""
+    allocation, schedule = solution.allocation, solution.schedule
+    share = None if allocation is None else share_of(allocation, row)
+    if schedule is not None:
+        share = share_of_plan(schedule, row)
+    planned = formulation.plans_ahead or schedule is not None
+    return ways_of(C, row, share, None, 1.0, planned=planned)
+
+
+def _with_program(
+    bare: JobExplanation,
+    formulation: Formulation,
+    program: AllocationProgram,
+    allocation: Allocation,
+    row: int,
+) -> JobExplanation:
+    """The explanation with what the job pays, which rows bind it, and the costs of its ways."""
+    solution, C = bare.solution, allocation.classes
     costs = None if bare.no_prices else _costs(solution, formulation, program)
     if costs is None and bare.no_prices is None:
         bare = replace(
@@ -214,7 +233,7 @@ def explain_job(solution: Solution, job: str) -> JobExplanation:
         pays=payments_of(C, share, {} if costs is None else solution.prices),
         binding=binding_rows(program, x, row, share, costs, worth),
         ways=ways,
-        why_nothing=_why_nothing(solution, job, bare.gets, ways),
+        why_nothing=_why_nothing(solution, bare.job, bare.gets, ways),
     )
 
 
