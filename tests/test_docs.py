@@ -79,7 +79,7 @@ def run(command: list[str], folder: Path, **environment: str) -> str:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,  # ends a hang alone: all pages run in one process, beside other work too
         env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
