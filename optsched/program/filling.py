@@ -133,11 +133,21 @@ class Filling:
     closes, caps : bool
         Whether columns are closed, and floors cap levels. False: as stages were solved that do not
         say so.
+    empties : bool
+        Whether closed columns are empty in the programs of later stages. A solver that is less exact
+        may need a little of them.
     """
 
-    def __init__(self, program: AllocationProgram, closes: bool = True, caps: bool = True) -> None:
+    def __init__(
+        self,
+        program: AllocationProgram,
+        closes: bool = True,
+        caps: bool = True,
+        empties: bool = False,
+    ) -> None:
         assert isinstance(program.utility, LexicographicMinimum)
         self.program, self.utility, self.closes = program, program.utility, closes
+        self.empties = empties
         self.open = np.ones(program.classes.columns, bool)
         if closes:
             self.open[program.limit_rows.closed_columns] = False
@@ -244,6 +254,8 @@ class Filling:
         lower[column], upper[column] = -1.0, (high - low) / high
         implied_lower, implied_upper = base.implied_lower.copy(), base.implied_upper.copy()
         implied_lower[column], implied_upper[column] = lower[column], upper[column]
+        if self.empties:
+            upper[:column][~self.open] = implied_upper[:column][~self.open] = 0.0
         return replace(
             base,
             A=sp.csc_matrix((data, base.A.indices, base.A.indptr), shape=base.shape),

@@ -36,8 +36,8 @@ log = logging.getLogger("optsched")
 
 FILLING = "filling"
 CLOSES = "closes"
-"""What a stage keeps that was solved with columns closed, 2 where floors cap levels too; older files
-have stages that were not.
+"""What a stage keeps that was solved with columns closed: 2 where floors cap levels too, 3 where closed
+columns are empty besides; older files have stages that were not.
 """
 WRONG = 1e-3
 """Relative size of a dual of the wrong sign that is more than a solver's rounding."""
@@ -109,7 +109,7 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
                 {
                     "segment": np.array([float(number)]),
                     "slack": np.array([filling.loose]),
-                    CLOSES: np.array([2.0 if filling.has_floors else 1.0]),
+                    CLOSES: np.array([3.0 if filling.empties else 1.0 + filling.has_floors]),
                 },
             )
         )
@@ -166,7 +166,7 @@ class _PricedRuns(_Runs):
 
     def farthest(self, filling: Filling, path: Path) -> tuple[int, Values, LinearArrays]:
         # Levels are exact to rounding: what others could rise by a slack of many would be no rounding.
-        filling.loose = 0.0
+        filling.loose, filling.empties = 0.0, True
         number, values = self.session.stage(path, self.engine.limits_left())
         arrays = self.engine.build(lambda: filling.segment(path, number))
         return number, self.engine.record(values), arrays
@@ -314,7 +314,7 @@ def _stopped_words(stages: Sequence[Stage]) -> tuple[str, ...]:
 def filling_of(program: AllocationProgram, stages: Sequence[Stage]) -> Filling:
     """The filling that stages are to be replayed in, before the first one."""
     closes = 2.0 if not stages else float(stages[0].kept.get(CLOSES, [0.0])[0])
-    return Filling(program, closes=closes > 0, caps=closes > 1)
+    return Filling(program, closes=closes > 0, caps=closes > 1, empties=closes > 2)
 
 
 def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:

@@ -110,6 +110,33 @@ def test_budgets_and_barred_pools_are_resources() -> None:
     assert levels(found) == pytest.approx(levels(other), abs=1e-6)
 
 
+def with_quotas(jobs: int, tenants: int) -> tuple[Instance, list[dict[str, Any]]]:
+    """Jobs of tenants, of which every fourth has a quota that fills up before the others."""
+    pools = {"a": jobs // 20, "b": jobs // 15, "c": jobs // 25, "d": jobs // 12}
+    names = [{"name": f"t{number}"} for number in range(tenants)]
+    owner = np.random.default_rng(0).integers(0, tenants, jobs)
+    part = 0.6 / tenants
+    quotas = [
+        {"kind": "quota", "tenant": f"t{number}", "share": part} for number in range(tenants // 4)
+    ]
+    return drawn(jobs, pools, tenants=names, tenant=owner), quotas
+
+
+def test_levels_beside_full_quotas_are_those_of_linear_programs() -> None:
+    instance, quotas = with_quotas(400, 8)
+    found = solve(instance, constraints=quotas)
+    other = optsched.solve(instance, NAME, solver="highs", constraints=quotas)
+    assert levels(found) == pytest.approx(levels(other), abs=1e-6 * levels(other).max())
+    assert len(found.stages) >= 3
+
+
+def test_full_quotas_of_earlier_stages_do_not_slow_down_later_ones() -> None:
+    """Their jobs are set aside: a little below the clock, a quota that is full has room."""
+    instance, quotas = with_quotas(3000, 20)
+    found = solve(instance, constraints=quotas)
+    assert len(found.stages) == 6 and found.solver.iterations < 170
+
+
 def test_what_it_does_not_take_is_told_and_goes_to_another_solver() -> None:
     """Deadlines ask for throughput, and the levels of drf are shares."""
     asked: dict[str, Any] = {"constraints": DEADLINES}

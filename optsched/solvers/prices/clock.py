@@ -15,6 +15,10 @@ from above, along the whole path and not along a tangent, as g is neither convex
 first clock is where everybody is at its highest level: it often can be reached. At the last one the
 multipliers that led there are duals of the linear program of its segment.
 
+Who is frozen and has one open column spends there what its level needs, in all that follows: it is set
+aside with what it holds. Else a level a little out of reach would give everybody a little less, and a
+quota that is full room in which its tenant chooses otherwise: the clock would be found very slowly.
+
 A floor under a level, which a side row asks for, is a level that the path is not below: g_k(c) is the
 larger of both.
 """
@@ -23,11 +27,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import BoolArray, FloatArray, highest_in_rows
 from optsched.program.filling import Path
 from optsched.solution.values import Termination
 from optsched.solvers.prices.market import Market
@@ -47,6 +51,8 @@ SHARP = 1e-13
 """Gap at which a search ends: what it leaves is a rise that a single class may have, of 1 / K of the
 worth of all.
 """
+FULL = 1e-12
+"""Part of a resource that is left, at least, beside those that hold it in whatever follows."""
 SETTLED = 1e-12
 """Relative step of the clock below which rounding decides."""
 
@@ -61,11 +67,14 @@ class Multipliers:
     rent : FloatArray, shape (K,)
     slope : FloatArray, shape (K,)
         Of each unit of ``levels @ x``; the levels at the clock of the search cost 1 in all.
+    aside : FloatArray, shape (K,)
+        The same of classes that are set aside, which have no slope.
     """
 
     prices: FloatArray
     rent: FloatArray
     slope: FloatArray
+    aside: FloatArray
 
 
 @dataclass(frozen=True)
@@ -111,6 +120,8 @@ class ClockSearch:
     def run(self, path: Path, watch: Watch) -> ClockAnswer:
         """The furthest clock of a path."""
         clock, multipliers, passes = float(path.breaks[-1]), None, 0
+        filling = path.filling
+        self._settle(filling.open, filling.frozen, np.maximum(path.at(path.start)[0], self.floor))
         step = 0
         while True:
             step += 1
@@ -128,29 +139,49 @@ class ClockSearch:
             clock, multipliers = before, now
         return ClockAnswer(end, clock, min(found.level, 1.0), x, multipliers, passes, step)
 
+    def _settle(self, is_open: BoolArray, frozen: BoolArray, level: FloatArray) -> None:
+        """Close columns, and set aside who is frozen and has one open column: there it stays.
+
+        Parameters
+        ----------
+        is_open : BoolArray, shape (N,)
+        frozen : BoolArray, shape (K,)
+        level : FloatArray, shape (K,)
+            Of those that are frozen.
+        """
+        market = self.market
+        table = np.where(np.append(is_open, False)[market.place], market.level, 0.0)
+        self._open = replace(market, level=table)
+        most, places = highest_in_rows(table) * market.unit, (table > 0).sum(axis=1)
+        settled = frozen & (places == 1) & (level <= most * (1.0 + SETTLED))
+        self._others, k = np.flatnonzero(~settled), np.flatnonzero(settled)
+        self._settled, self._most = k, most[k]
+        self._column = market.place[k, table[k].argmax(axis=1)]
+        self._x = np.zeros(market.columns)
+        self._x[self._column] = self.members[k] * level[k] / self._most
+        left = market.capacity - market.usage @ self._x
+        self._left = np.maximum(left, FULL * market.capacity)
+
     def _reached(
         self, level: FloatArray, watch: Watch, probing: bool
     ) -> tuple[Equilibrium, FloatArray, Multipliers]:
         """What part of its target every class can reach that has one, where, and the proof."""
         target = np.maximum(level, self.floor)
-        market, some = self.market, np.flatnonzero(target > 0)
-        x = np.zeros(market.columns)
-        rent, slope = np.zeros((2, len(target)))
-        if len(some) == len(target):
-            found = reached_part(market, target, self.prices, watch, SHARP, probing)
-            x = found.x[:-1]
-        else:
-            part = market.part(some, market.capacity)
-            found = reached_part(part, target[some], self.prices, watch, SHARP, probing)
-            # Where places are not goods, a part has columns of its own.
-            place = market.place[some]
-            x[place[place >= 0]] = found.x[part.place[place >= 0]]
+        market, some = self._open, self._others[target[self._others] > 0]
+        part = market.part(some, self._left)
+        found = reached_part(part, target[some], self.prices, watch, SHARP, probing)
+        # Where places are not goods, a part has columns of its own.
+        place, x = market.place[some], self._x.copy()
+        x[place[place >= 0]] = found.x[part.place[place >= 0]]
+        rent, slope, aside = np.zeros((3, len(target)))
         rent[some], slope[some] = found.rent, found.slope / target[some]
-        return found, x, Multipliers(found.prices, rent, slope)
+        # Who is settled pays what its column costs.
+        aside[self._settled] = (market.usage.T @ found.prices)[self._column] / self._most
+        return found, x, Multipliers(found.prices, rent, slope, aside)
 
     def _before(self, path: Path, found: Multipliers) -> float:
         """The largest clock at which the levels cost no more than there is."""
-        there_is = float(found.prices @ self.market.capacity + self.members @ found.rent)
+        there_is = float(found.prices @ self._left + self.members @ found.rent)
         each = self.members * found.slope
         # Where the priced classes rest, h is 0 on a whole piece, but for rounding.
         most = there_is * (1.0 + ROUNDING)

@@ -45,9 +45,9 @@ SAMPLES = 4
 """Prices of a sample that are asked; all but the first are corrected for what the whole differs by."""
 GUESS, SHARP = 1e-5, 1e-6
 """Gap that prices of a sample are taken to leave, and at which its search ends."""
-WIDE = 8.0
+WIDE, WIDER = 8.0, 2.0
 """Part of a price by which that of the small program may differ from it, over the part of the classes
-that it decides about.
+that it decides about; and the factor on that where a price came to such a limit.
 """
 LEAST = 0.1
 """Worth of a resource over that of the mean one, that this is a part of at least."""
@@ -141,7 +141,7 @@ class LinearTotalSearch(CuttingPlanes):
         self.goods, self.worth, self.weight = goods, worth, goods.weight
         self._by_place = np.ascontiguousarray(worth.T)
         self.asks = asks
-        self.asked = 0
+        self.asked, self._wide = 0, WIDE
         classes = len(worth)
         self.rent, self.margin, self.of_floor = np.zeros((3, classes))
         self.now = Choice.idle(classes)
@@ -168,18 +168,18 @@ class LinearTotalSearch(CuttingPlanes):
         """
         goods = len(self.capacity)
         # Where everybody fits, prices are 0.
-        self.ask(np.zeros(goods))
-        if (self.bound <= 0 and self.floors is None) or self.ended:
-            return
+        for prices in (np.zeros(goods), *starts):
+            self.ask(prices)
+            if (self.bound <= 0 and self.floors is None) or self.ended:
+                return
         if worth_sampling(self.goods.market):
             self._ask_sample(starts)
             self._exact(AT_ONCE, GUESS)
-        else:
-            for prices in starts:
-                self.ask(prices)
-            # All capacities together are worth half of the bound, each the same.
-            each = 0.5 * abs(self.bound) / goods
-            self.ask(np.full(goods, each) / self.capacity)
+            if self.ended:
+                return
+        # All capacities together are worth half of the bound, each the same.
+        each = 0.5 * abs(self.bound) / goods
+        self.ask(np.full(goods, each) / self.capacity)
         self.coarse()
         self._exact(ROUNDS)
 
@@ -198,6 +198,8 @@ class LinearTotalSearch(CuttingPlanes):
             search = LinearTotalSearch(goods, self.worth[drawn], watch, asks, self.base[drawn])
             search.wanted = SHARP
             search.run(starts)
+            if search.bound < search.value - SHARP * abs(search.bound):
+                return  # less is left for the sample than its floors need
             prices = search.prices
             demand, of_few = (part.demand_at(prices) for part in (self, search))
             starts = (prices,)
@@ -365,7 +367,7 @@ class LinearTotalSearch(CuttingPlanes):
         floored = np.flatnonzero((asks > 0).any(axis=1))
         given = sp.csr_matrix((asks[rows, places], (rows, entries)), shape=(count, columns))
         price = self.prices * self.capacity
-        off = WIDE * count / len(self.worth) * np.maximum(price, LEAST * price.mean())
+        off = self._wide * count / len(self.worth) * np.maximum(price, LEAST * price.mean())
         trade = sp.identity(goods)
         program = maximum(
             "small",
@@ -388,6 +390,8 @@ class LinearTotalSearch(CuttingPlanes):
         if found is None:
             return None
         x, y = found
+        if x[columns:].max() > LACKING:
+            self._wide *= WIDER
         parts = np.zeros((count, width))
         parts[rows, places] = np.maximum(x[:columns], 0.0)
         parts /= np.maximum(1.0, parts.sum(axis=1))[:, np.newaxis]

@@ -18,7 +18,7 @@ from importlib.metadata import version
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, highest_in_rows, quotient
+from optsched.arrays import BoolArray, FloatArray, highest_in_rows, quotient
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.program import AllocationProgram, ClassFloors, LevelFloors, LinearArrays, Method
 from optsched.program.filling import HELD, Path
@@ -285,7 +285,7 @@ class PricedFilling:
         self.market = market_of(program, floors.closed)
         self.search = ClockSearch(self.market, program.classes.count, floors.floor)
         self.x = np.zeros(program.classes.columns)
-        self.proofs: list[Multipliers] = []
+        self.proofs: list[tuple[Multipliers, BoolArray]] = []
         self.floors_met = not floors.side
 
     def stage(self, path: Path, limits: Limits) -> tuple[int, Values]:
@@ -311,11 +311,12 @@ class PricedFilling:
             m = found.multipliers
             # Whom a floor holds above the path pays for the floor.
             level, _ = path.at(found.clock)
-            of_levels = np.where(self.floors.floor > level, 0.0, m.slope)
+            slope = m.slope + m.aside
+            of_levels = np.where(self.floors.floor > level, 0.0, slope)
             # Rounding may leave a clock at which no priced class rises: it proves nothing.
             pace = float((n * of_levels) @ rate) * high or np.nan
             rows = duals_above_levels(
-                program, self.market, m.prices, m.rent, of_levels, m.slope - of_levels
+                program, self.market, m.prices, m.rent, of_levels, slope - of_levels
             )
             rows, of_levels = (rows[0] / pace, rows[1] / pace), of_levels / pace
             # What the levels lack at this clock is a gap of the clock.
@@ -323,7 +324,7 @@ class PricedFilling:
             rise -= lack
             if not lack <= UNCLEAR and end is Termination.OPTIMAL:
                 end = Termination.IMPRECISE
-            self.proofs.append(m)
+            self.proofs.append((m, path.filling.open.copy()))
         self.x = found.x
         return number, Values(
             end,
@@ -337,14 +338,26 @@ class PricedFilling:
             words=f"{found.passes} passes, {found.steps} steps",
         )
 
+    def _gain(self, proof: Multipliers) -> FloatArray:
+        """What one unit of each column is worth beyond its cost, shape (N,)."""
+        program = self.program
+        worth = program.levels.T @ (proof.slope + proof.aside) - proof.rent[program.classes.class_a]
+        return np.asarray(worth - self.market.usage.T @ proof.prices)
+
     def last(self, program: AllocationProgram, limits: Limits) -> Values:
         """Values of the last program (`Filling.final`): at first at prices at which nobody gives up
         of its level to raise the total.
         """
         first = np.zeros((len(PARTS), len(self.market.capacity)))
-        for proof in self.proofs:
-            held = proof.slope[proof.slope > HELD * proof.slope.max()]
-            first += proof.prices / np.quantile(held, PARTS)[:, np.newaxis]
+        gain = np.zeros(len(self.x))
+        for proof, is_open in self.proofs:
+            unit = np.quantile(proof.slope[proof.slope > HELD * proof.slope.max()], PARTS)
+            more = self._gain(proof) / unit[0]
+            # Prices before are so high that columns stay closed which this stage had no more.
+            closed = np.flatnonzero(~is_open & (gain < 0))
+            factor = quotient(more[closed], -gain[closed]).max(initial=1.0)
+            first = factor * first + proof.prices / unit[:, np.newaxis]
+            gain = factor * gain + more
         return _linear(program, limits, self.x, [*first, *np.outer(HIGHER, first[0])])
 
 
