@@ -44,6 +44,8 @@ from optsched.solution.plan import LinearPlan, Relaxation, Slices
 
 MOST_COLUMNS = 1_000_000
 """Columns y above which intervals are merged: a program of so many is solved in a few seconds."""
+MOST_BOUNDING = 20_000
+"""The same where only a bound is asked for, in a fraction of a second."""
 NOTHING = 1e-10
 """Part of an interval below which a time is rounding of a solver."""
 DONE = 1e-6
@@ -98,6 +100,8 @@ class DeadlineFluid(Formulation):
         admission   jobs may be declined; otherwise all must be done by their deadlines, or the instance is infeasible.
         early       how much more a GPU second costs at the end of the last interval than now.
         capacity    {resource: [capacity in round 0, 1, ...]}: calendars; the last number goes on.
+        schedule    whether a schedule is made; otherwise only a bound: how many jobs miss their deadlines at least,
+                    in fractions of them, by a linear program of at most 20,000 columns y.
 
     References
         E. L. Lawler, J. Labetoulle, "On preemptive scheduling of unrelated parallel processors by
@@ -123,6 +127,7 @@ class DeadlineFluid(Formulation):
         admission: bool = False
         early: Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)] = 0.0
         capacity: Calendar = Field(default_factory=dict)
+        schedule: bool = True
 
     def classes(self, candidates: Candidates) -> Classes:
         """Classes of the jobs with a deadline; the others are unplaced.
@@ -141,8 +146,8 @@ class DeadlineFluid(Formulation):
         options = self.options
         supply = Supply.of(C, options.capacity, self.name)
         promised = np.zeros(len(C), bool) if self.promised is None else self.promised[C.first]
-        optional = C.soft_deadline | (options.admission & ~promised)
-        return FluidProgram(C, supply, optional, options.early).plan()
+        optional = C.soft_deadline | (options.admission & ~promised) | (not options.schedule)
+        return FluidProgram(C, supply, optional, options.early, options.schedule).plan()
 
 
 @dataclass(frozen=True)
@@ -159,10 +164,16 @@ class FluidProgram:
     supply: Supply
     optional: BoolArray
     early: float
+    has_schedule: bool = True
 
     @property
     def now(self) -> float:
         return float(self.C.instance.now)
+
+    @property
+    def most(self) -> int:
+        """Columns y above which intervals are merged."""
+        return MOST_COLUMNS if self.has_schedule else MOST_BOUNDING
 
     # --- columns and intervals --------------------------------------------------------------------
 
@@ -194,6 +205,11 @@ class FluidProgram:
         return column_deadlines(self.C)[self.c] - self.now
 
     @cached_property
+    def value(self) -> FloatArray:
+        """Value of each class column, (columns,); only counted where no schedule is made."""
+        return column_values(self.C) if self.has_schedule else np.ones(self.C.columns)
+
+    @cached_property
     def moments(self) -> FloatArray:
         """Seconds from now to all moments at which anything changes, ascending."""
         open_ = self.due > self.release[self.k]
@@ -217,8 +233,8 @@ class FluidProgram:
         open_ = self.due > release
         events = np.sort(np.concatenate([release[open_], self.due[open_]]))
         edges, kept = self.moments, len(events)
-        while (columns := self._columns(edges)) > MOST_COLUMNS and kept > 1:
-            kept = min(kept - 1, int(0.9 * len(edges) * MOST_COLUMNS / columns))
+        while (columns := self._columns(edges)) > self.most and kept > 1:
+            kept = min(kept - 1, int(0.9 * len(edges) * self.most / columns))
             among = events[np.linspace(0, len(events) - 1, max(kept, 2)).astype(np.int64)]
             edges = np.unique(np.concatenate([self.moments[[0, -1]], among, self._changes]))
         return edges
@@ -317,7 +333,7 @@ class FluidProgram:
     @cached_property
     def levels(self) -> tuple[IntArray, FloatArray, FloatArray]:
         """(k, D_km - now, v_km) of each class and deadline, in this order."""
-        value = column_values(self.C)[self.c]
+        value = self.value[self.c]
         order = np.lexsort((-value, self.due, self.k))
         k, due = self.k[order], self.due[order]
         new = np.ones(len(k), bool)
@@ -345,6 +361,9 @@ class FluidProgram:
     def plan(self) -> LinearPlan:
         """The program that `DeadlineFluid` states."""
         self._refuse_impossible()
+        relaxation = Relaxation(self.realise, lambda: self.witness)
+        if not self.has_schedule:
+            relaxation = Relaxation(lambda x, slices: None, lambda: None)
         return LinearPlan(
             self.C,
             self.program,
@@ -352,7 +371,7 @@ class FluidProgram:
             self.complete,
             self._describe,
             declined=self._declined,
-            relaxation=Relaxation(self.realise, lambda: self.witness),
+            relaxation=relaxation,
         )
 
     @cached_property
@@ -365,7 +384,7 @@ class FluidProgram:
         upper = np.where(self.fits, self.span * n[k[of]], 0.0)
         y = lp.variables(len(of), name="y", upper=upper)
         k_a = of_level[self.chosen]
-        a = lp.variables(len(k_a), name="a", upper=n[k_a], integer=True)
+        a = lp.variables(len(k_a), name="a", upper=n[k_a], integer=self.has_schedule)
         a_of_class = sp.csr_matrix(sum_by(k_a, 1.0, len(C)))
 
         k_row, row, length = self._time
@@ -393,7 +412,7 @@ class FluidProgram:
         if self.chooses.any():
             alone = np.flatnonzero(C.alone)
             most = np.zeros(len(C))
-            np.maximum.at(most, C.class_a[alone], column_values(C)[alone])
+            np.maximum.at(most, C.class_a[alone], self.value[alone])
             lp.minimise(
                 float(n @ np.where(self.chooses, most, 0.0)) - value[self.chosen][np.newaxis, :] @ a
             )
@@ -581,7 +600,7 @@ class FluidProgram:
     @cached_property
     def jobs(self) -> list[LevelJob]:
         """The jobs that have a column, ascending."""
-        value = column_values(self.C)[self.c]
+        value = self.value[self.c]
         return level_jobs(self.C, self.c, self.due, value, ~self.optional)
 
     @cached_property

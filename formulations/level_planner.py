@@ -34,7 +34,7 @@ WEIGHT_OF_COST = 0.2
 """Seconds by which a GPU second puts a job back in the order by deadline and cost."""
 MOST_REPAIRS = 10
 """Plans of an order in which promised jobs that it left out come first."""
-MOST_REPAIRED = 2_000
+MOST_REPAIRED = 600
 """Jobs in all of these plans."""
 MOST_MOVABLE = 2_000
 """Planned jobs up to which one of them may make way for another."""

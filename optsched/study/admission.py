@@ -3,8 +3,8 @@
 For each job, in this order:
 
 1. a plan by rule (`deadline-elastic` without its program) that keeps all deadlines admits it;
-2. if the event-interval program (`deadline-fluid`) has no solution, neither has any schedule: the
-   job is refused, and that is proven;
+2. if the event-interval program (`deadline-fluid`) shows that some part of a job must miss its
+   deadline, the job is refused, and that is proven;
 3. a solution of the program of `deadline-elastic` admits it (of up to 40 jobs);
 4. otherwise it is refused, and nothing is proven.
 
@@ -19,6 +19,7 @@ import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import count as count_from
 from typing import Any, Unpack
 
 import numpy as np
@@ -32,7 +33,7 @@ from optsched.instance.arguments import checks_arguments
 from optsched.instance.reading import show
 from optsched.instance.references import job_row
 from optsched.instance.resize import resized
-from optsched.solution import Schedule, Solution, Status
+from optsched.solution import Schedule, Solution
 from optsched.solving.limits import LimitOptions, deadline_of, takes_limits
 
 FORMAT = "optsched-admission/1"
@@ -43,6 +44,10 @@ that the rule does not, and not in a second.
 """
 NODES = 1000
 """Nodes of the search tree after which such a program gives up."""
+MOST_TRIED = 1000
+"""Jobs in all of the sets that are tried in search of a smallest conflict."""
+MISSED = 1e-6
+"""Part of a job that must be shown to miss its deadline: less is rounding."""
 MOST_GPUS = 4096
 """Most GPUs that are added to a pool in search of the fewest that let a job in."""
 MOST_MIXES = 100
@@ -78,8 +83,8 @@ class Refusal(Displayed):
     words : str
         One sentence.
     conflict : tuple of str
-        Jobs that cannot all meet their deadlines beside it, none of which could be left out; empty
-        if it cannot alone, or if nothing is proven.
+        Jobs that cannot all meet their deadlines beside it, none of which could be left out (beside
+        more than 20 jobs, some perhaps could); empty if it cannot alone, or if nothing is proven.
     earliest_deadline : float or None
         Seconds on the clock of ``now``: with this deadline it would be admitted. None: with none
         that was tried.
@@ -304,9 +309,8 @@ def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Inst
 
 def _refuse_impossible(probes: _Probes, kept: IntArray) -> None:
     """Refuse jobs that count as admitted, though not all of them can be."""
-    found = probes.refutation(kept)
-    if found is not None:
-        why = "; ".join(conflict.words for conflict in found.conflicts)
+    if probes.refuted(kept):
+        why = probes.why_refuted(kept)
         raise InvalidInput(
             "jobs", f"deadlines that cannot all be met: {why}", "jobs that were admitted together"
         )
@@ -346,7 +350,7 @@ class _Probes:
     def __init__(self, instance: Instance, how: Mapping[str, Any]) -> None:
         self.instance = instance
         self._how = how
-        self._refuted: dict[bytes, Solution | None] = {}
+        self._refuted: dict[bytes, bool] = {}
 
     def with_instance(self, instance: Instance) -> _Probes:
         """The same of another instance with the same jobs."""
@@ -355,7 +359,7 @@ class _Probes:
     def plan(self, rows: IntArray) -> Solution | None:
         """A plan by rule, else by the program; None if there is none, or none was found in time."""
         found = self.by_rule(rows)
-        if found is not None or len(rows) > MOST_PROGRAMMED or self.refutation(rows) is not None:
+        if found is not None or len(rows) > MOST_PROGRAMMED or self.refuted(rows):
             return found
         found = self._solved(rows, ELASTIC, {"admission": False, "program": True})
         return found if found.schedule is not None else None
@@ -372,16 +376,23 @@ class _Probes:
         with_nodes = _Probes(self.instance, {**self._how, "work_limit": NODES})
         return len(rows) <= MOST_PROGRAMMED and with_nodes.plan(rows) is not None
 
-    def refutation(self, rows: IntArray) -> Solution | None:
-        """The infeasible program of these jobs that shows that no schedule keeps all deadlines."""
+    def refuted(self, rows: IntArray) -> bool:
+        """Whether a bound shows that no schedule keeps all deadlines of these jobs."""
         key = np.sort(rows).tobytes()
         if key not in self._refuted:
-            # The simplex method is the fastest here: ten times faster than an interior point.
-            solver = "highs" if self._how["solver"] == "auto" else self._how["solver"]
-            found = self._solved(rows, FLUID, {"admission": False}, solver=solver)
-            infeasible = found.status is Status.INFEASIBLE
-            self._refuted[key] = found if infeasible else None
+            found = self._relaxed(rows, {"schedule": False})
+            self._refuted[key] = found.bound is not None and found.bound > MISSED
         return self._refuted[key]
+
+    def why_refuted(self, rows: IntArray) -> str:
+        """What makes it impossible that jobs all meet their deadlines."""
+        found = self._relaxed(rows, {"admission": False})
+        return "; ".join(conflict.words for conflict in found.conflicts)
+
+    def _relaxed(self, rows: IntArray, options: Mapping[str, Any]) -> Solution:
+        # The simplex method is the fastest here: ten times faster than an interior point.
+        solver = "highs" if self._how["solver"] == "auto" else self._how["solver"]
+        return self._solved(rows, FLUID, options, solver=solver)
 
     def _solved(
         self, rows: IntArray, formulation: str, options: Mapping[str, Any], **other: Any
@@ -401,14 +412,17 @@ def _refusal(probes: _Probes, kept: IntArray, row: int, advise: bool) -> Refusal
     """Why a job is not admitted beside those that are."""
     names = probes.instance.jobs_table.names
     job = names[row]
-    alone = probes.refutation(np.array([row]))
     conflict: tuple[str, ...] = ()
-    if alone is not None:
+    if probes.refuted(np.array([row])):
         reason = Reason.ALONE
-        words = "; ".join(item.words for item in alone.conflicts)
-    elif probes.refutation(np.append(kept, row)) is not None:
+        words = probes.why_refuted(np.array([row]))
+    elif probes.refuted(np.append(kept, row)):
         reason = Reason.CONFLICT
-        rows = smallest_conflict(lambda some: probes.refutation(some) is not None, row, kept)
+        tried = count_from(0)
+        most = MOST_TRIED // len(kept)
+        rows = smallest_conflict(
+            lambda some: next(tried) < most and probes.refuted(some), row, kept
+        )
         conflict = tuple(names[other] for other in rows.tolist())
         words = f"{_listed(('it', *conflict))} cannot all meet their deadlines"
     else:

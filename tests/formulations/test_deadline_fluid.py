@@ -94,6 +94,28 @@ def test_on_one_gpu_it_is_feasible_exactly_when_earliest_deadline_first_meets_al
 
 
 @pytest.mark.property
+def test_a_bound_above_zero_shows_that_not_all_are_kept() -> None:
+    random, kept = np.random.default_rng(13), 0
+    for _ in range(40):
+        jobs = random_jobs(random, 5)
+        found = optsched.solve(machine(jobs), "deadline-fluid", options={"schedule": False})
+        assert (found.status, found.schedule) == ("limit", None)
+        assert found.bound is not None
+        assert (found.bound < 1e-6) == edf_meets_all(jobs), jobs
+        kept += found.bound < 1e-6
+    assert 5 < kept < 38
+
+
+def test_a_later_deadline_of_less_value_is_met_too() -> None:
+    options = [
+        {"job": "a", "value": value, "gpus": 1, "leases_needed": 2, "max_lease": last}
+        for value, last in ((10.0, 1), (8.0, 3))
+    ]
+    found = optsched.solve(soft_leases(options, 1), "deadline-fluid", options={"schedule": False})
+    assert found.bound == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.property
 def test_single_gpu_jobs_on_slots_are_those_of_leases() -> None:
     random, kept = np.random.default_rng(8), 0
     for _ in range(40):
