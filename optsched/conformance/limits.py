@@ -155,21 +155,23 @@ def interrupt(subject: Subject) -> None:
 
 @contextmanager
 def _sigint_after(seconds: float) -> Iterator[None]:
-    """Send SIGINT once; where the solver does not take it, it is of no consequence."""
+    """Send SIGINT, and again where it comes before the solver takes it, as on a busy machine."""
+    timers: list[threading.Timer] = []
 
-    def ignore(number: int, frame: FrameType | None) -> None:
-        pass
+    def send_later(number: int = signal.SIGINT, frame: FrameType | None = None) -> None:
+        timers.append(threading.Timer(seconds, os.kill, (os.getpid(), number)))
+        timers[-1].start()
 
-    # Without a handler a late signal would end the program that runs the suite.
-    before = signal.signal(signal.SIGINT, ignore)
-    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    before = signal.signal(signal.SIGINT, send_later)
+    send_later()
     try:
         yield
     finally:
-        timer.cancel()
-        # Joined first: a signal that is on its way finds the handler still there.
-        timer.join()
+        # A signal that is on its way would end the program that runs the suite.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for timer in timers:
+            timer.cancel()
+            timer.join()
         signal.signal(signal.SIGINT, before)
 
 
