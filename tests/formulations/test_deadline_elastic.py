@@ -374,6 +374,18 @@ def test_elasticflow_sets() -> None:
     assert won == 2
 
 
+@pytest.mark.oracle
+@pytest.mark.skipif(not (ORACLES / "forms").is_dir(), reason=MISSING)
+def test_golden_cores_of_leases() -> None:
+    """Gangs in whole leases are slots of a single level."""
+    decided = set()
+    for case in json.loads((ORACLES / "forms" / "goldens.json").read_text())["lease"]:
+        instance = leases(case["gang"], case["leases"], case["deadline"], case["gpus"])
+        assert feasible(instance, slot=instance.round) == case["feasible"]
+        decided.add(case["feasible"])
+    assert decided == {True, False}
+
+
 # --- rounds ---------------------------------------------------------------------------------------
 
 
