@@ -217,10 +217,9 @@ class Engine(SolverRuns):
         point.
         """
         value, extra, failures = core.value(point), OPEN, 0
-        # The whole program is not needed where the bound of the relaxation is near enough.
-        accepted = -np.inf if self.limits.gap is None else self.limits.gap
         while failures < CORE_FAILURES and self.has_time_left(WORTHWHILE):
-            if core.bound - value <= accepted * abs(value):
+            # The whole program is not needed where the bound of the relaxation is near enough.
+            if self._near(core, value):
                 end, known = Termination.GAP_LIMIT, PointStatus.FEASIBLE
                 return Values(end, known, known, x=point, y=core.duals, objective=value)
             lower, upper = core.around(point, extra)
@@ -234,7 +233,8 @@ class Engine(SolverRuns):
                 return replace(values, x=point, objective=None, bound=None)
             found = None if values.x is None else core.whole(values.x)
             if found is not None and core.value(found) > value:
-                point, value = found, core.value(found)
+                point = self._exchanged(core, found)
+                value = core.value(point)
             else:
                 failures, extra = failures + 1, 2 * extra
         session.set_bounds(*core.without_losers(value))
@@ -243,6 +243,24 @@ class Engine(SolverRuns):
         if values.x is None or core.value(values.x) < value:  # stopped before it took its start
             return replace(values, x=point, objective=None)
         return values
+
+    def _near(self, core: Core, value: float) -> bool:
+        """Whether a value is as near to the bound of the relaxation as the user asks for."""
+        gap = self.limits.gap
+        return gap is not None and core.bound - value <= gap * abs(value)
+
+    def _exchanged(self, core: Core, point: FloatArray) -> FloatArray:
+        """A whole point made better by local search, as far as is asked for and time is left."""
+        from optsched.solving.exchanges import exchanged
+
+        def enough(value: float) -> bool:
+            if self._near(core, value):
+                return True
+            late = not self.has_time_left(WORTHWHILE)
+            self.by_clock |= late
+            return late
+
+        return exchanged(core, point, enough)
 
     def _limits_of_a_core(self) -> Limits:
         """A part of the time, few nodes, and silent: its bound is none of the whole program."""
@@ -308,11 +326,13 @@ class Engine(SolverRuns):
         )
         x = program.kept(relaxed.x)
         if program.integral:
-            self._incumbent = x
             if not program.concave:
                 from optsched.solving.core import Core
 
                 self._core = Core.of(program.classes, lowered.arrays, y)
+            if self._core is not None:
+                x = program.allocation_of(self._exchanged(self._core, program.complete(x)))
+            self._incumbent = x
         outcome = certified_allocation(self, program, replace(values, x=x), y)
         return replace(outcome, by_clock=by_clock)
 

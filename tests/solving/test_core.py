@@ -140,6 +140,7 @@ def test_cores_end_in_the_optimum(monkeypatch: pytest.MonkeyPatch, seed: int) ->
 @pytest.mark.property
 def test_cores_end_where_the_gap_is_small_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr("optsched.solving.exchanges.MOVES", 1)  # else no core is needed
     runs: list[int | None] = []
     run = HighsSession.run
 
