@@ -27,7 +27,7 @@ from optsched.instance.tables import JobNames
 from optsched.rounds.ledger import Service, isolated_seconds
 from optsched.rounds.state import RoundState
 
-Measured = tuple[float, Mapping[int, float]]
+StepsAt = tuple[float, Mapping[int, float]]
 """A time in seconds, and the steps that some jobs had done by then, by their rows."""
 
 
@@ -95,7 +95,7 @@ class Changes:
         self._left_at: list[float] = []
         self._left: dict[int, int] = {}
         self._names_left: set[str] = set()
-        self._measured: list[Measured] = []
+        self._measured: list[StepsAt] = []
         self._state: RoundState | None = before
 
     # --- what there is ------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def advanced(state: RoundState, now: float) -> RoundState:
 def passed(
     state: RoundState,
     now: float,
-    measured: Sequence[Measured] = (),
+    measured: Sequence[StepsAt] = (),
     ends: FloatArray | None = None,
 ) -> RoundState:
     """The state at a later time, at which nothing else has changed than what was measured.
@@ -262,7 +262,7 @@ def passed(
     state : RoundState
     now : float
         Seconds.
-    measured : sequence of Measured
+    measured : sequence of StepsAt
         Since the time of the state; rows behind its jobs do not count.
     ends : FloatArray, shape (jobs,), optional
         Until when each job counts: what is owed to a pair stops there, and is its partner's.
@@ -285,7 +285,7 @@ def passed(
 
 
 def _steps(
-    state: RoundState, now: float, measured: Sequence[Measured]
+    state: RoundState, now: float, measured: Sequence[StepsAt]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Steps that each job has done at a time, its isolated time, and the steps that are counted in it."""
     table, rate = state.instance.jobs_table, state.service.isolated
@@ -318,7 +318,7 @@ def _steps(
 
 
 def _in_turn(
-    measured: Sequence[Measured], jobs: int, *, each: bool
+    measured: Sequence[StepsAt], jobs: int, *, each: bool
 ) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
     """Jobs, times and steps of what was measured, one event after the other.
 

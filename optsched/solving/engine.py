@@ -54,7 +54,7 @@ WORTHWHILE = 0.05
 """Part of the time limit that must be left for another attempt to be begun."""
 KNOWN = "known point"
 """Name of an attempt that is a feasible point without a solver."""
-LARGE = 3000
+RELAXED_FIRST = 3000
 """Columns from which a program of whole jobs is first solved with fractions of jobs."""
 SHARE = 0.25
 """Part of the time left that this easier program may take, and then each run of a core."""
@@ -137,15 +137,19 @@ class Engine(SolverRuns):
         return attempt(self, ways, certify, known, answers=self.known_points)
 
     def _ways(self, program: AllocationProgram, prices: FloatArray | None) -> Iterator[Way]:
-        """A closed form; without side rows and whole jobs;
-        as it is, or lowered; by other solvers.
+        """The attempts at a program, in their order.
+
+        A closed form, where there is one. The program without side rows and whole jobs, whose
+        optimum may keep them: before the program itself if that is a large integer program, else
+        after it. The program itself, by a solver that takes it as it is, or else as rows and
+        columns. Last, other solvers.
         """
         self._incumbent = self._core = None  # those of the program before
         if self.asked_for is None and self.start is None:
             closed = self.build(lambda: program.utility.closed_form(program))
             if closed is not None:
                 yield partial(self._closed_form, program, *closed)
-        easier_first = program.integral and program.classes.columns > LARGE
+        easier_first = program.integral and program.classes.columns > RELAXED_FIRST
         if easier_first:  # a bound, and a point to start from
             yield from self._easier(program)
         direct = self.solver_as_it_is(program)

@@ -69,8 +69,8 @@ def verify(
     The candidates are compiled and the formulation is built anew, by name, options and side
     constraints; each row of the allocation is found among the columns; objective, throughputs,
     bound, gap, prices, metrics, certificate, status and the reasons of unplaced jobs are recomputed
-    from there. Nothing that the solver said is believed except the bound of a program that has no
-    duals.
+    from there. Two things are believed: the bound of a program that has no duals, and the gap
+    that was asked for (``solver.gap``).
 
     Parameters
     ----------

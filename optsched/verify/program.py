@@ -1,8 +1,8 @@
 """A program's solution (``optsched-program-solution/1``) against its program,
 every number recomputed.
 
-As for solutions of instances nothing in the file is believed except the bound of a program that has
-no duals. Columns and rows are found by name; those that the file leaves out are 0.
+As for solutions of instances, two things in the file are believed: the bound of a program that has
+no duals, and the gap that was asked for. Columns and rows are found by name; those that the file leaves out are 0.
 """
 
 from __future__ import annotations

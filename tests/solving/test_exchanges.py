@@ -98,7 +98,7 @@ def test_classes_of_several_jobs_keep_time_and_floors(seed: int) -> None:
 def test_no_other_solver_is_asked_where_it_comes_near_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
     instance = generate(
         "knapsack", jobs=2000, choices=4, resources=5, tightness=0.25, seed=0
     ).instance
