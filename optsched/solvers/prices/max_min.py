@@ -52,6 +52,8 @@ MANY = 3000
 """Free classes beyond which prices are quicker than the small program."""
 PROBED = 0.1
 """Part of the distance to 1 that a probe leaves open."""
+NEARLY = 1e-3
+"""Distance to 1 below which a probe is a search: that costs little more."""
 NOTHING = 1e-11
 """Worth of a resource, of 1 in all, below which its price is 0:
 less than the gap of an answer, or the last of the gap stays.
@@ -141,7 +143,8 @@ class MaxMinSearch(CuttingPlanes):
     @property
     def ended(self) -> bool:
         """See `CuttingPlanes.ended`; a probe ends earlier."""
-        if self.probing and self.bound - self.value < PROBED * (1.0 - self.bound):
+        short = 1.0 - self.bound
+        if self.probing and self.bound - self.value < PROBED * short and short > NEARLY:
             return True
         return super().ended
 
