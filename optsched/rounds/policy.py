@@ -69,7 +69,7 @@ class RoundPolicy(Document):
         this the restart cost of the running job is added. With an allocation that stays the same,
         on single GPUs, the time that a job has received falls behind what it is owed by less than
         1.5 + hysteresis rounds where this is 0.5 or less, and by a bounded number of rounds where
-        it is more (7 measured at 2). What is left over comes on top, without a bound.
+        it is more (3 measured at 2). What is left over comes on top, without a bound.
     max_moves : int, optional
         Running jobs that a plan preempts or moves at most. Those that go for another reason than
         the allocation do not count.
