@@ -3,9 +3,9 @@
 A job that shares GPUs has several rows (alone, beside one, beside another), and so has one whose
 time is split over pools. Only one of them runs in a round, and each is in the way of rows of other
 jobs. Taken one by one, in the order in which they are due, such rows waste GPUs: some are owed more
-from round to round, though the allocation could be realised. Taken as a set they are not. After a round in which the rows s run, row r is owed d_r + x_r - s_r rounds, and job j the sum
-over its rows, D_j + X_j - sum s_r. The sum of the squares of both is least for the set that is
-worth most,
+from round to round, though the allocation could be realised. Taken as a set they are not. After a
+round in which the rows s run, row r is owed d_r + x_r - s_r rounds, and job j the sum over its
+rows, D_j + X_j - sum s_r. The sum of the squares of both is least for the set that is worth most,
 
     maximise  sum_r w_r s_r     over the sets of rows that can run side by side,
 
