@@ -156,7 +156,7 @@ def _near_the_edge(instant: Instant, rows: IntArray, taken: BoolArray) -> BoolAr
     """
     ends = np.concatenate([instant.job[rows], instant.partner[rows]])
     several = np.append(np.bincount(ends[ends >= 0], minlength=instant.jobs) > 1, False)
-    near = several[instant.job[rows]] | several[instant.partner[rows]]
+    near: BoolArray = several[instant.job[rows]] | several[instant.partner[rows]]
     uses = instant.uses.take(rows)
     inside = taken[rows][uses.row]
     from_edge = np.where(inside, uses.row, -uses.row)
