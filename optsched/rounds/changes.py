@@ -19,8 +19,7 @@ from optsched.arrays import EMPTY, FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance import Instance, with_jobs
 from optsched.instance.columns import CheckedJobs, JobColumns
-from optsched.instance.documents import JobDocument
-from optsched.instance.reading import show, validate_chunks
+from optsched.instance.reading import show
 from optsched.instance.references import resolve_predecessors
 from optsched.instance.revise import columns_beside, joining
 from optsched.instance.tables import JobNames
@@ -172,8 +171,7 @@ class Changes:
             # The ids of all jobs that there are now are taken, those that came included. Weakly: else
             # the state before would stay until the cycle collector comes, which rarely does here.
             self._columns = columns_beside(self.before.instance, weakref.proxy(self))
-        found = [job for _, part in validate_chunks(JobDocument, documents, "jobs") for job in part]
-        jobs = self._columns.checked(found)
+        jobs = self._columns.checked(documents)
         if jobs.after:
             resolve_predecessors(jobs.after, JobNames(len(jobs), tuple(jobs.ids)), self)
         return jobs

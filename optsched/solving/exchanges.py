@@ -23,7 +23,7 @@ IDLE = -1
 """The column of a job that waits."""
 
 
-class Moves(NamedTuple):
+class Reassignments(NamedTuple):
     """One job of each of these classes goes from one column to another one, or `IDLE`."""
 
     job_class: IntArray
@@ -45,7 +45,7 @@ def _better(core: Core, point: FloatArray) -> FloatArray | None:
     """The point after the pair of moves that gains most; None where none gains."""
     moves = _moves(core, point)
     # One more that changes nothing: a pair with it is a move alone.
-    moves = Moves(*(np.append(columns, IDLE) for columns in moves))
+    moves = Reassignments(*(np.append(columns, IDLE) for columns in moves))
     cost = np.append(core.arrays.cost, 0.0)
     gain = cost[moves.target] - cost[moves.source]
     together = np.add.outer(gain, gain)
@@ -68,7 +68,7 @@ def _better(core: Core, point: FloatArray) -> FloatArray | None:
     return point
 
 
-def _moves(core: Core, point: FloatArray) -> Moves:
+def _moves(core: Core, point: FloatArray) -> Reassignments:
     """Of each class the job in the worst of its columns goes elsewhere; those that lose least."""
     C, arrays = core.classes, core.arrays
     columns = len(core.loss)
@@ -90,7 +90,7 @@ def _moves(core: Core, point: FloatArray) -> Moves:
     if len(more) > MOVES:
         nearest = np.sort(np.argpartition(more, MOVES)[:MOVES])
         target, origin = target[nearest], origin[nearest]
-    return Moves(job_class[target], column[origin], column[target])
+    return Reassignments(job_class[target], column[origin], column[target])
 
 
 def _room(core: Core, point: FloatArray) -> tuple[FloatArray, FloatArray]:
