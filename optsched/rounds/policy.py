@@ -73,6 +73,9 @@ class RoundPolicy(Document):
     max_moves : int, optional
         Running jobs that a plan preempts or moves at most. Those that go for another reason than
         the allocation do not count.
+    moves_per_hour : int, optional
+        Running jobs that plans preempt or move within any hour at most. All count, but only those
+        that would go for the allocation are held back.
     patience : int, optional
         Rounds after which a waiting job goes before all others. It goes before those that can be
         stopped, even if the allocation gives it nothing: with k jobs that have waited longer, it
@@ -109,6 +112,7 @@ class RoundPolicy(Document):
     memory_limit: Bytes | None = None
     hysteresis: Rounds = 2.0
     max_moves: Count | None = None
+    moves_per_hour: Count | None = None
     patience: PositiveCount | None = None
     exempt_time: Delay = 0.0
     grace_time: Delay = 0.0

@@ -326,7 +326,7 @@ class RoundRows:
             self.partner_now,
             self.constraints,
         )
-        limit = self.state.policy.max_moves
+        limit = self.state.most_moves
         most, allowed = None, np.inf
         if limit is not None:
             # Those who can go on in no row are moved in any case: they are taken off the limit first.

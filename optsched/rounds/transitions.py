@@ -87,6 +87,7 @@ def followed(state: RoundState, plan: Plan) -> RoundState:
         ),
         warm=plan.warm,
         graces=stops.graces_after(stopped),
+        moves=state.moves_after(stopped),
     )
 
 
