@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,11 +33,21 @@ from formulations.level_planner import (
     Stretch,
     level_jobs,
     plan_levels,
+    run_within,
     schedule_of,
     stretches_of,
 )
 from formulations.reference_rates import refuse_endless
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, pointers, ranges
+from optsched.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    find_rows,
+    mask_of,
+    owners,
+    pointers,
+    ranges,
+)
 from optsched.arrays.matrices import rows_of, sum_by
 from optsched.candidates import Candidates, Classes
 from optsched.errors import InvalidArgument
@@ -56,10 +66,10 @@ class DeadlineElastic(Formulation):
     least GPU time, or the least value of jobs that are declined.
 
     The *plan by rule* is made first (`formulations.level_planner`): jobs come by slack or by
-    deadline, the better of the two. Each takes the level with the least GPU time that still meets its
-    deadline, or changes its level where no level alone meets it; one that finds no room may take the
-    place of another that costs more. In the program a job keeps that plan, or is planned anew in whole
-    intervals.
+    deadline, in rounds also after those of the last plan; the best of these plans counts. Each takes
+    the level with the least GPU time that still meets its deadline, or changes its level where no level
+    alone meets it; one that finds no room may take the place of another that costs more. In the program
+    a job keeps that plan, or is planned anew in whole intervals.
 
     Sets
         j in J: jobs with a deadline;  c in C_j: their levels, columns without a partner;
@@ -101,7 +111,9 @@ class DeadlineElastic(Formulation):
 
     Options
         admission   jobs may be declined; otherwise all must meet their deadlines, or the instance is infeasible.
-        guarantee   in rounds: a job that was admitted is declined later only if there is no other way.
+        guarantee   in rounds: a job that is planned is promised its deadline if it takes at most this part of the GPU
+                    time that promises leave free before its deadline. Later rounds decline it only if there is no other
+                    way. 0: newcomers may take the place of every job.
         program     whether the program is solved; otherwise the answer is the plan by rule, and without a bound.
         intervals   the most intervals.
         slot        length of intervals in s, which are equal then.
@@ -121,6 +133,7 @@ class DeadlineElastic(Formulation):
     plans_ahead = True
     awaits_nodes = True
     hard_deadlines = True
+    goes_on = True
     in_rounds = MappingProxyType({"admission": True, "program": False})
     objective_words = "GPU seconds, or the value of declined jobs"
 
@@ -128,7 +141,7 @@ class DeadlineElastic(Formulation):
         """Options of the program of levels."""
 
         admission: bool = False
-        guarantee: bool = True
+        guarantee: Annotated[float, Field(ge=0, le=1)] = 0.25
         program: bool = True
         intervals: Annotated[int, Field(ge=1, le=1000)] = 30
         slot: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
@@ -142,8 +155,23 @@ class DeadlineElastic(Formulation):
         own = np.where(free, 0, np.arange(1, len(free) + 1))
         return candidates.at_quantile(self._quantile()).classes(self.reads, [own])
 
-    def promising(self, jobs: BoolArray) -> Self:
-        return super().promising(jobs) if self.options.guarantee else self
+    def promises(self, schedule: Schedule, promised: BoolArray) -> BoolArray:
+        """Those promised before, and those that take a small part of the GPU time that is free."""
+        C, kept = schedule.classes, promised.copy()
+        gpus, start, end = schedule.gpus, schedule.start, schedule.end
+        pools = C.instance.cluster.pools
+        there = np.array([pool.capacity(C.instance.now) for pool in pools], np.float64)
+        due = column_deadlines(C)[schedule.column]
+        cost = np.bincount(schedule.job, gpus * (end - start), len(kept))
+        new = np.unique(schedule.job[~kept[schedule.job]])
+        for job in new[np.argsort(cost[new], kind="stable")].tolist():
+            until = float(due[schedule.job == job].max())
+            mine = np.unique(C.pool[C.alone & (C.class_a == C.of_job[job])])
+            some = kept[schedule.job] & np.isin(schedule.pool, mine)
+            seconds = np.clip(np.minimum(end[some], until) - start[some], 0.0, None)
+            free = there[mine[mine >= 0]].sum() * (until - C.instance.now) - gpus[some] @ seconds
+            kept[job] = cost[job] <= self.options.guarantee * free
+        return kept
 
     def build(self, C: Classes) -> LinearPlan:
         options = self.options
@@ -237,7 +265,33 @@ class ElasticProgram:
     @cached_property
     def witness(self) -> LevelPlan:
         """The plan by rule."""
-        return plan_levels(self.jobs, self.profile, self.solved)
+        return plan_levels(self.jobs, self.profile, self.solved, self._last)
+
+    @cached_property
+    def _last(self) -> dict[int, Run]:
+        """What is left of the runs of the last plan, by the number of the job in ``jobs``."""
+        planned = self.restarts.planned
+        if planned is None or not len(self.c):
+            return {}
+        C = self.C
+        ways = np.column_stack([self.j, C.labels_of(self.c)])
+        place = find_rows(ways, np.column_stack([C.of_job[planned.job], planned.label]))
+        order = np.lexsort((planned.start, planned.job))
+        ahead = order[(place[order] >= 0) & (planned.end[order] - self.now > self._slack)]
+        levels = {level.column: level for job in self.jobs for level in job.levels}
+        pieces: dict[int, list[Piece]] = {}
+        for s in ahead.tolist():
+            begin, end = planned.start[s] - self.now, planned.end[s] - self.now
+            level = levels[int(self.c[place[s]])]
+            pieces.setdefault(int(planned.job[s]), []).append(
+                Piece(level, max(float(begin), 0.0), float(end))
+            )
+        runs = {
+            number: run_within(job, pieces[job.job])
+            for number, job in enumerate(self.jobs)
+            if job.job in pieces and job.goes_on is None
+        }
+        return {number: run for number, run in runs.items() if run is not None and run.in_time}
 
     @cached_property
     def profile(self) -> Profile:

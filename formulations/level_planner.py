@@ -13,9 +13,10 @@ ASPLOS 2023, section 4 (shares by deadline; here with exact times in place of sl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -30,8 +31,8 @@ from optsched.solution import Schedule
 
 VICTIMS = 4
 """Planned jobs that are tried, one after the other, to make room for a promised one."""
-WEIGHT_OF_COST = 0.2
-"""Seconds by which a GPU second puts a job back in the order by deadline and cost."""
+COST_BESIDE_DEADLINE, COST_BESIDE_SLACK = 0.2, 0.45
+"""Seconds by which a GPU second puts a job back in the orders by deadline, or slack, and cost."""
 MOST_REPAIRS = 10
 """Plans of an order in which promised jobs that it left out come first."""
 MOST_REPAIRED = 600
@@ -113,6 +114,12 @@ class Run:
         return sum(level.gpus * (end - begin) for level, begin, end in self.pieces)
 
     @property
+    def in_time(self) -> bool:
+        """Whether it ends by its deadline."""
+        level, _, end = self.pieces[-1]
+        return _by(end, level.deadline)
+
+    @property
     def value(self) -> float:
         """Of the job that is done at its end."""
         return self.pieces[-1].level.value
@@ -174,16 +181,55 @@ class LevelJob:
         """The most seconds that it can wait."""
         return max((level.deadline - level.shortest for level in self.levels), default=0.0)
 
-    @property
-    def deadline_and_cost(self) -> float:
-        """The last deadline, put back by the least GPU time."""
-        cheapest = min((level.cost for level in self.in_time), default=0.0)
-        return self.deadline + WEIGHT_OF_COST * cheapest
+    @cached_property
+    def least_cost(self) -> float:
+        """The least GPU seconds with which it is in time; 0 if it cannot be."""
+        return min((level.cost for level in self.in_time), default=0.0)
 
 
 def _by(moment: float, deadline: float) -> bool:
     """Whether a moment is not after a deadline, but for rounding."""
     return moment <= deadline + ROUNDING * max(deadline, 1.0)
+
+
+def run_within(
+    job: LevelJob, stretches: Iterable[Piece], work: float = 1.0, whole: bool = True
+) -> Run | None:
+    """The run of a job that takes stretches of time one after the other until its work is done.
+
+    Pieces too short for progress are left out.
+
+    Parameters
+    ----------
+    job : LevelJob
+    stretches : iterable of Piece
+        Ascending.
+    work : float
+        Part of its work that is to be done.
+    whole : bool
+        Whether all of this work is to be done, or as much as there is time for.
+
+    Returns
+    -------
+    Run or None
+        None if the stretches are not enough.
+    """
+    left = work
+    pieces: list[Piece] = []
+    for level, start, stop in stretches:
+        delay = level.again if pieces else level.first
+        if start == 0 and level.onward is not None:
+            delay = level.onward
+        progress = stop - start - delay
+        if progress >= (left - ROUNDING * work) * level.duration:
+            end = start + delay + left * level.duration
+            # Rounding leaves no sliver of time before what begins at the end of the stretch.
+            end = stop if _by(stop, end) else end
+            return Run((*pieces, Piece(level, start, end)))
+        if job.preemptible and progress > ROUNDING * max(stop, 1.0):
+            pieces.append(Piece(level, start, stop))
+            left -= progress / level.duration
+    return Run(tuple(pieces)) if pieces and not whole else None
 
 
 # --- what is free ---------------------------------------------------------------------------------
@@ -251,20 +297,7 @@ class Profile:
             Whether all of this work is to be done, or as much as there is room for.
         """
         begin, end = max(begin, job.release), min(end, levels[0].deadline)
-        left = work
-        pieces: list[Piece] = []
-        for level, start, stop in self._stretches(levels, begin, end, own):
-            delay = level.again if pieces else level.first
-            if start == 0 and level.onward is not None:
-                delay = level.onward
-            progress = stop - start - delay
-            if progress >= (left - ROUNDING * work) * level.duration:
-                last = Piece(level, start, min(start + delay + left * level.duration, stop))
-                return Run((*pieces, last))
-            if job.preemptible and progress > ROUNDING * max(stop, 1.0):
-                pieces.append(Piece(level, start, stop))
-                left -= progress / level.duration
-        return Run(tuple(pieces)) if pieces and not whole else None
+        return run_within(job, self._stretches(levels, begin, end, own), work, whole)
 
     def _stretches(
         self, levels: Sequence[Level], begin: float, end: float, own: Sequence[Piece]
@@ -291,6 +324,17 @@ class Profile:
         for number, start, stop in zip(numbers, times, [*times[1:], end], strict=True):
             if number >= 0:
                 yield Piece(levels[number], max(start, begin), min(stop, end))
+
+    def has_room(self, run: Run) -> bool:
+        """Whether all that a run holds and spends is free."""
+        for level, begin, end in run.pieces:
+            first = max(int(self._edges.searchsorted(begin + ROUNDING, "right")) - 1, 0)
+            beyond = int(self._edges.searchsorted(end))
+            for resource, amount in level.holds:
+                if (self.free[resource, first:beyond] < amount * (1.0 - ROUNDING)).any():
+                    return False
+        spends = run.pieces[0].level.spends
+        return all(_by(amount, float(self.left[r])) for r, amount in spends)
 
     def take(self, run: Run, sign: float = 1.0) -> None:
         """Count what a run holds and spends; with sign -1 it gives it back."""
@@ -360,6 +404,18 @@ class LevelPlan:
             self._put(number, run)
         elif len(self.runs) <= MOST_MOVABLE:
             self._add_in_place_of_another(number)
+
+    def go_on(self, last: Mapping[int, Run]) -> None:
+        """Plan jobs as they were planned before, as far as there is room.
+
+        Those that run and cannot be preempted come first.
+        """
+        for number, job in enumerate(self.jobs):
+            if job.goes_on is not None:
+                self.add(number)
+        for number, run in last.items():
+            if self.profile.has_room(run):
+                self._put(number, run)
 
     def _add_in_place_of_another(self, number: int) -> None:
         """Drop the job that is worth least per GPU second, if that makes room for one that is worth
@@ -432,12 +488,20 @@ def schedule_of(C: Classes, stretches: Sequence[Stretch] | FloatArray) -> Schedu
 ORDERS: tuple[Callable[[LevelJob], float], ...] = (
     lambda job: job.slack,
     lambda job: job.deadline,
-    lambda job: job.deadline_and_cost,
+    lambda job: job.deadline + COST_BESIDE_DEADLINE * job.least_cost,
+    lambda job: job.slack + COST_BESIDE_SLACK * job.least_cost,
 )
+"""Orders in which jobs come."""
 
 
-def plan_levels(jobs: Sequence[LevelJob], profile: Profile, mends: bool = True) -> LevelPlan:
-    """The best of the plans in all orders, and of those in which jobs that they left out come first.
+def plan_levels(
+    jobs: Sequence[LevelJob],
+    profile: Profile,
+    mends: bool = True,
+    last: Mapping[int, Run] = MappingProxyType({}),
+) -> LevelPlan:
+    """The best of the plans in all orders, of those in which jobs that they left out come first, and
+    of those that go on with the last plan.
 
     Parameters
     ----------
@@ -447,19 +511,15 @@ def plan_levels(jobs: Sequence[LevelJob], profile: Profile, mends: bool = True) 
     mends : bool
         Whether jobs that may be declined come first too if an order left them out, not only promised
         ones.
+    last : mapping of int to Run
+        What is left of the runs of a plan that was made before, by the number of the job.
     """
     repairs = min(MOST_REPAIRS, MOST_REPAIRED // max(len(jobs), 1))
     plans = []
     for order in ORDERS:
         first: set[int] = set()
         for _ in range(1 + repairs):
-            plan = LevelPlan(jobs, profile.copy(), first)
-            keys = [
-                (job.goes_on is None, number not in first, order(job), number)
-                for number, job in enumerate(jobs)
-            ]
-            for *_, number in sorted(keys):
-                plan.add(number)
+            plan = _planned(LevelPlan(jobs, profile.copy(), first), order)
             plans.append(plan)
             if plan.is_ideal:
                 return plan
@@ -471,7 +531,23 @@ def plan_levels(jobs: Sequence[LevelJob], profile: Profile, mends: bool = True) 
             if late <= first:
                 break
             first = first | late
+        if last:
+            plan = LevelPlan(jobs, profile.copy())
+            plan.go_on(last)
+            plans.append(_planned(plan, order))
     return max(plans, key=lambda plan: plan.merit)
+
+
+def _planned(plan: LevelPlan, order: Callable[[LevelJob], float]) -> LevelPlan:
+    """The plan with all jobs that find room, in an order."""
+    keys = [
+        (job.goes_on is None, number not in plan.first, order(job), number)
+        for number, job in enumerate(plan.jobs)
+        if number not in plan.runs
+    ]
+    for *_, number in sorted(keys):
+        plan.add(number)
+    return plan
 
 
 # --- jobs of an instance --------------------------------------------------------------------------

@@ -180,7 +180,7 @@ class Slot:
         ------
         OptschedError
         """
-        code = worker.wait_or_kill()
+        code = worker.exit_code()
         ended = exit_text(code)
         if worker.ready:
             return self._failed(now, "error", f"its worker {ended} while it prepared the task")

@@ -7,7 +7,7 @@ from optsched.formulation.base import (
     nothing_to_decide,
 )
 from optsched.formulation.options import ConstraintOptions, FormulationOptions, options_from
-from optsched.formulation.restarts import Restarts
+from optsched.formulation.restarts import Restarts, Stretches
 from optsched.formulation.side_constraint import SHOWN, Infeasible, SideConstraint
 from optsched.solution.figures import by_class, by_job
 
@@ -20,6 +20,7 @@ __all__ = [
     "Infeasible",
     "Restarts",
     "SideConstraint",
+    "Stretches",
     "by_class",
     "by_job",
     "declined_jobs",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray
+from optsched.arrays import BoolArray, FloatArray, mask_of
 from optsched.candidates import Candidates, Classes
 from optsched.candidates.classes import KNOWN
 from optsched.display import Displayed
@@ -83,6 +83,8 @@ class Formulation(ABC, Displayed):
     """Whether columns can be left to column generation:
     levels are throughputs times numbers of the jobs.
     """
+    goes_on: ClassVar[bool] = False
+    """Whether a round begins with the schedule of the last one (`Restarts.planned`)."""
     in_rounds: ClassVar[Mapping[str, Any]] = {}
     """Options that rounds take where a policy says nothing of them."""
     objective_words: ClassVar[str] = "objective"
@@ -277,6 +279,21 @@ class Formulation(ABC, Displayed):
         mine = copy.copy(self)
         mine.promised = jobs
         return mine
+
+    def promises(self, schedule: Schedule, promised: BoolArray) -> BoolArray:
+        """Jobs of a schedule that later rounds keep in theirs; by default all.
+
+        Parameters
+        ----------
+        schedule : Schedule
+        promised : BoolArray, shape (jobs,)
+            Jobs that were promised so before.
+
+        Returns
+        -------
+        BoolArray, shape (jobs,)
+        """
+        return mask_of(schedule.job, len(promised))
 
     def knowing(self, restarts: Restarts) -> Self:
         """The formulation that knows this of restarts.

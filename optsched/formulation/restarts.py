@@ -1,4 +1,4 @@
-"""What is known of restarts of jobs: who has run before, and who still restores its state."""
+"""What plans of jobs that stop and start again know: restarts, and the plan before."""
 
 from __future__ import annotations
 
@@ -6,8 +6,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.instance import Instance
+
+
+class Stretches(NamedTuple):
+    """When jobs were planned to run, in numbers that outlive a compile; arrays of length S.
+
+    Attributes
+    ----------
+    job : IntArray
+        Row of the job table.
+    label : IntArray, shape (S, `LABELS`)
+        How it runs (`Classes.configuration_labels`).
+    start, end : FloatArray
+        Absolute seconds.
+    """
+
+    job: IntArray
+    label: IntArray
+    start: FloatArray
+    end: FloatArray
 
 
 class Restarts(NamedTuple):
@@ -19,10 +38,13 @@ class Restarts(NamedTuple):
         Jobs that have run before: their next start costs a restart.
     restoring : FloatArray, shape (jobs,)
         Seconds until a running job makes progress if it goes on as it runs.
+    planned : Stretches, optional
+        The plan of the last round.
     """
 
     ran: BoolArray
     restoring: FloatArray
+    planned: Stretches | None = None
 
     @classmethod
     def of(cls, instance: Instance) -> Restarts:

@@ -305,11 +305,9 @@ class Child:
         if self.usable:
             _kill(self._process)
 
-    def wait_or_kill(self) -> int | None:
-        """The exit code, as `subprocess` has it, of a process that closed its connection.
-
-        It has `DYING` seconds to end, and what it has started is killed. None: it had to be killed
-        itself.
+    def exit_code(self) -> int | None:
+        """How a process that closed its connection ended, as `subprocess` has it;
+        None if it had to be killed.
         """
         try:
             with suppress(subprocess.TimeoutExpired):

@@ -207,7 +207,8 @@ def planned(before: IntArray, formulation: Formulation, solution: Solution) -> A
     row = C.instance.jobs_table.names.index
     declined = {row(name): words for name, words in solution.declined}
     standing = before.copy()
-    standing[schedule.job] = Standing.ADMITTED
+    promised = formulation.promises(schedule, before == Standing.ADMITTED)
+    standing[schedule.job] = np.where(promised[schedule.job], Standing.ADMITTED, Standing.PLANNED)
     standing[list(declined)] = Standing.DECLINED
     notices = tuple(_notices(before, declined, C.instance, lambda job: ""))
     return Admissions(standing.astype(np.int64), declined, notices)

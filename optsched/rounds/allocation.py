@@ -100,6 +100,8 @@ class Answer:
     constraints : tuple of SideConstraint
     leaves_idle : bool
         Whether GPUs that are left over are meant to stay idle, or nobody is left to have them.
+    holds_deadlines : bool
+        Whether jobs are held to their deadlines.
     solution : Solution, optional
         Where the formulation gave one.
     fallback : str, optional
@@ -131,6 +133,7 @@ class Answer:
     rows: JobRows
     constraints: tuple[SideConstraint, ...]
     leaves_idle: bool
+    holds_deadlines: bool = False
     solution: Solution | None = None
     fallback: str | None = None
     warm: WarmStart | None = None
@@ -219,7 +222,10 @@ def allocate(
     started = time.perf_counter()
     held = bool((view.must & ~view.outside).any())
     formulation = formulation_of(state.policy, view.instance, view.constraints, held)
-    formulation = formulation.knowing(state.stops.restarts)
+    restarts = state.stops.restarts
+    if formulation.goes_on and state.warm is not None:
+        restarts = restarts._replace(planned=state.warm.stretches)
+    formulation = formulation.knowing(restarts)
     candidates = _candidates(view, formulation, compiled)
     seconds = time.perf_counter() - started
     engine = _engine(state, load, formulation)
@@ -239,6 +245,8 @@ def allocate(
         rows=no_rows(),
         constraints=formulation.constraints,
         leaves_idle=formulation.leaves_idle,
+        holds_deadlines=formulation.hard_deadlines
+        or any(own.hard_deadlines for own in formulation.constraints),
         solution=solution,
         started_from=engine.bases.words,
         timings={
@@ -256,12 +264,10 @@ def allocate(
         return _with_rows(answer, *recorded.allocation, formulation)
     if solution.reproducible:
         isolated = _isolated(formulation, classes)
-        return replace(
-            answer,
-            rows=allocation.rows,
-            warm=engine.bases.ended,
-            isolated=isolated,
-        )
+        warm = engine.bases.ended
+        if formulation.goes_on and solution.schedule is not None:
+            warm = WarmStart.of_schedule(solution.schedule)
+        return replace(answer, rows=allocation.rows, warm=warm, isolated=isolated)
     # The clock stopped the solver: planning again takes these rows from the ledger in the journal,
     # which keeps claims alone. So they go the same way now.
     claims = allocation.rows.take(np.flatnonzero(allocation.rows.fraction > 0))

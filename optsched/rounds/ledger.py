@@ -325,6 +325,8 @@ class Standing(IntEnum):
     NONE = 0
     ADMITTED = 1
     DECLINED = 2
+    PLANNED = 3
+    """It is planned to meet them, but others may take its place."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -41,7 +41,8 @@ file; the modules are in `optsched.rounds`, but for `staying`, `occupied` and `b
 11. **Make room.** For a chosen row that finds no room, others move if all of them find room
     elsewhere, also those ahead of it: the smallest gang of a node that suffices, else the largest
     ones (`one_node.OneNodeRoom.make_room`). Failing that, rows behind it (`victims`) move or stop.
-    For rows that are not alone with whole GPUs of one node, `beside.Clearing` finds both. This is
+    For rows that are not alone with whole GPUs of one node, `beside.Clearing` finds both. A job that
+    would miss the deadline that it is held to stays (`round_rows.RoundRows.hurried`). This is
     done for the first `seating.ATTEMPTS` such rows, and for the job that has starved longest
     (`seating.Seating._seat_longest_starved`).
 12. **Idle GPUs.** Where the round fills, a job that runs alone moves to idle GPUs on which it ends
@@ -161,11 +162,7 @@ def due_times(fraction: FloatArray, deficit: FloatArray, ahead: FloatArray) -> F
 
 
 def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray) -> IntArray:
-    """Rows in the order of their group, of their rank in it, and of the time when they are due.
-
-    Ties go by fraction, then by rate, both falling, and last by row numbers that are scrambled in
-    the same way in every round, so that no job is favoured.
-    """
+    """Rows in the order of their group, of their rank in it, and of the time when they are due."""
     # Most keys are constant, and a plain sort is several times as fast as a lexsort. Both are stable,
     # so that rows which are equal in all keys stay ascending.
     keys = [key for key in (due, rank, group) if (key != key[:1]).any()]
@@ -178,6 +175,7 @@ def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray)
         tied &= key[order[1:]] == key[order[:-1]]
     if not tied.any():
         return order
+    # Rows that are due together: by fraction, rate, and then scrambled, so that no job is favoured.
     in_a_tie = np.append(tied, False) | np.insert(tied, 0, False)
     places = np.flatnonzero(in_a_tie)
     tie = np.cumsum(np.insert(~tied, 0, True))[places]

@@ -242,11 +242,12 @@ class RoundRows:
         rows = self.rows
         slack = np.full(len(rows), np.inf)
         admissions = self.answer.admissions
-        if not any(own.hard_deadlines for own in self.answer.constraints):
+        if not self.answer.holds_deadlines:
             return slack
         standing = self.state.service.standing if admissions is None else admissions.standing
         table = self.view.instance.jobs_table
-        held = (standing == Standing.ADMITTED) & np.isfinite(table.deadline)
+        held = np.isin(standing, (Standing.ADMITTED, Standing.PLANNED))
+        held &= np.isfinite(table.deadline)
         some = np.flatnonzero(held[rows.job] & (rows.partner < 0) & (rows.rate > 0))
         job = rows.job[some]
         column = rows.column[some]
@@ -259,12 +260,20 @@ class RoundRows:
     @cached_property
     def urgent(self) -> BoolArray:
         """Rows in which jobs end in time that may wait for few rounds more; shape (A,)."""
+        urgent = np.zeros(len(self.rows), bool)
+        if not any(own.hard_deadlines for own in self.answer.constraints):
+            return urgent  # a formulation that plans deadlines has decided who goes first
         some = np.flatnonzero(np.isfinite(self.slack))
         most = np.full(len(self.view.must), -np.inf)
         np.maximum.at(most, self.rows.job[some], self.slack[some])
-        urgent = np.zeros(len(self.rows), bool)
         urgent[some] = (self.slack[some] >= 0) & (most[self.rows.job[some]] < URGENT_ROUNDS)
         return urgent
+
+    @cached_property
+    def hurried(self) -> BoolArray:
+        """Running jobs that are in time where they are, but not if they restart; shape (jobs,)."""
+        in_time = self.continues & (self.slack >= 0) & (self.slack < self.restart)
+        return jobs_of(self.rows, in_time, len(self.view.must))
 
     # --- the order ------------------------------------------------------------------------
 
@@ -288,27 +297,15 @@ class RoundRows:
         return order_due(self.rows, due, group, np.where(self.waits, -self.longest, 0.0))
 
     def _worth(self) -> FloatArray | None:
-        """What rows are worth where they are chosen as one set; None where one by one."""
+        """What rows are worth where pairs are chosen as one set; None where none has a claim."""
         rows = self.rows
-        if self.position is not None or not self._block_each_other():
+        if self.position is not None or not ((rows.partner >= 0) & (rows.fraction > 0)).any():
             return None
         # Of a pair that parts only one job can go on, so a row alone has no head start over the
         # pair.
         lead = np.where(parting_rows(rows, self.partner_now), 0.0, self.lead)
         most_ahead = 1.0 + self.state.policy.hysteresis + self.restart
         return worth_of(rows, self.deficit, lead, most_ahead)
-
-    def _block_each_other(self) -> bool:
-        """Whether claims on GPUs are shared, or claims on single GPUs are split over several rows.
-
-        Split gangs are taken one by one: few allocations of gangs can be realised in full, and in
-        the order in which they are due all of them fall short alike.
-        """
-        claims = self.answer.rows.take(np.flatnonzero(self.answer.rows.fraction > 0))
-        if (claims.partner >= 0).any():
-            return True
-        split = np.bincount(claims.job).max(initial=0) > 1
-        return bool(split and (self.classes.gpus[claims.column] <= 1).all())
 
     # --- the queue ------------------------------------------------------------------------
 
@@ -326,7 +323,7 @@ class RoundRows:
             self.partner_now,
             self.constraints,
         )
-        limit = self.state.most_moves
+        limit = self.state.policy.max_moves
         most, allowed = None, np.inf
         if limit is not None:
             # Those who can go on in no row are moved in any case: they are taken off the limit first.

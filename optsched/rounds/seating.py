@@ -118,6 +118,8 @@ class Seating:
         What has GPUs in no row: jobs that cannot be preempted, on nodes that take no more work.
     must : BoolArray, shape (jobs,)
         Jobs that cannot be preempted and run: they stay where they are.
+    hurried : BoolArray, shape (jobs,)
+        Running jobs that a restart would make late: they make no room for others.
     reservations : sequence of Reservation
         Of nodes on which jobs must not start that could not be stopped in time.
     preemptions_left : float
@@ -137,6 +139,7 @@ class Seating:
     constraints: Sequence[Mapping[str, Any]]
     fixed: Occupied
     must: BoolArray
+    hurried: BoolArray
     reservations: Sequence[Reservation]
     preemptions_left: float
     attempts: int = ATTEMPTS
@@ -478,7 +481,7 @@ class Seating:
             self.constraints,
             self._earlier,
             self._gpus,
-            movable=~(queue.must_run | either(rows, self.must)),
+            movable=~(queue.must_run | either(rows, self.must | self.hurried)),
             position=queue.positions(),
             running=running,
             barred=lambda some: self._barred_nodes(rows, some),

@@ -171,6 +171,7 @@ def _seated(rows: RoundRows) -> Seating:
         rows.constraints,
         fixed,
         view.must,
+        rows.hurried,
         rows.state.reservations,
         preemptions_left=np.inf if most is None else most,
     )

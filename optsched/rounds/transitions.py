@@ -1,9 +1,6 @@
 """From one state to the next: a plan is followed, events happen.
 
-An event (`Event`) is a document; `after_event` says what it does to the `Changes` since a state. A
-new kind of event is a class here with ``apply``, in `KINDS`; a method of
-`optsched.rounds.scheduler.Scheduler`, which also journals it; and its words in
-`optsched.rounds.telling`.
+An event (`Event`) is a document; `after_event` says what it does to the `Changes` since a state.
 """
 
 from __future__ import annotations
@@ -87,7 +84,6 @@ def followed(state: RoundState, plan: Plan) -> RoundState:
         ),
         warm=plan.warm,
         graces=stops.graces_after(stopped),
-        moves=state.moves_after(stopped),
     )
 
 

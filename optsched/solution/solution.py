@@ -49,11 +49,7 @@ DUAL_ROWS = 100_000
 
 
 class Status(StrEnum):
-    """What a solution is worth, if its certificate is ok.
-
-    ``feasible`` is a point that is not proved to be optimal. Where a point breaks a row by more
-    than the certificate accepts, the status is ``feasible`` too, and `Certificate.ok` is false.
-    """
+    """What a solution is worth."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"

@@ -1,8 +1,7 @@
 """What `auto` picks: a solver by the program, never by time or load.
 
-What is done before that solver runs (closed forms, relaxations of large integer programs) is in
-`optsched.solving.engine.Engine`. Where the solver that was picked is not installed, or fails, those
-of `others` are tried in their order.
+Where the solver that was picked is not installed, or fails, those of `others` are tried in their
+order.
 """
 
 from __future__ import annotations

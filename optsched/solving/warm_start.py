@@ -1,5 +1,5 @@
-"""A simplex basis or prices with labels:
-what the optimum of one program says of where to start on the next one.
+"""A simplex basis, prices or a schedule, with labels:
+what one program says of where to start on the next one.
 
 Jobs come and go between rounds, and classes, columns and rows are numbered anew. A basis is
 therefore kept with what its columns and rows stand for, as plain data: a solver that starts from it
@@ -18,17 +18,21 @@ from optsched.arrays import FloatArray, IntArray, find_rows, gathered
 from optsched.candidates import Classes
 from optsched.candidates.classes import LABELS
 from optsched.display import Displayed
+from optsched.formulation import Stretches
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.solution.values import BASIC, LOWER, Basis, Termination, Values
 from optsched.solvers import Capability, Session, Solver
 
 if TYPE_CHECKING:
     from optsched.program import LimitRows
+    from optsched.solution import Schedule
 
 OF_CLASSES = ("time", "levels")
 """Blocks with a row for each class."""
 X = "x"
 """The block of the class columns."""
+START, END = "start", "end"
+"""Rows of a schedule: the bits of moments in absolute seconds."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -71,6 +75,28 @@ class WarmStart(Displayed):
             {block.name: basis.columns[block.slice] for block in arrays.columns},
             {block.name: basis.rows[block.slice] for block in arrays.rows},
         )
+
+    @classmethod
+    def of_schedule(cls, schedule: Schedule) -> WarmStart:
+        """A schedule: each job is a class, and each stretch a column."""
+        C, job = schedule.classes, schedule.job
+        times = {START: schedule.start.view(np.int64), END: schedule.end.view(np.int64)}
+        column = np.column_stack([job, np.full(len(job), -1), C.labels_of(schedule.column)])
+        return cls(np.arange(len(C.of_job)), column, {}, times)
+
+    @property
+    def stretches(self) -> Stretches | None:
+        """The schedule, of jobs that are still there; None if there is none."""
+        if START not in self.rows:
+            return None
+        number = self.column[:, 0]
+        row = np.full(1 + max(self.of_job.max(initial=0), number.max(initial=0)), -1, np.int64)
+        known = np.flatnonzero(self.of_job >= 0)
+        row[self.of_job[known]] = known
+        job = row[number]
+        there = job >= 0
+        start, end = (self.rows[name].view(np.float64)[there] for name in (START, END))
+        return Stretches(job[there], self.column[there, 2:], start, end)
 
     def revised(self, rows: IntArray, added: int) -> WarmStart:
         """The same after only the jobs at these rows stayed, in that order,

@@ -10,6 +10,7 @@ from typing import Any
 from optsched.errors import InvalidInput
 from optsched.instance.files import read_document
 from optsched.instance.reading import show, validate
+from optsched.lazy import no_collection
 from optsched.solution import Solution
 from optsched.solution.document import SolutionDocument
 from optsched.solution.solution import FORMAT
@@ -32,7 +33,8 @@ def read_solution(source: SolutionSource, findings: Findings) -> SolutionDocumen
         source = source.to_document(all_duals=True)
     document = parse_solution(source, FORMAT)
     try:
-        return validate(SolutionDocument, document)
+        with no_collection():
+            return validate(SolutionDocument, document)
     except InvalidInput as error:
         findings.add(error.path, f"found {error.found}, expected {error.expected}")
         return None

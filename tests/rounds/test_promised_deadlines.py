@@ -1,0 +1,141 @@
+"""Rounds of `deadline-elastic`: which jobs are promised their deadlines, and what keeps the promises."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import optsched
+from optsched.rounds import Plan, RoundState, Scheduler, Verdict
+from optsched.rounds.ledger import Standing
+from optsched.solving import WarmStart
+
+POLICY: dict[str, Any] = {"formulation": "deadline-elastic"}
+
+
+def job(name: str, steps: float, deadline: float, gpus: int = 1, **more: Any) -> dict[str, Any]:
+    rate = {"throughput": {"v100": 1.0}}
+    return {"id": name, "steps": steps, "deadline": deadline, "gpus": gpus, **rate, **more}
+
+
+def instance(*jobs: dict[str, Any], nodes: int = 1, per_node: int = 1) -> dict[str, Any]:
+    return {
+        "format": "optsched-instance/1",
+        "round": 10.0,
+        "cluster": {"pools": [{"name": "v100", "nodes": nodes, "gpus_per_node": per_node}]},
+        "jobs": list(jobs),
+    }
+
+
+def standing(state: RoundState) -> dict[str, str]:
+    names = state.instance.jobs_table.names
+    return {
+        names[row]: Standing(own).name.lower()
+        for row, own in enumerate(state.service.standing.tolist())
+    }
+
+
+# --- who is promised what -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("part", "declined"), [(0.25, "large"), (1.0, "new"), (0.0, "large")])
+def test_only_jobs_that_leave_enough_to_others_are_promised_their_deadlines(
+    part: float, declined: str
+) -> None:
+    """The small job takes 20 of 100 GPU s, the large one then 60 of 80; a newcomer of 50 is cheaper."""
+    policy = {**POLICY, "options": {"guarantee": part}}
+    given = instance(job("small", 20, 100), job("large", 60, 100))
+    scheduler = Scheduler(given, policy, isolate=False)
+    scheduler.solve(now=0.0)
+    promised = {"small": part > 0, "large": part == 1.0}
+    assert standing(scheduler.state) == {
+        name: "admitted" if kept else "planned" for name, kept in promised.items()
+    }
+    scheduler.submit(job("new", 50, 100), now=0.0)
+    plan = scheduler.solve(now=0.0)
+    assert [name for name, _ in plan.declined] == [declined]
+
+
+# --- the plan goes on -----------------------------------------------------------------------------
+
+
+def two_pools(*jobs: dict[str, Any]) -> dict[str, Any]:
+    pools = [{"name": name, "nodes": 1, "gpus_per_node": 1} for name in ("a", "b")]
+    return {**instance(*jobs), "cluster": {"pools": pools}}
+
+
+def test_a_round_goes_on_with_a_plan_that_the_rule_does_not_find_again() -> None:
+    """Two jobs take the faster pool in turns, so that both are in time; the rule keeps one of them."""
+    rates = {"a": {"1": 2.0}, "b": {"1": 1.0}}
+    jobs = [
+        {"id": name, "gpus": 1, "steps": 150.0, "deadline": 100.0, "throughput": rates}
+        for name in ("one", "two")
+    ]
+    state = RoundState.first(optsched.Instance.from_document(two_pools(*jobs)), POLICY)
+    alone = optsched.solve_round(state)
+    assert len(alone.declined) == 1
+    found = optsched.solve(state.instance, "deadline-elastic", options={"slot": 50.0})
+    assert found.schedule is not None
+    warm = WarmStart.of_schedule(found.schedule)
+    again = optsched.solve_round(RoundState(*_with_warm(state, warm)))
+    assert again.declined == ()
+    assert again.solution is not None and again.solution.schedule is not None
+    assert again.solution.schedule.to_records() == found.schedule.to_records()
+
+
+def _with_warm(state: RoundState, warm: WarmStart) -> tuple[Any, ...]:
+    return (state.instance, state.policy, state.round, state.ledger, state.service, warm)
+
+
+def test_the_plan_survives_documents_journals_and_departures(tmp_path: Path) -> None:
+    given = instance(job("gone", 5, 50), job("a", 20, 100), job("b", 30, 100))
+    journal = tmp_path / "journal"
+    with Scheduler(given, POLICY, journal=journal, isolate=False, snapshot_every=100) as scheduler:
+        scheduler.solve(now=0.0)
+        scheduler.complete("gone", now=5.0)
+        scheduler.submit(job("new", 10, 40), now=5.0)
+        state = scheduler.state
+        before = _stretches(state)
+        plan = scheduler.solve(now=10.0)
+    assert [row[0] for row in before] == ["a", "b"]
+    again = RoundState.from_document(json.loads(json.dumps(state.to_document())))
+    assert _stretches(again) == before
+    with Scheduler.recover(journal, isolate=False) as recovered:
+        assert recovered.plan is not None and recovered.plan.id == plan.id
+
+
+def _stretches(state: RoundState) -> list[tuple[str, float, float]]:
+    """Of the plan before: job, begin and end."""
+    assert state.warm is not None and state.warm.stretches is not None
+    names, plan = state.instance.jobs_table.names, state.warm.stretches
+    rows = zip(plan.job.tolist(), plan.start.tolist(), plan.end.tolist(), strict=True)
+    return sorted((names[row], begin, end) for row, begin, end in rows)
+
+
+# --- jobs that have no time for a restart ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(("deadline", "moved"), [(12.0, 0), (60.0, 1)])
+def test_a_job_that_would_be_late_after_a_restart_makes_no_room_for_a_gang(
+    deadline: float, moved: int
+) -> None:
+    """Each node of two GPUs has one job; a gang of two needs a node."""
+    runs = [
+        job(
+            f"r{n}", 10, deadline, restart_cost=5.0,
+            running={"pool": "v100", "gpus": [f"v100-{n}/0"], "since": -1.0},
+        )
+        for n in range(2)
+    ]  # fmt: skip
+    plan = optsched.solve_round(
+        instance(*runs, job("gang", 10, 100, gpus=2), nodes=2, per_node=2), POLICY
+    )
+    assert plan.fallback is None
+    assert _count(plan, Verdict.MOVE) == _count(plan, Verdict.START) == moved
+
+
+def _count(plan: Plan, verdict: Verdict) -> int:
+    return int((plan.verdict == verdict).sum())
