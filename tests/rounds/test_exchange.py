@@ -84,6 +84,19 @@ def test_a_chain_follows_jobs_from_pool_to_pool() -> None:
     assert found(rules, worth).tolist() == [1, 3, 5, 6]
 
 
+def test_a_chain_is_found_among_many_rows_that_are_in_nobodys_way() -> None:
+    """The same on 301 GPUs of each kind: 300 are taken by jobs worth more, and 300 more jobs are worth less."""
+    some = [(0, 0), (0, 1), (1, 1), (1, 2), (2, 2), (2, 3), (3, 0)]
+    worth = [3.0, 2.9, 3.0, 2.9, 3.0, 2.9, 2.0]
+    for resource in range(4):
+        some += [(4 + len(some) + one, resource) for one in range(600)]
+        worth += [10.0] * 300 + [0.01] * 300
+    rules = instant([(job, -1, resource, 1.0 / 301.0) for job, resource in some])
+    chosen = found(rules, np.array(worth))
+    assert chosen[:4].tolist() == [1, 3, 5, 6]
+    assert len(chosen) == 4 * 301 and (np.array(worth)[chosen[4:]] == 10.0).all()
+
+
 def test_exchanges_come_to_the_best_set_of_all() -> None:
     """In nearly all small cases, where taking rows one by one does in some; never to a set that cannot run."""
     best, one_by_one = 0, 0
