@@ -16,7 +16,7 @@ from formulations.reference_rates import (
     reference_pool,
     reference_rates,
 )
-from formulations.slices import slices
+from formulations.slices import reference_slices
 from optsched.arrays import FloatArray
 from optsched.arrays.matrices import scaled_rows
 from optsched.candidates import Classes
@@ -99,7 +99,7 @@ class FinishTimeFairness(Formulation):
         if self.options.agnostic:
             reference = on_reference_pool(C, self.options.reference_pool, self.name)
             T = np.where(T > 0, reference[:, np.newaxis], 0.0)
-        _, y = slices(C, np.array(1.0 / max(C.count.sum(), 1)))
+        _, y = reference_slices(C, np.array(1.0 / max(C.count.sum(), 1)))
         iso = (T * y).sum(axis=1)
         return np.where(iso > 0, iso, fastest(C)) if (iso <= 0).any() else iso
 

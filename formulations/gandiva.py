@@ -14,7 +14,7 @@ from pydantic import Field
 from formulations.pair_gains import Gains, Pairs, pair_ratios
 from formulations.reference_rates import pool_gpus
 from formulations.rule import LARGEST_SEED, Deciding, Rule
-from formulations.slices import slices, totals_alone
+from formulations.slices import reference_slices, totals_alone
 from optsched.arrays import EMPTY, FloatArray
 from optsched.candidates import Candidates, Classes, classes_apart
 from optsched.formulation.procedure import Auxiliary, Optimum, Step
@@ -62,7 +62,7 @@ class _Packing(Rule):
         paired = np.flatnonzero(~C.alone)
         a, b, pool = C.class_a[paired], C.class_b[paired], C.pool[paired]
         m = C.count.sum() - np.bincount(pool, minlength=len(C.instance.cluster.pools))
-        column, y = slices(C, 1.0 / np.maximum(m, 1.0))
+        column, y = reference_slices(C, 1.0 / np.maximum(m, 1.0))
         single = np.ones(y.shape, bool)
         single[a, pool] = single[b, pool] = False
         x = totals_alone(C, column, y, single)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from formulations.rule import Deciding, Rule
-from formulations.slices import slices, totals_alone
+from formulations.slices import reference_slices, totals_alone
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 
@@ -40,5 +40,5 @@ class Isolated(Rule):
 
     def totals(self, C: Classes) -> FloatArray:
         """y of all jobs of a class together, over the columns of the classes, shape (N,)."""
-        column, y = slices(C, np.array(1.0 / C.count.sum()))
+        column, y = reference_slices(C, np.array(1.0 / C.count.sum()))
         return self.build(C).repaired(totals_alone(C, column, y))

@@ -94,7 +94,7 @@ class MakespanUnrelated(Formulation):
             )
         if wanted == "timeline" or (wanted == "auto" and why_not):
             return _timeline(C, columns, self.options.unit)
-        return _assignment(C, columns)
+        return _Assignment(C, columns, _Machines.of(C, columns)).plan()
 
 
 def _usable_columns(C: Classes) -> IntArray:
@@ -138,93 +138,131 @@ def _why_no_assignment(C: Classes, columns: IntArray) -> str:
 # --- assignment -----------------------------------------------------------------------------------
 
 
-def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
-    """The program ``assignment`` of the class."""
-    machines = _Machines.of(C, columns)
-    d, k, n = C.duration[columns], C.class_a[columns], C.count
-    c, m = machines.column, machines.machine
-    load = sum_by(m, d[c], machines.total)
+class _Assignment(NamedTuple):
+    """The program ``assignment`` of the class: its variables x_cm, and C as the last one.
 
-    # One after the other, each in its shortest configuration, all jobs end by this time. A longer
-    # column is in no optimum, and beside it the seconds that count would be rounding.
-    shortest = np.full(len(C), np.inf)
-    np.minimum.at(shortest, k, d)
-    useful = d <= float(shortest @ n) * (1 + 1e-9)
+    Attributes
+    ----------
+    classes : Classes
+    columns : IntArray, shape (columns,)
+        Those of the classes that jobs may run in.
+    machines : _Machines
+    """
 
-    lp = LinearProgram()
-    x = lp.variables(
-        len(c), name="x", upper=np.where(useful[c], n[k[c]], 0).astype(np.float64), integer=True
-    )
-    longest = np.zeros(len(C))
-    np.maximum.at(longest, k[useful], d[useful])
-    # What the load rows ask for at least is a bound that needs no solver.
-    of_resource = sum_by(machines.resource, d, len(machines.sizes))
-    least = least_time(of_resource, k, n, machines.sizes)
-    makespan = lp.variables(1, name="C", lower=least, upper=float(longest @ n))
-    lp.constrain(sum_by(k[c], 1.0, len(C)) @ x == n, name="one")
-    lp.constrain(load @ x - np.ones((machines.total, 1)) @ makespan <= 0.0, name="load")
-    alike = machines.followed_by_one_alike()
-    if len(alike):
-        lp.constrain((load[alike] - load[alike + 1]) @ x >= 0.0, name="order")
-    lp.minimise(makespan)
+    classes: Classes
+    columns: IntArray
+    machines: _Machines
 
-    def read(point: FloatArray) -> Schedule:
+    @property
+    def duration(self) -> FloatArray:
+        """d_c, s, shape (columns,)."""
+        return self.classes.duration[self.columns]
+
+    @property
+    def of_class(self) -> IntArray:
+        """The class k of each column, shape (columns,)."""
+        return self.classes.class_a[self.columns]
+
+    @property
+    def shortest(self) -> FloatArray:
+        """Seconds of each class in its shortest column, shape (K,)."""
+        seconds = np.full(len(self.classes), np.inf)
+        np.minimum.at(seconds, self.of_class, self.duration)
+        return seconds
+
+    def plan(self) -> LinearPlan:
+        """The program, and how schedules and its points become each other."""
+        return LinearPlan(
+            self.classes,
+            self.program(),
+            self.read,
+            self.complete,
+            self.describe,
+            step=common_unit(self.duration),
+            known=self.longest_job_first,
+            as_timeline="with -O program=timeline it needs no such columns",
+        )
+
+    def program(self) -> LinearProgram:
+        """The rows and columns."""
+        C, machines, d, k = self.classes, self.machines, self.duration, self.of_class
+        n, c, m = C.count, machines.column, machines.machine
+        load = sum_by(m, d[c], machines.total)
+        # One after the other, each in its shortest configuration, all jobs end by this time. A
+        # longer column is in no optimum, and beside it the seconds that count would be rounding.
+        useful = d <= float(self.shortest @ n) * (1 + 1e-9)
+        longest = np.zeros(len(C))
+        np.maximum.at(longest, k[useful], d[useful])
+        # What the load rows ask for at least is a bound that needs no solver.
+        of_resource = sum_by(machines.resource, d, len(machines.sizes))
+        least = least_time(of_resource, k, n, machines.sizes)
+
+        lp = LinearProgram()
+        at_most = np.where(useful[c], n[k[c]], 0).astype(np.float64)
+        x = lp.variables(len(c), name="x", upper=at_most, integer=True)
+        makespan = lp.variables(1, name="C", lower=least, upper=float(longest @ n))
+        lp.constrain(sum_by(k[c], 1.0, len(C)) @ x == n, name="one")
+        lp.constrain(load @ x - np.ones((machines.total, 1)) @ makespan <= 0.0, name="load")
+        alike = machines.followed_by_one_alike()
+        if len(alike):
+            lp.constrain((load[alike] - load[alike + 1]) @ x >= 0.0, name="order")
+        lp.minimise(makespan)
+        return lp
+
+    def point(self, column: IntArray, machine: IntArray, makespan: float) -> FloatArray:
+        """The point at which a column and a machine is given for each job."""
+        point = np.zeros(len(self.machines.column) + 1)
+        np.add.at(point, self.machines.variable(column, machine), 1.0)
+        point[-1] = makespan
+        return point
+
+    def read(self, point: FloatArray) -> Schedule:
         """Jobs of a machine run one after the other, in the order of their columns."""
+        C, c, m = self.classes, self.machines.column, self.machines.machine
         jobs = np.round(point[: len(c)]).astype(np.int64)
         used = np.flatnonzero(jobs)
         chosen = np.repeat(used, jobs[used])
         chosen = chosen[np.argsort(m[chosen], kind="stable")]
-        duration = d[c[chosen]]
+        duration = self.duration[c[chosen]]
         start = C.instance.now + sum_before(duration, m[chosen])
-        member = rank(k[c[chosen]])
-        return Schedule.of_members(C, columns[c[chosen]], member, start, start + duration)
+        member = rank(self.of_class[c[chosen]])
+        return Schedule.of_members(C, self.columns[c[chosen]], member, start, start + duration)
 
-    def complete(schedule: Schedule) -> FloatArray:
+    def complete(self, schedule: Schedule) -> FloatArray:
+        """The point of a schedule."""
+        columns = self.columns
         row = np.searchsorted(columns, schedule.column)
         if (columns[np.minimum(row, len(columns) - 1)] != schedule.column).any():
             raise ValueError("a job runs in a configuration that does not fit")
-        check_each_once(C, schedule)
-        _check_lengths(C, schedule, d[row])
-        machine = machines.most_loaded_first(schedule, row, d[row])
-        point = np.zeros(len(c) + 1)
-        np.add.at(point, machines.variable(row, machine), 1.0)
-        point[-1] = float((schedule.end - C.instance.now).max(initial=0.0))
-        return point
+        check_each_once(self.classes, schedule)
+        duration = self.duration[row]
+        _check_lengths(self.classes, schedule, duration)
+        machine = self.machines.most_loaded_first(schedule, row, duration)
+        makespan = float((schedule.end - self.classes.instance.now).max(initial=0.0))
+        return self.point(row, machine, makespan)
 
-    def known() -> FloatArray:
-        """Longest job first, each on the machine on which it ends first."""
+    def longest_job_first(self) -> FloatArray:
+        """The point of a rule: longest job first, each on the machine on which it ends first."""
+        C, machines, k = self.classes, self.machines, self.of_class
         free = [[(0.0, m) for m in range(a, b)] for a, b in pairwise(machines.first.tolist())]
-        resource, duration = machines.resource.tolist(), d.tolist()
+        resource, duration = machines.resource.tolist(), self.duration.tolist()
         by_class = np.split(np.argsort(k, kind="stable"), np.cumsum(np.bincount(k))[:-1])
         mine = [some.tolist() for some in by_class]
-        jobs = np.repeat(np.arange(len(C)), n.astype(np.int64))
+        jobs = np.repeat(np.arange(len(C)), C.count.astype(np.int64))
         chosen, on = np.zeros(len(jobs), np.int64), np.zeros(len(jobs), np.int64)
         load = np.zeros(machines.total)
-        for job in np.argsort(-shortest[jobs], kind="stable").tolist():
+        for job in np.argsort(-self.shortest[jobs], kind="stable").tolist():
             end, best = min((free[resource[j]][0][0] + duration[j], j) for j in mine[jobs[job]])
             chosen[job], (_, on[job]) = best, free[resource[best]][0]
             load[on[job]] = end
             heapq.heapreplace(free[resource[best]], (end, int(on[job])))
-        point = np.zeros(len(c) + 1)
-        np.add.at(point, machines.variable(chosen, machines.by_load(load)[on]), 1.0)
-        point[-1] = load.max(initial=0.0)
-        return point
+        return self.point(chosen, machines.by_load(load)[on], load.max(initial=0.0))
 
-    def describe(block: str, position: int) -> str:
+    def describe(self, block: str, position: int) -> str:
+        """What a row asks for, in words."""
         if block == "one":
-            return f"{C.job_name(position)} must run once"
+            return f"{self.classes.job_name(position)} must run once"
         return f"row {block}[{position}]"
-
-    return LinearPlan(
-        C,
-        lp,
-        read,
-        complete,
-        describe,
-        step=common_unit(d),
-        known=known,
-        as_timeline="with -O program=timeline it needs no such columns",
-    )
 
 
 class _Machines(NamedTuple):

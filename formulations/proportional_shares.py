@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from formulations.rule import Deciding, Rule
-from formulations.slices import slices, totals_alone
+from formulations.slices import reference_slices, totals_alone
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 
@@ -55,7 +55,7 @@ class ProportionalShares(Rule):
     def decide(self, C: Classes, seed: int) -> Deciding:
         """y of the class, as totals x over the columns of the classes."""
         yield from ()
-        column, y = slices(C, self._parts(C)[:, np.newaxis])
+        column, y = reference_slices(C, self._parts(C)[:, np.newaxis])
         return self.decision(C, self.build(C).repaired(totals_alone(C, column, y)))
 
     def _parts(self, C: Classes) -> FloatArray:

@@ -9,7 +9,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes
 
 
-def slices(C: Classes, part: FloatArray) -> tuple[IntArray, FloatArray]:
+def reference_slices(C: Classes, part: FloatArray) -> tuple[IntArray, FloatArray]:
     """Reference column of each class on each pool (-1: none)
     and the time y of a job there, both (K, pools).
 
@@ -21,12 +21,14 @@ def slices(C: Classes, part: FloatArray) -> tuple[IntArray, FloatArray]:
 
     Parameters
     ----------
+    C : Classes
     part : FloatArray, broadcast to (K, pools)
         Part of the pool that a job of the class has.
     """
     column, _ = reference_columns(C)
     runs = column >= 0
     held = C.gpus * C.configurations.share[C.configuration]
+    # Where there is no column, -1 takes some entry, which the gang replaces.
     s = np.where(runs, held[column] if C.columns else 0.0, C.gang[:, np.newaxis])
     y = part * pool_gpus(C)[np.newaxis, :] / s
     return column, y / np.maximum(1.0, y.sum(axis=1, keepdims=True))
@@ -35,8 +37,9 @@ def slices(C: Classes, part: FloatArray) -> tuple[IntArray, FloatArray]:
 def totals_alone(
     C: Classes, column: IntArray, y: FloatArray, where: BoolArray | None = None
 ) -> FloatArray:
-    """x of the slices that jobs spend alone, shape (N,):
-    the slices of pools where a job cannot run are left out.
+    """Totals x of the columns when jobs spend their slices alone, shape (N,).
+
+    Left out are pools where a job has no column, and those outside ``where``, shape (K, pools).
     """
     runs = (column >= 0) if where is None else (column >= 0) & where
     x = np.zeros(C.columns)

@@ -400,12 +400,7 @@ def run_metrics(trace: Trace, policy: Mapping[str, Any], **options: Any) -> dict
 
 # --- the table --------------------------------------------------------------------------------
 
-HYSTERESIS = "rounds have a hysteresis of 2, and turns of a job are longer and rarer; "
 CAUSES: dict[str, str] = {
-    "single60/max_min_fairness": HYSTERESIS
-    + "a job lacks 190 s when its turn ends and waits 4,320 s; without hysteresis 0.278",
-    "single60/finish_time_fairness_perf": HYSTERESIS
-    + "a job of five rounds lacks 128 s when its turn ends; without hysteresis 0.942",
     "single60/allox": "the makespan is not what AlloX is for; Gavel also runs jobs on GPUs that its plan leaves over",
     "multi60/max_min_fairness_water_filling_perf": "a job of 810 s ends one round of 360 s later; the next smallest "
     "share is 0.313, in Gavel 0.302",

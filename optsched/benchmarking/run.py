@@ -180,7 +180,7 @@ class Slot:
         ------
         OptschedError
         """
-        code = worker.exit_code()
+        code = worker.wait_or_kill()
         ended = exit_text(code)
         if worker.ready:
             return self._failed(now, "error", f"its worker {ended} while it prepared the task")

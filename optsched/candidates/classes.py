@@ -368,6 +368,8 @@ def _intern_configurations(
     documents: list[Mapping[str, Any]] = [{}]
     rows = np.zeros(len(instance.options.attributes) + 1, np.int64)
     for option, free in enumerate(instance.options.attributes):
+        if not free:
+            continue
         key = json.dumps(free, sort_keys=True)
         if key not in sets:
             sets[key] = len(documents)

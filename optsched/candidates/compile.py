@@ -47,7 +47,7 @@ def compile(
     """
     kinds = find_kinds(instance, future)
     deadline.check()
-    table = TableModel.again(model, instance, later_nodes)
+    table = TableModel.for_instance(model, instance, later_nodes)
     task = CompileTask(instance, kinds, model, table, later_nodes, deadline)
     if not on_demand:
         columns, dropped = every_column(task)

@@ -22,11 +22,7 @@ from optsched.candidates.usage import Usage
 from optsched.display import Displayed
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
-from optsched.performance import (
-    Configurations,
-    Feasibility,
-    PairPrediction,
-)
+from optsched.performance import ColocatingModel, Configurations, Feasibility, PairPrediction
 from optsched.performance.composed import colocating
 
 MOST_CELLS = 50_000_000
@@ -191,15 +187,7 @@ def pair_table(task: CompileTask, alone: KindColumns, others: KindColumns) -> Pa
     if pairs is not None:
         seated = np.zeros((sorts, len(ways)), bool)
         np.logical_or.at(seated, sort, row >= 0)
-        table = Configurations(pool, gpus, nodes, np.ones(len(ways)), np.zeros(len(ways), np.int64))
-        for w, a, b in task.deadline.watching(_unknown_cells(seated, cells.known)):
-            said = pairs.pair_fractions(kinds.batch, table, first[a], first[b], w)
-            _refuse_lopsided(said.first, said.second, a == b)
-            made = KindColumns.make(first[a], pool[w], gpus[w], nodes[w], partner=first[b])
-            drop = drop_roomless(task, made, drop_unfit(task, made))
-            gains = said.first + said.second > 1 + GAIN
-            runs = said.feasible == Feasibility.OK
-            cells.predict(w, a, b, said, runs & gains & is_kept(drop))
+        _predict(task, pairs, cells, seated, first, (pool, gpus, nodes))
 
     _refuse_bare(instance, kinds, columns, cells.stated_sorts[sort])
     way, of_sort = np.nonzero(cells.allowed.any(axis=2))
@@ -277,6 +265,40 @@ class _Cells:
     def stated_sorts(self) -> BoolArray:
         """Sorts that the instance pairs in some way, shape (S,)."""
         return np.asarray(np.any(self.allowed & ~self.modelled, axis=(0, 2)))
+
+
+def _predict(
+    task: CompileTask,
+    pairs: ColocatingModel,
+    cells: _Cells,
+    seated: BoolArray,
+    first: IntArray,
+    way: tuple[IntArray, IntArray, IntArray],
+) -> None:
+    """Ask a model of pairs for the cells that are not known, a part of them at a time.
+
+    Parameters
+    ----------
+    task : CompileTask
+    pairs : ColocatingModel
+    cells : _Cells
+        Takes what the model says.
+    seated : BoolArray, shape (S, W)
+        Sorts of which some kind has a column alone in a way.
+    first : IntArray, shape (S,)
+        A kind of each sort, which speaks for it.
+    way : (pool, GPUs, nodes), each of shape (W,)
+    """
+    pool, gpus, nodes = way
+    table = Configurations(pool, gpus, nodes, np.ones(len(pool)), np.zeros(len(pool), np.int64))
+    for w, a, b in task.deadline.watching(_unknown_cells(seated, cells.known)):
+        said = pairs.pair_fractions(task.kinds.batch, table, first[a], first[b], w)
+        _refuse_lopsided(said.first, said.second, a == b)
+        made = KindColumns.make(first[a], pool[w], gpus[w], nodes[w], partner=first[b])
+        drop = drop_roomless(task, made, drop_unfit(task, made))
+        gains = said.first + said.second > 1 + GAIN
+        runs = said.feasible == Feasibility.OK
+        cells.predict(w, a, b, said, runs & gains & is_kept(drop))
 
 
 def _needs(

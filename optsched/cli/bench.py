@@ -20,7 +20,7 @@ from optsched.cli.options import (
     given_fields,
 )
 from optsched.cli.shell import Shell, written_to
-from optsched.cli.sweeps import RowsFile, Tasks, run_sweep, sweep_exit_code, write_rows
+from optsched.cli.sweeps import RowsFile, TaskOptions, run_sweep, sweep_exit_code, write_rows
 from optsched.cli.values import Constraints, NamedList
 from optsched.errors import UsageError
 
@@ -90,7 +90,7 @@ def bench(
     shell: Shell,
     swept: Swept,
     contest: Contest,
-    running: Tasks,
+    running: TaskOptions,
     output: RowsFile = None,
     best: Best = None,
     as_json: Json = False,

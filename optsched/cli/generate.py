@@ -39,7 +39,7 @@ EXAMPLES = {
         optsched generate trace --rate 30 --durations pareto --tenants 5 -o - | optsched trace describe -
     """,
 }
-METAVARS = {"integer": "N", "number": "X", "string": "TEXT"}
+METAVARS = {"boolean": "true|false", "integer": "N", "number": "X", "string": "TEXT"}
 GENERATED = "Instance"
 
 

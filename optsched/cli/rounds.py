@@ -106,7 +106,7 @@ Rules = Annotated[
         "optsched.rounds.policy:RoundPolicy",
         {
             SOLVER: "solver seed time_limit work_limit gap threads memory_limit",
-            "Policy": "hysteresis max_moves patience",
+            "Policy": "hysteresis max_moves moves_per_hour patience",
         },
     ),
 ]

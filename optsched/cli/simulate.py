@@ -21,7 +21,7 @@ from optsched.cli.options import (
 from optsched.cli.progress import progress
 from optsched.cli.rounds import read_policy
 from optsched.cli.shell import Shell, check_target, written_to
-from optsched.cli.sweeps import RowsFile, Tasks, run_sweep, sweep_exit_code, write_rows
+from optsched.cli.sweeps import RowsFile, TaskOptions, run_sweep, sweep_exit_code, write_rows
 from optsched.cli.values import Bytes, Kind, Seconds
 from optsched.errors import InvalidArgument, InvalidInput, UsageError, did_you_mean, unknown_name
 from optsched.processes import few_threads
@@ -123,7 +123,7 @@ Simulated = Annotated[
 
 
 @dataclass(frozen=True)
-class SimulationTasks(Tasks):
+class SimulationTasks(TaskOptions):
     """How the simulations are run."""
 
     time_limit: Annotated[Seconds | None, Option("Time limit of a simulation.")] = None

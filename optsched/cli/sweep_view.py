@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 # --- a benchmark ----------------------------------------------------------------------------------
 
-# An objective that is better than the best known by less is not.
+# Smaller improvements on the best known are rounding.
 ROUNDING = 1e-9
 # Rows that are listed one by one.
 SHOWN = 40
@@ -86,9 +86,13 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         str(row["status"]),
         optional(objective, number),
         optional(gap, share),
-        "" if best is None else share(best) if best > -ROUNDING else f"-{share(-best)}",
+        "" if best is None else _signed_share(best),
         seconds(row["wall_s"] if spent is None else spent),
     ]
+
+
+def _signed_share(part: float) -> str:
+    return share(part) if part > -ROUNDING else f"-{share(-part)}"
 
 
 def _title(row: Mapping[str, Any]) -> str:
@@ -119,19 +123,18 @@ def simulate_view(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> Iterator[R
     policies = list(dict.fromkeys(str(row["policy"]) for row in done))
     shown = [metric for metric in MEANS if any(row.get(metric) is not None for row in done)]
     if done:
-        cells = [
-            _means(policy, [row for row in done if row["policy"] == policy], shown)
-            for policy in policies
-        ]
-        whole = all(row["completed"] == row["jobs"] for row in done)
-        titles = [*(() if whole else ("complete",)), *map(title, shown)]
-        yield table(
-            "policy",
-            *titles,
-            rows=[[line[0], *line[2 if whole else 1 :]] for line in cells],
-            left=1,
+        by_policy = {
+            policy: [row for row in done if row["policy"] == policy] for policy in policies
+        }
+        complete = (
+            {} if all(row["completed"] == row["jobs"] for row in done) else {"complete": _complete}
         )
-    words = [words for metric, words in LEGEND.items() if metric in shown and done]
+        cells = [
+            [name(policy), *(said(mine) for said in complete.values()), *_means(mine, shown)]
+            for policy, mine in by_policy.items()
+        ]
+        yield table("policy", *complete, *map(title, shown), rows=cells, left=1)
+    words = [legend for metric, legend in LEGEND.items() if metric in shown and done]
     words += [
         f"{row['policy']}, seed {row['seed']}: {row['error']}" for row in rows if row.get("error")
     ]
@@ -145,10 +148,14 @@ def simulate_view(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> Iterator[R
         yield bullets(words)
 
 
-def _means(policy: str, rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> list[str]:
+def _complete(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many jobs were completed, each different number once."""
+    return " / ".join(sorted({f"{row['completed']:,} of {row['jobs']:,}" for row in rows}))
+
+
+def _means(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> list[str]:
     """Means over the seeds; a dash where a seed has none."""
-    complete = {f"{row['completed']:,} of {row['jobs']:,}" for row in rows}
-    cells = [name(policy), " / ".join(sorted(complete))]
+    cells = []
     for metric in metrics:
         found = [float(row[metric]) for row in rows if row.get(metric) is not None]
         cells.append(written(metric, float(np.mean(found))) if len(found) == len(rows) else "-")

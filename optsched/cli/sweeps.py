@@ -38,7 +38,7 @@ RowsFile = Annotated[
 
 
 @dataclass(frozen=True)
-class Tasks:
+class TaskOptions:
     """How the tasks are run."""
 
     section: ClassVar = "Running"
@@ -57,7 +57,7 @@ class Tasks:
 
 
 def run_sweep(
-    shell: Shell, sweep: Benchmark | Simulations, running: Tasks, output: str | None
+    shell: Shell, sweep: Benchmark | Simulations, running: TaskOptions, output: str | None
 ) -> Sweep:
     """Run all tasks, with a line of progress; rows go to a file of lines as they come."""
     # Wrong values are refused before a file is written
@@ -115,7 +115,7 @@ def write_rows(
 def sweep_exit_code(
     shell: Shell, sweep: Sweep, total: int, output: str | None, failures: Sequence[int]
 ) -> int:
-    """130 after Ctrl-C, else the code of the first task that failed."""
+    """Say so after Ctrl-C, with code 130; else the code of the first task that failed."""
     if sweep.interrupted:
         kept = "" if output is None else "; the same command goes on from there"
         shell.complain(f"interrupted after {len(sweep.rows)} of {total} tasks{kept}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from optsched.instance.cluster import Cluster, Tenant
 from optsched.instance.columns import JobColumns
 from optsched.instance.documents import (
     FORMAT,
+    PLAIN_JOBS,
     ColocationDocument,
     HeaderDocument,
     InstanceDocument,
@@ -26,7 +26,7 @@ from optsched.instance.documents import (
 from optsched.instance.instance import Instance
 from optsched.instance.interning import RateInterner
 from optsched.instance.rates import OWN_GANG, RateTable
-from optsched.instance.reading import CHUNK, key, show, validate, validate_chunks
+from optsched.instance.reading import CHUNK, key, show, validate, validate_columns
 from optsched.instance.references import check_needs, pool_row, refuse_repeated
 from optsched.instance.restart import read_restart_costs
 from optsched.instance.tables import Colocation, JobTable, OptionTable, Workload, Workloads
@@ -150,7 +150,9 @@ def _with_others(error: InvalidInput, document: Mapping[str, Any]) -> InvalidInp
 def _wrong_fields(jobs: Sequence[object]) -> InvalidInput | None:
     """The error of fields of jobs that are wrong whatever the rest of the document says."""
     try:
-        deque(validate_chunks(JobDocument, jobs, "jobs"), maxlen=0)
+        for start in range(0, len(jobs), CHUNK):
+            piece = jobs[start : start + CHUNK]
+            validate_columns(JobDocument, piece, "jobs", PLAIN_JOBS, start)
     except InvalidInput as error:
         return error
     return None
@@ -164,8 +166,7 @@ def _wrong_jobs(header: Header, jobs: Sequence[object], first: int) -> Iterator[
         header.document.now, header.cluster, header.workloads, header.tenants, header.rates
     )
     try:
-        for start, chunk in validate_chunks(JobDocument, jobs, "jobs"):
-            columns.checked(chunk, start)
+        columns.checked(jobs)
     except InvalidInput as error:
         if len(jobs) > 1:
             middle = len(jobs) // 2

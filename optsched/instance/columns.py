@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from math import inf
+from typing import Any, TypeVar
 
 import numpy as np
 
 from optsched.arrays import AnyArray, condensed
 from optsched.errors import InvalidInput
 from optsched.instance.cluster import Cluster, Tenant
-from optsched.instance.documents import JobDocument
+from optsched.instance.documents import PLAIN_JOBS, GpuRange, JobDocument, RateEntry
 from optsched.instance.interning import OptionInterner, RateInterner
-from optsched.instance.rates import OWN_GANG
-from optsched.instance.reading import CHUNK, listed, show, validate_chunks
+from optsched.instance.rates import ANY_SPREAD, OWN_GANG
+from optsched.instance.reading import CHUNK, listed, show, validate_columns
 from optsched.instance.references import NOWHERE, check_running, resolve_predecessors
 from optsched.instance.running import Place
 from optsched.instance.tables import ARRAY_FIELDS, DTYPES, JobNames, JobTable, Workload
+
+AS_THEY_ARE = (
+    "steps", "steps_done", "weight", "preemptible", "restart_cost", "exempt_time", "checkpoint_interval",
+)  # fmt: skip
+"""Fields of job documents that are columns as they are."""
+Value = TypeVar("Value")
+Path = Callable[[int], str]
+"""The path of a job by its place in a list."""
 
 
 @dataclass(repr=False, eq=False)
@@ -83,16 +92,16 @@ class JobColumns:
         """The table of a list of job documents; raises `InvalidInput`."""
         if not isinstance(documents, list | tuple):
             raise InvalidInput(self._path, show(documents), "a list of jobs")
-        for start, chunk in validate_chunks(JobDocument, documents, self._path):
-            self.add(self.checked(chunk, start))
+        for start in range(0, len(documents), CHUNK):
+            self.add(self.checked(documents[start : start + CHUNK], start))
         return self.table(elsewhere)
 
-    def checked(self, jobs: Sequence[JobDocument], start: int = 0) -> CheckedJobs:
-        """Check what jobs say of other objects, and add none of them yet.
+    def checked(self, documents: Sequence[object], start: int = 0) -> CheckedJobs:
+        """Check jobs, and what they say of other objects, and add none of them yet.
 
         Parameters
         ----------
-        jobs : sequence of JobDocument
+        documents : sequence
         start : int
             Number of the first one in its list of documents, for messages.
 
@@ -102,79 +111,72 @@ class JobColumns:
             Profiles, labels and lists of options or levels that were met before it stay known. They
             do no harm: what no job uses is dropped when jobs join others (`compaction`).
         """
-        found = CheckedJobs()
-        gpus = []
-        workload = []
-        rates = []
-        options = []
-        tenants = []
-        for place, job in enumerate(jobs):
-            path = f"{self._path}[{start + place}]"
-            if job.id in found.ids or job.id in self.rows or job.id in self._taken:
-                raise InvalidInput(f"{path}.id", f"{show(job.id)} a second time", "ids that differ")
-            found.ids[job.id] = place
-            gpus.append(self._gpus(job, path))
-            workload.append(self._workload(job, path))
-            rates.append(
-                -1
-                if job.throughput is None
-                else self.rates.add(job.throughput, f"{path}.throughput")
-            )
-            options.append(
-                -1 if job.options is None else self.options.add(job.options, f"{path}.options")
-            )
-            tenants.append(-1 if job.tenant is None else self._tenant(job.tenant, path))
-            if job.running is not None:
-                found.running[place] = check_running(job.running, self._cluster, f"{path}.running")
-            if job.after:
-                found.after[place] = job.after
-        # Rules over several fields come last, as `check_jobs` has them for jobs that are arrays.
-        for place, job in enumerate(jobs):
-            self._check_rules(job, gpus[place], start + place)
-        infinity = float("inf")
-        found.columns = {
+        jobs = validate_columns(JobDocument, documents, self._path, PLAIN_JOBS, start)
+
+        def at(place: int) -> str:
+            return f"{self._path}[{start + place}]"
+
+        ids = self._ids(jobs["id"], at)
+        least, most, levels = self._gpus(jobs["gpus"], at)
+        own = [
+            throughput is not None or options is not None
+            for throughput, options in zip(jobs["throughput"], jobs["options"], strict=True)
+        ]
+        workload = _each_once(zip(jobs["workload"], own, strict=True), self._workload, at)
+        rates = self._rates(jobs["throughput"], at)
+        options = [
+            -1 if options is None else self.options.add(options, f"{at(place)}.options")
+            for place, options in enumerate(jobs["options"])
+        ]
+        tenant = _each_once(jobs["tenant"], self._tenant, at)
+        running = {
+            place: check_running(running, self._cluster, f"{at(place)}.running")
+            for place, running in enumerate(jobs["running"])
+            if running is not None
+        }
+        arrival = [
+            self._default_arrival if arrival is None else arrival for arrival in jobs["arrival"]
+        ]
+        _check_rules(jobs, arrival, least, most, at)
+        columns: dict[str, list[Any]] = {
+            **{name: jobs[name] for name in AS_THEY_ARE},
             "workload": workload,
             "rates": rates,
             "options": options,
-            "tenant": tenants,
-            "gpus_min": [least for least, _, _ in gpus],
-            "gpus_max": [most for _, most, _ in gpus],
-            "levels": [levels for _, _, levels in gpus],
-            "steps": [job.steps for job in jobs],
-            "steps_done": [job.steps_done for job in jobs],
-            "weight": [job.weight for job in jobs],
-            "arrival": [self._arrival(job) for job in jobs],
-            "deadline": [infinity if job.deadline is None else job.deadline for job in jobs],
+            "tenant": tenant,
+            "gpus_min": least,
+            "gpus_max": most,
+            "levels": levels,
+            "arrival": arrival,
+            "deadline": [inf if deadline is None else deadline for deadline in jobs["deadline"]],
             "soft_deadline": [
-                job.deadline is not None and job.deadline_kind == "soft" for job in jobs
+                deadline is not None and kind == "soft"
+                for deadline, kind in zip(jobs["deadline"], jobs["deadline_kind"], strict=True)
             ],
-            "preemptible": [job.preemptible for job in jobs],
-            "restart_cost": [job.restart_cost for job in jobs],
-            "exempt_time": [job.exempt_time for job in jobs],
-            "checkpoint_interval": [job.checkpoint_interval for job in jobs],
             "isolated_time": [
-                0.0 if job.history is None else job.history.isolated_time for job in jobs
+                0.0 if history is None else history.isolated_time for history in jobs["history"]
             ],
         }
-        return found
+        after = {place: names for place, names in enumerate(jobs["after"]) if names}
+        return CheckedJobs(ids, columns, running, after)
 
-    def _arrival(self, job: JobDocument) -> float:
-        return self._default_arrival if job.arrival is None else job.arrival
+    def _ids(self, ids: list[str], at: Path) -> dict[str, int]:
+        places: dict[str, int] = {}
+        for place, name in enumerate(ids):
+            if name in places or name in self.rows or name in self._taken:
+                raise InvalidInput(
+                    f"{at(place)}.id", f"{show(name)} a second time", "ids that differ"
+                )
+            places[name] = place
+        return places
 
-    def _check_rules(self, job: JobDocument, gpus: tuple[int, int, int], row: int) -> None:
-        if job.deadline is not None and job.deadline < self._arrival(job):
-            raise InvalidInput(
-                f"{self._path}[{row}].deadline",
-                f"{job.deadline:g}, before the arrival {self._arrival(job):g} (job {show(job.id)})",
-                "a deadline not before the arrival",
-            )
-        least, most, _ = gpus
-        if least < most and any(count == OWN_GANG for _, count, _, _ in job.throughput or ()):
-            raise InvalidInput(
-                f"{self._path}[{row}].throughput",
-                f"a plain number in an elastic job (job {show(job.id)})",
-                'rates by GPU count such as {"1": 9}',
-            )
+    def _rates(self, throughputs: list[Any], at: Path) -> list[int]:
+        return [
+            -1
+            if throughput is None
+            else self.rates.add(_entries(throughput), f"{at(place)}.throughput")
+            for place, throughput in enumerate(throughputs)
+        ]
 
     def add(self, jobs: CheckedJobs) -> None:
         """Take in jobs that were checked after all that were added before."""
@@ -196,45 +198,54 @@ class JobColumns:
             self._arrays[name].append(column)
             values.clear()
 
-    def _gpus(self, job: JobDocument, path: str) -> tuple[int, int, int]:
-        gpus = job.gpus
+    def _gpus(self, gpus: list[Any], at: Path) -> tuple[list[int], list[int], list[int]]:
+        """Least and most GPUs, and the row of the list of levels."""
+        if set(map(type, gpus)) == {int}:
+            return gpus, gpus, [-1] * len(gpus)
+        ranges = [self._range(each, place, at) for place, each in enumerate(gpus)]
+        least, most, levels = (list(column) for column in zip(*ranges, strict=True))
+        return least, most, levels
+
+    def _range(self, gpus: int | GpuRange, place: int, at: Path) -> tuple[int, int, int]:
         if isinstance(gpus, int):
             return gpus, gpus, -1
+        path = f"{at(place)}.gpus"
         if gpus.min > gpus.max:
-            raise InvalidInput(
-                f"{path}.gpus", f"min {gpus.min} above max {gpus.max}", "min at most max"
-            )
+            raise InvalidInput(path, f"min {gpus.min} above max {gpus.max}", "min at most max")
         if gpus.levels is None:
             return gpus.min, gpus.max, -1
         levels = tuple(sorted(set(gpus.levels)))
         if len(levels) < len(gpus.levels) or levels[0] < gpus.min or levels[-1] > gpus.max:
             raise InvalidInput(
-                f"{path}.gpus.levels",
+                f"{path}.levels",
                 show(list(gpus.levels)),
                 f"different counts from {gpus.min} to {gpus.max}",
             )
         return gpus.min, gpus.max, self._level_rows.setdefault(levels, len(self._level_rows))
 
-    def _workload(self, job: JobDocument, path: str) -> int:
-        brings_own = job.throughput is not None or job.options is not None
-        if job.workload is None:
+    def _workload(self, given: tuple[str | None, bool], path: str) -> int:
+        """Row of a workload, given its name and whether its jobs bring rates or options."""
+        name, brings_own = given
+        if name is None:
             if not brings_own:
                 raise InvalidInput(path, "no workload, throughput or options", "one of them")
             return -1
-        row = self._workload_rows.get(job.workload)
-        if not brings_own and (row is None or job.workload in self._labels):
+        row = self._workload_rows.get(name)
+        if not brings_own and (row is None or name in self._labels):
             raise InvalidInput(
                 f"{path}.workload",
-                show(job.workload),
+                show(name),
                 "one of the workloads, or a throughput of the job's own",
             )
         if row is None:
-            row = self._workload_rows[job.workload] = len(self._workload_rows)
-            self._labels.add(job.workload)
-            self.labels.append(job.workload)
+            row = self._workload_rows[name] = len(self._workload_rows)
+            self._labels.add(name)
+            self.labels.append(name)
         return row
 
-    def _tenant(self, tenant: str, path: str) -> int:
+    def _tenant(self, tenant: str | None, path: str) -> int:
+        if tenant is None:
+            return -1
         if tenant not in self._tenant_rows:
             known = listed(self._tenant_rows) or "(the instance has none)"
             raise InvalidInput(f"{path}.tenant", show(tenant), f"one of the tenants {known}")
@@ -254,3 +265,49 @@ class JobColumns:
             awaits=awaits,
             **arrays,
         )
+
+
+def _check_rules(
+    jobs: Mapping[str, list[Any]],
+    arrival: list[float],
+    least: list[int],
+    most: list[int],
+    at: Path,
+) -> None:
+    """Rules over several fields come last, as `check_jobs` has them for jobs that are arrays."""
+    for place, deadline in enumerate(jobs["deadline"]):
+        if deadline is not None and deadline < arrival[place]:
+            raise InvalidInput(
+                f"{at(place)}.deadline",
+                f"{deadline:g}, before the arrival {arrival[place]:g} (job {show(jobs['id'][place])})",
+                "a deadline not before the arrival",
+            )
+    for place, throughput in enumerate(jobs["throughput"]):
+        if least[place] < most[place] and any(
+            count == OWN_GANG for _, count, _, _ in _entries(throughput)
+        ):
+            raise InvalidInput(
+                f"{at(place)}.throughput",
+                f"a plain number in an elastic job (job {show(jobs['id'][place])})",
+                'rates by GPU count such as {"1": 9}',
+            )
+
+
+def _entries(throughput: Any) -> tuple[RateEntry, ...]:
+    """The entries of a profile that may be given as a rate by place, or not at all."""
+    if isinstance(throughput, dict):
+        return tuple([(place, OWN_GANG, ANY_SPREAD, rate) for place, rate in throughput.items()])
+    return throughput or ()
+
+
+def _each_once(
+    values: Iterable[Value], resolve: Callable[[Value, str], int], at: Path
+) -> list[int]:
+    """Rows of values, each different one of which is looked up where it is met first."""
+    rows: dict[Value, int] = {}
+    found = []
+    for place, value in enumerate(values):
+        if value not in rows:
+            rows[value] = resolve(value, at(place))
+        found.append(rows[value])
+    return found

@@ -10,6 +10,7 @@ in GB, bandwidth in GB/s per direction, power in W, money in USD.
 """
 
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -419,6 +420,10 @@ class JobDocument(Document):
     throughput: Rates | None = None
     options: NonEmpty[OptionDocument] | None = None
     history: HistoryDocument | None = None
+
+
+PLAIN_JOBS: Mapping[str, Any] = {"gpus": PositiveCount, "throughput": dict[str, Positive] | None}
+"""What fields of jobs usually are: gangs, and a rate above 0 by place."""
 
 
 class RareDocument(Document):

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar, get_type_hints
 
 import pydantic_core
-from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails, PydanticUndefined
 
 from optsched.display.text import shortened
 from optsched.errors import MOST_SHOWN, InvalidArgument, InvalidInput, all_wrong, did_you_mean
@@ -25,9 +25,7 @@ from optsched.instance.shipped import shipped_names
 Model = TypeVar("Model", bound=BaseModel)
 
 CHUNK = 4096
-"""Jobs checked at a time:
-enough for speed, few enough that their objects never matter for memory.
-"""
+"""Jobs checked at a time: enough for speed, few enough that their lists never matter for memory."""
 BRANCHES = frozenset({"<gang>", "<range>", "<count>", "<list>", "<seconds>", "<by GPUs>"})
 """Tags of union branches (`optsched.instance.documents`):
 they stand in pydantic's paths but not in the document.
@@ -256,21 +254,82 @@ def validate(
         raise translate(error, path, hints or model) from None
 
 
-def validate_chunks(
-    model: type[Model], documents: Sequence[object], path: str
-) -> Iterator[tuple[int, list[Model]]]:
-    """Check a long list piece by piece; yields (index of the first, models)."""
-    adapter = _list_of(model)
-    for start in range(0, len(documents), CHUNK):
+def validate_columns(
+    model: type[BaseModel],
+    documents: Sequence[object],
+    path: str,
+    plain: Mapping[str, Any],
+    start: int = 0,
+) -> dict[str, list[Any]]:
+    """Check a list of documents; the values of each field of them.
+
+    The values of a field are checked together, which takes a third of the time of making an object
+    of each document. Where something is wrong, these objects tell what.
+
+    Parameters
+    ----------
+    plain : mapping of str to types
+        What fields usually are, where that is faster to check than all that they may be.
+    start : int
+        Number of the first document in its list, for messages.
+    """
+    columns = _columns_of(model, documents, plain)
+    if columns is None:
         try:
-            yield start, adapter.validate_python(documents[start : start + CHUNK])
+            objects = _list_of(model).validate_python(documents)
         except ValidationError as error:
             raise translate(error, path, model, offset=start) from None
+        columns = {name: [getattr(one, name) for one in objects] for name in model.model_fields}
+    return columns
+
+
+def _columns_of(
+    model: type[BaseModel], documents: Sequence[Any], plain: Mapping[str, Any]
+) -> dict[str, list[Any]] | None:
+    """The values of each field, or its default; None where something is wrong."""
+    if set(map(type, documents)) != {dict}:
+        return None
+    fields = _fields_of(model)
+    given = set().union(*documents)
+    if not given <= fields.keys():
+        return None
+    columns = {}
+    for name, (kind, default) in fields.items():
+        if name in given:
+            values = [document.get(name, default) for document in documents]
+            checked = _checked(plain[name], values) if name in plain else None
+            checked = _checked(kind, values) if checked is None else checked
+            if checked is None:
+                return None
+            columns[name] = checked
+        elif default is PydanticUndefined:
+            return None
+        else:
+            columns[name] = [default] * len(documents)
+    return columns
+
+
+def _checked(kind: Any, values: list[Any]) -> list[Any] | None:
+    """The values as this type has them; None where one is of another."""
+    try:
+        return _list_of(kind).validate_python(values)
+    except ValidationError:
+        return None
 
 
 @cache
-def _list_of(model: type[Model]) -> TypeAdapter[list[Model]]:
-    return TypeAdapter(list[model])  # type: ignore[valid-type]
+def _fields_of(model: type[BaseModel]) -> dict[str, tuple[Any, Any]]:
+    """Type and default of each field; the default of a required one is of no field's type."""
+    types = get_type_hints(model, include_extras=True)
+    return {
+        name: (types[name], field.get_default(call_default_factory=True))
+        for name, field in model.model_fields.items()
+    }
+
+
+@cache
+def _list_of(kind: Any) -> TypeAdapter[list[Any]]:
+    return TypeAdapter(list[kind], config=ConfigDict(strict=True))
 
 
 def translate(

@@ -70,12 +70,12 @@ class RunningJobs(Displayed, Mapping[int, Place]):
     # --- as a mapping ---------------------------------------------------------------------
 
     @cached_property
-    def _row(self) -> dict[int, int]:
+    def _index(self) -> dict[int, int]:
         """Which of the R each job is."""
         return {job: row for row, job in enumerate(self.job.tolist())}
 
     def __getitem__(self, job: int) -> Place:
-        row = self._row[job]
+        row = self._index[job]
         since = float(self.since[row])
         gpus = self._names_of_one(row) if self._names is None else self._names[row]
         return int(self.pool[row]), gpus, None if math.isnan(since) else since
@@ -87,7 +87,7 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         return len(self.job)
 
     def __contains__(self, job: object) -> bool:
-        return job in self._row
+        return job in self._index
 
     def _headline(self) -> str:
         return f"{count(len(self), 'job')} on {count(int(self.length.sum()), 'GPU')}"
@@ -115,8 +115,8 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         place[self.job] = np.arange(len(self))
         return place
 
-    def names(self) -> list[str]:
-        """GPUs, job by job."""
+    def flat_names(self) -> list[str]:
+        """Names of all GPUs, job by job."""
         return list(chain.from_iterable(self._named()))
 
     def _named(self) -> Names:
@@ -147,7 +147,7 @@ class RunningJobs(Displayed, Mapping[int, Place]):
     def numbers(self, numbering: Numbering) -> IntArray:
         """Numbers of the GPUs in a cluster, job by job (`Numbering.numbers`)."""
         if self._numbers is None or self._numbers[0] is not numbering:
-            self._numbers = numbering, numbering.numbers(self.names())
+            self._numbers = numbering, numbering.numbers(self.flat_names())
         return self._numbers[1]
 
     def numbers_of(self, some: IntArray, numbering: Numbering) -> IntArray:

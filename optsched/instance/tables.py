@@ -183,10 +183,7 @@ class JobNames(Displayed):
         return f"j{index}"
 
     def __contains__(self, name: object) -> bool:
-        try:
-            return isinstance(name, str) and self.index(name) >= 0
-        except KeyError:
-            return False
+        return isinstance(name, str) and self.get(name) >= 0
 
     def written(self) -> tuple[str, ...]:
         """All names, written out."""
@@ -194,16 +191,21 @@ class JobNames(Displayed):
             tuple([f"j{row}" for row in range(self.count)]) if self._names is None else self._names
         )
 
-    def index(self, name: str) -> int:
-        """Row of a job; raises KeyError."""
+    def get(self, name: str) -> int:
+        """Row of a job, -1 if there is none of this name."""
         if self._names is None:
             row = parse_index(name[1:]) if name[:1] == "j" else -1
-            if 0 <= row < self.count:
-                return row
-            raise KeyError(name)
+            return row if row < self.count else -1
         if self._index is None:
             self._index = dict(zip(self._names, range(self.count), strict=True))
-        return self._index[name]
+        return self._index.get(name, -1)
+
+    def index(self, name: str) -> int:
+        """Row of a job; raises KeyError."""
+        row = self.get(name)
+        if row < 0:
+            raise KeyError(name)
+        return row
 
 
 @dataclass(frozen=True, eq=False, repr=False)

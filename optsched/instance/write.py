@@ -9,8 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pydantic_core
 
-from optsched.arrays import IntArray, finite
+from optsched.arrays import FloatArray, IntArray, finite
 from optsched.instance.cluster import Cluster, Pool
 from optsched.instance.documents import FORMAT, NODE_STATES, JobDocument
 from optsched.instance.instance import Instance
@@ -278,15 +279,23 @@ def plain_profiles(rates: RateTable) -> list[bytes]:
     in_order = np.argsort(np.argsort(np.array(rates.places, object)))
     order = np.lexsort((in_order[rates.place], rates.profile))
     names = [f"{json.dumps(place)}: " for place in rates.places]
-    # JSON writes numbers as `repr` does.
+    numbers = json_numbers(rates.rate[order])
     entries = [
-        names[place] + repr(rate)
-        for place, rate in zip(rates.place[order].tolist(), rates.rate[order].tolist(), strict=True)
+        names[place] + number
+        for place, number in zip(rates.place[order].tolist(), numbers, strict=True)
     ]
     return [
         ("{" + ", ".join(entries[begin:end]) + "}").encode()
         for begin, end in pairwise(rates.indptr.tolist())
     ]
+
+
+def json_numbers(values: FloatArray) -> list[str]:
+    """Positive numbers as the `json` module writes them."""
+    # pydantic takes a quarter of the time, and writes only smaller numbers otherwise.
+    if len(values) and values.min() >= 1e-4:
+        return pydantic_core.to_json(values.tolist())[1:-1].decode().split(",")
+    return list(map(repr, values.tolist()))
 
 
 def _by_content(index: IntArray, content: Callable[[int], bytes]) -> tuple[IntArray, list[bytes]]:

@@ -34,7 +34,7 @@ class TableModel(RateModel):
 
     For job profile p, pool j, k GPUs on n nodes the rate is, in this order,
 
-    1. the entry for (k, n) nodes spanned;
+    1. the entry for k GPUs on n nodes;
     2. the entry for k GPUs, if n is the fewest nodes that k GPUs need in the pool;
     3. the plain number, if k is the job's gang (a job's own profile) or 1 (a workload's profile),
        on the fewest nodes.
@@ -48,7 +48,7 @@ class TableModel(RateModel):
     def __init__(self, rates: RateTable, instance: Instance, later_nodes: bool = False) -> None:
         pools = instance.cluster.pools
         self.sizes = instance.cluster.sizes(np.inf if later_nodes else instance.now)
-        self._table = rates
+        self._rates = rates
         self._made_of = (rates, instance.cluster, instance.now, later_nodes)
         rows = {place: row for row, place in enumerate(rates.places)}
         self.places_of_pools = np.array([rows.get(pool.name, -1) for pool in pools], np.int64)
@@ -63,8 +63,8 @@ class TableModel(RateModel):
         self._has_counts = self.plain is None and rates.has_counts
 
     @classmethod
-    def again(cls, model: object, instance: Instance, later_nodes: bool) -> TableModel:
-        """The model of the instance's own rates: the one given, if it is one."""
+    def for_instance(cls, model: object, instance: Instance, later_nodes: bool) -> TableModel:
+        """The model of the instance's own rates: the given one if it is that, else a new one."""
         if type(model) is cls:
             rates, cluster, now, later = model._made_of  # noqa: SLF001
             if (
@@ -126,7 +126,7 @@ class TableModel(RateModel):
         gpus = ways.gpus[way]
         # 0 is a mark in the table (OWN_GANG, ANY_SPREAD), which no way to run may find.
         on_gpus = (ways.gpus > 0) & (ways.nodes > 0)
-        if self.plain is not None or self._table.has_plain_numbers:
+        if self.plain is not None or self._rates.has_plain_numbers:
             # A job's own plain number is for its gang, that of a workload for one GPU.
             here = gpus == np.where(jobs.own[job], jobs.gang[job], 1)
             if not fewest.all():
@@ -137,31 +137,31 @@ class TableModel(RateModel):
             if not here.all():
                 rate[~here] = np.nan
             return rate
-        table = self._table.entries
+        entries = self._rates.entries
         place = self._find_place(profile, ways.pool[way])
         if not on_gpus.all():
             place = np.where(on_gpus[way], place, -1)
         entry = plain = constant(-1, len(place), np.int64)
-        if self._table.has_plain_numbers:
-            plain = table.spreads.find(table.counts.find(place, OWN_GANG), ANY_SPREAD)
+        if self._rates.has_plain_numbers:
+            plain = entries.spreads.find(entries.counts.find(place, OWN_GANG), ANY_SPREAD)
             entry = plain = np.where(here, plain, -1)
         # Rates by GPU count, where some profile has them: by nodes first, then for the fewest
         # nodes.
         if self._has_counts:
-            count = table.counts.find(place, gpus)
-            entry = table.spreads.find(count, ways.nodes[way])
+            count = entries.counts.find(place, gpus)
+            entry = entries.spreads.find(count, ways.nodes[way])
             entry = np.where(
-                (entry < 0) & fewest[way], table.spreads.find(count, ANY_SPREAD), entry
+                (entry < 0) & fewest[way], entries.spreads.find(count, ANY_SPREAD), entry
             )
-            if self._table.has_plain_numbers:
+            if self._rates.has_plain_numbers:
                 entry = np.where(entry < 0, plain, entry)
-        return gathered(table.rate, entry, np.nan)
+        return gathered(entries.rate, entry, np.nan)
 
     def _find_place(self, profile: IntArray, pool: IntArray) -> IntArray:
         """Position of the (profile, place) of a profile in a pool:
         the pool's, else its GPU type's.
         """
-        at, (first, *others) = self._table.entries.at, self._places
+        at, (first, *others) = self._rates.entries.at, self._places
         found = at.find(profile, first[pool])
         # An entry under the name of the pool hides those under its GPU type.
         for places in others:
@@ -183,7 +183,7 @@ class TableModel(RateModel):
         """
         if not self._has_counts or not (low < high).any():
             return EMPTY, EMPTY
-        listed = self._table.profile_counts
+        listed = self._rates.profile_counts
         first = listed.searchsorted(profile * STRIDE + low, "right")
         length = listed.searchsorted(profile * STRIDE + high, "right") - first
         rows = owners(length)
@@ -201,8 +201,8 @@ class TableModel(RateModel):
         """
         if not self.has_spreads:
             return EMPTY, EMPTY
-        return self._table.entries.spreads.above(
-            self._table.entries.counts.find(self._find_place(jobs.profile[job], pool), gpus),
+        return self._rates.entries.spreads.above(
+            self._rates.entries.counts.find(self._find_place(jobs.profile[job], pool), gpus),
             ANY_SPREAD,
         )
 
@@ -210,13 +210,13 @@ class TableModel(RateModel):
         """A plain number of a workload is its rate on 1 GPU:
         refused where a larger gang would have to use it.
         """
-        if not instance.workloads or not self._table.has_plain_numbers:
+        if not instance.workloads or not self._rates.has_plain_numbers:
             return
         table = instance.jobs_table
         pools = len(instance.cluster.pools)
         profiles = instance.workloads.rates
         place = self._find_place(profiles.repeat(pools), np.tile(np.arange(pools), len(profiles)))
-        plain = np.reshape(self._table.entries.counts.find(place, OWN_GANG) >= 0, (-1, pools))
+        plain = np.reshape(self._rates.entries.counts.find(place, OWN_GANG) >= 0, (-1, pools))
         if not plain.any():
             return
         # The smallest gang of a job is the first of its levels, if it has any.

@@ -110,7 +110,7 @@ def place_beside(
     those that need more CPUs, then more memory, then those that are wanted first. A gang without
     room may push smaller ones that start as well. A row that is refused fits nowhere beside
     occupied GPUs and what has got a place (where no node belongs to two of the resources of some
-    nodes); another choice of places, or moving others (`move_plain`, `Occupants`), may still have
+    nodes); another choice of places, or moving others (`Occupants`), may still have
     room for it.
 
     Parameters

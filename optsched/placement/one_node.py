@@ -123,11 +123,11 @@ class OneNodeRoom:
 
     def _take(self, gang: int, node: int) -> None:
         gpus = int(self._amount[gang, 0])
-        chosen = consecutive(self._open[[node]], np.array([gpus]))[0]
-        self._open[node] &= ~chosen
+        chosen = np.sort(consecutive(self._open[[node]], gpus)[0, :gpus])
+        self._open[node, chosen] = False
         self._left[node] -= self._amount[gang]
         self._node[gang] = node
-        self._given[gang] = np.flatnonzero(chosen) + self._first_gpu[node]
+        self._given[gang] = chosen + self._first_gpu[node]
 
     def _leave(self, gang: int) -> None:
         node = int(self._node[gang])

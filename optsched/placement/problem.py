@@ -43,7 +43,6 @@ from optsched.arrays import (
     group_rows,
     lengths,
     mask_of,
-    ranges,
 )
 from optsched.candidates import gpus_allowed
 from optsched.instance import Instance, Resource
@@ -681,18 +680,20 @@ def assign_gpus(free: BoolArray, request: IntArray, node: IntArray, gpus: IntArr
     request, node, gpus : IntArray, shape (M,)
         Each piece: so many GPUs of a node for a request.
     """
-    # On each node the largest piece first: it needs the longest run of consecutive GPUs.
-    order = np.lexsort((request, -gpus, node))
-    first = np.flatnonzero(np.diff(node[order], prepend=-1))
-    size = np.diff(np.append(first, len(order)))
-    turn = ranges(np.zeros(len(size), np.int64), size)
     parts = [np.zeros((0, 3), np.int64)]
-    for now in range(int(size.max(initial=0))):  # the pieces of all nodes whose turn it is
-        mine = order[turn == now]
-        chosen = consecutive(free[node[mine]], gpus[mine])
-        free[node[mine]] &= ~chosen
-        piece, index = np.nonzero(chosen)
-        parts.append(np.column_stack([request[mine[piece]], node[mine[piece]], index]))
+    # On each node the largest piece first: it needs the longest run of consecutive GPUs.
+    for size in sorted(set(gpus.tolist()), reverse=True):
+        mine = np.flatnonzero(gpus == size)
+        mine = mine[np.lexsort((request[mine], node[mine]))]
+        begins = np.diff(node[mine], prepend=-1) > 0
+        first = np.flatnonzero(begins)
+        at = np.cumsum(begins) - 1
+        turn = np.arange(len(mine)) - first[at]
+        in_turn = consecutive(free[node[mine[first]]], size)
+        chosen = in_turn[at[:, None], (turn * size)[:, None] + np.arange(size)]
+        free[node[mine][:, None], chosen] = False
+        owner = np.repeat(np.column_stack([request[mine], node[mine]]), size, axis=0)
+        parts.append(np.column_stack([owner, chosen.ravel()]))
     return np.concatenate(parts)
 
 
@@ -715,31 +716,28 @@ def _held_by_most(problem: Problem, request: int) -> list[tuple[int, int]]:
     return [(node, gpu) for node, gpu in held.gpus[order].tolist()]
 
 
-def consecutive(free: BoolArray, gpus: IntArray) -> BoolArray:
-    """So many of the free GPUs of each node:
-    a part of the shortest run that has them, else the first ones.
+def consecutive(free: BoolArray, size: int) -> IntArray:
+    """GPUs of each node in the order in which pieces of one size take them.
+
+    Each piece takes the beginning of the shortest run of free GPUs that is long enough, so that
+    long ones are left to larger requests: the run of the piece before it, as long as that is long
+    enough. Behind them come GPUs of runs that are too short, then those that are not free.
 
     Parameters
     ----------
     free : BoolArray, shape (N, G)
-    gpus : IntArray, shape (N,)
+    size : int
 
     Returns
     -------
-    BoolArray, shape (N, G)
+    IntArray, shape (N, G)
     """
     most = free.shape[1]
     column = np.arange(most)
-    # How many GPUs from each one on are free without a gap: up to the next one that is not.
-    barrier = np.where(free, most, column)
-    run = np.minimum.accumulate(barrier[:, ::-1], axis=1)[:, ::-1] - column
-    begins = free.copy()
-    begins[:, 1:] &= ~free[:, :-1]
-    wanted = gpus[:, None]
-    # The shortest run that is enough leaves long ones to larger requests.
-    length = np.where(begins & (run >= wanted), run, most + 1)
-    first = np.argmin(length, axis=1)[:, None]
-    in_run = (column >= first) & (column < first + wanted)
-    in_order = free & (np.cumsum(free, axis=1) <= wanted)
-    one_run = length.min(axis=1, initial=most + 1) <= most
-    return np.where(one_run[:, None], in_run, in_order)
+    # The next GPU that is not free, and the last one before: the run is between them.
+    after = np.minimum.accumulate(np.where(free, most, column)[:, ::-1], axis=1)[:, ::-1]
+    before = np.maximum.accumulate(np.where(free, -1, column), axis=1)
+    length = after - before - 1
+    whole = column - before <= length // size * size
+    turn = np.where(free & whole, length, np.where(free, most + 1, most + 2))
+    return np.asarray(np.argsort(turn * most + column, axis=1), np.int64)

@@ -305,9 +305,11 @@ class Child:
         if self.usable:
             _kill(self._process)
 
-    def exit_code(self) -> int | None:
-        """How a process that closed its connection ended, as `subprocess` has it;
-        None if it had to be killed.
+    def wait_or_kill(self) -> int | None:
+        """The exit code, as `subprocess` has it, of a process that closed its connection.
+
+        It has `DYING` seconds to end, and what it has started is killed. None: it had to be killed
+        itself.
         """
         try:
             with suppress(subprocess.TimeoutExpired):

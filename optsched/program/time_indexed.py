@@ -62,9 +62,16 @@ class TimeIndexed:
         return self.start[first], self.mode[first]
 
     def complete(self, start: IntArray, mode: IntArray) -> FloatArray:
-        """The point of a schedule;
-        of one that breaks a rule, a point that breaks rows.
+        """The point of a schedule; if it breaks a rule between activities, one that breaks rows.
+
+        Raises
+        ------
+        ValueError
+            If an activity starts outside of its window, where there is no column.
         """
+        begin, count = _starts(self.timeline)
+        if ((start < begin[mode]) | (start >= begin[mode] + count[mode])).any():
+            raise ValueError("an activity starts outside of its window")
         arrays = self.program.arrays
         x = np.zeros(arrays.shape[1])
         first = np.searchsorted(self.mode, mode)
@@ -90,7 +97,7 @@ def count_columns(timeline: TimelineProgram) -> int:
 def count_nonzeros(timeline: TimelineProgram) -> int:
     """Coefficients that `time_indexed` would make, at most; counted without making any."""
     count, horizon = _starts(timeline)[1], timeline.horizon
-    # one, before, span, most; busy twice, load.
+    # Rows one, before, span, most and the cost: 5. For each use of a resource two rows busy, one load.
     per_start = 5 + 3 * np.diff(timeline.usage.tocsc().indptr)
     if timeline.budget_usage is not None:
         per_start = per_start + np.diff(timeline.budget_usage.tocsc().indptr)

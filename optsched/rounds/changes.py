@@ -19,15 +19,14 @@ from optsched.arrays import EMPTY, FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance import Instance, with_jobs
 from optsched.instance.columns import CheckedJobs, JobColumns
-from optsched.instance.documents import JobDocument
-from optsched.instance.reading import show, validate_chunks
+from optsched.instance.reading import show
 from optsched.instance.references import resolve_predecessors
 from optsched.instance.revise import columns_beside, joining
 from optsched.instance.tables import JobNames
 from optsched.rounds.ledger import Service, isolated_seconds
 from optsched.rounds.state import RoundState
 
-Measured = tuple[float, Mapping[int, float]]
+StepsAt = tuple[float, Mapping[int, float]]
 """A time in seconds, and the steps that some jobs had done by then, by their rows."""
 
 
@@ -95,7 +94,7 @@ class Changes:
         self._left_at: list[float] = []
         self._left: dict[int, int] = {}
         self._names_left: set[str] = set()
-        self._measured: list[Measured] = []
+        self._measured: list[StepsAt] = []
         self._state: RoundState | None = before
 
     # --- what there is ------------------------------------------------------------------------
@@ -172,8 +171,7 @@ class Changes:
             # The ids of all jobs that there are now are taken, those that came included. Weakly: else
             # the state before would stay until the cycle collector comes, which rarely does here.
             self._columns = columns_beside(self.before.instance, weakref.proxy(self))
-        found = [job for _, part in validate_chunks(JobDocument, documents, "jobs") for job in part]
-        jobs = self._columns.checked(found)
+        jobs = self._columns.checked(documents)
         if jobs.after:
             resolve_predecessors(jobs.after, JobNames(len(jobs), tuple(jobs.ids)), self)
         return jobs
@@ -252,7 +250,7 @@ def advanced(state: RoundState, now: float) -> RoundState:
 def passed(
     state: RoundState,
     now: float,
-    measured: Sequence[Measured] = (),
+    measured: Sequence[StepsAt] = (),
     ends: FloatArray | None = None,
 ) -> RoundState:
     """The state at a later time, at which nothing else has changed than what was measured.
@@ -262,7 +260,7 @@ def passed(
     state : RoundState
     now : float
         Seconds.
-    measured : sequence of Measured
+    measured : sequence of StepsAt
         Since the time of the state; rows behind its jobs do not count.
     ends : FloatArray, shape (jobs,), optional
         Until when each job counts: what is owed to a pair stops there, and is its partner's.
@@ -285,7 +283,7 @@ def passed(
 
 
 def _steps(
-    state: RoundState, now: float, measured: Sequence[Measured]
+    state: RoundState, now: float, measured: Sequence[StepsAt]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Steps that each job has done at a time, its isolated time, and the steps that are counted in it."""
     table, rate = state.instance.jobs_table, state.service.isolated
@@ -318,7 +316,7 @@ def _steps(
 
 
 def _in_turn(
-    measured: Sequence[Measured], jobs: int, *, each: bool
+    measured: Sequence[StepsAt], jobs: int, *, each: bool
 ) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
     """Jobs, times and steps of what was measured, one event after the other.
 

@@ -48,7 +48,7 @@ def _wrong_gpus(view: View, places: RunningJobs) -> Iterator[str]:
     unknown = (gpu == NONE) | (numbering.pool[node] != places.pool[owner])
     closed = ~unknown & ~usable[node] & ~view.must[places.job[owner]]
     names = view.instance.jobs_table.names
-    text = places.names() if (unknown | closed).any() else []
+    text = places.flat_names() if (unknown | closed).any() else []
     for wrong, why in (
         (unknown, "which is no GPU of pool {}"),
         (closed, "whose node takes no work"),

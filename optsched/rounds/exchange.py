@@ -1,11 +1,11 @@
-"""The rows of a round as one set, where jobs share GPUs: which sets are worth most.
+"""The rows of a round as one set, where jobs have several: which sets are worth most.
 
-A job that shares has several rows (alone, beside one, beside another), and each is in the way of
-rows of other jobs. Taken one by one, in the order in which they are due, such rows waste GPUs: some
-are owed more from round to round, though the allocation could be realised. Taken as a set they are
-not. After a round in which the rows s run, row r is owed d_r + x_r - s_r rounds, and job j the sum
-over its rows, D_j + X_j - sum s_r. The sum of the squares of both is least for the set that is
-worth most,
+A job that shares GPUs has several rows (alone, beside one, beside another), and so has one whose
+time is split over pools. Only one of them runs in a round, and each is in the way of rows of other
+jobs. Taken one by one, in the order in which they are due, such rows waste GPUs: some are owed more
+from round to round, though the allocation could be realised. Taken as a set they are not. After a
+round in which the rows s run, row r is owed d_r + x_r - s_r rounds, and job j the sum over its
+rows, D_j + X_j - sum s_r. The sum of the squares of both is least for the set that is worth most,
 
     maximise  sum_r w_r s_r     over the sets of rows that can run side by side,
 
@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.candidates import JobRows, Uses
 from optsched.placement.instant import Instant, first_fit
 
@@ -123,19 +123,48 @@ def exchanged(
     rows = order[~(blocked[instant.job[order]] | blocked[instant.partner[order]])]
     # `RowPacking` numbers rows by worth, ascending, so that comparing numbers compares worth.
     rows = rows[np.argsort(worth[rows], kind="stable")]
+    taken = mask_of(first_fit(instant, order, free, busy), len(instant))
+    near = _near_the_edge(instant, rows, taken)
+    stays = rows[taken[rows] & ~near]
+    rows = rows[near]
     packing = RowPacking(
         instant.job[rows],
         instant.partner[rows],
         instant.uses.take(rows),
         worth[rows],
-        free,
+        free - instant.uses.total(stays),
     )
-    number = np.full(len(instant), -1, np.int64)
-    number[rows] = np.arange(len(rows))
-    for row in number[first_fit(instant, order, free, busy)].tolist():
+    for row in np.flatnonzero(taken[rows]).tolist():
         packing.put(row)
     packing.improve()
-    return np.sort(rows[np.array(packing.inside, bool)])
+    return np.sort(np.concatenate([stays, rows[np.array(packing.inside, bool)]]))
+
+
+def _near_the_edge(instant: Instant, rows: IntArray, taken: BoolArray) -> BoolArray:
+    """Mask of the rows that chains may reach: those of jobs that have several, and few others.
+
+    Of each resource these are the rows that were taken and are worth least, and those that were
+    left and are worth most.
+
+    Parameters
+    ----------
+    instant : Instant
+        A rows.
+    rows : IntArray
+        By worth, ascending.
+    taken : BoolArray, shape (A,)
+    """
+    ends = np.concatenate([instant.job[rows], instant.partner[rows]])
+    several = np.append(np.bincount(ends[ends >= 0], minlength=instant.jobs) > 1, False)
+    near: BoolArray = several[instant.job[rows]] | several[instant.partner[rows]]
+    uses = instant.uses.take(rows)
+    inside = taken[rows][uses.row]
+    from_edge = np.where(inside, uses.row, -uses.row)
+    order = np.lexsort((from_edge, inside, uses.resource))
+    group = 2 * uses.resource[order] + inside[order]
+    place = np.arange(len(order)) - np.searchsorted(group, group)
+    near[uses.row[order[place < CHAINS]]] = True
+    return near
 
 
 # --- chains of exchanges ----------------------------------------------------------------------

@@ -69,10 +69,13 @@ class RoundPolicy(Document):
         this the restart cost of the running job is added. With an allocation that stays the same,
         on single GPUs, the time that a job has received falls behind what it is owed by less than
         1.5 + hysteresis rounds where this is 0.5 or less, and by a bounded number of rounds where
-        it is more (7 measured at 2). What is left over comes on top, without a bound.
+        it is more (3 measured at 2). What is left over comes on top, without a bound.
     max_moves : int, optional
         Running jobs that a plan preempts or moves at most. Those that go for another reason than
         the allocation do not count.
+    moves_per_hour : int, optional
+        Running jobs that plans preempt or move within any hour at most. All count, but only those
+        that would go for the allocation are held back.
     patience : int, optional
         Rounds after which a waiting job goes before all others. It goes before those that can be
         stopped, even if the allocation gives it nothing: with k jobs that have waited longer, it
@@ -109,6 +112,7 @@ class RoundPolicy(Document):
     memory_limit: Bytes | None = None
     hysteresis: Rounds = 2.0
     max_moves: Count | None = None
+    moves_per_hour: Count | None = None
     patience: PositiveCount | None = None
     exempt_time: Delay = 0.0
     grace_time: Delay = 0.0

@@ -162,7 +162,11 @@ def due_times(fraction: FloatArray, deficit: FloatArray, ahead: FloatArray) -> F
 
 
 def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray) -> IntArray:
-    """Rows in the order of their group, of their rank in it, and of the time when they are due."""
+    """Rows in the order of their group, of their rank in it, and of the time when they are due.
+
+    Ties go by fraction, then by rate, both falling, and last by row numbers that are scrambled in
+    the same way in every round, so that no job is favoured.
+    """
     # Most keys are constant, and a plain sort is several times as fast as a lexsort. Both are stable,
     # so that rows which are equal in all keys stay ascending.
     keys = [key for key in (due, rank, group) if (key != key[:1]).any()]
@@ -175,7 +179,6 @@ def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray)
         tied &= key[order[1:]] == key[order[:-1]]
     if not tied.any():
         return order
-    # Rows that are due together: by fraction, rate, and then scrambled, so that no job is favoured.
     in_a_tie = np.append(tied, False) | np.insert(tied, 0, False)
     places = np.flatnonzero(in_a_tie)
     tie = np.cumsum(np.insert(~tied, 0, True))[places]

@@ -40,7 +40,7 @@ from optsched.rounds.live import LiveState
 from optsched.rounds.plan import WAITS, Plan, among
 from optsched.rounds.policy import RoundPolicy, as_stored, policy_document
 from optsched.rounds.state import Reservation, RoundState, basis_of, basis_parts
-from optsched.rounds.stops import Grace, graces_document
+from optsched.rounds.stops import Grace, Moves, stops_document
 from optsched.rounds.transitions import read_event
 from optsched.rounds.watching import Metrics, last_round
 
@@ -162,7 +162,7 @@ def state_parts(
         "now": state.now,
         "policy": policy_document(state.policy),
         "reservations": [asdict(item) | {"nodes": list(item.nodes)} for item in state.reservations],
-        **graces_document(state.graces),
+        **stops_document(state.graces, state.moves),
         "metrics": counted.document(),
         "time": PASSES,
     }
@@ -214,6 +214,7 @@ def read_state(document: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> R
         graces=tuple(
             Grace(tuple(item["gpus"]), item["until"]) for item in document.get("graces", ())
         ),
+        moves=tuple(Moves(**item) for item in document.get("moves", ())),
     )
 
 

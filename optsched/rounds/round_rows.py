@@ -297,15 +297,27 @@ class RoundRows:
         return order_due(self.rows, due, group, np.where(self.waits, -self.longest, 0.0))
 
     def _worth(self) -> FloatArray | None:
-        """What rows are worth where pairs are chosen as one set; None where none has a claim."""
+        """What rows are worth where they are chosen as one set; None where one by one."""
         rows = self.rows
-        if self.position is not None or not ((rows.partner >= 0) & (rows.fraction > 0)).any():
+        if self.position is not None or not self._block_each_other():
             return None
         # Of a pair that parts only one job can go on, so a row alone has no head start over the
         # pair.
         lead = np.where(parting_rows(rows, self.partner_now), 0.0, self.lead)
         most_ahead = 1.0 + self.state.policy.hysteresis + self.restart
         return worth_of(rows, self.deficit, lead, most_ahead)
+
+    def _block_each_other(self) -> bool:
+        """Whether claims on GPUs are shared, or claims on single GPUs are split over several rows.
+
+        Split gangs are taken one by one: few allocations of gangs can be realised in full, and in
+        the order in which they are due all of them fall short alike.
+        """
+        claims = self.answer.rows.take(np.flatnonzero(self.answer.rows.fraction > 0))
+        if (claims.partner >= 0).any():
+            return True
+        split = np.bincount(claims.job).max(initial=0) > 1
+        return bool(split and (self.classes.gpus[claims.column] <= 1).all())
 
     # --- the queue ------------------------------------------------------------------------
 
@@ -323,7 +335,7 @@ class RoundRows:
             self.partner_now,
             self.constraints,
         )
-        limit = self.state.policy.max_moves
+        limit = self.state.most_moves
         most, allowed = None, np.inf
         if limit is not None:
             # Those who can go on in no row are moved in any case: they are taken off the limit first.

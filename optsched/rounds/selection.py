@@ -13,8 +13,9 @@ x_r / f_r (`optsched.placement.instant`). Unlike those two rules, the due time d
 only through d_r, so it stays valid when the allocation changes. With h_r > 0 a row that runs goes
 on until another one is owed h_r rounds more.
 
-Where jobs share GPUs, rows taken one by one get in each other's way; the rows of a round are then
-the set that is worth most (`optsched.rounds.exchange`), and what it leaves is taken in that order.
+Where jobs share GPUs, or split their time over single ones, rows taken one by one get in each
+other's way; the rows of a round are then the set that is worth most (`optsched.rounds.exchange`),
+and what it leaves is taken in that order.
 
 Which rows come before all others, and who is preempted for whom, is in
 `optsched.rounds.preemption`. What is left over goes to jobs without a claim (`optsched.rounds.idle`).

@@ -35,6 +35,7 @@ from optsched.instance.documents import (
     Name,
     NonNegative,
     Pair,
+    PositiveCount,
     Share,
     Tuple,
 )
@@ -47,7 +48,7 @@ from optsched.rounds.policy import (
     policy_document,
     policy_of,
 )
-from optsched.rounds.stops import Grace, Stops, checkpoint_interval, graces_document
+from optsched.rounds.stops import Grace, Moves, Stops, checkpoint_interval, stops_document
 from optsched.solving.warm_start import WarmStart
 
 # --- the document ----------------------------------------------------------------------------
@@ -60,6 +61,13 @@ class GraceDocument(Document):
 
     gpus: Tuple[Name]
     until: Finite
+
+
+class MovesDocument(Document):
+    """How many running jobs a plan preempted or moved at a time (seconds)."""
+
+    at: Finite
+    jobs: PositiveCount
 
 
 class ReservationDocument(Document):
@@ -123,6 +131,7 @@ class RoundDocument(Document):
     policy: RoundPolicy = RoundPolicy()
     reservations: Tuple[ReservationDocument] = ()
     graces: Tuple[GraceDocument] = ()
+    moves: Tuple[MovesDocument] = ()
     service: dict[Name, JobService] = Field(default_factory=dict)
     ledger: Tuple[LedgerRow] = ()
     basis: str | None = None
@@ -220,6 +229,8 @@ def _price(value: Any) -> float:
 
 # --- the state -------------------------------------------------------------------------------
 
+HOUR = 3600.0
+"""Seconds."""
 RESERVED = NODE_STATES.index("reserved")
 
 
@@ -254,6 +265,8 @@ class RoundState(DisplayedTable):
     reservations : tuple of Reservation
     graces : tuple of Grace
         GPUs that jobs which were stopped still hold; some may have ended.
+    moves : tuple of Moves
+        Of the last hour, where the policy bounds them.
     """
 
     instance: Instance
@@ -264,6 +277,7 @@ class RoundState(DisplayedTable):
     warm: WarmStart | None = None
     reservations: tuple[Reservation, ...] = field(default=())
     graces: tuple[Grace, ...] = ()
+    moves: tuple[Moves, ...] = ()
 
     @classmethod
     def first(
@@ -339,7 +353,7 @@ class RoundState(DisplayedTable):
                 }
                 for item in self.reservations
             ],
-            **graces_document(self.graces),
+            **stops_document(self.graces, self.moves),
             "service": dict(zip(names, _service_rows(self), strict=True)),
             "ledger": _ledger_rows(self),
             "basis": None if self.warm is None else basis_text(self.warm, names),
@@ -360,6 +374,30 @@ class RoundState(DisplayedTable):
     def stops(self) -> Stops:
         """What it costs to stop jobs now, and who may not be stopped."""
         return Stops(self.instance, self.policy, self.service, self.graces)
+
+    @property
+    def most_moves(self) -> int | None:
+        """Running jobs that the coming plan may preempt or move to follow its allocation;
+        None: any number.
+        """
+        limits = [] if self.policy.max_moves is None else [self.policy.max_moves]
+        if self.policy.moves_per_hour is not None:
+            limits.append(
+                max(self.policy.moves_per_hour - sum(item.jobs for item in self.moves_of_hour), 0)
+            )
+        return min(limits, default=None)
+
+    @property
+    def moves_of_hour(self) -> tuple[Moves, ...]:
+        """Those of the last hour."""
+        return tuple(item for item in self.moves if item.at > self.now - HOUR)
+
+    def moves_after(self, stopped: BoolArray) -> tuple[Moves, ...]:
+        """Those to keep after a plan that preempts or moves some jobs (a mask)."""
+        if self.policy.moves_per_hour is None:
+            return ()
+        jobs = int(stopped.sum())
+        return (*self.moves_of_hour, *([Moves(self.now, jobs)] if jobs else []))
 
     @property
     def patience(self) -> float:
@@ -634,6 +672,7 @@ def _read_document(document: Mapping[str, Any]) -> RoundState:
         warm=None if checked.basis is None else read_basis(checked.basis, row_of),
         reservations=_read_reservations(checked, instance),
         graces=tuple(Grace(item.gpus, item.until) for item in checked.graces),
+        moves=tuple(Moves(item.at, item.jobs) for item in checked.moves),
     )
     # The instance is what the caller edits between rounds: it wins over the ledger.
     return state.stopped(_no_longer_running(state))

@@ -13,7 +13,7 @@ out. A job that a plan stops or moves at a time t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 
 import numpy as np
@@ -37,6 +37,14 @@ class Grace:
 
     gpus: tuple[str, ...]
     until: float
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How many running jobs a plan preempted or moved at a time (seconds)."""
+
+    at: float
+    jobs: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -182,7 +190,8 @@ def checkpoint_interval(own: FloatArray, policy: RoundPolicy) -> FloatArray:
     return np.where(own > 0, own, policy.checkpoint_interval)
 
 
-def graces_document(graces: Sequence[Grace]) -> dict[str, object]:
-    """What the document of a state has of them: nothing, where there are none."""
-    listed = [{"gpus": list(grace.gpus), "until": grace.until} for grace in graces]
-    return {"graces": listed} if listed else {}
+def stops_document(graces: Sequence[Grace], moves: Sequence[Moves]) -> dict[str, object]:
+    """What the document of a state has of jobs that were stopped: nothing, where there are none."""
+    gpus = [{"gpus": list(grace.gpus), "until": grace.until} for grace in graces]
+    counts = [asdict(item) for item in moves]
+    return ({"graces": gpus} if gpus else {}) | ({"moves": counts} if counts else {})

@@ -1,6 +1,9 @@
 """From one state to the next: a plan is followed, events happen.
 
-An event (`Event`) is a document; `after_event` says what it does to the `Changes` since a state.
+An event (`Event`) is a document; `after_event` says what it does to the `Changes` since a state. A
+new kind of event is a class here with ``apply``, in `KINDS`; a method of
+`optsched.rounds.scheduler.Scheduler`, which also journals it; and its words in
+`optsched.rounds.telling`.
 """
 
 from __future__ import annotations
@@ -84,6 +87,7 @@ def followed(state: RoundState, plan: Plan) -> RoundState:
         ),
         warm=plan.warm,
         graces=stops.graces_after(stopped),
+        moves=state.moves_after(stopped),
     )
 
 

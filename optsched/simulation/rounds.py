@@ -1,4 +1,4 @@
-"""Round mode: what a scheduler plans is carried out, event by event."""
+"""Round mode: what a scheduler plans is carried out, round by round or from event to event."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ MODES: Mapping[str, Callable[[Trace, RoundPolicy, SimulationOptions, Truth], Sim
     "gavel": GavelRounds,
 }
 """What runs a trace, by mode."""
-OF_ROUNDS = ("fill", "hysteresis", "max_moves", "patience", "progress")
+OF_ROUNDS = ("fill", "hysteresis", "max_moves", "moves_per_hour", "patience", "progress")
 """What of a policy only the rounds of a scheduler heed."""
 
 

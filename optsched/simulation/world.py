@@ -35,7 +35,7 @@ class World:
     resumes : FloatArray, shape (jobs,)
         Seconds from which on a job progresses while it runs.
     lost : FloatArray, shape (jobs,)
-        Steps lost with nodes that failed.
+        Steps done since the last checkpoint of a job when its node failed or a plan stopped it.
     """
 
     def __init__(self, truth: Truth, noise: float = 0.0, seed: int = 0) -> None:

@@ -209,6 +209,13 @@ def alike(value: float, other: float, tolerance: float, noise: float) -> bool:
     )
 
 
+def is_closed(value: float, bound: float, gap: float, noise: float) -> bool:
+    """Whether the gap between an objective and its bound (`gap_of`) is at most ``gap``,
+    or no more than rounding; false for NaN and infinity.
+    """
+    return bool(np.isfinite(value) and abs(value - bound) <= max(gap * abs(value), noise))
+
+
 def dual_bound(arrays: LinearForm, y: FloatArray) -> float | None:
     """Rigorous bound on the optimum from row multipliers;
     None where a column without implied bound spoils it.

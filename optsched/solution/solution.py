@@ -49,7 +49,11 @@ DUAL_ROWS = 100_000
 
 
 class Status(StrEnum):
-    """What a solution is worth."""
+    """What a solution is worth, if its certificate is ok.
+
+    ``feasible`` is a point that is not proved to be optimal. Where a point breaks a row by more
+    than the certificate accepts, the status is ``feasible`` too, and `Certificate.ok` is false.
+    """
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"

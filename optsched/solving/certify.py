@@ -39,6 +39,7 @@ from optsched.solution.certificate import (
     dual_residual,
     gap_of,
     is_bounded,
+    is_closed,
     noise_at,
     without_noise,
     zero_duals_prove,
@@ -151,7 +152,7 @@ def judged(
     if point.program is not None and duals is not None:
         noise += point.program.worth_of_noise(duals)
     gap_accepted = max(OPTIMALITY, limits.gap or 0.0) if arrays.is_integer else OPTIMALITY
-    closed = bound.value is not None and alike(value, bound.value, gap_accepted, noise)
+    closed = bound.value is not None and is_closed(value, bound.value, gap_accepted, noise)
     problems = list(certificate.problems)
     values = _checked_claim(values, point, y, bound, closed, noise, limits.tolerance, problems)
     proof = bound.proof if certificate.residuals else "none"

@@ -1,7 +1,8 @@
 """What `auto` picks: a solver by the program, never by time or load.
 
-Where the solver that was picked is not installed, or fails, those of `others` are tried in their
-order.
+What is done before that solver runs (closed forms, relaxations of large integer programs) is in
+`optsched.solving.engine.Engine`. Where the solver that was picked is not installed, or fails, those
+of `others` are tried in their order.
 """
 
 from __future__ import annotations

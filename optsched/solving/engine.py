@@ -54,7 +54,7 @@ WORTHWHILE = 0.05
 """Part of the time limit that must be left for another attempt to be begun."""
 KNOWN = "known point"
 """Name of an attempt that is a feasible point without a solver."""
-LARGE = 3000
+RELAXED_FIRST = 3000
 """Columns from which a program of whole jobs is first solved with fractions of jobs."""
 SHARE = 0.25
 """Part of the time left that this easier program may take, and then each run of a core."""
@@ -137,15 +137,19 @@ class Engine(SolverRuns):
         return attempt(self, ways, certify, known, answers=self.known_points)
 
     def _ways(self, program: AllocationProgram, prices: FloatArray | None) -> Iterator[Way]:
-        """A closed form; without side rows and whole jobs;
-        as it is, or lowered; by other solvers.
+        """The attempts at a program, in their order.
+
+        A closed form, where there is one. The program without side rows and whole jobs, whose
+        optimum may keep them: before the program itself if that is a large integer program, else
+        after it. The program itself, by a solver that takes it as it is, or else as rows and
+        columns. Last, other solvers.
         """
         self._incumbent = self._core = None  # those of the program before
         if self.asked_for is None and self.start is None:
             closed = self.build(lambda: program.utility.closed_form(program))
             if closed is not None:
                 yield partial(self._closed_form, program, *closed)
-        easier_first = program.integral and program.classes.columns > LARGE
+        easier_first = program.integral and program.classes.columns > RELAXED_FIRST
         if easier_first:  # a bound, and a point to start from
             yield from self._easier(program)
         direct = self.solver_as_it_is(program)
@@ -217,10 +221,9 @@ class Engine(SolverRuns):
         point.
         """
         value, extra, failures = core.value(point), OPEN, 0
-        # The whole program is not needed where the bound of the relaxation is near enough.
-        accepted = -np.inf if self.limits.gap is None else self.limits.gap
         while failures < CORE_FAILURES and self.has_time_left(WORTHWHILE):
-            if core.bound - value <= accepted * abs(value):
+            # The whole program is not needed where the bound of the relaxation is near enough.
+            if self._near(core, value):
                 end, known = Termination.GAP_LIMIT, PointStatus.FEASIBLE
                 return Values(end, known, known, x=point, y=core.duals, objective=value)
             lower, upper = core.around(point, extra)
@@ -234,7 +237,8 @@ class Engine(SolverRuns):
                 return replace(values, x=point, objective=None, bound=None)
             found = None if values.x is None else core.whole(values.x)
             if found is not None and core.value(found) > value:
-                point, value = found, core.value(found)
+                point = self._exchanged(core, found)
+                value = core.value(point)
             else:
                 failures, extra = failures + 1, 2 * extra
         session.set_bounds(*core.without_losers(value))
@@ -243,6 +247,24 @@ class Engine(SolverRuns):
         if values.x is None or core.value(values.x) < value:  # stopped before it took its start
             return replace(values, x=point, objective=None)
         return values
+
+    def _near(self, core: Core, value: float) -> bool:
+        """Whether a value is as near to the bound of the relaxation as the user asks for."""
+        gap = self.limits.gap
+        return gap is not None and core.bound - value <= gap * abs(value)
+
+    def _exchanged(self, core: Core, point: FloatArray) -> FloatArray:
+        """A whole point made better by local search, as far as is asked for and time is left."""
+        from optsched.solving.exchanges import exchanged
+
+        def enough(value: float) -> bool:
+            if self._near(core, value):
+                return True
+            late = not self.has_time_left(WORTHWHILE)
+            self.by_clock |= late
+            return late
+
+        return exchanged(core, point, enough)
 
     def _limits_of_a_core(self) -> Limits:
         """A part of the time, few nodes, and silent: its bound is none of the whole program."""
@@ -308,11 +330,13 @@ class Engine(SolverRuns):
         )
         x = program.kept(relaxed.x)
         if program.integral:
-            self._incumbent = x
             if not program.concave:
                 from optsched.solving.core import Core
 
                 self._core = Core.of(program.classes, lowered.arrays, y)
+            if self._core is not None:
+                x = program.allocation_of(self._exchanged(self._core, program.complete(x)))
+            self._incumbent = x
         outcome = certified_allocation(self, program, replace(values, x=x), y)
         return replace(outcome, by_clock=by_clock)
 

@@ -27,7 +27,7 @@ from optsched.solution import (
     Termination,
     Values,
 )
-from optsched.solution.certificate import OPTIMALITY, alike, dual_bound, noise_at
+from optsched.solution.certificate import OPTIMALITY, dual_bound, is_closed, noise_at
 from optsched.solution.explanation import Explanation
 from optsched.solution.plan import (
     Later,
@@ -266,7 +266,7 @@ def _of_schedule(engine: Engine, plan: LinearPlan, outcome: Outcome, schedule: S
     if bound is not None:
         certificate = _of_duals(certificate, outcome)
     allowed = max(OPTIMALITY, engine.limits.gap or 0.0) if arrays.is_integer else OPTIMALITY
-    closed = bound is not None and alike(value, bound, allowed, noise)
+    closed = bound is not None and is_closed(value, bound, allowed, noise)
     status = Status.OPTIMAL if closed and certificate.ok else Status.FEASIBLE
     return replace(
         outcome, x=point, value=value, certificate=certificate, status=status, noise=noise
@@ -556,7 +556,7 @@ def _certified(engine: Engine, plan: TimelinePlan, values: Values) -> Outcome:
     claims = values.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT)
     accepted = max(OPTIMALITY, engine.limits.gap or 0.0)
     half = 0.5 * plan.unit  # costs are whole: a bound within half a unit is the cost itself
-    closed = bound is not None and (alike(value, bound, accepted, half) or value <= bound)
+    closed = bound is not None and (is_closed(value, bound, accepted, half) or value <= bound)
     stated = None if values.objective is None else values.objective * plan.unit
     if claims and stated is not None and value > stated + half:
         problems.append(

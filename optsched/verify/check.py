@@ -13,6 +13,7 @@ from optsched.errors import InvalidArgument, checks_keywords
 from optsched.formulation import by_class, by_job
 from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments
+from optsched.lazy import no_collection
 from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
@@ -54,6 +55,7 @@ FIGURE = 1e-9
 """Largest absolute difference of figures, which may be near 0 for jobs that get nearly nothing."""
 
 
+@no_collection()
 @checks_arguments
 @checks_keywords
 def verify(
@@ -69,8 +71,8 @@ def verify(
     The candidates are compiled and the formulation is built anew, by name, options and side
     constraints; each row of the allocation is found among the columns; objective, throughputs,
     bound, gap, prices, metrics, certificate, status and the reasons of unplaced jobs are recomputed
-    from there. Nothing that the solver said is believed except the bound of a program that has no
-    duals.
+    from there. Two things are believed: the bound of a program that has no duals, and the gap
+    that was asked for (``solver.gap``).
 
     Parameters
     ----------

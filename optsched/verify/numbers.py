@@ -15,7 +15,13 @@ from optsched.instance.reading import join, listed
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.registry import load_solver
 from optsched.solution import Allocation, Termination, certify_point, dual_bound, gap_of
-from optsched.solution.certificate import OPTIMALITY, alike, dual_residual, noise_at, worst_row
+from optsched.solution.certificate import (
+    OPTIMALITY,
+    dual_residual,
+    is_closed,
+    noise_at,
+    worst_row,
+)
 from optsched.solution.document import SolutionDocument
 from optsched.solution.explanation import describe_row
 from optsched.solution.solution import DUAL_ROWS, allocation_metrics
@@ -329,7 +335,7 @@ def check_status(point: CheckedPoint) -> None:
     noise = point.reported_noise
     reason = "there is no gap" if gap is None else f"the gap is {gap:.3g}, {allowed:.3g} is allowed"
     if point.bound is not None:
-        closed = value is not None and alike(
+        closed = value is not None and is_closed(
             point.value,
             point.bound,
             allowed * (1 + 1e-6),
@@ -342,7 +348,7 @@ def check_status(point: CheckedPoint) -> None:
         closed = (
             value is not None
             and bound is not None
-            and alike(value, bound, allowed * (1 + 1e-6), noise)
+            and is_closed(value, bound, allowed * (1 + 1e-6), noise)
         )
     stopped = document.termination in (*STOPPED, Termination.IMPRECISE)
     # What is claimed may be less than what is proved.

@@ -11,7 +11,7 @@ import numpy as np
 from optsched.candidates import Classes
 from optsched.formulation import declined_jobs
 from optsched.solution import Allocation, Schedule
-from optsched.solution.certificate import OPTIMALITY, alike, dual_bound, dual_residual
+from optsched.solution.certificate import OPTIMALITY, dual_bound, dual_residual, is_closed
 from optsched.solution.document import AllocationRow, ScheduleRow
 from optsched.solution.plan import LinearPlan, Plan
 from optsched.solution.solution import DUAL_ROWS
@@ -196,7 +196,7 @@ def _check_numbers(
     closed = (
         bound is not None
         and document.objective is not None
-        and alike(document.objective, bound, allowed, plan.noise(schedule))
+        and is_closed(document.objective, bound, allowed, plan.noise(schedule))
     )
     reason = (
         "there is no gap"

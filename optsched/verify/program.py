@@ -1,8 +1,8 @@
 """A program's solution (``optsched-program-solution/1``) against its program,
 every number recomputed.
 
-As for solutions of instances nothing in the file is believed except the bound of a program that has
-no duals. Columns and rows are found by name; those that the file leaves out are 0.
+As for solutions of instances, two things in the file are believed: the bound of a program that has
+no duals, and the gap that was asked for. Columns and rows are found by name; those that the file leaves out are 0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from optsched.errors import InvalidInput
 from optsched.instance.reading import join, show, validate
 from optsched.program import LinearArrays
 from optsched.solution import Status, certify_point, dual_bound
-from optsched.solution.certificate import OPTIMALITY, alike, dual_residual, noise_at
+from optsched.solution.certificate import OPTIMALITY, alike, dual_residual, is_closed, noise_at
 from optsched.solution.document import ProgramSolutionDocument
 from optsched.solution.explanation import Explanation
 from optsched.solvers import Limits
@@ -152,7 +152,7 @@ class _Check:
         accepted = max(OPTIMALITY, (document.solver.gap or 0.0) if arrays.is_integer else 0.0) * (
             1 + 1e-6
         )
-        closed = bound is not None and alike(value, bound, accepted, noise)
+        closed = bound is not None and is_closed(value, bound, accepted, noise)
         reason = (
             "there is no bound"
             if bound is None

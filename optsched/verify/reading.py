@@ -10,7 +10,6 @@ from typing import Any
 from optsched.errors import InvalidInput
 from optsched.instance.files import read_document
 from optsched.instance.reading import show, validate
-from optsched.lazy import no_collection
 from optsched.solution import Solution
 from optsched.solution.document import SolutionDocument
 from optsched.solution.solution import FORMAT
@@ -33,8 +32,7 @@ def read_solution(source: SolutionSource, findings: Findings) -> SolutionDocumen
         source = source.to_document(all_duals=True)
     document = parse_solution(source, FORMAT)
     try:
-        with no_collection():
-            return validate(SolutionDocument, document)
+        return validate(SolutionDocument, document)
     except InvalidInput as error:
         findings.add(error.path, f"found {error.found}, expected {error.expected}")
         return None

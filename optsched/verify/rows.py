@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -86,16 +85,13 @@ class AllocationRows:
             findings.add("allocation", message)
 
 
-NO_ROW = (-1,) * 6
-"""What stands for a row of the file that names no jobs of the program."""
-
-
 class Resolver:
     """Finds the columns of rows of the file."""
 
     def __init__(self, classes: Classes) -> None:
         self.classes = classes
-        self._class_of: list[int] = classes.of_job.tolist()
+        # The last entry is of no job.
+        self._class_of = np.append(classes.of_job, ALONE)
         table = classes.configurations
         pools = classes.instance.cluster.pools
         texts = [_text(attributes) for attributes in table.attribute_sets]
@@ -116,31 +112,40 @@ class Resolver:
         self, rows: Sequence[AllocationRow], path: str, findings: Findings
     ) -> tuple[IntArray, IntArray, IntArray]:
         """(job, partner, column) of the rows; column -1 with a finding where there is none."""
-        keys = (self._key(row, f"{path}[{index}]", findings) for index, row in enumerate(rows))
-        flat = np.fromiter(chain.from_iterable(keys), np.int64, len(NO_ROW) * len(rows))
-        job, partner, class_a, class_b, *way = flat.reshape(-1, len(NO_ROW)).T
-        column = find_rows(self._columns, np.column_stack([class_a, class_b, *way]))
-        for row in np.flatnonzero((column < 0) & (job >= 0)).tolist():
-            classes = int(class_a[row]), int(class_b[row])
-            self._explain(rows[row], *classes, f"{path}[{row}]", findings)
+        job, partner = self._rows_of_jobs(rows, path, findings)
+        class_a, class_b = self._class_of[job], self._class_of[partner]
+        places = [(row.pool, row.gpus, row.nodes, row.share, _text(row.attributes)) for row in rows]
+        configuration = np.array([self._configuration.get(place, -1) for place in places], np.int64)
+        option = np.full(len(rows), -1)
+        for number, row in enumerate(rows):
+            if row.option is not None and job[number] >= 0:
+                option[number] = self._option_row(job[number], row.option)
+        column = find_rows(
+            self._columns, np.column_stack([class_a, class_b, configuration, option])
+        )
+        for number in np.flatnonzero((column < 0) & (job >= 0)).tolist():
+            classes = int(class_a[number]), int(class_b[number])
+            self._explain(rows[number], *classes, f"{path}[{number}]", findings)
         return job, partner, column
 
-    def _key(self, row: AllocationRow, path: str, findings: Findings) -> tuple[int, ...]:
-        """Job, partner, their classes, configuration and option of a row;
-        `NO_ROW` with a finding if its jobs are wrong.
+    def _rows_of_jobs(
+        self, rows: Sequence[AllocationRow], path: str, findings: Findings
+    ) -> tuple[IntArray, IntArray]:
+        """Job and partner of each row, the one of the smaller class first; -1 for none,
+        with a finding if the jobs are wrong.
         """
-        jobs = self._jobs(row, path, findings)
-        if jobs is None:
-            return NO_ROW
-        job, partner = jobs
-        class_a = self._class_of[job]
-        class_b = ALONE if partner < 0 else self._class_of[partner]
-        place = (row.pool, row.gpus, row.nodes, row.share, _text(row.attributes))
-        configuration = self._configuration.get(place, -1)
-        return job, partner, class_a, class_b, configuration, self._option_row(job, row)
+        names = self.classes.instance.jobs_table.names
+        job = np.array([-1 if row.job is None else names.get(row.job) for row in rows], np.int64)
+        partner = np.full(len(rows), -1)
+        shared = np.array([row.jobs is not None for row in rows], bool)
+        # Of a job alone that is in the program nothing else is to be said.
+        for number in np.flatnonzero(shared | (self._class_of[job] < 0)).tolist():
+            both = self._jobs(rows[number], f"{path}[{number}]", findings)
+            job[number], partner[number] = (-1, -1) if both is None else both
+        return job, partner
 
     def _jobs(self, row: AllocationRow, path: str, findings: Findings) -> tuple[int, int] | None:
-        """Rows of the job table, the one of the smaller class first."""
+        """Rows of the job table; None with a finding where they are wrong."""
         if (row.job is None) == (row.jobs is None):
             findings.add(path, "expected either job or jobs")
             return None
@@ -174,15 +179,13 @@ class Resolver:
             return None
         return job
 
-    def _option_row(self, job: int, row: AllocationRow) -> int:
-        """Row of the option table, -1 for generated columns, -2 for what cannot be."""
-        if row.option is None:
-            return -1
+    def _option_row(self, job: int, option: int) -> int:
+        """Row of the option table, -2 for what cannot be."""
         options = self.classes.instance.options
         number = self.classes.instance.jobs_table.options[job]
-        if number < 0 or not 0 <= row.option < options.indptr[number + 1] - options.indptr[number]:
+        if number < 0 or not 0 <= option < options.indptr[number + 1] - options.indptr[number]:
             return -2
-        return int(options.indptr[number]) + row.option
+        return int(options.indptr[number]) + option
 
     def _explain(
         self,

@@ -30,7 +30,7 @@ def assert_follows(places: RunningJobs) -> None:
         assert found.dtype == expected.dtype and found.tolist() == expected.tolist(), name
     numbering = CLUSTER.numbering
     assert places.numbers(numbering).tolist() == fresh.numbers(numbering).tolist()
-    assert places.names() == fresh.names()
+    assert places.flat_names() == fresh.flat_names()
 
 
 @st.composite

@@ -39,7 +39,7 @@ def numbered(numbering: Numbering) -> RunningJobs:
 
 def test_names_and_numbers_follow_from_each_other(numbering: Numbering) -> None:
     assert RunningJobs.of(PLACES).numbers(numbering).tolist() == [4, 5, 6, 3, 1, 0]
-    assert numbered(numbering).names() == RunningJobs.of(PLACES).names()
+    assert numbered(numbering).flat_names() == RunningJobs.of(PLACES).flat_names()
     for jobs in (RunningJobs.of(PLACES), numbered(numbering)):
         assert dict(jobs) == PLACES
         assert 4 in jobs and 2 not in jobs

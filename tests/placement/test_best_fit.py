@@ -237,16 +237,22 @@ def test_what_fits_in_one_keeps_fitting(k: int) -> None:
             assert dual_feasible(sizes, k).sum() <= 1 + 1e-9
 
 
-def test_consecutive_gpus() -> None:
-    free = np.zeros((4, 8), bool)
-    free[:, [0, 1, 3, 4, 5, 7]] = True
-    chosen = consecutive(free, np.array([1, 2, 3, 4]))
-    assert [np.flatnonzero(row).tolist() for row in chosen] == [
-        [7],
-        [0, 1],
-        [3, 4, 5],
-        [0, 1, 3, 4],
-    ]
+@pytest.mark.parametrize(
+    ("size", "turn"),
+    [
+        (1, [7, 0, 1, 3, 4, 5, 2, 6]),
+        (2, [0, 1, 3, 4, 5, 7, 2, 6]),
+        (3, [3, 4, 5, 0, 1, 7, 2, 6]),
+        (4, [0, 1, 3, 4, 5, 7, 2, 6]),
+    ],
+)
+def test_consecutive_gpus(size: int, turn: list[int]) -> None:
+    """Those of the shortest run that is long enough first, at last those that are not free (2 and 6)."""
+    free = np.ones((2, 8), bool)
+    free[1, [2, 6]] = False
+    all_free, two_taken = consecutive(free, size).tolist()
+    assert two_taken == turn
+    assert all_free == list(range(8))
 
 
 @pytest.mark.parametrize("seed", range(10))

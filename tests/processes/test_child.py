@@ -85,7 +85,7 @@ def test_how_it_ended(child: Child) -> None:
     ask(child, "end")
     with pytest.raises(Closed):
         child.receive(Timeout(20.0), 7)
-    assert exit_text(child.exit_code()) == "ended with exit code 3"
+    assert exit_text(child.wait_or_kill()) == "ended with exit code 3"
     assert child.last_words() == "the last words"
 
 
@@ -94,7 +94,7 @@ def test_a_child_that_hangs_up_is_killed(child: Child, monkeypatch: pytest.Monke
     ask(child, "hang up")
     with pytest.raises(Closed):
         child.receive(Timeout(20.0), 7)
-    assert exit_text(child.exit_code()) == "closed its connection and was killed"
+    assert exit_text(child.wait_or_kill()) == "closed its connection and was killed"
 
 
 def test_what_is_no_reply(child: Child) -> None:

@@ -131,6 +131,17 @@ def test_a_program_too_large_to_be_indexed_by_time() -> None:
         time_indexed(long)  # at once: nothing is made
 
 
+def test_a_start_outside_of_its_window_has_no_column() -> None:
+    """Not that of another mode, whose column is the next one."""
+    lowered = time_indexed(unrelated(REFERENCE))
+    last = lowered.timeline.deadline[0] - REFERENCE[0, 0]
+    start, mode = np.zeros(4, np.int64), np.array([0, 2, 4, 7])
+    assert lowered.program.arrays.objective(lowered.complete(start, mode)) > 0
+    start[0] = last + 1
+    with pytest.raises(ValueError, match="outside of its window"):
+        lowered.complete(start, mode)
+
+
 def test_long_activities_cost_no_more_coefficients_than_short_ones() -> None:
     program = unrelated(REFERENCE * 500)
     lowered = time_indexed(program)  # 91,000 starts of activities that last up to 4,500

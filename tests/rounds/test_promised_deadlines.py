@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,14 +81,10 @@ def test_a_round_goes_on_with_a_plan_that_the_rule_does_not_find_again() -> None
     found = optsched.solve(state.instance, "deadline-elastic", options={"slot": 50.0})
     assert found.schedule is not None
     warm = WarmStart.of_schedule(found.schedule)
-    again = optsched.solve_round(RoundState(*_with_warm(state, warm)))
+    again = optsched.solve_round(replace(state, warm=warm))
     assert again.declined == ()
     assert again.solution is not None and again.solution.schedule is not None
     assert again.solution.schedule.to_records() == found.schedule.to_records()
-
-
-def _with_warm(state: RoundState, warm: WarmStart) -> tuple[Any, ...]:
-    return (state.instance, state.policy, state.round, state.ledger, state.service, warm)
 
 
 def test_the_plan_survives_documents_journals_and_departures(tmp_path: Path) -> None:

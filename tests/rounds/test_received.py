@@ -73,7 +73,7 @@ GANGS = [
 
 
 @pytest.mark.parametrize("formulation", FORMULATIONS)
-@pytest.mark.parametrize("hysteresis", [0.5])
+@pytest.mark.parametrize("hysteresis", [0.0, 0.5])
 def test_single_gpus_receive_their_allocation_row_by_row(
     formulation: str, hysteresis: float
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,17 @@ def test_each_sweep_does_what_numpy_does_before_it_is_compiled(
     monkeypatch.setattr(steps_compiled, "LANES", 8)
     monkeypatch.setattr(steps_compiled, "compiler", lambda **_: lambda function: function)
     check_against_numpy(steps_compiled.compiled.__wrapped__(), 11, wide)
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("wide", [False, True])
+def test_sweeps_over_blocks_do_what_one_sweep_does(
+    wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "ENTRIES", 12)
+    names = "advance", "weigh", "look_ahead", "complete"
+    whole = SimpleNamespace(**{name: getattr(steps, name).__wrapped__ for name in names})
+    check_against_numpy(whole, 11, wide)
 
 
 def check_against_numpy(fast: Any, classes: int, wide: bool) -> None:

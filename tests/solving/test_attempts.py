@@ -153,7 +153,7 @@ def test_many_whole_jobs_begin_with_their_relaxation(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         HighsSession, "set_start", lambda self, start: (starts.append(start), real(self, start))[1]
     )
-    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
     instance = generate("knapsack", jobs=18, choices=3, resources=3, tightness=0.3, seed=6).instance
     best = optsched.solve(instance, "multiple-choice", solver="highs")
     solution = optsched.solve(instance, "multiple-choice")
@@ -239,7 +239,7 @@ def test_what_the_clock_left_out_is_not_reproducible(monkeypatch: pytest.MonkeyP
         return real(self, *given)
 
     instance = generate("knapsack", jobs=16, choices=3, resources=3, tightness=0.3, seed=4).instance
-    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
     monkeypatch.setattr(PriceMethod, "solve_allocation", slow)
     solution = optsched.solve(
         instance, "multiple-choice", time_limit=Deadline.after(10.0, lambda: now)
@@ -259,7 +259,7 @@ def test_what_stopped_the_solver_of_whole_jobs_is_why_the_point_is_no_better(
 ) -> None:
     """The point is that of the relaxation, which was solved."""
     instance = generate("knapsack", jobs=16, choices=3, resources=3, tightness=0.3, seed=4).instance
-    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
     monkeypatch.setattr(HighsSession, "run", lambda session, limits: Values(end))
     monkeypatch.setattr("optsched.solving.runs.others", lambda *_, **__: ())
     solution = optsched.solve(instance, "multiple-choice", time_limit=Deadline.after(10.0))
@@ -277,7 +277,7 @@ def test_a_search_interrupted_between_two_attempts_says_so(monkeypatch: pytest.M
         return values
 
     instance = generate("knapsack", jobs=16, choices=3, resources=3, tightness=0.3, seed=4).instance
-    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
     monkeypatch.setattr(PriceMethod, "solve_allocation", interrupted)
     solution = optsched.solve(instance, "multiple-choice")
     assert (solution.status, solution.termination, solution.reproducible) == (
@@ -299,7 +299,7 @@ def test_an_attempt_that_the_clock_stopped_is_not_reproducible(
         return replace(real(self, *given), termination=end)
 
     instance = generate("knapsack", jobs=16, choices=3, resources=3, tightness=0.3, seed=4).instance
-    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
     monkeypatch.setattr(PriceMethod, "solve_allocation", stopped)
     solution = optsched.solve(instance, "multiple-choice")
     assert [attempt.name for attempt in solution.solver.attempts] == ["prices", "highs"]
@@ -324,7 +324,7 @@ def test_what_stopped_the_solver_is_the_reason(
         return Values(end)
 
     instance = generate("knapsack", jobs=18, choices=3, resources=3, tightness=0.3, seed=6).instance
-    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
     monkeypatch.setattr(HighsSession, "run", run)
     limit = Deadline.after(60.0, lambda: now)
     solution = optsched.solve(instance, "multiple-choice", time_limit=limit)

@@ -118,7 +118,7 @@ def test_what_a_point_does_against_the_prices_is_open() -> None:
 @pytest.mark.property
 @pytest.mark.parametrize("seed", range(8))
 def test_cores_end_in_the_optimum(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
     monkeypatch.setattr("optsched.solving.engine.OPEN", 4)
     runs: list[int] = []
     run = HighsSession.run
@@ -139,7 +139,8 @@ def test_cores_end_in_the_optimum(monkeypatch: pytest.MonkeyPatch, seed: int) ->
 
 @pytest.mark.property
 def test_cores_end_where_the_gap_is_small_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
+    monkeypatch.setattr("optsched.solving.exchanges.MOVES", 1)  # else no core is needed
     runs: list[int | None] = []
     run = HighsSession.run
 
@@ -158,7 +159,7 @@ def test_cores_end_where_the_gap_is_small_enough(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.property
 def test_a_last_run_without_a_point_keeps_what_cores_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
     monkeypatch.setattr("optsched.solving.engine.OPEN", 4)
     instance = knapsack(5, jobs=30)
     best = optsched.solve(instance, "multiple-choice", solver="highs", gap=0.0)
@@ -182,7 +183,7 @@ def test_a_last_run_without_a_point_keeps_what_cores_found(monkeypatch: pytest.M
 
 
 def test_an_interrupt_in_a_core_keeps_the_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
     monkeypatch.setattr("optsched.solving.engine.OPEN", 4)
     run, runs = HighsSession.run, []
 
@@ -204,7 +205,7 @@ def test_an_interrupt_in_a_core_keeps_the_point(monkeypatch: pytest.MonkeyPatch)
 
 def test_whole_jobs_by_the_dozen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Classes of several equal jobs, some of which run and some of which do not."""
-    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
     monkeypatch.setattr("optsched.solving.engine.OPEN", 4)
     b = optsched.InstanceBuilder(round="6m")
     pools = [b.add_pool(name, nodes=5, gpus_per_node=4) for name in ("v100", "k80")]

@@ -66,6 +66,18 @@ def test_a_bound_below_the_objective_by_more_than_rounding_is_a_contradiction() 
         assert outcome.certificate.ok == ok, stated
 
 
+@pytest.mark.parametrize(("bound", "optimal"), [(1.39, True), (1.5, False)])
+def test_the_gap_that_is_accepted_is_the_gap_that_is_shown(bound: float, optimal: bool) -> None:
+    """Relative to the objective: from 1 to 1.5 it is 50 %, though 33 % of the bound."""
+    lp = LinearProgram()
+    lp.maximise(np.array([[1.0]]) @ lp.variables(1, name="x", upper=5.0, integer=True))
+    at = np.ones(1)
+    values = Values(Termination.TIME_LIMIT, x=at, bound=bound)
+    point = EvaluatedPoint(lp.arrays, at, at, 1.0)
+    outcome = judged(Highs, Limits(gap=0.4), values, point, None)
+    assert (outcome.status is Status.OPTIMAL) == optimal
+
+
 def test_a_point_that_violates_rows_is_no_optimum() -> None:
     arrays, x = cancelling(1.0).arrays, np.array([1.0, 0.5])
     point = EvaluatedPoint(arrays, x, x, arrays.objective(x))

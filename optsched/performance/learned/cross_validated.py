@@ -33,8 +33,8 @@ from optsched.performance.parametric.fitting import (
     NoOptions,
     check_some,
     flat,
+    log_sd_of_squares,
     nested,
-    of_squares,
     rows_by_pair,
 )
 from optsched.performance.parametric.pollux import Pollux
@@ -279,5 +279,5 @@ def _choose(ways: Ways, errors: FloatArray) -> ChosenDocument:
         laws=tuple(NAMES[law] for law in order),
         ways=distinct,
         error=error,
-        log_sd=of_squares(float(np.sum(predicted**2)), len(rows), 0),
+        log_sd=log_sd_of_squares(float(np.sum(predicted**2)), len(rows), 0),
     )

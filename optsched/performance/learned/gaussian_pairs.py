@@ -227,7 +227,7 @@ class PairProcess:
     def _terms(
         self, one: Pairs, other: Pairs
     ) -> tuple[tuple[FloatArray, ...], FloatArray, FloatArray]:
-        """(k_au, k_bv, k_av, k_bu), p (...), q (...)."""
+        """k of the four ways in which jobs can face each other, the term of p, and that of q."""
         k = self._k
         (_, p, q, _, _) = self._own
         a = k[one.first]
@@ -236,8 +236,8 @@ class PairProcess:
         av = a[:, other.second]
         bu = b[:, other.first]
         bv = b[:, other.second]
-        # Both ways in which the jobs of two pairs can face each other; the sign makes s even and d
-        # odd.
+        # Both ways in which the jobs of two pairs can face each other. The sign makes the process
+        # `TOGETHER` even in them, and `APART` odd.
         main = p * (au + bv + self.sign * (av + bu))
         cross = q * (au * bv + self.sign * av * bu)
         return (au, bv, av, bu), main, cross

@@ -62,7 +62,8 @@ class Cells:
         width = table.shape[1]
 
         def find(rows: slice) -> IntArray:
-            # An index of -1 (no workload) wraps around to the last row, which is unknown.
+            # -1, of no workload or no GPU type, wraps around to the last row, or to the last column
+            # of the row before: both are unknown.
             place = ways.workload[rows] * width + ways.gpu[rows]
             return np.asarray(values.take(place, mode="wrap"), np.int64)
 
@@ -73,7 +74,7 @@ class Cells:
         return self.finder(ways)(slice(None))
 
     def _table_of(self, workloads: tuple[str, ...], gpu_types: tuple[str, ...]) -> IntArray:
-        """Number of each pair of names, and of none."""
+        """Number of each pair of names; the last row and the last column are those of no name."""
         known_workloads, known_types = self._names
         if known_workloads is workloads and known_types is gpu_types:
             return self._table
@@ -89,8 +90,9 @@ class Cells:
 
 
 def columns(rows: Sequence[Sequence[float]], width: int, each: int = 1) -> FloatArray:
-    """Coefficients by column, shape (width, R + each);
-    the last rows are NaN, for pairs that are not known.
+    """Coefficients of R pairs by column, shape (width, R + each).
+
+    The last ``each`` entries of a column are NaN, for pairs that are not known.
     """
     unknown = [[np.nan] * width] * each
     table = np.array([*rows, *unknown], np.float64)
@@ -278,10 +280,10 @@ def log_sd(residuals: FloatArray, coefficients: float) -> float:
     coefficients : float
         p, those that the measurements had to determine; shared ones count in part.
     """
-    return of_squares(float(np.sum(residuals**2)), len(residuals), coefficients)
+    return log_sd_of_squares(float(np.sum(residuals**2)), len(residuals), coefficients)
 
 
-def of_squares(squares: float, rows: float, coefficients: float) -> float:
+def log_sd_of_squares(squares: float, rows: float, coefficients: float) -> float:
     """`log_sd` of a sum of squares of ``rows`` residuals."""
     spare = max(rows - coefficients, 0.0)
     variance = (STATED_ROWS * STATED_LOG_SD**2 + squares) / (STATED_ROWS + spare)

@@ -33,9 +33,9 @@ from optsched.performance.parametric.fitting import (
     fit_affine,
     flat,
     level_of,
+    log_sd_of_squares,
     minimise_squares,
     nested,
-    of_squares,
     split,
 )
 from optsched.performance.parametric.two_phases import Phases, TwoPhaseTable, step_slopes
@@ -908,7 +908,9 @@ class _JointFit:
             log_sd = []
             for level, at in enumerate(range(LEVELS * number, LEVELS * (number + 1))):
                 if counts[at]:
-                    log_sd.append(of_squares(float(squares[at]), int(counts[at]), float(free[at])))
+                    log_sd.append(
+                        log_sd_of_squares(float(squares[at]), int(counts[at]), float(free[at]))
+                    )
                 else:
                     seen = level == 0 or getattr(fitted.gpus[pair[1]], NAMES[level - 1]).measured
                     log_sd.append(UNSEEN_LOG_SD if seen else UNMEASURED_LOG_SD)

@@ -106,7 +106,7 @@ class SolverChild(Child):
 
     def how_it_ended(self) -> str:
         """How a process that closed its connection ended, as text."""
-        code = self.exit_code()
+        code = self.wait_or_kill()
         words = exit_text(code)
         if code is None or code >= 0:
             return words

@@ -9,7 +9,7 @@ best prices end in an optimum and its proof:
   problems of the classes, whose demand is a subgradient of the dual; the `master` program mixes
   the responses (Dantzig-Wolfe). Then `polish`: nearly all classes are pinned to their responses,
   and a linear program decides about the others. `sampling` finds the first prices where classes
-  are many.
+  are many; `interior_minimum` goes on where prices are too many for cutting planes.
 - `targets`: the same where the level that a class needs for a value is no multiple of it, because
   of deadlines, jobs that stay where they are, or delays: a sequence of such searches.
 - `clock`: a stage of water filling, by such a sequence too.

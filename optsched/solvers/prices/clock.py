@@ -12,8 +12,9 @@ Prices p, rents u and slopes y at its optimum say what any clock costs beyond wh
 
 h(c) is 1 - s(c), and h never falls: the largest c' with h(c') <= 0 is the next clock (Newton's method
 from above, along the whole path and not along a tangent, as g is neither convex nor concave). The
-first clock is where everybody is at its highest level: it often can be reached. At the last one the
-multipliers that led there are duals of the linear program of its segment.
+first clock is where everybody is at its highest level: it often can be reached. Multipliers of stages
+before hold on the path of this one too, and often say that it cannot. At the last clock the multipliers
+that led there are duals of the linear program of its segment.
 
 Who is frozen and has one open column spends there what its level needs, in all that follows: it is set
 aside with what it holds. Else a level a little out of reach would give everybody a little less, and a
@@ -45,14 +46,14 @@ ROUNDING = 1e-14
 """Relative error of a sum over all classes."""
 STEPS = 40
 """Newton steps at most; three are usual, and twenty where pools were full before."""
-PROBES = 3
-"""Steps for which it is enough to know by how much about levels are out of reach."""
 SHARP = 1e-13
 """Gap at which a search ends: what it leaves is a rise that a single class may have, of 1 / K of the
 worth of all.
 """
 FULL = 1e-12
 """Part of a resource that is left, at least, beside those that hold it in whatever follows."""
+CLEAR = 1e-6
+"""Part of what there is that multipliers of a path before leave at the start of the next, at least."""
 SETTLED = 1e-12
 """Relative step of the clock below which rounding decides."""
 
@@ -69,12 +70,15 @@ class Multipliers:
         Of each unit of ``levels @ x``; the levels at the clock of the search cost 1 in all.
     aside : FloatArray, shape (K,)
         The same of classes that are set aside, which have no slope.
+    there_is : float
+        What the resources are worth that are left beside those set aside, and all time.
     """
 
     prices: FloatArray
     rent: FloatArray
     slope: FloatArray
     aside: FloatArray
+    there_is: float
 
 
 @dataclass(frozen=True)
@@ -116,16 +120,17 @@ class ClockSearch:
     def __init__(self, market: Market, members: FloatArray, floor: FloatArray) -> None:
         self.market, self.members, self.floor = market, members, floor
         self.prices: FloatArray | None = None
+        self._known: list[Multipliers] = []
 
     def run(self, path: Path, watch: Watch) -> ClockAnswer:
         """The furthest clock of a path."""
-        clock, multipliers, passes = float(path.breaks[-1]), None, 0
+        (clock, multipliers), passes = self._first(path), 0
         filling = path.filling
         self._settle(filling.open, filling.frozen, np.maximum(path.at(path.start)[0], self.floor))
         step = 0
         while True:
             step += 1
-            found, x, now = self._reached(path.at(clock)[0], watch, step <= PROBES)
+            found, x, now = self._reached(path.at(clock)[0], watch)
             passes += found.passes
             log.debug("prices: clock %.12g reached by a factor of %.14g", clock, found.level)
             end = Termination.OPTIMAL
@@ -137,7 +142,23 @@ class ClockSearch:
                     end = watch.reason or Termination.IMPRECISE
                 break
             clock, multipliers = before, now
+            self._known.append(now)
         return ClockAnswer(end, clock, min(found.level, 1.0), x, multipliers, passes, step)
+
+    def _first(self, path: Path) -> tuple[float, Multipliers | None]:
+        """The clock to begin with: what was found on paths before says something of this one too."""
+        clock, multipliers = float(path.breaks[-1]), None
+        known, self._known = self._known, []
+        begin = np.maximum(path.at(path.start)[0], self.floor)
+        for one in known:
+            # Of priced classes that are all frozen, or nearly, nothing follows but rounding.
+            spent = float((self.members * one.slope) @ begin)
+            if spent >= one.there_is * (1.0 - CLEAR):
+                continue
+            self._known.append(one)
+            if (before := self._before(path, one)) < clock:
+                clock, multipliers = before, one
+        return clock, multipliers
 
     def _settle(self, is_open: BoolArray, frozen: BoolArray, level: FloatArray) -> None:
         """Close columns, and set aside who is frozen and has one open column: there it stays.
@@ -163,13 +184,13 @@ class ClockSearch:
         self._left = np.maximum(left, FULL * market.capacity)
 
     def _reached(
-        self, level: FloatArray, watch: Watch, probing: bool
+        self, level: FloatArray, watch: Watch
     ) -> tuple[Equilibrium, FloatArray, Multipliers]:
         """What part of its target every class can reach that has one, where, and the proof."""
         target = np.maximum(level, self.floor)
         market, some = self._open, self._others[target[self._others] > 0]
         part = market.part(some, self._left)
-        found = reached_part(part, target[some], self.prices, watch, SHARP, probing)
+        found = reached_part(part, target[some], self.prices, watch, SHARP, probing=True)
         # Where places are not goods, a part has columns of its own.
         place, x = market.place[some], self._x.copy()
         x[place[place >= 0]] = found.x[part.place[place >= 0]]
@@ -177,14 +198,14 @@ class ClockSearch:
         rent[some], slope[some] = found.rent, found.slope / target[some]
         # Who is settled pays what its column costs.
         aside[self._settled] = (market.usage.T @ found.prices)[self._column] / self._most
-        return found, x, Multipliers(found.prices, rent, slope, aside)
+        there_is = float(found.prices @ self._left + self.members @ rent)
+        return found, x, Multipliers(found.prices, rent, slope, aside, there_is)
 
     def _before(self, path: Path, found: Multipliers) -> float:
         """The largest clock at which the levels cost no more than there is."""
-        there_is = float(found.prices @ self._left + self.members @ found.rent)
         each = self.members * found.slope
         # Where the priced classes rest, h is 0 on a whole piece, but for rounding.
-        most = there_is * (1.0 + ROUNDING)
+        most = found.there_is * (1.0 + ROUNDING)
 
         def cost(clock: float) -> float:
             return float(each @ np.maximum(path.at(clock)[0], self.floor))
@@ -196,7 +217,10 @@ class ClockSearch:
         leaves = begin + (self.floor[below] - level[below]) / rate[below]
         begin = _last_within(np.append(begin, np.sort(leaves)), cost, most)
         level, rate = path.at(begin)
-        left, pace = there_is - cost(begin), float(each @ np.where(self.floor > level, 0.0, rate))
+        left, pace = (
+            found.there_is - cost(begin),
+            float(each @ np.where(self.floor > level, 0.0, rate)),
+        )
         if pace <= 0.0:
             return begin
         return begin + max(left, 0.0) / pace

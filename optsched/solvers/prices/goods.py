@@ -5,6 +5,7 @@ and how much less they hold where prices rise.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -64,10 +65,25 @@ class Goods:
     def columns(self, parts: FloatArray) -> FloatArray:
         """Numbers of classes and places as numbers of the program's columns, shape (N,)."""
         count = self.market.columns
-        # The remainder of -1 is N: what is in no column goes into a bin behind the others.
-        column = self.place.ravel() % (count + 1)
-        totals = np.bincount(column, parts.ravel(), count + 1)
+        totals = np.bincount(self._column, parts.ravel(), count + 1)
         return totals[:count].astype(np.float64)
+
+    @cached_property
+    def _column(self) -> IntArray:
+        """Column of each entry of a table; N where there is none, a bin behind the others."""
+        return self.place.ravel() % (self.market.columns + 1)
+
+    @cached_property
+    def _entries(self) -> tuple[IntArray, IntArray, FloatArray]:
+        """What columns hold of goods, entry by entry: good and class as one number, where the column
+        is in a table of places, and how much."""
+        usage, (classes, width) = self.market.usage.tocoo(), self.place.shape
+        where = np.full(self.market.columns + 1, -1)
+        where[self._column] = np.arange(self.place.size)
+        at = where[usage.col]
+        bought = at >= 0
+        at = at[bought]
+        return usage.row[bought] * classes + at // width, at, usage.data[bought]
 
     def rows_of(self, rows: IntArray, places: IntArray) -> sp.csc_matrix:
         """Goods that all members of some of the classes hold in places, shape (R, len(rows))."""
@@ -125,14 +141,11 @@ class Goods:
 
     def _squares(self, part: FloatArray, factor: FloatArray) -> FloatArray:
         """sum_k f_k^2 G_k v v' G_k', v a row of ``part``."""
-        usage = self.market.usage
-        rows, places = np.nonzero(part)
-        column = self.place[rows, places]
-        entries = part[rows, places] * factor[rows]
-        shape = usage.shape[1], len(self.classes)
-        by_class = sp.csr_matrix((entries, (column, rows)), shape=shape)
-        each = sp.csr_matrix(usage @ by_class)
-        return np.asarray((each @ each.T).todense())
+        number, at, amount = self._entries
+        shape = len(self.market.capacity), len(self.classes)
+        each = np.bincount(number, amount * part.ravel()[at], shape[0] * shape[1])
+        each = each.reshape(shape) * factor
+        return np.asarray(each @ each.T)
 
     def _apart(self, spread: FloatArray, first: FloatArray, idle: FloatArray) -> FloatArray:
         """sum_k N_k G_k (diag(d) - d d' / S) G_k' as a sum of squares,

@@ -37,7 +37,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,6 +45,7 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.solvers.prices import compiling, steps
 from optsched.solvers.prices.floor_steps import FloorSteps
 from optsched.solvers.prices.goods import Goods
+from optsched.solvers.prices.price_system import price_system, step_to_boundary
 from optsched.solvers.prices.steps_compiled import compiled
 
 log = logging.getLogger("optsched")
@@ -63,10 +63,6 @@ CLOSE = 1e-8
 STEPS = 150
 STALLED = 6
 """Steps without a smaller gap, after which it gets no smaller."""
-SHIFTS = (1e-14, 1e-12, 1e-10)
-"""What is added to the diagonal of a system, relative to it:
-the least with which it can be solved.
-"""
 SMALL = 1e-5
 """Gap from which points are kept, as later ones may be worse."""
 FIRST = 0.2
@@ -491,27 +487,19 @@ class Interior:
 
     def _room(self, dc: FloatArray, dp: FloatArray) -> float:
         """Part of a step that takes the first price, or what is left over of a good, to 0."""
-        return min(_step_to_boundary(self.c, dc), _step_to_boundary(self.p, dp))
+        return min(step_to_boundary(self.c, dc), step_to_boundary(self.p, dp))
 
     def _price_system(
         self, matrix: FloatArray
     ) -> Callable[[FloatArray, FloatArray], FloatArray] | None:
         """Changes of prices from what the classes hold and what more is left over;
         None for a singular system.
-
-        Scaled to a diagonal of 1, as prices are of many orders.
         """
-        matrix[np.diag_indices_from(matrix)] += self.c / self.p
-        scale = 1.0 / np.sqrt(np.maximum(np.diag(matrix), 1e-300))
-        solve = _solver_of(matrix * scale[:, np.newaxis] * scale)
+        solve = price_system(matrix, self.c / self.p)
         if solve is None:
             return None
         unheld = self.capacity - self.used - self.c
-
-        def prices(held: FloatArray, more: FloatArray) -> FloatArray:
-            return np.asarray(scale * solve(scale * (held + more - unheld)))
-
-        return prices
+        return lambda held, more: solve(held + more - unheld)
 
     def _on_curve(self, dy: FloatArray, length: float) -> float:
         """So much of a step that slopes come nearer to those of the utility, or stay near."""
@@ -525,25 +513,3 @@ class Interior:
                 break
             length *= 0.7
         return length
-
-
-def _solver_of(matrix: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
-    """Solves systems of a matrix with the diagonal 1, by Cholesky's factors; None where it has none.
-
-    Goods that run out together, and with the time, leave it singular but for rounding, and then a
-    little is added.
-    """
-    # It takes longer to load than a program of 2,000 jobs to solve, and only concave totals use it.
-    from scipy.linalg import cho_factor, cho_solve
-
-    for little in SHIFTS:
-        try:
-            return partial(cho_solve, cho_factor(matrix + little * np.eye(len(matrix))))
-        except (np.linalg.LinAlgError, ValueError):
-            continue
-    return None
-
-
-def _step_to_boundary(value: FloatArray, change: FloatArray) -> float:
-    """Part of a change that takes the first value to 0."""
-    return 1.0 / max(float((-change / value).max(initial=0.0)), 1e-300)

@@ -45,9 +45,9 @@ SAMPLES = 4
 """Prices of a sample that are asked; all but the first are corrected for what the whole differs by."""
 GUESS, SHARP = 1e-5, 1e-6
 """Gap that prices of a sample are taken to leave, and at which its search ends."""
-WIDE, WIDER = 8.0, 2.0
+NARROW, WIDE = 8.0, 20.0
 """Part of a price by which that of the small program may differ from it, over the part of the classes
-that it decides about; and the factor on that where a price came to such a limit.
+that it decides about: with floors, and without.
 """
 LEAST = 0.1
 """Worth of a resource over that of the mean one, that this is a part of at least."""
@@ -149,7 +149,7 @@ class LinearTotalSearch(CuttingPlanes):
         self.base = np.zeros(worth.shape)
         demand = np.zeros_like(self.capacity)
         if asks is not None and base is not None and asks.any():
-            self.floors = FloorChoice(goods.market, worth, asks)
+            self.floors, self._wide = FloorChoice(goods.market, worth, asks), NARROW
             self.base = base * self._fit(goods.used(base))
             demand, self.value = goods.used(self.base), self.worth_of(self.base)
             self.master.begin(Response(demand, self.value, demand, 0.0, np.inf))
@@ -173,8 +173,8 @@ class LinearTotalSearch(CuttingPlanes):
             if (self.bound <= 0 and self.floors is None) or self.ended:
                 return
         if worth_sampling(self.goods.market):
-            self._ask_sample(starts)
-            self._exact(AT_ONCE, GUESS)
+            if self._ask_sample(starts):
+                self._exact(AT_ONCE, GUESS)
             if self.ended:
                 return
         # All capacities together are worth half of the bound, each the same.
@@ -183,15 +183,16 @@ class LinearTotalSearch(CuttingPlanes):
         self.coarse()
         self._exact(ROUNDS)
 
-    def _ask_sample(self, starts: Sequence[FloatArray]) -> None:
-        """Ask at the prices of a sample: what all hold beyond it is taken from its capacities."""
+    def _ask_sample(self, starts: Sequence[FloatArray]) -> bool:
+        """Ask at the prices of a sample: what all hold beyond it is taken from its capacities;
+        whether they are near."""
         drawn, market = sample_of(self.goods.market)
         few = np.arange(len(drawn))
         asks = None if self.asks is None else self.asks[drawn]
         demand, of_few = self.goods.used(self.base), Goods.of(market, few).used(self.base[drawn])
         for _ in range(SAMPLES):
             if self.ended:
-                return
+                return False
             capacity = np.maximum(self.capacity - demand + of_few, LEFT * self.capacity)
             goods = Goods.of(replace(market, capacity=capacity), few)
             watch = None if self.watch is None else InnerWatch(self.watch, self.value, self.bound)
@@ -199,10 +200,11 @@ class LinearTotalSearch(CuttingPlanes):
             search.wanted = SHARP
             search.run(starts)
             if search.bound < search.value - SHARP * abs(search.bound):
-                return  # less is left for the sample than its floors need
+                return False  # less is left for the sample than its floors need
             prices = search.prices
             demand, of_few = (part.demand_at(prices) for part in (self, search))
             starts = (prices,)
+        return True
 
     def demand_at(self, prices: FloatArray) -> FloatArray:
         """What all hold who choose at prices, shape (R,)."""
@@ -390,8 +392,6 @@ class LinearTotalSearch(CuttingPlanes):
         if found is None:
             return None
         x, y = found
-        if x[columns:].max() > LACKING:
-            self._wide *= WIDER
         parts = np.zeros((count, width))
         parts[rows, places] = np.maximum(x[:columns], 0.0)
         parts /= np.maximum(1.0, parts.sum(axis=1))[:, np.newaxis]

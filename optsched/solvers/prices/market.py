@@ -114,6 +114,12 @@ class Market:
         """Level of each class in a place; 0 at -1, the origin."""
         return np.where(places >= 0, self.level[np.arange(len(self)), places], 0.0)
 
+    def columns_of(self, classes: IntArray) -> IntArray:
+        """Columns of some of the classes, in order."""
+        is_there = np.zeros(self.columns + 1, bool)
+        is_there[self.place[classes]] = True
+        return np.flatnonzero(is_there[:-1])
+
     def part(
         self, classes: IntArray, capacity: FloatArray, pinned_demand: PinnedDemand | None = None
     ) -> Market:
@@ -121,8 +127,10 @@ class Market:
         place, count, held_by = self.place[classes], self.columns, self.held_by
         if self.good is None:
             # Costs are made for every column, so those of other classes go.
-            columns = np.unique(place[place >= 0])
-            place = np.where(place >= 0, np.searchsorted(columns, place), -1)
+            columns = self.columns_of(classes)
+            number = np.full(self.columns + 1, -1, np.int32)
+            number[columns] = np.arange(len(columns))
+            place = number[place]
             usage = sp.csr_matrix(self._by_column[:, columns])
             count, held_by = len(columns), lambda: usage
         return replace(

@@ -27,6 +27,8 @@ from optsched.solvers.prices.cutting_planes import (
     STEPS,
     CuttingPlanes,
 )
+from optsched.solvers.prices.goods import Goods
+from optsched.solvers.prices.interior_minimum import InteriorMinimum
 from optsched.solvers.prices.market import Market, PinnedPoint
 from optsched.solvers.prices.merging import Merged
 from optsched.solvers.prices.oracle import Oracle, Response
@@ -52,6 +54,10 @@ MANY = 3000
 """Free classes beyond which prices are quicker than the small program."""
 PROBED = 0.1
 """Part of the distance to 1 that a probe leaves open."""
+NEARLY = 1e-3
+"""Distance to 1 below which a probe is a search: that costs little more."""
+LOST = 1e-2
+"""Gap that cutting planes leave where prices are too many for them."""
 NOTHING = 1e-11
 """Worth of a resource, of 1 in all, below which its price is 0:
 less than the gap of an answer, or the last of the gap stays.
@@ -141,7 +147,8 @@ class MaxMinSearch(CuttingPlanes):
     @property
     def ended(self) -> bool:
         """See `CuttingPlanes.ended`; a probe ends earlier."""
-        if self.probing and self.bound - self.value < PROBED * (1.0 - self.bound):
+        short = 1.0 - self.bound
+        if self.probing and self.bound - self.value < PROBED * short and short > NEARLY:
             return True
         return super().ended
 
@@ -162,8 +169,25 @@ class MaxMinSearch(CuttingPlanes):
             self.exact(AT_ONCE)
         if not self.ended:
             self.coarse()
+        if not self.ended and self.gap > LOST and self.market.pinned_demand is None:
+            self._interior()
         if not self.ended:
             self.exact(ROUNDS)
+
+    def _interior(self) -> None:
+        """Take the prices and the point of an interior method."""
+        market = self.market
+        everybody = np.arange(len(market))
+        goods = Goods.of(market, everybody)
+        found = InteriorMinimum(goods, market.level, self.watch).run()
+        worth = float(found.prices @ market.capacity)
+        self.ask(found.prices / worth, min(self.bound, found.bound), whole=True)
+        time = found.time / np.maximum(1.0, found.time.sum(axis=1))[:, np.newaxis]
+        time *= goods.room(goods.used(time))
+        level = float(np.einsum("kj,kj->k", market.level, time).min())
+        nowhere = np.full(len(market), -1)
+        share = np.zeros(len(market))
+        self._take(PinnedPoint(nowhere, nowhere, share, everybody, time, goods.used(time), level))
 
     def _propose(self, prices: FloatArray) -> bool:
         return self.ask(prices, self.bound)

@@ -9,11 +9,53 @@ is multiplied by must not be a difference of larger numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
 import numpy as np
 
 from optsched.arrays import FloatArray
 
+ENTRIES = 32768
+"""Entries of a table that are swept at once: several such tables stay in the cache."""
 
+
+def in_blocks(*joins: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Sweep over some of the classes at a time; ``joins`` put together what each block returns."""
+
+    def wrapper(sweep: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(sweep)
+        def swept(a: FloatArray, *given: Any) -> Any:
+            width, classes = a.shape
+            most = max(1, ENTRIES // width)
+            if classes <= most:
+                return sweep(a, *given)
+
+            def block(start: int) -> Any:
+                part = slice(start, start + most)
+                of_classes = (
+                    isinstance(one, np.ndarray) and one.shape[-1] == classes for one in given
+                )
+                some = (
+                    one[..., part] if of_each else one
+                    for one, of_each in zip(given, of_classes, strict=True)
+                )
+                return sweep(a[:, part], *some)
+
+            found = [block(start) for start in range(0, classes, most)]
+            if len(joins) == 1:
+                return joins[0](found)
+            return tuple(
+                join(one) for join, one in zip(joins, zip(*found, strict=True), strict=True)
+            )
+
+        return swept
+
+    return wrapper
+
+
+@in_blocks(sum)
 def advance(
     a: FloatArray,
     q: FloatArray,
@@ -43,6 +85,7 @@ def advance(
     return float(weight @ np.einsum("jk,jk->k", x, z))
 
 
+@in_blocks(sum, sum)
 def weigh(
     a: FloatArray,
     q: FloatArray,
@@ -94,6 +137,7 @@ def weigh(
     return matrix - (t * (weight * bend * damp)) @ t.T, h @ weight
 
 
+@in_blocks(min, min, sum, sum, sum)
 def look_ahead(
     a: FloatArray,
     q: FloatArray,
@@ -160,6 +204,7 @@ def look_ahead(
     return 1.0 / forward, 1.0 / back, product, *sums
 
 
+@in_blocks(min, min)
 def complete(
     a: FloatArray,
     q: FloatArray,

@@ -164,7 +164,7 @@ def least_levels(
     if some.columns == market.columns:
         x = found.x[:-1]
     else:
-        x[np.unique(market.place[k][market.place[k] >= 0])] = found.x[:-1]
+        x[market.columns_of(k)] = found.x[:-1]
     met = found.level >= 1.0 - EXACT
     return Termination.OPTIMAL if met else watch.reason or Termination.IMPRECISE, x, None
 

@@ -155,8 +155,7 @@ def generate_configurations(
         duals.
     """
     pricing = ConfigurationPricing.of(program)
-    C, smallest = program.classes, program.utility.smallest_level
-    made, at = Chosen.none(), Restricted(program, np.arange(C.columns))
+    made, at = Chosen.none(), Restricted(program, np.arange(program.classes.columns))
     last: Outcome | None = None
     value = -np.inf
     best: _Best | None = None
@@ -175,23 +174,8 @@ def generate_configurations(
         if last is None or outcome.value >= value:
             last, value, x = outcome, outcome.value, at.totals(outcome.x)
         duals = Duals.of(outcome.duals, program)
-        least = NOTHING * CLOSED * abs(outcome.bound) / (len(C) * C.count)
-        most, found = engine.build(lambda at=duals, above=least: pricing.best(at, above))  # type: ignore[misc]
-        bound = outcome.bound + float(C.count @ most)
-        if best is None or bound < best.bound:
-            best = _Best(bound, replace(duals, time=duals.time + most))
-        if len(found) and (smallest or program.conic):
-            level = np.full(len(C), outcome.value) if smallest else at.program.level(outcome.x)
-            given = (pricing, at.program, outcome.x, level, duals, least)
-            raised, ends = engine.build(lambda given=given: segments(*given))  # type: ignore[misc]
-            bound = float(raised.time @ C.count + raised.capacity @ C.capacity)
-            best = _Best(bound, raised) if smallest and bound < best.bound else best
-            ends = ends.but(made, len(pricing.table))
-            found = (
-                ends
-                if smallest and len(ends)
-                else Chosen.join([ends, found.but(ends, len(pricing.table))])
-            )
+        found, proven = _worth_making(engine, pricing, at.program, outcome, duals, made)
+        best = proven if best is None or proven.bound < best.bound else best
         log.info(
             "%d configurations of %d made columns: value %.9g, bound %.9g", len(made), pricing.count, value,
             best.bound,
@@ -211,6 +195,35 @@ def generate_configurations(
         ended = Termination.IMPRECISE  # of what there is, but not of all
     values = replace(last.values, x=x, termination=ended)
     return _certified(engine, pricing, build, made, values, best.duals, count)
+
+
+def _worth_making(
+    engine: Engine,
+    pricing: ConfigurationPricing,
+    program: AllocationProgram,
+    outcome: Outcome,
+    duals: Duals,
+    made: Chosen,
+) -> tuple[Chosen, _Best]:
+    """The configurations that are worth a column at the duals of a program's outcome,
+    and the lowest bound that these duals prove.
+    """
+    C, smallest, x = pricing.classes, program.utility.smallest_level, outcome.x
+    assert x is not None and outcome.bound is not None
+    least = NOTHING * CLOSED * abs(outcome.bound) / (len(C) * C.count)
+    most, found = engine.build(lambda: pricing.best(duals, least))
+    best = _Best(outcome.bound + float(C.count @ most), replace(duals, time=duals.time + most))
+    if not len(found) or not (smallest or program.conic):
+        return found, best
+    level = np.full(len(C), outcome.value) if smallest else program.level(x)
+    raised, ends = engine.build(lambda: segments(pricing, program, x, level, duals, least))
+    bound = float(raised.time @ C.count + raised.capacity @ C.capacity)
+    if smallest and bound < best.bound:
+        best = _Best(bound, raised)
+    ends = ends.but(made, len(pricing.table))
+    if smallest and len(ends):
+        return ends, best
+    return Chosen.join([ends, found.but(ends, len(pricing.table))]), best
 
 
 def _certified(

@@ -1,0 +1,50 @@
+"""The small system in the prices that a step of an interior method comes down to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+
+SHIFTS = (1e-14, 1e-12, 1e-10)
+"""What is added to the diagonal of a system, relative to it:
+the least with which it can be solved.
+"""
+
+
+def price_system(
+    matrix: FloatArray, of_goods: FloatArray
+) -> Callable[[FloatArray], FloatArray] | None:
+    """Solves systems of a matrix with so much more on its diagonal; None where it is singular.
+
+    Scaled to a diagonal of 1, as prices are of many orders.
+    """
+    matrix[np.diag_indices_from(matrix)] += of_goods
+    scale = 1.0 / np.sqrt(np.maximum(np.diag(matrix), 1e-300))
+    solve = _solver_of(matrix * scale[:, np.newaxis] * scale)
+    return None if solve is None else lambda right: np.asarray(scale * solve(scale * right))
+
+
+def _solver_of(matrix: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
+    """Solves systems of a matrix with the diagonal 1, by Cholesky's factors; None where it has none.
+
+    Goods that run out together, and with the time, leave it singular but for rounding, and then a
+    little is added.
+    """
+    # It takes longer to load than a program of 2,000 jobs to solve, and only concave totals use it.
+    from scipy.linalg import cho_factor, cho_solve
+
+    for little in SHIFTS:
+        try:
+            return partial(cho_solve, cho_factor(matrix + little * np.eye(len(matrix))))
+        except (np.linalg.LinAlgError, ValueError):
+            continue
+    return None
+
+
+def step_to_boundary(value: FloatArray, change: FloatArray) -> float:
+    """Part of a change that takes the first value to 0."""
+    return 1.0 / max(float((-change / value).max(initial=0.0)), 1e-300)
