@@ -8,9 +8,9 @@ from typing import Any
 
 log = logging.getLogger("optsched")
 
-COMPILED = 8_000_000
-"""Entries of a level table from which compiled sweeps pay: two million jobs on four pools. A new
-process takes 1.5 to 2 s to load numba and them, which they win back from there on. The size alone
+COMPILED = 4_000_000
+"""Entries of a level table from which compiled sweeps pay: a million jobs on four pools. A new
+process takes 1 to 2 s to load numba and them, which they win back from there on. The size alone
 decides, so that an answer does not depend on what a process solved before."""
 
 

@@ -250,9 +250,11 @@ def _some(q: FloatArray, rows: IntArray | slice) -> FloatArray:
 def _most_below(a: FloatArray, q: FloatArray, slope: FloatArray) -> tuple[FloatArray, IntArray]:
     """How far the point most below the segment is below it, through the origin; and which it is."""
     gain, found = a[0] * slope - q[0], np.zeros(a.shape[1], np.int64)
+    below = np.empty_like(gain)
     for j in range(1, len(a)):
-        below = a[j] * slope - q[j]
-        found[below > gain] = j
+        np.multiply(a[j], slope, out=below)
+        below -= q[j]
+        np.copyto(found, j, where=below > gain)
         np.maximum(gain, below, out=gain)
     return gain, found
 
