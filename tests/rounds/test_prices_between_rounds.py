@@ -18,7 +18,7 @@ from optsched.solvers import Limits
 from optsched.solvers.isolated import SolverProcess
 
 # Private names: single rules and files of a round, without a scheduler
-from optsched.solvers.prices import solver as back_end
+from optsched.solvers.prices import solve_concave as back_end
 from optsched.solvers.prices.pinned_total import PinnedTotal
 from optsched.solving import Engine, choice
 

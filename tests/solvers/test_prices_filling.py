@@ -12,7 +12,7 @@ import pytest
 import optsched
 from optsched import Instance, Solution
 from optsched.errors import SolverUnavailable
-from optsched.solvers.prices import solver
+from optsched.solvers.prices import solve_filling
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "formulations"))
 import filling_reference as reference
@@ -150,7 +150,7 @@ def test_auto_takes_it_for_many_jobs_and_goes_on_where_it_fails(
 ) -> None:
     instance = drawn(1200, {"a": 300, "b": 300})
     by_prices = solve(instance, solver="auto")
-    monkeypatch.setattr(solver, "UNCLEAR", -1.0)
+    monkeypatch.setattr(solve_filling, "UNCLEAR", -1.0)
     found = optsched.solve(instance, NAME)
     assert found.status == "optimal" and found.solver.name != "prices"
     assert found.objective == pytest.approx(by_prices.objective, rel=1e-7)

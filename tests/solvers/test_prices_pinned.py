@@ -18,7 +18,7 @@ from optsched.solvers import Limits
 # Private names: sessions and steps of one back-end, without the engine
 from optsched.solvers.prices import best_response as choosing
 from optsched.solvers.prices import pinned_total
-from optsched.solvers.prices import solver as back_end
+from optsched.solvers.prices import solve_concave as back_end
 from optsched.solvers.prices.best_response import Choices, best_responses
 from optsched.solvers.prices.interior import Curve
 from optsched.solvers.prices.pinned_total import PinnedTotal

@@ -24,7 +24,7 @@ from optsched.solvers import Limits, Progress
 
 # Private names: sessions and steps of one back-end, without the engine
 from optsched.solvers.prices import compiling
-from optsched.solvers.prices import solver as back_end
+from optsched.solvers.prices import solve_concave as back_end
 from optsched.solvers.prices.best_response import best_responses
 from optsched.solvers.prices.interior import Curve
 from optsched.solvers.prices.steps_compiled import compiled

@@ -21,8 +21,9 @@ best prices end in an optimum and its proof:
 - `pinned_total`: the same total where classes are very many: nearly all are pinned to their
   `best_response`.
 
-`solver` is the back-end: program in, values out. `market` and `goods` are the program in the form
-in which prices solve it, `merging` makes equal classes one, `watch` ends a search at a limit.
+`solver` is the back-end: program in, values out, by a file `solve_...` for each sort of
+program, and `answers`. `market` and `goods` are the program in the form in which prices solve it,
+`merging` makes equal classes one, `watch` ends a search at a limit.
 
 Sweeps over all classes exist twice: in numpy, and compiled by numba (`kernels`, `steps_compiled`,
 `_choose` in `best_response`). Without numba (the extra ``fast``) there is numpy alone. With it, a

@@ -1,0 +1,117 @@
+"""From what a search for prices found to values and duals of the program.
+
+They are those of the linear program that the allocation program would be lowered to: ``x`` are the
+totals of the columns (and the level), ``y`` the duals of time, capacity and levels.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import FloatArray
+from optsched.program import AllocationProgram
+from optsched.solution.values import PointStatus, Termination, Values
+from optsched.solvers.prices.market import Market
+
+
+def values_of(
+    end: Termination,
+    x: FloatArray,
+    duals: tuple[FloatArray, ...],
+    value: float,
+    bound: float,
+    passes: int,
+    words: str,
+) -> Values:
+    """An answer; its point is feasible, and so are its duals, whatever ended the search."""
+    return Values(
+        end,
+        primal=PointStatus.FEASIBLE,
+        dual=PointStatus.FEASIBLE,
+        x=x,
+        y=np.concatenate(duals),
+        objective=value,
+        bound=bound,
+        iterations=passes,
+        words=words,
+    )
+
+
+def duals_above_levels(
+    program: AllocationProgram,
+    market: Market,
+    known: FloatArray,
+    rent: FloatArray,
+    of_levels: FloatArray,
+    of_floors: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Duals of time, shape (K,), and of all rows behind it, where some are floors under levels.
+
+    Parameters
+    ----------
+    program : AllocationProgram
+    market : Market
+    known : FloatArray, shape (R,)
+        Prices of the resources of the market.
+    rent : FloatArray, shape (K,)
+        Worth of a class's time.
+    of_levels, of_floors : FloatArray, shape (K,)
+        Worth of one unit of ``levels @ x`` to the utility, and to the floor.
+    """
+    floors = program.level_floors
+    assert floors is not None
+    gain = program.levels.T @ (of_levels + of_floors)
+    prices = capacity_duals(program, market, known, rent, gain)
+    of_rows = np.zeros(sum(len(rows.lower) for rows in floors.side))
+    k = np.flatnonzero(of_floors > 0)
+    of_rows[floors.row[k]] = -of_floors[k] / floors.factor[k]
+    paid = rent
+    if floors.closed.any():
+        # What a closed column would be worth is paid for by the time, and asked back by the row
+        # that closes it: both count the time of the same jobs.
+        gain = program.levels.T @ of_levels - program.limit_rows.matrix.T @ prices
+        paid = rent.copy()
+        closed = np.flatnonzero(floors.closed)
+        np.maximum.at(paid, program.classes.class_a[closed], gain[closed])
+        k = np.flatnonzero(paid > rent)
+        of_rows[floors.row[k]] -= paid[k] - rent[k]
+    return paid, program.duals_in_order(prices, of_rows)
+
+
+def capacity_duals(
+    program: AllocationProgram,
+    market: Market,
+    known: FloatArray,
+    rent: FloatArray,
+    gain: FloatArray,
+) -> FloatArray:
+    """Duals of the rows that limit (`LimitRows`), shape (rows,).
+
+    No market finds the price of a resource of which there is nothing, or of a row that bars its
+    columns. Its dual is the least price at which no column that needs it is worth it.
+
+    Parameters
+    ----------
+    program : AllocationProgram
+    market : Market
+    known : FloatArray, shape (R,)
+        Prices of the resources of the market.
+    rent : FloatArray, shape (K,)
+        Worth of a class's time.
+    gain : FloatArray, shape (N,)
+        What one unit of each column is worth.
+    """
+    C, limits = program.classes, program.limit_rows
+    # Resources without a limit are in no market: their price is 0.
+    prices = np.zeros(len(limits.most))
+    prices[market.row] = known
+    none = np.flatnonzero(limits.most <= 0)
+    if not len(none):
+        return prices
+    gain = gain - rent[C.class_a] - limits.matrix.T @ prices
+    held = sp.coo_matrix(limits.matrix[none])
+    dearest = np.zeros(len(none))
+    np.maximum.at(dearest, held.row, gain[held.col] / held.data)
+    prices[none] = dearest
+    return prices

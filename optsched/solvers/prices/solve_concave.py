@@ -1,0 +1,133 @@
+"""A total of concave utilities by prices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from optsched.arrays import FloatArray, quotient
+from optsched.program import AllocationProgram
+from optsched.solution.values import Termination, Values
+from optsched.solvers.base import Limits
+from optsched.solvers.interrupt import interrupt_flag
+from optsched.solvers.prices.answers import duals_above_levels, values_of
+from optsched.solvers.prices.cutting_planes import EXACT
+from optsched.solvers.prices.goods import Goods
+from optsched.solvers.prices.interior import CLOSE, Balance, Curve, Interior, balance_of
+from optsched.solvers.prices.market import market_of
+from optsched.solvers.prices.pinned_total import PinnedTotal
+from optsched.solvers.prices.solve_minimum import at_levels
+from optsched.solvers.prices.watch import Watch
+
+MANY, MANY_KNOWN = 8000, 2000
+"""Classes from which most are pinned, without and with prices to start from."""
+LACKING = 1e-7
+"""Part of its floor that a level may lack; a certificate allows ten times as much."""
+
+
+def solve_concave(program: AllocationProgram, limits: Limits, start: FloatArray | None) -> Values:
+    """By `PinnedTotal` or `Interior`, with levels in units of each class's highest.
+
+    The duals are of the rows of its tangent cuts (`Total.tangent`). ``start`` are prices of all
+    resources, near the optimal ones.
+    """
+    C, utility, floors = program.classes, program.total, program.level_floors
+    assert floors is not None
+    market = market_of(program, floors.closed)
+    highest = market.level.max(axis=1, initial=0.0)
+    some = np.flatnonzero(highest > 0)
+    exponent = 0.0 if utility.function == "log" else utility.exponent
+    goods = Goods.of(market, some)
+    # w f(top v) is w top^e f(v) for a power, and w (log top + log v) for a logarithm.
+    top = highest[some] * market.unit
+    weight = C.count[some] * utility.weight[some]
+    size = weight / goods.weight * top**exponent
+    unit = float(np.median(size)) if len(some) else 1.0
+    shift = float(weight @ np.log(top)) if exponent == 0 else 0.0
+    floor = floors.floor[some] / top if floors.side else None
+    curve = Curve(size / unit, exponent, floor)
+    with interrupt_flag() as interrupted:
+        watch = Watch(limits, interrupted, unit, shift)
+        least = at_levels(program, market, floors, watch) if floors.side else None
+        if least is not None and least.x is None:
+            return least
+        level = np.ascontiguousarray(market.level[some] / highest[some, np.newaxis])
+        near = None if start is None or not start.any() else start[market.row] / unit
+        found, steps = _beside_fixed(goods, level, curve, watch, near)
+    rent, of_floors, of_levels = np.zeros((3, len(C)))
+    rent[some] = found.rent * market.amount[some] * unit
+    scale = market.amount[some] * unit / top
+    worth = curve.of_floor(found.slope)
+    of_floors[some], of_levels[some] = worth * scale, (found.slope - worth) * scale
+    rows = duals_above_levels(program, market, found.prices * unit, rent, of_levels, of_floors)
+    x, value = goods.columns(C.count[some, np.newaxis] * found.time), found.value * unit + shift
+    ended = found.gap <= CLOSE
+    if least is not None and least.x is not None:
+        # As far from a point at the floors towards that of the search as these allow.
+        lack = quotient(floors.floor - program.level(x), floors.floor).max(initial=0.0)
+        part = LACKING / max(lack, LACKING)
+        x, ended = least.x + part * (x - least.x), ended and part == 1.0
+        value = program.value(x)
+    return values_of(
+        Termination.OPTIMAL if ended else watch.reason or Termination.IMPRECISE,
+        x,
+        (*rows, -of_levels),
+        value,
+        found.bound * unit + shift,
+        steps,
+        f"{steps} interior steps, gap {max(found.gap, 0.0):.1g} of the worth of all levels",
+    )
+
+
+def _beside_fixed(
+    goods: Goods, level: FloatArray, curve: Curve, watch: Watch, near: FloatArray | None
+) -> tuple[Balance, int]:
+    """`_searched`, where a class whose floor is its top is in its only place for that all the time.
+
+    It would leave an interior method no room.
+    """
+    if curve.floor is None:
+        return _searched(goods, level, curve, watch, near)
+    at_top = level >= 1.0 - EXACT
+    fixed = (curve.floor >= 1.0 - EXACT) & (at_top.sum(axis=1) == 1)
+    time = np.where(fixed[:, np.newaxis] & at_top, 1.0, 0.0)
+    capacity = goods.market.capacity
+    left, rest = capacity - goods.used(time), np.flatnonzero(~fixed)
+    if not fixed.any() or (left <= EXACT * capacity).any():
+        return _searched(goods, level, curve, watch, near)
+    slope, prices, steps = curve.size.copy(), np.zeros(len(capacity)), 0
+    if len(rest):
+        others = Goods.of(replace(goods.market, capacity=left), goods.classes[rest])
+        floor = curve.floor[rest] if curve.floor[rest].any() else None
+        lesser = Curve(curve.size[rest], curve.exponent, floor)
+        found, steps = _searched(others, level[rest], lesser, watch, near)
+        time[rest], slope[rest], prices = found.time, found.slope, found.prices
+    # Where it is, no other place is worth more, nor is idleness.
+    cost = goods.costs(prices)
+    more = np.where(at_top, cost, 0.0).sum(axis=1)[:, np.newaxis] - cost
+    dearest = np.where(at_top, -np.inf, quotient(more, 1.0 - level, -np.inf)).max(axis=1)
+    own = np.maximum(dearest, np.where(at_top, cost, 0.0).sum(axis=1))
+    slope = np.where(fixed, np.maximum(slope, own), slope)
+    rent = np.maximum((level * slope[:, np.newaxis] - cost).max(axis=1), 0.0)
+    return balance_of(goods, curve, level, time, prices, slope, rent), steps
+
+
+def _searched(
+    goods: Goods, level: FloatArray, curve: Curve, watch: Watch, near: FloatArray | None
+) -> tuple[Balance, int]:
+    """What is found, and after how many steps; ``near`` are prices to start from."""
+    found, steps = None, 0
+    many = MANY if near is None else MANY_KNOWN
+    if curve.floor is None and goods.market.good is not None and len(level) >= many:
+        most_pinned = PinnedTotal(goods, level, curve, watch.over)
+        solved = most_pinned.run(near)
+        found, steps = most_pinned.found, most_pinned.steps
+        if found is not None and (solved is not None or watch.reason is not None):
+            watch.tell(found.value, found.bound)
+            return found, steps
+    search = Interior(goods, level, curve, watch)
+    again = search.run()
+    if found is None or not found.gap <= again.gap:
+        found = again
+    return found, steps + search.steps
