@@ -143,8 +143,8 @@ class Goods:
         """sum_k f_k^2 G_k v v' G_k', v a row of ``part``."""
         number, at, amount = self._entries
         shape = len(self.market.capacity), len(self.classes)
-        each = np.bincount(number, amount * part.ravel()[at], shape[0] * shape[1])
-        each = each.reshape(shape) * factor
+        totals = np.bincount(number, amount * part.ravel()[at], shape[0] * shape[1])
+        each = totals.reshape(shape) * factor
         return np.asarray(each @ each.T)
 
     def _apart(self, spread: FloatArray, first: FloatArray, idle: FloatArray) -> FloatArray:
