@@ -56,8 +56,10 @@ PROBED = 0.1
 """Part of the distance to 1 that a probe leaves open."""
 NEARLY = 1e-3
 """Distance to 1 below which a probe is a search: that costs little more."""
-LOST = 1e-2
-"""Gap that cutting planes leave where prices are too many for them."""
+LOST, WIDE = 1e-2, 24
+"""Gap that cutting planes leave where prices are too many for them, and places of a class from which
+small programs take longer than interior steps.
+"""
 NOTHING = 1e-11
 """Worth of a resource, of 1 in all, below which its price is 0:
 less than the gap of an answer, or the last of the gap stays.
@@ -169,10 +171,12 @@ class MaxMinSearch(CuttingPlanes):
             self.exact(AT_ONCE)
         if not self.ended:
             self.coarse()
-        if not self.ended and self.gap > LOST and self.market.pinned_demand is None:
+        part_of_another = self.market.pinned_demand is not None
+        if not self.ended and (self.gap <= LOST or part_of_another):
+            self.exact(AT_ONCE if self.market.width > WIDE and not part_of_another else ROUNDS)
+        if not self.ended and not part_of_another:
             self._interior()
-        if not self.ended:
-            self.exact(ROUNDS)
+            self.exact(AT_ONCE)
 
     def _interior(self) -> None:
         """Take the prices and the point of an interior method."""
