@@ -97,6 +97,18 @@ def test_stages_are_counted_by_full_pools(seed: int) -> None:
     assert levels(found) == pytest.approx(levels(other), abs=1e-6 * levels(other).max())
 
 
+def test_two_pools_on_which_a_job_is_equally_fast_at_its_top() -> None:
+    """Rounding puts the level above both, and a segment between them would have no slope."""
+    instance = Instance.from_arrays(
+        pools={"a": 1, "b": 1, "c": 8, "d": 4},
+        throughput=np.array([[0.0, 0.0, 2.0, 2.0], [4.0, 1.0, 4.0, 1.0]]),
+        gpus=[2, 1],
+        steps=[1000.0, 100.0],
+    )
+    by_rows = optsched.solve(instance, NAME, solver="highs")
+    assert solve(instance).objective == pytest.approx(by_rows.objective, rel=1e-9)
+
+
 def test_budgets_and_barred_pools_are_resources() -> None:
     tenants = [{"name": "vision"}, {"name": "speech"}]
     constraints = [

@@ -77,10 +77,12 @@ def _walk(
                     paid = q[k, j]
                     high = a[k, j]
             if up < 0:
+                # Rounding hides every place that reaches the level: the cheapest of the highest.
                 for j in range(width):
-                    if a[k, j] > high:
+                    if a[k, j] > high or (up >= 0 and a[k, j] == high and q[k, j] < paid):
                         up = j
                         high = a[k, j]
+                        paid = q[k, j]
         paid = q[k, up]
         high = a[k, up]
         low = 0.0

@@ -260,13 +260,15 @@ def _most_below(a: FloatArray, q: FloatArray, slope: FloatArray) -> tuple[FloatA
 
 
 def _cheapest(a: FloatArray, q: FloatArray, level: float) -> IntArray:
-    """The cheapest place that reaches a level, of several the highest;
-    the highest of all where rounding hides it.
+    """The cheapest place that reaches a level, of several the highest.
+
+    Where rounding hides every one, the cheapest of the highest places: of two ends at the same
+    height a segment would have no slope.
     """
     reach = a >= level
+    none = ~reach.any(axis=0)
+    reach[:, none] = a[:, none] == a[:, none].max(axis=0)
     price = np.where(reach, q, np.inf)
     least = price <= price.min(axis=0)
     best: IntArray = np.where(least & reach, a, -1.0).argmax(axis=0)
-    none = ~reach.any(axis=0)
-    best[none] = a[:, none].argmax(axis=0)
     return best
