@@ -83,8 +83,10 @@ class Refusal(Displayed):
     words : str
         One sentence.
     conflict : tuple of str
-        Jobs that cannot all meet their deadlines beside it, none of which could be left out (beside
-        more than 20 jobs, some perhaps could); empty if it cannot alone, or if nothing is proven.
+        Jobs that cannot all meet their deadlines beside it; empty if it cannot alone, or if nothing is
+        proven.
+    smallest : bool
+        Whether none of them can be left out. Otherwise the search gave up: perhaps some can.
     earliest_deadline : float or None
         Seconds on the clock of ``now``: with this deadline it would be admitted. None: with none
         that was tried.
@@ -99,6 +101,7 @@ class Refusal(Displayed):
     reason: Reason
     words: str
     conflict: tuple[str, ...] = ()
+    smallest: bool = True
     earliest_deadline: float | None = None
     extra_gpus: Mapping[str, int | None] | None = None
     cheapest: Mapping[str, int] | None = None
@@ -120,6 +123,7 @@ class Refusal(Displayed):
             "proven": self.proven,
             "words": self.words,
             "conflict": list(self.conflict),
+            "smallest": self.smallest,
             "earliest_deadline": finite(self.earliest_deadline),
             "extra_gpus": None if self.extra_gpus is None else dict(self.extra_gpus),
             "cheapest": None if self.cheapest is None else dict(self.cheapest),
@@ -413,6 +417,7 @@ def _refusal(probes: _Probes, kept: IntArray, row: int, advise: bool) -> Refusal
     names = probes.instance.jobs_table.names
     job = names[row]
     conflict: tuple[str, ...] = ()
+    smallest = True
     if probes.refuted(np.array([row])):
         reason = Reason.ALONE
         words = probes.why_refuted(np.array([row]))
@@ -423,16 +428,18 @@ def _refusal(probes: _Probes, kept: IntArray, row: int, advise: bool) -> Refusal
         rows = smallest_conflict(
             lambda some: next(tried) < most and probes.refuted(some), row, kept
         )
+        smallest = next(tried) <= most
         conflict = tuple(names[other] for other in rows.tolist())
         words = f"{_listed(('it', *conflict))} cannot all meet their deadlines"
+        words += "" if smallest else "; perhaps fewer of them cannot either"
     else:
         reason = Reason.NOT_PROVEN
         words = "no plan was found that keeps all deadlines; that there is none is not proven"
     if not advise:
-        return Refusal(job, reason, words, conflict)
+        return Refusal(job, reason, words, conflict, smallest)
     extra = _extra_gpus(probes, np.append(kept, row))
     return Refusal(
-        job, reason, words, conflict, _earliest_deadline(probes, kept, row), extra,
+        job, reason, words, conflict, smallest, _earliest_deadline(probes, kept, row), extra,
         _cheapest(probes, np.append(kept, row), extra),
     )  # fmt: skip
 

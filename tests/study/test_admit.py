@@ -91,6 +91,18 @@ def test_a_proven_refusal_names_a_smallest_conflict() -> None:
     assert (refusal.earliest_deadline, refusal.extra_gpus, refusal.cheapest) == (None, None, None)
 
 
+@pytest.mark.parametrize(("most", "smallest"), [(1000, True), (1, False)])
+def test_a_conflict_that_may_be_larger_than_needed_says_so(
+    monkeypatch: pytest.MonkeyPatch, most: int, smallest: bool
+) -> None:
+    monkeypatch.setattr("optsched.study.admission.MOST_TRIED", most)
+    refusal = only(admit(cluster(OLD), job("d", 55.0), advise=False))
+    assert (refusal.reason, refusal.smallest) == ("conflict", smallest)
+    assert (refusal.conflict == ("c",)) == smallest
+    assert ("perhaps" in refusal.words) != smallest
+    assert refusal.to_document()["smallest"] == smallest
+
+
 def test_a_job_that_cannot_alone_is_told_so() -> None:
     """50 s on four GPUs are the least that it needs: no number of GPUs is enough."""
     refusal = only(admit(cluster(OLD), job("d", 45.0)))
