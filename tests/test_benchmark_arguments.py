@@ -37,7 +37,7 @@ def told(script: str, arguments: list[str]) -> tuple[int, str]:
     ("script", "arguments", "words"),
     [
         (file, *wrong)
-        for file in ("columns.py", "constraints.py", "elastic.py")
+        for file in ("columns.py", "constraints.py", "elastic.py", "whole_jobs.py")
         for wrong in WRONG[:2]
     ]
     + [("first_solve.py", *wrong) for wrong in (WRONG[0], WRONG[4])]
