@@ -19,7 +19,9 @@ from pydantic import Field
 from optsched.arrays import BoolArray, FloatArray, mask_of
 from optsched.candidates import Absence, Candidates, Classes
 from optsched.errors import InvalidArgument, InvalidInput
+from optsched.instance.cluster import PER_NODE
 from optsched.instance.reading import show
+from optsched.instance.staying import must_stay
 from optsched.solution import Conflict
 
 ROUNDING = 1e-9
@@ -35,7 +37,8 @@ class Supply:
     """How much there is of each resource from now on.
 
     Nodes that become available count from then on. A calendar wins over what the pools say. Jobs
-    that run, cannot be preempted and have no deadline hold what they have to their ends.
+    that run, cannot be preempted and have no deadline hold what they have to their ends, but for
+    those of which a node is down.
 
     Attributes
     ----------
@@ -70,9 +73,10 @@ class Supply:
         number = np.floor(times / round_ + ROUNDING).astype(np.int64)
         for row, numbers in self.calendar.items():
             G[row] = np.array(numbers, np.float64)[np.minimum(number, len(numbers) - 1)]
-        held, until = self._held
-        running = times < until[:, np.newaxis] - ROUNDING * round_
-        return np.asarray(np.maximum(G - held @ running, 0.0), np.float64)
+        held, begin, until = self._held
+        early = ROUNDING * round_
+        holds = (times >= begin[:, np.newaxis] - early) & (times < until[:, np.newaxis] - early)
+        return np.asarray(np.maximum(G - held @ holds, 0.0), np.float64)
 
     @property
     def changes(self) -> FloatArray:
@@ -89,34 +93,80 @@ class Supply:
             for number in range(1, len(numbers))
             if numbers[number] != numbers[number - 1]
         ]
-        ends = self._held[1]
-        return np.unique(np.array([*opened, *rounds, *ends[np.isfinite(ends)]], np.float64))
+        of_jobs = np.concatenate(self._held[1:])
+        of_jobs = of_jobs[np.isfinite(of_jobs) & (of_jobs > 0)]
+        return np.unique(np.array([*opened, *rounds, *of_jobs], np.float64))
 
     @cached_property
-    def _held(self) -> tuple[FloatArray, FloatArray]:
-        """What each job holds that runs on, shape (R, jobs), and seconds from now to its end: inf
-        where that is not known.
+    def _held(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What running jobs hold, shape (R, stretches), and the seconds from now between which they
+        do, shape (stretches,).
+
+        A node that takes no work is not in the capacity. So what is held there does not count until
+        the node opens; and a job with a deadline, which is planned, brings it along (less than 0).
+        """
+        candidates = self.C.candidates
+        instance, of_job = candidates.instance, candidates.kinds.of_job
+        table = instance.jobs_table
+        stays = must_stay(instance)[table.places.job]
+        unplanned = (of_best_effort(candidates) | (of_job < 0))[table.places.job]
+        on_nodes = self._on_nodes
+        stretches: list[tuple[FloatArray, float, float]] = []
+        for place in np.flatnonzero(stays).tolist():
+            amount, end = self._of_running(place)
+            if unplanned[place]:
+                stretches.append((np.where(on_nodes, 0.0, amount), 0.0, end))
+            for opens, part in self._by_opening(place):
+                here = np.where(on_nodes, part * amount, 0.0)
+                if unplanned[place]:
+                    stretches.append((here, opens, end))
+                else:
+                    stretches.append((-here, 0.0, min(opens, end)))
+        kept = [(held, begin, end) for held, begin, end in stretches if begin < end and held.any()]
+        if not kept:
+            return np.zeros((len(self.C.capacity), 0)), np.zeros(0), np.zeros(0)
+        held, begin, until = zip(*kept, strict=True)
+        return np.stack(held, axis=1), np.array(begin), np.array(until)
+
+    def _of_running(self, place: int) -> tuple[FloatArray, float]:
+        """What a job that runs holds, shape (R,), and seconds from now to its end: inf where that is
+        not known.
         """
         candidates = self.C.candidates
         table, columns = candidates.instance.jobs_table, candidates.columns
-        stays = ~table.preemptible & of_best_effort(candidates) & (table.steps_left > 0)
-        some = np.flatnonzero(stays[table.places.job])
-        held, until = np.zeros((len(self.C.capacity), len(some))), np.full(len(some), np.inf)
-        for number, place in enumerate(some.tolist()):
-            job, pool = int(table.places.job[place]), int(table.places.pool[place])
-            gpus = int(table.places.length[place])
-            mine = (columns.kind == candidates.kinds.of_job[job]) & (columns.partner < 0)
-            mine &= (columns.pool == pool) & (columns.gpus == gpus)
-            if not mine.any():
-                held[self.C.resources.pool == pool, number] = gpus
-                continue
-            # Of several ways to run there, the job is done at the latest when the slowest is.
-            column = int(np.flatnonzero(mine)[np.argmin(columns.rate[mine])])
-            held[:, number] = candidates.usage[:, [column]].toarray().ravel()
-            whole, left = columns.duration[column], table.steps_left[job]
-            stated = whole * left / table.steps[job]
-            until[number] = left / columns.rate[column] if np.isnan(whole) else stated
-        return held, until
+        job, pool = int(table.places.job[place]), int(table.places.pool[place])
+        gpus = int(table.places.length[place])
+        mine = (columns.kind == candidates.kinds.of_job[job]) & (columns.partner < 0)
+        mine &= (columns.pool == pool) & (columns.gpus == gpus)
+        if not mine.any():
+            return np.where(self.C.resources.pool == pool, float(gpus), 0.0), math.inf
+        # Of several ways to run there, the job is done at the latest when the slowest is.
+        column = int(np.flatnonzero(mine)[np.argmin(columns.rate[mine])])
+        whole, left = columns.duration[column], table.steps_left[job]
+        stated = whole * left / table.steps[job]
+        amount = candidates.usage[:, [column]].toarray().ravel()
+        return amount, float(left / columns.rate[column] if np.isnan(whole) else stated)
+
+    def _by_opening(self, place: int) -> list[tuple[float, float]]:
+        """Seconds from now until nodes of a running job take work (inf: never), and the part of its
+        GPUs that is on them.
+        """
+        instance = self.C.instance
+        numbering = instance.cluster.numbering
+        places = instance.jobs_table.places
+        pool = instance.cluster.pools[int(places.pool[place])]
+        gpu = places.numbers_of(np.array([place]), numbering)
+        opens = np.maximum(pool.node_available_from - instance.now, 0.0)
+        opens = np.where(pool.usable(math.inf), opens, math.inf)
+        times, gpus = np.unique(opens[numbering.row[numbering.node_of(gpu)]], return_counts=True)
+        return list(zip(times.tolist(), (gpus / len(gpu)).tolist(), strict=True))
+
+    @property
+    def _on_nodes(self) -> BoolArray:
+        """Resources that nodes bring: GPUs, CPUs and memory of pools; shape (R,)."""
+        own = {f"{pool.name}.{what}" for pool in self.C.instance.cluster.pools for what in PER_NODE}
+        own |= {pool.name for pool in self.C.instance.cluster.pools}
+        return np.array([name in own for name in self.C.resources.names], bool)
 
     def _opened(self, pool: int) -> list[float]:
         """When nodes of a pool become available after now, on the clock."""

@@ -28,7 +28,7 @@ from optsched.cli.tables import (
     table,
 )
 from optsched.display import count
-from optsched.placement.occupied import must_stay
+from optsched.instance.staying import must_stay
 from optsched.placement.staying import can_run_on
 from optsched.registry import load_formulation, objective_words
 from optsched.solution import Allocation, Rounds, Schedule, Solution, Status

@@ -8,6 +8,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.instance import Instance
+from optsched.instance.staying import Running
 
 
 class Stretches(NamedTuple):
@@ -37,7 +38,8 @@ class Restarts(NamedTuple):
     ran : BoolArray, shape (jobs,)
         Jobs that have run before: their next start costs a restart.
     restoring : FloatArray, shape (jobs,)
-        Seconds until a running job makes progress if it goes on as it runs.
+        Seconds until a running job makes progress if it goes on as it runs; NaN if it cannot, as
+        its nodes are down or take no more work.
     planned : Stretches, optional
         The plan of the last round.
     """
@@ -52,4 +54,10 @@ class Restarts(NamedTuple):
         table = instance.jobs_table
         ran = table.steps_done > 0
         ran[table.places.job] = True
-        return cls(ran, np.zeros(len(ran)))
+        running = Running.of(instance)
+        moves = running.barred & ~running.stays(table.preemptible)
+        return cls(ran, np.zeros(len(ran))).moving(moves)
+
+    def moving(self, jobs: BoolArray) -> Restarts:
+        """The same where these running jobs cannot go on where they are."""
+        return self._replace(restoring=np.where(jobs, np.nan, self.restoring))

@@ -21,7 +21,7 @@ from optsched.candidates import Classes
 from optsched.instance.cluster import Cluster, Pool
 from optsched.instance.documents import parse_index
 from optsched.instance.reading import listed, show
-from optsched.placement.occupied import must_stay
+from optsched.instance.staying import must_stay
 from optsched.placement.shares import Shares
 from optsched.solution import Rounds
 from optsched.solution.certificate import FEASIBILITY

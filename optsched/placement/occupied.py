@@ -1,8 +1,7 @@
 """GPUs that are in use before anything is placed.
 
 `Occupied` says who holds which GPUs and stays: rows of an allocation, and jobs that are in no
-program any more. `Running` is what runs now, as the instance states it. `must_stay` says which
-running jobs keep their GPUs whatever is planned.
+program any more.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from optsched.candidates import Classes, JobRows
 from optsched.candidates.resources import Resources
 from optsched.instance import Instance
 from optsched.instance.cluster import NONE, Cluster
-from optsched.instance.documents import NODE_STATES
 from optsched.instance.reading import listed, show
 from optsched.performance.parameter_server import KEY
 from optsched.placement.requests import (
@@ -411,69 +409,7 @@ def _numbered(
     return gpu, owner
 
 
-# --- what runs now ---------------------------------------------------------------------------
-
-DOWN = NODE_STATES.index("down")
-
-
-@dataclass(frozen=True)
-class Running:
-    """What runs now; arrays of shape (jobs,).
-
-    Attributes
-    ----------
-    pool, gpus, nodes : IntArray
-        Pool, GPUs and nodes that each job holds; -1, 0 and 0 for one that does not run.
-    lost : BoolArray
-        It holds a GPU of a node that is down.
-    leaves : BoolArray
-        It holds a GPU of a node that takes no more work: it drains, is reserved, or not available.
-    """
-
-    pool: IntArray
-    gpus: IntArray
-    nodes: IntArray
-    lost: BoolArray
-    leaves: BoolArray
-
-    @classmethod
-    def of(cls, instance: Instance) -> Running:
-        """What runs in an instance."""
-        table = instance.jobs_table
-        cluster = instance.cluster
-        jobs = len(table)
-        places = table.places
-        numbering = cluster.numbering
-        pool = np.full(jobs, -1, np.int64)
-        gpus = np.zeros(jobs, np.int64)
-        pool[places.job], gpus[places.job] = places.pool, places.length
-        # One entry for each GPU that is held: who holds it, and its node.
-        owner = np.repeat(places.job, places.length)
-        node = numbering.node_of(places.numbers(numbering))
-        lost = np.zeros(jobs, bool)
-        leaves = np.zeros(jobs, bool)
-        lost[owner[cluster.node_states[node] == DOWN]] = True
-        leaves[owner[~cluster.usable(instance.now)[node]]] = True
-        # Nodes of each job: different pairs of job and node, as one number each. Sorted, equal ones
-        # are neighbours. Most tables are sorted already.
-        width = max(numbering.nodes, 1)
-        pair = owner * width + node
-        if not (pair[1:] >= pair[:-1]).all():
-            pair = np.sort(pair)
-        new = np.append(True, pair[1:] != pair[:-1])[: len(pair)]
-        nodes = np.bincount(pair[new] // width, minlength=jobs).astype(np.int64)
-        return cls(pool, gpus, nodes, lost, leaves)
-
-    @cached_property
-    def runs(self) -> BoolArray:
-        """Mask of the jobs that run."""
-        return self.pool >= 0
-
-    def stays(self, preemptible: BoolArray) -> BoolArray:
-        """Mask of the jobs that keep their GPUs whatever happens:
-        they run and cannot be preempted.
-        """
-        return self.runs & ~preemptible & ~self.lost
+# --- what running jobs hold ------------------------------------------------------------------
 
 
 def held_of(
@@ -591,10 +527,3 @@ def crowded(instance: Instance, option: IntArray) -> BoolArray:
     needs_group = (occupied.group_need[owner] > 0) & on_short_group
     hit[jobs[owner[needs_it.any(axis=1) | needs_group.any(axis=1)]]] = True
     return hit
-
-
-def must_stay(instance: Instance, running: Running | None = None) -> BoolArray:
-    """Mask of the jobs that keep their GPUs: they run, are not done, and cannot be preempted."""
-    table = instance.jobs_table
-    found = Running.of(instance) if running is None else running
-    return found.stays(table.preemptible) & (table.steps_left > 0)

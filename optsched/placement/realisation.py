@@ -12,13 +12,13 @@ from optsched.arrays import FloatArray, IntArray, owners
 from optsched.candidates import Classes, JobRows
 from optsched.errors import InvalidArgument, UsageError
 from optsched.instance.durations import OutOfTime
+from optsched.instance.staying import must_stay
 from optsched.placement.instant import (
     Instant,
     first_fit,
     priority_slices,
     run_matrix,
 )
-from optsched.placement.occupied import must_stay
 from optsched.placement.open_shop import as_open_shop, decompose
 from optsched.placement.patterns import Items, shortest, spread
 from optsched.placement.shares import FULL

@@ -18,12 +18,8 @@ from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of, own
 from optsched.candidates import Classes, JobRows
 from optsched.display import count
 from optsched.instance import Instance
-from optsched.placement.occupied import (
-    Occupied,
-    Running,
-    must_stay,
-    occupied_by,
-)
+from optsched.instance.staying import Running, must_stay
+from optsched.placement.occupied import Occupied, occupied_by
 from optsched.placement.requests import (
     anti_affinity_sets,
     needs_per_gpu,

@@ -10,8 +10,8 @@ The rules follow in the order in which a round applies them. A function without 
 file; the modules are in `optsched.rounds`, but for `staying`, `occupied` and `beside`, which are in
 `optsched.placement`.
 
-1. **Keep.** A job that cannot be preempted keeps its GPUs (`occupied.Running.stays`), unless a node of
-   it is down. So does every job within its exempt time (`stops.Stops.preemptible`).
+1. **Keep.** A job that cannot be preempted keeps its GPUs (`optsched.instance.staying`), unless a
+   node of it is down. So does every job within its exempt time (`stops.Stops.preemptible`).
 2. **Evict.** A job leaves nodes that are down, take no more work, or have less than what runs there
    needs (`evicted`).
 3. **Faster GPUs.** Under a ranking, a running job that comes before waiting ones takes idle GPUs
@@ -60,8 +60,8 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, gathered, quotient
 from optsched.candidates import JobRows
+from optsched.instance.staying import Running
 from optsched.placement.instant import SCRAMBLE
-from optsched.placement.occupied import Running
 from optsched.rounds.rows import DUE, MUST_RUN, STARVED, URGENT, RowQueue, jobs_of
 
 # --- who has to leave its nodes ---------------------------------------------------------------
@@ -78,7 +78,7 @@ def evicted(running: Running, crowded: BoolArray) -> BoolArray:
     crowded : BoolArray, shape (jobs,)
         Jobs on nodes that have less than what runs there needs.
     """
-    return running.lost | running.leaves | crowded
+    return running.barred | crowded
 
 
 def runs_unplanned(

@@ -24,6 +24,7 @@ from optsched.formulation import Restarts
 from optsched.instance import Instance
 from optsched.instance.restart import restart_costs
 from optsched.instance.running import RunningJobs
+from optsched.instance.staying import exempt_left
 from optsched.rounds.ledger import Service
 from optsched.rounds.policy import RoundPolicy
 
@@ -74,15 +75,10 @@ class Stops(Displayed):
     def preemptible(self) -> BoolArray:
         """Jobs that may be stopped now; shape (jobs,).
 
-        A job that was put on its GPUs less than its exempt time ago may not (Slurm's
-        ``PreemptExemptTime``). One whose start is not known is not exempt.
+        A job that was put on its GPUs less than its exempt time ago may not.
         """
-        table = self.instance.jobs_table
-        places = table.places
-        exempt = np.maximum(table.exempt_time[places.job], self.policy.exempt_time)
-        may = table.preemptible.copy()
-        may[places.job[self.instance.now - places.since < exempt]] = False
-        return may
+        exempt = exempt_left(self.instance, self.policy.exempt_time) > 0
+        return self.instance.jobs_table.preemptible & ~exempt
 
     # --- what a stop costs ----------------------------------------------------------------
 

@@ -34,8 +34,8 @@ from optsched.instance.documents import (
 )
 from optsched.instance.reading import listed, named, show, validate
 from optsched.instance.resize import resized
+from optsched.instance.staying import Running
 from optsched.performance import Configurations, JobBatch, Observations
-from optsched.placement.occupied import Running
 from optsched.rounds.changes import Changes, advanced
 from optsched.rounds.ledger import Standing
 from optsched.rounds.plan import STARTS, STOPS, Plan, Verdict, among

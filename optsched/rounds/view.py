@@ -17,9 +17,9 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
 from optsched.candidates import Classes, JobRows
 from optsched.candidates.resources import Resources
 from optsched.instance import Instance
+from optsched.instance.staying import Running
 from optsched.placement.occupied import (
     Occupied,
-    Running,
     crowded,
     held_of,
     occupied_by,

@@ -11,7 +11,7 @@ import optsched
 from optsched.candidates import Classes, JobRows
 
 # Private names: single rules and files of a round, without a scheduler
-from optsched.placement.occupied import Running
+from optsched.instance.staying import Running
 from optsched.rounds.preemption import (
     cannot_go_on_alone,
     displaced,

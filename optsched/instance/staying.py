@@ -1,0 +1,105 @@
+"""Which running jobs keep their GPUs, and which cannot stay on their nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.instance.documents import NODE_STATES
+from optsched.instance.instance import Instance
+
+DOWN = NODE_STATES.index("down")
+
+
+@dataclass(frozen=True)
+class Running:
+    """What runs now; arrays of shape (jobs,).
+
+    Attributes
+    ----------
+    pool, gpus, nodes : IntArray
+        Pool, GPUs and nodes that each job holds; -1, 0 and 0 for one that does not run.
+    lost : BoolArray
+        It holds a GPU of a node that is down.
+    leaves : BoolArray
+        It holds a GPU of a node that takes no more work: it drains, is reserved, or not available.
+    """
+
+    pool: IntArray
+    gpus: IntArray
+    nodes: IntArray
+    lost: BoolArray
+    leaves: BoolArray
+
+    @classmethod
+    def of(cls, instance: Instance) -> Running:
+        """What runs in an instance."""
+        table = instance.jobs_table
+        cluster = instance.cluster
+        jobs = len(table)
+        places = table.places
+        numbering = cluster.numbering
+        pool = np.full(jobs, -1, np.int64)
+        gpus = np.zeros(jobs, np.int64)
+        pool[places.job], gpus[places.job] = places.pool, places.length
+        # One entry for each GPU that is held: who holds it, and its node.
+        owner = np.repeat(places.job, places.length)
+        node = numbering.node_of(places.numbers(numbering))
+        lost = np.zeros(jobs, bool)
+        leaves = np.zeros(jobs, bool)
+        lost[owner[cluster.node_states[node] == DOWN]] = True
+        leaves[owner[~cluster.usable(instance.now)[node]]] = True
+        # Nodes of each job: different pairs of job and node, as one number each. Sorted, equal ones
+        # are neighbours. Most tables are sorted already.
+        width = max(numbering.nodes, 1)
+        pair = owner * width + node
+        if not (pair[1:] >= pair[:-1]).all():
+            pair = np.sort(pair)
+        new = np.append(True, pair[1:] != pair[:-1])[: len(pair)]
+        nodes = np.bincount(pair[new] // width, minlength=jobs).astype(np.int64)
+        return cls(pool, gpus, nodes, lost, leaves)
+
+    @cached_property
+    def runs(self) -> BoolArray:
+        """Mask of the jobs that run."""
+        return self.pool >= 0
+
+    def stays(self, preemptible: BoolArray) -> BoolArray:
+        """Mask of the jobs that keep their GPUs whatever happens:
+        they run and cannot be preempted.
+        """
+        return self.runs & ~preemptible & ~self.lost
+
+    @property
+    def barred(self) -> BoolArray:
+        """Mask of the jobs whose nodes take no more work, or are down."""
+        return self.lost | self.leaves
+
+
+def must_stay(instance: Instance, running: Running | None = None) -> BoolArray:
+    """Mask of the jobs that keep their GPUs: they run, are not done, and cannot be preempted."""
+    table = instance.jobs_table
+    found = Running.of(instance) if running is None else running
+    return found.stays(table.preemptible) & (table.steps_left > 0)
+
+
+def exempt_left(instance: Instance, least: float = 0.0) -> FloatArray:
+    """Seconds until a running job may be preempted, by its exempt time; shape (jobs,).
+
+    It begins when a job is put on its GPUs (Slurm's ``PreemptExemptTime``). One whose start is not
+    known is not exempt.
+
+    Parameters
+    ----------
+    instance : Instance
+    least : float
+        Exempt time of jobs that state none or less, seconds.
+    """
+    table, left = instance.jobs_table, np.zeros(len(instance.jobs_table))
+    places = table.places
+    exempt = np.maximum(table.exempt_time[places.job], least)
+    left[places.job] = np.fmax(exempt - (instance.now - places.since), 0.0)
+    return left

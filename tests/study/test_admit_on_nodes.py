@@ -1,0 +1,127 @@
+"""Admission where nodes are down or take no more work, and where jobs run that hold what they have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import optsched
+from optsched import admit
+from optsched.rounds import Scheduler
+
+Document = dict[str, Any]
+
+
+def job(name: str, steps: float, deadline: float | None = None, **more: Any) -> Document:
+    """A job that makes one step per second on any GPU."""
+    due = {} if deadline is None else {"deadline": deadline}
+    return {"id": name, "steps": steps, "throughput": {"p": 1.0}, **due, **more}
+
+
+def cluster(jobs: Sequence[Document], gpus: int = 1, **states: Any) -> Document:
+    """Two nodes, ``n0`` and ``n1``, with further fields of these."""
+    nodes = [{"name": name, **states.get(name, {})} for name in ("n0", "n1")]
+    pool = {"name": "p", "gpus_per_node": gpus, "nodes": nodes}
+    return {
+        "format": "optsched-instance/1",
+        "round": 10.0,
+        "cluster": {"pools": [pool]},
+        "jobs": list(jobs),
+    }
+
+
+def runs(*gpus: str, **more: Any) -> Document:
+    return {"running": {"pool": "p", "gpus": list(gpus), **more}}
+
+
+def plan_of(decision: optsched.AdmissionDecision) -> dict[str, tuple[float, float]]:
+    """Begin and end of each job of the plan."""
+    assert decision.plan is not None and decision.plan.schedule is not None
+    assert decision.plan.certificate.ok
+    records = decision.plan.schedule.to_records()
+    return {record["job"]: (record["start"], record["end"]) for record in records}
+
+
+# --- what runs on nodes that take no more work --------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["drain", "down", "reserved"])
+def test_what_runs_on_a_closed_node_is_in_nobody_s_way(state: str) -> None:
+    """The capacity lacks the node already."""
+    held = job("r", 100, preemptible=False, **runs("n1/0"))
+    decision = admit(cluster([held], n1={"state": state}), job("x", 10, 15))
+    assert plan_of(decision) == {"x": (0.0, 10.0)}
+
+
+def test_what_runs_on_a_node_that_opens_later_holds_it_from_then_on() -> None:
+    held = job("r", 100, preemptible=False, **runs("n1/0"))
+    given = cluster([held], n1={"available_from": 20.0})
+    decision = admit(given, [job("x", 30, 30), job("y", 10, 35), job("z", 10, 110)], advise=False)
+    assert (decision.admitted, [one.proven for one in decision.refused]) == (("x", "z"), [True])
+
+
+def test_what_runs_on_open_and_closed_nodes_holds_what_is_open() -> None:
+    wide = {"gpus": 2, "throughput": {"p": {"2": {"2": 1.0}}}}
+    held = job("r", 50, preemptible=False, **wide, **runs("n0/0", "n1/0"))
+    given = cluster([held], gpus=2, n1={"state": "drain"})
+    decision = admit(given, [job("x", 10, 10), job("y", 10, 15)], advise=False)
+    assert decision.admitted == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("state", "plan"),
+    [
+        ("drain", {"r": (0.0, 100.0), "x": (0.0, 10.0)}),  # it goes on where it runs
+        ("down", {"x": (0.0, 10.0), "r": (10.0, 115.0)}),  # it starts again, on the other node
+    ],
+)
+def test_a_job_with_a_deadline_that_cannot_be_preempted_stays_unless_its_node_is_down(
+    state: str, plan: dict[str, tuple[float, float]]
+) -> None:
+    held = job("r", 100, 200, preemptible=False, restart_cost=5, **runs("n1/0"))
+    given = cluster([held], n1={"state": state})
+    decision = admit(given, [job("x", 10, 15), job("y", 100, 105)], advise=False)
+    assert plan_of(decision) == plan
+    assert [one.job for one in decision.refused] == ["y"]
+
+
+@pytest.mark.parametrize("state", ["drain", "down"])
+@pytest.mark.parametrize(("deadline", "admitted"), [(54.0, False), (55.0, True)])
+def test_a_job_that_has_to_leave_its_node_restarts(
+    state: str, deadline: float, admitted: bool
+) -> None:
+    moved = job("r", 50, deadline, restart_cost=5, **runs("n1/0"))
+    decision = admit(cluster([moved], n1={"state": state}), "r", advise=False)
+    assert decision.all_admitted is admitted
+    assert not admitted or plan_of(decision) == {"r": (0.0, 55.0)}
+
+
+@pytest.mark.parametrize("preemptible", [True, False])
+@pytest.mark.parametrize("deadline", [None, 500.0])
+def test_rounds_start_beside_a_draining_node_whom_admission_lets_in(
+    preemptible: bool, deadline: float | None
+) -> None:
+    """The round before has put ``r`` on its node: of two jobs on two nodes, one stays."""
+    scheduler = Scheduler(
+        cluster([job("r", 300, deadline, preemptible=preemptible, **runs("n1/0"))]),
+        {"formulation": "deadline-elastic"},
+        isolate=False,
+    )
+    scheduler.node_drain("n1", now=0.0)
+    scheduler.submit(job("x", 10, 15), now=0.0)
+    plan = scheduler.solve(now=0.0)
+    assert (dict(plan.declined), plan.fallback) == ({}, None)
+    assert "x" in {item.job for item in plan.start}
+    kept = {item.job for item in plan.keep}
+    assert kept == (set() if preemptible else {"r"})
+
+
+def test_rounds_count_the_restart_of_a_job_that_has_to_leave_its_node() -> None:
+    """It would be in time only without the restart."""
+    moved = job("r", 50, 52, restart_cost=5, **runs("n1/0"))
+    for state, declined in (("up", []), ("drain", ["r"])):
+        given = cluster([moved], n1={"state": state})
+        scheduler = Scheduler(given, {"formulation": "deadline-elastic"}, isolate=False)
+        assert [name for name, _ in scheduler.solve(now=0.0).declined] == declined
