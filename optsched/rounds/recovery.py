@@ -40,7 +40,7 @@ from optsched.rounds.live import LiveState
 from optsched.rounds.plan import WAITS, Plan, among
 from optsched.rounds.policy import RoundPolicy, as_stored, policy_document
 from optsched.rounds.state import Reservation, RoundState, basis_of, basis_parts
-from optsched.rounds.stops import Grace, Moves, stops_document
+from optsched.rounds.stops import Grace, PastMoves, stops_document
 from optsched.rounds.transitions import read_event
 from optsched.rounds.watching import Metrics, last_round
 
@@ -214,7 +214,7 @@ def read_state(document: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> R
         graces=tuple(
             Grace(tuple(item["gpus"]), item["until"]) for item in document.get("graces", ())
         ),
-        moves=tuple(Moves(**item) for item in document.get("moves", ())),
+        moves=tuple(PastMoves(**item) for item in document.get("moves", ())),
     )
 
 

@@ -48,7 +48,7 @@ from optsched.rounds.policy import (
     policy_document,
     policy_of,
 )
-from optsched.rounds.stops import Grace, Moves, Stops, checkpoint_interval, stops_document
+from optsched.rounds.stops import Grace, PastMoves, Stops, checkpoint_interval, stops_document
 from optsched.solving.warm_start import WarmStart
 
 # --- the document ----------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class RoundState(DisplayedTable):
     reservations : tuple of Reservation
     graces : tuple of Grace
         GPUs that jobs which were stopped still hold; some may have ended.
-    moves : tuple of Moves
+    moves : tuple of PastMoves
         Of the last hour, where the policy bounds them.
     """
 
@@ -277,7 +277,7 @@ class RoundState(DisplayedTable):
     warm: WarmStart | None = None
     reservations: tuple[Reservation, ...] = field(default=())
     graces: tuple[Grace, ...] = ()
-    moves: tuple[Moves, ...] = ()
+    moves: tuple[PastMoves, ...] = ()
 
     @classmethod
     def first(
@@ -388,16 +388,16 @@ class RoundState(DisplayedTable):
         return min(limits, default=None)
 
     @property
-    def moves_of_hour(self) -> tuple[Moves, ...]:
+    def moves_of_hour(self) -> tuple[PastMoves, ...]:
         """Those of the last hour."""
         return tuple(item for item in self.moves if item.at > self.now - HOUR)
 
-    def moves_after(self, stopped: BoolArray) -> tuple[Moves, ...]:
+    def moves_after(self, stopped: BoolArray) -> tuple[PastMoves, ...]:
         """Those to keep after a plan that preempts or moves some jobs (a mask)."""
         if self.policy.moves_per_hour is None:
             return ()
         jobs = int(stopped.sum())
-        return (*self.moves_of_hour, *([Moves(self.now, jobs)] if jobs else []))
+        return (*self.moves_of_hour, *([PastMoves(self.now, jobs)] if jobs else []))
 
     @property
     def patience(self) -> float:
@@ -672,7 +672,7 @@ def _read_document(document: Mapping[str, Any]) -> RoundState:
         warm=None if checked.basis is None else read_basis(checked.basis, row_of),
         reservations=_read_reservations(checked, instance),
         graces=tuple(Grace(item.gpus, item.until) for item in checked.graces),
-        moves=tuple(Moves(item.at, item.jobs) for item in checked.moves),
+        moves=tuple(PastMoves(item.at, item.jobs) for item in checked.moves),
     )
     # The instance is what the caller edits between rounds: it wins over the ledger.
     return state.stopped(_no_longer_running(state))

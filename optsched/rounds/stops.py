@@ -41,7 +41,7 @@ class Grace:
 
 
 @dataclass(frozen=True)
-class Moves:
+class PastMoves:
     """How many running jobs a plan preempted or moved at a time (seconds)."""
 
     at: float
@@ -186,7 +186,7 @@ def checkpoint_interval(own: FloatArray, policy: RoundPolicy) -> FloatArray:
     return np.where(own > 0, own, policy.checkpoint_interval)
 
 
-def stops_document(graces: Sequence[Grace], moves: Sequence[Moves]) -> dict[str, object]:
+def stops_document(graces: Sequence[Grace], moves: Sequence[PastMoves]) -> dict[str, object]:
     """What the document of a state has of jobs that were stopped: nothing, where there are none."""
     gpus = [{"gpus": list(grace.gpus), "until": grace.until} for grace in graces]
     counts = [asdict(item) for item in moves]
