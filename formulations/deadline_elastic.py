@@ -22,6 +22,7 @@ from formulations.horizon import (
     column_values,
     many,
     of_best_effort,
+    slack_of,
     without_column,
 )
 from formulations.level_planner import (
@@ -353,7 +354,7 @@ class ElasticProgram:
         events: FloatArray = np.unique(np.concatenate([times, self.release[self.j], self.due]))
         events = events[events <= self.horizon]
         # Rounding makes no interval.
-        kept: FloatArray = events[np.append(True, np.diff(events) > ROUNDING * self.horizon)]
+        kept: FloatArray = events[np.append(True, np.diff(events) > self._slack(events[1:]))]
         return kept
 
     @cached_property
@@ -510,7 +511,7 @@ class ElasticProgram:
         _, due, _ = self.levels
         level, mine = self._by_deadline(self.z)
         done = np.array([run.pieces[-1].end for run in self.planned.values()])
-        in_time = done[mine] <= due[level] + self._slack
+        in_time = done[mine] <= due[level] + self._slack(due[level])
         kept = sp.csr_matrix((in_time * 1.0, (level, mine)), shape=(len(due), len(self.z)))
         until, one = self._by_deadline(of_level)
         count_until = sp.csr_matrix(
@@ -611,16 +612,13 @@ class ElasticProgram:
         """The place of a piece's column in ``c``."""
         return int(np.searchsorted(self.c, piece.level.column))
 
-    @cached_property
-    def _slack(self) -> float:
-        """Seconds by which moments may be off: the rounding of clocks that count from 1970."""
-        far = abs(self.now) + self.horizon
-        return ROUNDING * max(1.0, self.horizon) + 4.0 * float(np.spacing(far))
+    def _slack(self, moment: FloatArray | float) -> FloatArray:
+        return slack_of(self.now, moment)
 
     @cached_property
     def _free(self) -> FloatArray:
         """G_rs, shape (R, steps)."""
-        at = np.searchsorted(self.profile.times, self.steps + self._slack, "right") - 1
+        at = np.searchsorted(self.profile.times, self.steps + self._slack(self.steps), "right") - 1
         return self.profile.free[:, at]
 
     @cached_property
@@ -634,8 +632,8 @@ class ElasticProgram:
         place = np.array([self._place(piece) for piece in pieces], np.int64)
         c = np.append(self.of, place)
         variable = np.append(np.arange(len(self.of)), len(self.of) + who)
-        first = np.searchsorted(self.steps, begin + self._slack, "right") - 1
-        beyond = np.searchsorted(self.steps, end - self._slack)
+        first = np.searchsorted(self.steps, begin + self._slack(begin), "right") - 1
+        beyond = np.searchsorted(self.steps, end - self._slack(end))
         count = beyond - first
         entry, step = owners(count), ranges(first, count)
         renewable = np.flatnonzero(self.C.resources.renewable)
@@ -732,7 +730,7 @@ class ElasticProgram:
         left = 1.0
         found: list[Stretch] = []
         breaks = (np.diff(self.of[mine]) != 0) | (
-            self.begin[mine[1:]] > self.end[mine[:-1]] + self._slack
+            self.begin[mine[1:]] > self.end[mine[:-1]] + self._slack(self.end[mine[:-1]])
         )
         for piece in np.split(mine, np.flatnonzero(breaks) + 1):
             c = int(self.of[piece[0]])
@@ -740,7 +738,7 @@ class ElasticProgram:
             delay = self._delay(c, begin, not found)
             needed = min(use[c], left * float(self.d[c]))
             end = min(begin + delay + needed, end)
-            if end - begin - delay <= self._slack:
+            if end - begin - delay <= self._slack(end):
                 continue
             found.append((int(self.C.first[j]), int(self.c[c]), begin, end))
             use[c] -= end - begin - delay
@@ -750,7 +748,7 @@ class ElasticProgram:
     def _delay(self, c: int, begin: float, is_first: bool) -> float:
         """Seconds until a piece of a level makes progress."""
         again, onward, ran = self._restart
-        if begin <= self._slack and not np.isnan(onward[c]):
+        if begin <= self._slack(0.0) and not np.isnan(onward[c]):
             return float(onward[c])
         return float(again[c]) if ran[c] or not is_first else 0.0
 
@@ -779,7 +777,7 @@ class ElasticProgram:
             else:
                 x[self._intervals_of(name, place[mine], start[mine], end[mine])] = 1.0
                 np.add.at(w, place[mine], done)
-            mine_levels = np.flatnonzero((j == who) & (due >= end[mine[-1]] - 2 * self._slack))
+            mine_levels = np.flatnonzero((j == who) & (due >= end[mine[-1]] - 2 * self._slack(due)))
             if not len(mine_levels):
                 raise ValueError(f"job {name} runs after its deadline")
             a[mine_levels[0]] = 1.0
@@ -810,8 +808,8 @@ class ElasticProgram:
         Raises ValueError if it has not done its work, or runs too early, twice at a time or too
         late.
         """
-        slack, j = 2 * self._slack, int(self.j[c[0]])
-        if start[0] < self.release[j] - slack or (start[1:] < end[:-1] - slack).any():
+        slack, j = 2 * self._slack(end), int(self.j[c[0]])
+        if start[0] < self.release[j] - slack[0] or (start[1:] < end[:-1] - slack[:-1]).any():
             raise ValueError(f"job {name} runs before it arrives, or twice at a time")
         if (end > self.due[c] + slack).any():
             raise ValueError(f"job {name} runs after its deadline")
@@ -823,7 +821,7 @@ class ElasticProgram:
         ]
         progress: FloatArray = np.maximum(end - start - np.array(delays), 0.0)
         done = float((progress / self.d[c]).sum())
-        if done < 1.0 - DONE:
+        if done < 1.0 - DONE - float((slack / self.d[c]).sum()):
             raise ValueError(f"job {name} does {done:.6g} of its work by its deadline")
         return progress
 
@@ -834,11 +832,11 @@ class ElasticProgram:
             return False
         pieces = np.array([(piece.level.column, *piece[1:]) for piece in run.pieces])
         off = np.abs(np.column_stack([self.c[c], start, end]) - pieces)
-        return bool((off <= 2 * self._slack).all())
+        return bool((off <= 2 * self._slack(end)[:, np.newaxis]).all())
 
     def _intervals_of(self, name: str, c: IntArray, start: FloatArray, end: FloatArray) -> IntArray:
         """The x of the pieces of a job."""
-        slack = 2 * self._slack
+        slack = 2 * self._slack(end)
         t = np.searchsorted(self.edges, start + slack, "right") - 1
         last = np.searchsorted(self.edges, end - slack) - 1
         inside = (t >= self.first[c]) & (last < self.first[c] + self.size[c])

@@ -20,6 +20,7 @@ from formulations.horizon import (
     column_deadlines,
     column_values,
     many,
+    slack_of,
     with_deadlines,
     without_column,
 )
@@ -637,13 +638,12 @@ class FluidProgram:
         self._check_times(schedule.job, start, end)
         self._check_room(place, start, end)
 
-        slack = self._slack
-        first = np.searchsorted(self.edges, start + slack, "right") - 1
-        count = np.searchsorted(self.edges, end - slack, "left") - first
+        first = np.searchsorted(self.edges, start + slack_of(self.now, start), "right") - 1
+        count = np.searchsorted(self.edges, end - slack_of(self.now, end), "left") - first
         stretch, t = owners(count), ranges(first, count)
         c, job = place[stretch], schedule.job[stretch]
-        outside = start < self.release[self.k[place]] - slack
-        outside |= end > self.due[place] + slack
+        outside = start < self.release[self.k[place]] - slack_of(self.now, start)
+        outside |= end > self.due[place] + slack_of(self.now, end)
         if outside.any():
             name = self.C.instance.jobs_table.names[int(schedule.job[np.argmax(outside)])]
             raise ValueError(f"job {name} runs before it arrives or after its deadline")
@@ -652,26 +652,24 @@ class FluidProgram:
         )
         number = self.place[c] + t - self.first[c]
         y = np.bincount(number, seconds, minlength=len(self.of)).astype(np.float64)
+        # What the clock rounds off no job lacks.
+        seconds += slack_of(self.now, end[stretch])
         return np.concatenate([y, self._done_by(job, number, seconds)])
-
-    @property
-    def _slack(self) -> float:
-        """Seconds by which moments may be off: the rounding of clocks that count from 1970."""
-        end = float(self.edges[-1])
-        return ROUNDING * max(1.0, 1e-3 * end) + 4.0 * float(np.spacing(abs(self.now) + end))
 
     def _check_times(self, job: IntArray, start: FloatArray, end: FloatArray) -> None:
         order = np.lexsort((start, job))
-        twice = (np.diff(job[order]) == 0) & (start[order][1:] < end[order][:-1] - self._slack)
+        start, end, job = start[order], end[order], job[order]
+        slack = slack_of(self.now, end)
+        twice = (np.diff(job) == 0) & (start[1:] < (end - slack)[:-1])
         if twice.any():
-            name = self.C.instance.jobs_table.names[int(job[order][np.argmax(twice)])]
+            name = self.C.instance.jobs_table.names[int(job[np.argmax(twice)])]
             raise ValueError(f"job {name} runs twice at a time")
-        if (start < -self._slack).any() or (end > self.edges[-1] + self._slack).any():
+        if (start < -slack_of(self.now, 0.0)).any() or (end > self.edges[-1] + slack).any():
             raise ValueError("a job runs before now, or after all deadlines")
 
     def _check_room(self, place: IntArray, start: FloatArray, end: FloatArray) -> None:
         """No more runs at any moment than there is room for."""
-        begin, stop = start + self._slack, end - self._slack
+        begin, stop = start + slack_of(self.now, start), end - slack_of(self.now, end)
         moments = np.unique(np.concatenate([self.edges[:-1], begin, stop]))
         interval = np.clip(
             np.searchsorted(self.edges, moments, "right") - 1, 0, len(self.length) - 1

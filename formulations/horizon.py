@@ -177,6 +177,16 @@ class Supply:
         return list(np.unique(opened[later]).tolist())
 
 
+def slack_of(now: float, moment: FloatArray | float) -> FloatArray:
+    """Seconds by which moments may be off, which are given in seconds from ``now``.
+
+    Clocks count from 1970, sums of times round. Each moment has a slack of its own: that of the last
+    deadline of all would lose whole jobs beside one that is due in the year 9999.
+    """
+    moment = np.abs(moment)
+    return np.asarray(1e-3 * ROUNDING * moment + 4.0 * np.spacing(abs(now) + moment), np.float64)
+
+
 # --- deadlines of jobs and options ----------------------------------------------------------------
 
 

@@ -365,13 +365,16 @@ class _Probes:
         found = self.by_rule(rows)
         if found is not None or len(rows) > MOST_PROGRAMMED or self.refuted(rows):
             return found
-        found = self._solved(rows, ELASTIC, {"admission": False, "program": True})
-        return found if found.schedule is not None else None
+        return self._planned(rows, program=True)
 
     def by_rule(self, rows: IntArray) -> Solution | None:
         """A plan of all of these jobs by rule."""
-        found = self._solved(rows, ELASTIC, {"admission": False, "program": False})
-        return found if found.schedule is not None else None
+        return self._planned(rows, program=False)
+
+    def _planned(self, rows: IntArray, program: bool) -> Solution | None:
+        """A plan of all of these jobs; one whose certificate failed is none."""
+        found = self._solved(rows, ELASTIC, {"admission": False, "program": program})
+        return found if found.schedule is not None and found.certificate.ok else None
 
     def for_advice(self, rows: IntArray) -> bool:
         """Whether a plan of all of these jobs is found: by rule, of few jobs by a program too."""

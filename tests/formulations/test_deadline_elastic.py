@@ -386,6 +386,28 @@ def test_golden_cores_of_leases() -> None:
     assert decided == {True, False}
 
 
+# --- times that are far apart ---------------------------------------------------------------------
+
+
+def test_the_year_9999_does_not_swallow_short_jobs() -> None:
+    """The time of one job is the rounding of the deadline of another."""
+    far = job("far", 1.0, 253402300799.0)
+    wide, long = job("wide", 10.0, 20.0, gpus=4), job("long", 20.0, 20.0)
+    assert solve(made(cluster=pool(4), jobs=[far, wide, long])).schedule is None
+    found = solve(made(cluster=pool(5), jobs=[far, wide, long]))
+    assert {name for name, *_ in stretches(found)} == {"far", "wide", "long"}
+
+
+@pytest.mark.parametrize("formulation", ["deadline-elastic", "deadline-fluid"])
+@pytest.mark.parametrize(("now", "steps", "deadline"), [(1.7e9, 1e-3, 10.0), (0.0, 1e-9, 1.5e-9)])
+def test_jobs_may_be_shorter_than_a_tick_of_the_clock(
+    formulation: str, now: float, steps: float, deadline: float
+) -> None:
+    instance = made(now=now, cluster=pool(1), jobs=[job("x", steps, now + deadline)])
+    # A tick is more than a millionth of the work: a schedule misses the bound by as much.
+    assert verified(optsched.solve(instance, formulation)).status in ("optimal", "feasible")
+
+
 # --- rounds ---------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -217,6 +218,41 @@ def test_who_runs_and_cannot_be_preempted_holds_its_gpus_to_its_end(
 def test_jobs_that_count_as_admitted_must_be_possible() -> None:
     with pytest.raises(optsched.InvalidInput, match="deadlines that cannot all be met"):
         admit(cluster([*OLD, job("e", 20.0)]), job("d", 500.0))
+
+
+def single(name: str, steps: float, deadline: float, **more: Any) -> Document:
+    return {"id": name, "steps": steps, "throughput": {"p": 1.0}, "deadline": deadline, **more}
+
+
+@pytest.mark.parametrize("far", [2e10, 253402300799.0, 1e15])
+def test_a_far_deadline_loses_no_job(far: float) -> None:
+    """A takes the whole pool for half of the time in which B needs a GPU."""
+    kept = [single("far", 1.0, far), single("A", 10.0, 20.0, gpus=4)]
+    assert not admit(cluster(kept), single("B", 20.0, 20.0), advise=False).all_admitted
+    decision = admit(cluster(kept), single("B", 10.0, 20.0), advise=False)
+    assert (
+        decision.all_admitted and decision.plan is not None and decision.plan.schedule is not None
+    )
+    assert {row["job"] for row in decision.plan.schedule.to_records()} == {"far", "A", "B"}
+
+
+def test_no_advice_rests_on_a_plan_that_loses_jobs() -> None:
+    """The jobs that count as admitted cannot all be kept, whatever the new one asks for."""
+    kept = [
+        single("j1", 60.0, 60.0, gpus=3),
+        single("j2", 10.0, 30.0, gpus=4, arrival=10, throughput={"p": 3.0}),
+    ]
+    assert only(admit(cluster(kept), single("new", 60.0, 40.0))).earliest_deadline is None
+
+
+def test_a_plan_whose_certificate_failed_admits_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def uncertified(*args: Any, **how: Any) -> optsched.Solution:
+        found = optsched.solve(*args, **how)
+        return replace(found, certificate=replace(found.certificate, ok=False))
+
+    monkeypatch.setattr("optsched.study.admission.solve", uncertified)
+    decision = admit(cluster(OLD), job("d", 70.0))
+    assert (decision.plan, only(decision).earliest_deadline) == (None, None)
 
 
 def test_a_decision_shows_itself() -> None:
