@@ -51,6 +51,7 @@ from optsched.arrays import (
 )
 from optsched.arrays.matrices import rows_of, sum_by
 from optsched.candidates import Candidates, Classes
+from optsched.display import moment
 from optsched.errors import InvalidArgument
 from optsched.formulation import Formulation, FormulationOptions, Infeasible, Restarts
 from optsched.program import Assumption, Expression, LinearProgram, Variables
@@ -278,7 +279,8 @@ class ElasticProgram:
         ways = np.column_stack([self.j, C.labels_of(self.c)])
         place = find_rows(ways, np.column_stack([C.of_job[planned.job], planned.label]))
         order = np.lexsort((planned.start, planned.job))
-        ahead = order[(place[order] >= 0) & (planned.end[order] - self.now > self._slack)]
+        lasts = planned.end[order] - self.now
+        ahead = order[(place[order] >= 0) & (lasts > self._slack(lasts))]
         levels = {level.column: level for job in self.jobs for level in job.levels}
         pieces: dict[int, list[Piece]] = {}
         for s in ahead.tolist():
@@ -330,15 +332,15 @@ class ElasticProgram:
         if not self.solved or not len(self.c):
             return np.zeros(1)
         if self.slot is not None:
-            count = math.ceil(self.horizon / self.slot - ROUNDING)
-            if count * len(self.c) > MOST_COLUMNS:
-                found = f"{self.slot:g} s: {count:,} slots of {len(self.c):,} levels"
+            count = self.horizon / self.slot - ROUNDING
+            if not count * len(self.c) <= MOST_COLUMNS:
+                found = f"{self.slot:g} s: {count:,.9g} slots of {len(self.c):,} levels"
                 raise InvalidArgument(
                     "option of deadline-elastic: slot",
                     found,
                     f"so long that there are at most {MOST_COLUMNS:,} slots of levels",
                 )
-            return np.asarray(np.arange(count + 1) * self.slot, np.float64)
+            return np.asarray(np.arange(math.ceil(count) + 1) * self.slot, np.float64)
         events = self._events
         most = max(2, min(self.intervals, MOST_COLUMNS // len(self.c)))
         if len(events) <= most + 1:
@@ -895,7 +897,7 @@ class ElasticProgram:
         left = max(deadline - self.now - release, 0.0)
         return (
             f"{name} needs at least {C.sure_duration[fastest]:g} s, on {where}, "
-            f"and has {left:g} s before its deadline, {deadline:g} s"
+            f"and has {left:g} s before its deadline, {moment(deadline, self.now)} s"
         )
 
     def _declined(self, schedule: Schedule) -> tuple[tuple[int, str], ...]:

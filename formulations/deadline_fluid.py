@@ -38,6 +38,7 @@ from formulations.reference_rates import refuse_endless
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, pointers, ranges
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Candidates, Classes, JobRows
+from optsched.display import moment
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.program import LinearProgram
 from optsched.solution import Conflict, Schedule
@@ -414,8 +415,12 @@ class FluidProgram:
             alone = np.flatnonzero(C.alone)
             most = np.zeros(len(C))
             np.maximum.at(most, C.class_a[alone], self.value[alone])
+            # A bound counts the jobs that can run nowhere, too.
+            lost = 0 if self.has_schedule else len(without_column(C))
             lp.minimise(
-                float(n @ np.where(self.chooses, most, 0.0)) - value[self.chosen][np.newaxis, :] @ a
+                float(n @ np.where(self.chooses, most, 0.0))
+                + lost
+                - value[self.chosen][np.newaxis, :] @ a
             )
         else:
             later = 1.0 + self.early * self.edges[t] / self.edges[-1]
@@ -739,7 +744,7 @@ class FluidProgram:
         left = max(deadline - self.now - float(self.release[k]), 0.0)
         return (
             f"needs at least {C.sure_duration[fastest]:g} s{each}, on {where}, "
-            f"and has {left:g} s before its deadline, {deadline:g} s"
+            f"and has {left:g} s before its deadline, {moment(deadline, self.now)} s"
         )
 
     def _of_class(self, k: int) -> str:

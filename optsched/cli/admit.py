@@ -97,7 +97,7 @@ def _jobs(source: str) -> list[Any]:
     from optsched.instance.files import read_document
     from optsched.instance.reading import show
 
-    found = read_document(source, "a job, or a list of jobs", lambda document: document)
+    found = read_document(source, "file of jobs", lambda document: document)
     jobs = found if isinstance(found, list) else [found]
     for place, one in enumerate(jobs):
         if not isinstance(one, dict):
@@ -107,15 +107,21 @@ def _jobs(source: str) -> list[Any]:
 
 def _view(found: AdmissionDecision) -> Iterator[RenderableType]:
     """Who is admitted and when it ends, who is not and why, and whose plan changes."""
-    from optsched.cli.tables import bullets, heading, name, rounded, section, table
+    from optsched.cli.tables import bullets, heading, name, optional, section, table
+    from optsched.display import moment
     from optsched.study.admission import advice
+
+    now = found.instance.now
+
+    def at(seconds: float) -> str:
+        return moment(seconds, now)
 
     asked = count(len(found.admitted) + len(found.refused), "job")
     yield heading(f"{found.instance.name}: {len(found.admitted)} of {asked} admitted")
     yield ""
     columns = found.to_columns()
     rows = [
-        [name(job), "admitted" if admitted else "refused", rounded(deadline), _time(ends), _time(earliest)]
+        [name(job), "admitted" if admitted else "refused", at(deadline), optional(ends, at), optional(earliest, at)]
         for job, admitted, deadline, ends, earliest in zip(
             *(columns[key] for key in ("job", "admitted", "deadline", "ends", "earliest_deadline")),
             strict=True,
@@ -125,11 +131,5 @@ def _view(found: AdmissionDecision) -> Iterator[RenderableType]:
     for refusal in found.refused:
         yield ""
         yield heading(f"{name(refusal.job)} is refused{', which is proven' * refusal.proven}")
-        yield bullets([refusal.words, *advice(refusal)])
+        yield bullets([refusal.words, *advice(refusal, now)])
     yield from section("Plans that change", found.changed, 10, "job", see="--json")
-
-
-def _time(seconds: float | None) -> str:
-    from optsched.cli.tables import optional, rounded
-
-    return optional(seconds, rounded)

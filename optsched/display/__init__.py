@@ -12,6 +12,7 @@ from optsched.display.text import amount as amount
 from optsched.display.text import count as count
 from optsched.display.text import first_of as first_of
 from optsched.display.text import in_short
+from optsched.display.text import moment as moment
 from optsched.display.text import number as number
 from optsched.display.text import one_line as one_line
 from optsched.display.text import percent as percent

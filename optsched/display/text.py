@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence, Sized
 from itertools import islice
 
@@ -14,6 +15,19 @@ nothing.
 def amount(value: float) -> str:
     """Four significant digits, of large numbers all before the point: ``0.9714``, ``31,345``."""
     return f"{value:,.0f}" if 10_000 <= abs(value) < 1e12 else f"{value:.4g}"
+
+
+def moment(value: float, now: float) -> str:
+    """A moment rounded up, so that what is in time for it is in time for the text.
+
+    The time from now has four significant digits, whatever the clock counts from: ``1700000001.3``.
+    """
+    left = abs(value - now)
+    digits = 9 if left == 0 else min(max(3 - math.floor(math.log10(left)), 0), 9)
+    text = f"{value:.{digits}f}"
+    if float(text) < value:
+        text = f"{value + 10.0**-digits:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if digits else text
 
 
 def number(value: float) -> str:

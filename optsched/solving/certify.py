@@ -544,6 +544,8 @@ def without_point(
     found = None
     with Analyst(runs.limits_left(), runs.load) as analyst:
         checked = check_claim(arrays, analyst, values.y)
+        if checked.end is Termination.IMPRECISE:
+            return nothing_found(runs, values, arrays.is_integer)
         if checked.finding is not ClaimFinding.FEASIBLE:
             found = conflicting_rows(arrays, checked, analyst)
     if found is None:

@@ -26,14 +26,14 @@ import numpy as np
 
 from optsched.api import InstanceSource, Performance, load, solve
 from optsched.arrays import IntArray, finite
-from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count
-from optsched.errors import InvalidInput, UsageError
+from optsched.display import Displayed, DisplayedTable, TableColumns, count, moment
+from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.instance import Instance, jobs_of_documents, with_columns, with_jobs
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.reading import show
 from optsched.instance.references import job_row
 from optsched.instance.resize import resized
-from optsched.solution import Schedule, Solution
+from optsched.solution import Schedule, Solution, Status
 from optsched.solving.limits import LimitOptions, deadline_of, takes_limits
 
 FORMAT = "optsched-admission/1"
@@ -54,8 +54,8 @@ MOST_MIXES = 100
 """Most mixtures of further GPUs that are tried in search of the cheapest."""
 CLOSE = 1e-3
 """Part of the time from now by which the earliest deadline may be off."""
-DOUBLINGS = 40
-"""Times that the time to a deadline is doubled in search of one that can be kept."""
+SHORTEST, LONGEST = 1e-6, 1e12
+"""Seconds from now between which a deadline that can be kept is searched."""
 
 Job = str | Mapping[str, Any]
 """The id of a job of the instance, or a job as in an instance document."""
@@ -200,12 +200,12 @@ class AdmissionDecision(DisplayedTable):
         return {"job": columns.pop("job"), "deadline": due, **columns}
 
     def _end(self, job: str) -> float | None:
-        """When the plan ends a job, s."""
+        """When the plan ends a job, s; None if the job has no work left."""
         if self.plan is None or self.plan.schedule is None:
             return None
         schedule = self.plan.schedule
         mine = schedule.rows_of(self.plan.instance.jobs_table.names.index(job))
-        return float(schedule.end[mine].max())
+        return float(schedule.end[mine].max()) if len(mine) else None
 
 
 @checks_arguments
@@ -222,7 +222,8 @@ def admit(
     """Decide whether jobs can be admitted with their deadlines.
 
     All other jobs of the instance with a hard deadline count as admitted before: a job is admitted
-    only if they all keep their deadlines, restarts counted. Jobs without a deadline make way, but for
+    only if they all keep their deadlines, restarts counted. Deadlines that have passed are held
+    no more. Jobs without a deadline make way, but for
     those that run and cannot be preempted: these hold what they have until they are done. Jobs are
     taken in the order in which they are given, each beside those that were admitted before it.
 
@@ -282,7 +283,10 @@ def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Inst
     """The instance with the jobs that join it, their deadlines hard, and the rows that are asked
     about.
     """
-    listed = [jobs] if isinstance(jobs, str | Mapping) else list(jobs)
+    listed = [jobs] if isinstance(jobs, str | Mapping) or jobs is None else list(jobs)
+    for place, job in enumerate(listed):
+        if not isinstance(job, str | Mapping):
+            raise InvalidArgument(f"jobs[{place}]", show(job), "the id of a job, or a job")
     if not listed:
         raise UsageError("jobs: found none, expected at least one job")
     new = [dict(job) for job in listed if isinstance(job, Mapping)]
@@ -303,7 +307,8 @@ def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Inst
             raise UsageError(f"jobs[{place}]: found {show(table.names[row])} a second time")
         if not np.isfinite(table.deadline[row]):
             raise InvalidInput(f"jobs[{place}].deadline", "nothing", "a deadline, s")
-    soft, deadline = table.soft_deadline.copy(), table.deadline.copy()
+    # Nobody is held to a deadline that has passed.
+    soft, deadline = table.soft_deadline | (table.deadline <= instance.now), table.deadline.copy()
     soft[rows] = False
     running = table.places.job
     # Of these, a deadline that may be missed does not matter: they hold their GPUs anyhow.
@@ -316,7 +321,9 @@ def _refuse_impossible(probes: _Probes, kept: IntArray) -> None:
     if probes.refuted(kept):
         why = probes.why_refuted(kept)
         raise InvalidInput(
-            "jobs", f"deadlines that cannot all be met: {why}", "jobs that were admitted together"
+            "jobs",
+            f"deadlines that cannot all be met{f': {why}' if why else ''}",
+            "jobs that were admitted together",
         )
 
 
@@ -388,11 +395,12 @@ class _Probes:
         key = np.sort(rows).tobytes()
         if key not in self._refuted:
             found = self._relaxed(rows, {"schedule": False})
-            self._refuted[key] = found.bound is not None and found.bound > MISSED
+            shown = found.bound is not None and found.bound > MISSED
+            self._refuted[key] = shown or found.status is Status.INFEASIBLE
         return self._refuted[key]
 
     def why_refuted(self, rows: IntArray) -> str:
-        """What makes it impossible that jobs all meet their deadlines."""
+        """What makes it impossible that jobs all meet their deadlines; empty if the time is over."""
         found = self._relaxed(rows, {"admission": False})
         return "; ".join(conflict.words for conflict in found.conflicts)
 
@@ -423,7 +431,7 @@ def _refusal(probes: _Probes, kept: IntArray, row: int, advise: bool) -> Refusal
     smallest = True
     if probes.refuted(np.array([row])):
         reason = Reason.ALONE
-        words = probes.why_refuted(np.array([row]))
+        words = probes.why_refuted(np.array([row])) or "it cannot meet its deadline even alone"
     elif probes.refuted(np.append(kept, row)):
         reason = Reason.CONFLICT
         tried = count_from(0)
@@ -492,14 +500,11 @@ def _earliest_deadline(probes: _Probes, kept: IntArray, row: int) -> float | Non
         return there.for_advice(np.append(kept, row))
 
     refused = max(float(table.deadline[row]), float(table.arrival[row])) - now
-    refused = max(refused, 1.0)
-    for _ in range(DOUBLINGS):
-        enough = 2.0 * refused
-        if admits(enough):
-            break
-        refused = enough
-    else:
-        return None
+    enough = 2.0 * max(refused, SHORTEST)
+    while not admits(enough):
+        refused, enough = enough, 2.0 * enough
+        if enough > LONGEST:
+            return None
     while enough - refused > CLOSE * enough:
         middle = 0.5 * (refused + enough)
         refused, enough = (refused, middle) if admits(middle) else (middle, enough)
@@ -571,11 +576,11 @@ def _cheapest(
     return {best: fewest[best]}
 
 
-def advice(refusal: Refusal) -> list[str]:
-    """What would let a job in, in sentences."""
+def advice(refusal: Refusal, now: float) -> list[str]:
+    """What would let a job in at a moment, in sentences."""
     found = []
     if refusal.earliest_deadline is not None:
-        found.append(f"a deadline of {amount(refusal.earliest_deadline)} s would let it in")
+        found.append(f"a deadline of {moment(refusal.earliest_deadline, now)} s would let it in")
     for pool, gpus in (refusal.extra_gpus or {}).items():
         if gpus is not None:
             found.append(f"{count(gpus, 'more GPU')} of {pool} would let it in")

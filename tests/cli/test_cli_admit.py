@@ -97,3 +97,22 @@ def test_a_file_that_holds_no_jobs(run: Any, write: Write, tmp_path: Path) -> No
     result = run("admit", write(CLUSTER), "--add", path)
     assert result.code == 3
     assert "jobs[0]: found 1, expected a job" in result.complaints
+
+
+def test_an_empty_file(run: Any, write: Write, tmp_path: Path) -> None:
+    path = tmp_path / "new.json"
+    path.write_text("")
+    result = run("admit", write(CLUSTER), "--add", path)
+    assert result.code == 3
+    assert "found an empty file of jobs, expected a JSON document" in result.complaints
+
+
+def test_moments_are_written_as_finely_as_the_time_from_now_asks_for(
+    run: Any, write: Write, new: Callable[..., Path]
+) -> None:
+    now = {"now": 1.7e9, "jobs": []}
+    short = job("x", 1.7e9 + 1, gpus=1, steps=1.3, throughput={"p": 1.0})
+    result = run("admit", write(CLUSTER | now), "--add", new(short))
+    told = " ".join(result.out.split())
+    assert "a deadline of 1700000001.3" in told
+    assert "has 1 s before its deadline, 1700000001 s" in told

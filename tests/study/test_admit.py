@@ -16,8 +16,8 @@ from optsched import AdmissionDecision, Instance, admit
 from optsched.errors import UsageError
 from optsched.study import Refusal
 
-# Private name: the search for a smallest conflict, with a condition of the test's own
-from optsched.study.admission import smallest_conflict
+# Private names: advice in sentences, and the search for a smallest conflict, with a condition of the test's own
+from optsched.study.admission import advice, smallest_conflict
 
 Document = dict[str, Any]
 SLOWS = {"1": 1.0, "2": 1.5, "4": 2.0}
@@ -188,6 +188,9 @@ def test_a_job_without_a_deadline_is_refused_as_input() -> None:
     del endless["deadline"]
     with refuses("jobs[0].deadline: found nothing, expected a deadline, s"):
         admit(cluster(OLD), endless)
+    for wrong in (None, [None]):
+        with refuses("jobs[0]: found null, expected the id of a job, or a job", UsageError):
+            admit(cluster(OLD), wrong)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match='two nodes has no job "z"'):
         admit(cluster(OLD), "z")
 
@@ -253,6 +256,62 @@ def test_a_plan_whose_certificate_failed_admits_nobody(monkeypatch: pytest.Monke
     monkeypatch.setattr("optsched.study.admission.solve", uncertified)
     decision = admit(cluster(OLD), job("d", 70.0))
     assert (decision.plan, only(decision).earliest_deadline) == (None, None)
+
+
+@pytest.mark.parametrize("beyond", [1e-8, 1e-7, 1e-6])
+@pytest.mark.parametrize("formulation", ["deadline-fluid", "deadline-elastic"])
+def test_a_miss_that_no_tolerance_can_tell_is_refused(beyond: float, formulation: str) -> None:
+    """A program that is infeasible by so little is feasible within the tolerance."""
+    slow = {"throughput": {"q": {"2": 1.0}}, "gpus": 2}
+    kept, new = single("k", 10.0, 12.0, **slow), single("x", 2.0 + 12.0 * beyond, 12.0, **slow)
+    only(admit(cluster([kept]), new, advise=False))
+    assert optsched.solve(cluster([kept, new]), formulation).status in ("limit", "infeasible")
+
+
+def test_a_job_without_work_left_is_admitted() -> None:
+    decision = admit(cluster([single("z", 0.0, 10.0)]), "z")
+    assert decision.to_document()["jobs"] == [{"job": "z", "admitted": True, "ends": None}]
+
+
+def test_nobody_is_held_to_a_deadline_that_has_passed() -> None:
+    late = single("late", 1.0, 12.0)
+    assert admit(cluster([*OLD, late], now=20.0), job("d", 500.0)).all_admitted
+
+
+def test_who_can_run_nowhere_is_refused_with_a_proof() -> None:
+    wide = single("wide", 1.0, 50.0, gpus=8)
+    refusal = only(admit(cluster(OLD), wide, advise=False))
+    assert (refusal.reason, refusal.conflict) == ("alone", ())
+    assert refusal.words.startswith("job wide has a deadline, but can run nowhere: p: ")
+    with pytest.raises(optsched.InvalidInput, match="job wide has a deadline, but can run nowhere"):
+        admit(cluster([*OLD, wide]), job("d", 500.0))
+
+
+def test_what_cannot_be_explained_in_time_is_said_without_an_explanation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unexplained(*args: Any, **how: Any) -> optsched.Solution:
+        return replace(optsched.solve(*args, **how), conflicts=())
+
+    monkeypatch.setattr("optsched.study.admission.solve", unexplained)
+    refusal = only(admit(cluster(OLD), job("d", 45.0), advise=False))
+    assert refusal.words == "it cannot meet its deadline even alone"
+    with refuses("jobs: found deadlines that cannot all be met, expected jobs that were ..."):
+        admit(cluster([*OLD, job("e", 20.0)]), job("d", 500.0))
+
+
+@pytest.mark.parametrize(
+    ("now", "steps", "due"),
+    [(0.0, 456.219, 152.0), (1.7e9, 1.3, 1.0), (0.0, 0.5, 0.1)],
+)
+def test_the_deadline_of_the_advice_lets_the_job_in_as_it_is_written(
+    now: float, steps: float, due: float
+) -> None:
+    asked = single("x", steps, now + due)
+    refusal = only(admit(cluster([], now=now), asked))
+    assert refusal.earliest_deadline == pytest.approx(now + steps, rel=1e-15, abs=2e-3 * steps)
+    written = advice(refusal, now)[0].removeprefix("a deadline of ").partition(" s")[0]
+    assert admit(cluster([], now=now), asked | {"deadline": float(written)}).all_admitted
 
 
 def test_a_decision_shows_itself() -> None:
