@@ -20,7 +20,7 @@ from formulations.horizon import (
     amount_of,
     column_deadlines,
     column_values,
-    many,
+    needs_of,
     of_best_effort,
     slack_of,
     without_column,
@@ -51,7 +51,6 @@ from optsched.arrays import (
 )
 from optsched.arrays.matrices import rows_of, sum_by
 from optsched.candidates import Candidates, Classes
-from optsched.display import moment
 from optsched.errors import InvalidArgument
 from optsched.formulation import Formulation, FormulationOptions, Infeasible, Restarts
 from optsched.program import Assumption, Expression, LinearProgram, Variables
@@ -860,7 +859,7 @@ class ElasticProgram:
             if (j := int(C.of_job[job.job])) in must and self.profile.cheapest(job)
         }
         stuck = sorted(must - able)
-        conflicts = [Conflict("work", j, self._needs(j)) for j in stuck]
+        conflicts = [Conflict("work", j, self._of_job(j, alone=True)) for j in stuck]
         conflicts += [] if self.admission else without_column(C)
         if conflicts:
             raise Infeasible(conflicts)
@@ -880,35 +879,14 @@ class ElasticProgram:
         """The program in which jobs may change at any moment, without cost: it bounds all plans."""
         return FluidProgram(self.C, self.supply, self.optional, 0.0).plan()
 
-    def _needs(self, j: int) -> str:
-        """What a job needs, and how long it has for that."""
-        C, name, release = self.C, self.C.job_name(j), float(self.release[j])
-        columns = np.flatnonzero(C.alone & (C.class_a == j))
-        if not len(columns):
-            return f"{name} has a deadline, but cannot run alone"
-        deadline = float(column_deadlines(C)[columns].max())
-        if deadline <= self.now:
-            return (
-                f"{name} has a deadline of {deadline:g} s, which is not after now ({self.now:g} s)"
-            )
-        fastest = columns[np.argmin(C.sure_duration[columns])]
-        pool, gpus = int(C.pool[fastest]), many(int(C.gpus[fastest]), "GPU")
-        where = f"{gpus} of {C.instance.cluster.pools[pool].name}" if pool >= 0 else gpus
-        left = max(deadline - self.now - release, 0.0)
-        return (
-            f"{name} needs at least {C.sure_duration[fastest]:g} s, on {where}, "
-            f"and has {left:g} s before its deadline, {moment(deadline, self.now)} s"
-        )
+    def _of_job(self, j: int, alone: bool = False) -> str:
+        return f"{self.C.job_name(j)} {needs_of(self.C, j, alone)}"
 
     def _declined(self, schedule: Schedule) -> tuple[tuple[int, str], ...]:
         """Jobs with a deadline that are not planned, and what they need."""
         C = self.C
         out = np.setdiff1d(C.first[self.asked], schedule.job)
-        needs = (self._needs(int(C.of_job[job])).partition(" needs ")[2] for job in out.tolist())
-        return tuple(
-            (job, f"it needs {what}" if what else self._needs(int(C.of_job[job])))
-            for job, what in zip(out.tolist(), needs, strict=True)
-        )
+        return tuple((job, f"it {needs_of(C, int(C.of_job[job]))}") for job in out.tolist())
 
     def _describe(self, block: str, number: int) -> str:
         C = self.C
@@ -924,7 +902,7 @@ class ElasticProgram:
             return f"there is {amount_of(C, resource, float(C.capacity[resource]))} in all"
         if block in ("work", "take"):
             j = self.levels[0] if block == "work" else np.unique(self.levels[0])
-            return self._needs(int(j[number]))
+            return self._of_job(int(j[number]))
         return f"jobs run in one way at a time, and restart when they change it ({block} {number})"
 
 

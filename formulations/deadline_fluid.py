@@ -19,7 +19,7 @@ from formulations.horizon import (
     amount_of,
     column_deadlines,
     column_values,
-    many,
+    needs_of,
     slack_of,
     with_deadlines,
     without_column,
@@ -38,7 +38,6 @@ from formulations.reference_rates import refuse_endless
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, pointers, ranges
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Candidates, Classes, JobRows
-from optsched.display import moment
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.program import LinearProgram
 from optsched.solution import Conflict, Schedule
@@ -723,38 +722,19 @@ class FluidProgram:
         work = np.bincount(k, fastest * length, minlength=len(C))
         refuse_endless(C, np.flatnonzero(~self.optional))
         stuck = np.flatnonzero(~self.optional & (work < 1.0 - ROUNDING)).tolist()
-        conflicts = [Conflict("work", k, self._of_class(k)) for k in stuck]
+        conflicts = [Conflict("work", k, self._of_class(k, alone=True)) for k in stuck]
         conflicts += [] if self.optional.all() and len(C) else without_column(C)
         if conflicts:
             raise Infeasible(conflicts)
 
-    def _needs(self, k: int) -> str:
-        """What a job of a class needs, and how long it has for that; the job's name goes before."""
-        C = self.C
-        each = " each" if C.count[k] > 1 else ""
-        columns = np.flatnonzero(C.alone & (C.class_a == k))
-        if not len(columns):
-            return "has a deadline, but cannot run alone"
-        deadline = float(column_deadlines(C)[columns].max())
-        if deadline <= self.now:
-            return f"has work left, and its deadline, {deadline:g} s, is not after now ({self.now:g} s)"
-        fastest = columns[np.argmin(C.sure_duration[columns])]
-        pool, gpus = int(C.pool[fastest]), many(int(C.gpus[fastest]), "GPU")
-        where = f"{gpus} of {C.instance.cluster.pools[pool].name}" if pool >= 0 else gpus
-        left = max(deadline - self.now - float(self.release[k]), 0.0)
-        return (
-            f"needs at least {C.sure_duration[fastest]:g} s{each}, on {where}, "
-            f"and has {left:g} s before its deadline, {moment(deadline, self.now)} s"
-        )
-
-    def _of_class(self, k: int) -> str:
-        return f"{self.C.job_name(k)} {self._needs(k)}"
+    def _of_class(self, k: int, alone: bool = False) -> str:
+        return f"{self.C.job_name(k)} {needs_of(self.C, k, alone)}"
 
     def _declined(self, schedule: Schedule) -> tuple[tuple[int, str], ...]:
         """Jobs with a deadline that are not planned, and what they need."""
         of_job = self.C.of_job
         out = np.setdiff1d(np.flatnonzero(of_job >= 0), schedule.job)
-        needs = {k: f"it {self._needs(k)}" for k in np.unique(of_job[out]).tolist()}
+        needs = {k: f"it {needs_of(self.C, k)}" for k in np.unique(of_job[out]).tolist()}
         return tuple(
             (job, needs[k]) for job, k in zip(out.tolist(), of_job[out].tolist(), strict=True)
         )

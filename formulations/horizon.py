@@ -18,6 +18,7 @@ from pydantic import Field
 
 from optsched.arrays import BoolArray, FloatArray, mask_of
 from optsched.candidates import Absence, Candidates, Classes
+from optsched.display import moment
 from optsched.errors import InvalidArgument, InvalidInput
 from optsched.instance.cluster import PER_NODE
 from optsched.instance.reading import show
@@ -27,6 +28,7 @@ from optsched.solution import Conflict
 ROUNDING = 1e-9
 """Part of a round by which moments may be off, and amounts of a resource."""
 BEST_EFFORT = "it has no deadline: best effort, not planned"
+TAKEN = "running jobs, nodes that open later or a restart leave it too little of that"
 Amount = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Calendar = dict[str, Annotated[list[Amount], Field(min_length=1)]]
 """An option: {resource: [capacity in round 0, 1, ...]}; the last number goes on."""
@@ -250,6 +252,30 @@ def without_column(C: Classes) -> list[Conflict]:
 
 
 # --- words ----------------------------------------------------------------------------------------
+
+
+def needs_of(C: Classes, k: int, alone: bool = False) -> str:
+    """What a job of a class needs, and how long it has for that; the job's name goes before.
+
+    ``alone``: it cannot be done even alone. Where it would have the time, that is taken from it.
+    """
+    now = C.instance.now
+    columns = np.flatnonzero(C.alone & (C.class_a == k))
+    if not len(columns):
+        return "has a deadline, but cannot run alone"
+    deadline = float(column_deadlines(C)[columns].max())
+    if deadline <= now:
+        return f"has work left, and its deadline, {deadline:g} s, is not after now ({now:g} s)"
+    fastest = columns[np.argmin(C.sure_duration[columns])]
+    least = C.sure_duration[fastest]
+    pool, gpus = int(C.pool[fastest]), many(int(C.gpus[fastest]), "GPU")
+    where = f"{gpus} of {C.instance.cluster.pools[pool].name}" if pool >= 0 else gpus
+    left = max(deadline - max(now, float(C.arrival[k])), 0.0)
+    return (
+        f"needs at least {least:g} s{' each' if C.count[k] > 1 else ''}, on {where}, "
+        f"and has {left:g} s before its deadline, {moment(deadline, now)} s"
+        + (f"; {TAKEN}" if alone and least <= left else "")
+    )
 
 
 def many(amount: float, what: str) -> str:

@@ -314,6 +314,18 @@ def test_the_deadline_of_the_advice_lets_the_job_in_as_it_is_written(
     assert admit(cluster([], now=now), asked | {"deadline": float(written)}).all_admitted
 
 
+def test_who_has_the_time_alone_is_told_what_takes_it() -> None:
+    busy = {"id": "r", "steps": 9.0, "throughput": {"q": 1.0}, "gpus": 2, "preemptible": False}
+    busy["running"] = {"pool": "q", "gpus": ["q-0/0", "q-0/1"]}
+    asked = single("x", 10.0, 15.0, throughput={"q": 1.0})
+    refusal = only(admit(cluster([busy]), asked, advise=False))
+    assert refusal.reason == "alone"
+    assert refusal.words == (
+        "job x needs at least 10 s, on 1 GPU of q, and has 15 s before its deadline, 15 s; "
+        "running jobs, nodes that open later or a restart leave it too little of that"
+    )
+
+
 def test_a_decision_shows_itself() -> None:
     decision = admit(cluster(OLD), [job("d", 70.0), job("e", 55.0)])
     assert repr(decision) == "<AdmissionDecision of two nodes: 1 of 2 jobs admitted>"
