@@ -393,7 +393,17 @@ class RoundState(DisplayedTable):
         return tuple(item for item in self.moves if item.at > self.now - HOUR)
 
     def moves_after(self, stopped: BoolArray) -> tuple[PastMoves, ...]:
-        """Those to keep after a plan that preempts or moves some jobs (a mask)."""
+        """Those to keep after a plan.
+
+        Parameters
+        ----------
+        stopped : BoolArray, shape (jobs,)
+            Jobs that it preempts or moves.
+
+        Returns
+        -------
+        tuple of PastMoves
+        """
         if self.policy.moves_per_hour is None:
             return ()
         jobs = int(stopped.sum())
