@@ -12,7 +12,7 @@ import pytest
 
 import optsched
 from optsched.benchmarking import Benchmark, from_names
-from optsched.display import Displayed, DisplayedTable
+from optsched.display import Displayed, DisplayedTable, moment
 from optsched.display.columns import RECORDED, title, written
 from optsched.display.html import escape
 from optsched.errors import InvalidArgument, SolverUnavailable
@@ -378,3 +378,22 @@ def test_the_columns_of_a_front_have_the_units_of_its_objectives() -> None:
     html = optsched.pareto("@quickstart", ["makespan", "cost"], points=3)._repr_html_()
     assert ">cost, USD/h</th>" in html
     assert not re.search(r"<td>inf [a-z]", html)
+
+
+@pytest.mark.parametrize(
+    ("value", "now", "text"),
+    [
+        (456.219, 0.0, "456.3"),
+        (456.3, 0.0, "456.3"),
+        (0.1, 0.0, "0.1"),
+        (1.7e9 + 1.3, 1.7e9, "1700000001.3"),
+        (123456.5, 0.0, "123457"),
+        (-1.0, 5.0, "-1"),
+        (5.0, 5.0, "5"),
+        (0.0, 0.0, "0"),
+        (1e-7 / 3, 0.0, "0.000000034"),
+    ],
+)
+def test_a_moment_is_rounded_up(value: float, now: float, text: str) -> None:
+    assert moment(value, now) == text
+    assert float(text) >= value

@@ -26,7 +26,8 @@ def moment(value: float, now: float) -> str:
     digits = 9 if left == 0 else min(max(3 - math.floor(math.log10(left)), 0), 9)
     text = f"{value:.{digits}f}"
     if float(text) < value:
-        text = f"{value + 10.0**-digits:.{digits}f}"
+        # What was rounded down lacks at most half a digit: a little more than that is rounded up.
+        text = f"{value + 0.6 * 10.0**-digits:.{digits}f}"
     return text.rstrip("0").rstrip(".") if digits else text
 
 

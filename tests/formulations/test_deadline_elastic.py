@@ -189,11 +189,10 @@ def test_a_job_that_cannot_meet_its_deadline_alone_is_named(done: dict[str, floa
 
 def test_slots_that_are_too_short_and_unknown_resources_are_refused() -> None:
     instance = made(cluster=pool(1), jobs=[job("a", 10.0, 1e6)])
-    with refuses(
-        "option of deadline-elastic: slot: found 0.01 s: 100,000,000 slots of 1 levels, expected so...",
-        InvalidArgument,
-    ):
-        solve(instance, slot=0.01)
+    for slot, slots in ((0.01, "100,000,000"), (1e-300, "1e+306"), (1e-305, "inf")):
+        found = f"found {slot:g} s: {slots} slots of 1 levels, expected so..."
+        with refuses(f"option of deadline-elastic: slot: {found}", InvalidArgument):
+            solve(instance, slot=slot)
     with refuses(
         'option of deadline-elastic: capacity: found "k80", expected one of v100', InvalidArgument
     ):
