@@ -24,6 +24,7 @@ from formulations.horizon import (
     of_best_effort,
     slack_of,
     without_column,
+    without_unknown_ends,
 )
 from formulations.level_planner import (
     LevelJob,
@@ -152,6 +153,7 @@ class DeadlineElastic(Formulation):
         """A class for each job with a deadline, as each has a plan of its own; and classes of the
         others: in rounds they run on what the plan leaves over.
         """
+        candidates = without_unknown_ends(candidates)
         free = of_best_effort(candidates)
         own = np.where(free, 0, np.arange(1, len(free) + 1))
         return candidates.at_quantile(self._quantile()).classes(self.reads, [own])

@@ -16,19 +16,20 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from optsched.arrays import BoolArray, FloatArray, mask_of
+from optsched.arrays import BoolArray, FloatArray, find_rows, mask_of
 from optsched.candidates import Absence, Candidates, Classes
 from optsched.display import moment
 from optsched.errors import InvalidArgument, InvalidInput
 from optsched.instance.cluster import PER_NODE
 from optsched.instance.reading import show
-from optsched.instance.staying import must_stay
+from optsched.instance.staying import exempt_left, must_stay
 from optsched.solution import Conflict
 
 ROUNDING = 1e-9
 """Part of a round by which moments may be off, and amounts of a resource."""
 BEST_EFFORT = "it has no deadline: best effort, not planned"
 TAKEN = "running jobs, nodes that open later or a restart leave it too little of that"
+UNKNOWN_END = "it cannot be preempted and runs in no configuration of its own: its end is not known"
 Amount = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Calendar = dict[str, Annotated[list[Amount], Field(min_length=1)]]
 """An option: {resource: [capacity in round 0, 1, ...]}; the last number goes on."""
@@ -39,8 +40,8 @@ class Supply:
     """How much there is of each resource from now on.
 
     Nodes that become available count from then on. A calendar wins over what the pools say. Jobs
-    that run, cannot be preempted and have no deadline hold what they have to their ends, but for
-    those of which a node is down.
+    that run, cannot be preempted and have no deadline hold what they have to their ends (those in
+    their exempt time, to its end), but for those of which a node is down.
 
     Attributes
     ----------
@@ -108,17 +109,22 @@ class Supply:
         the node opens; and a job with a deadline, which is planned, brings it along (less than 0).
         """
         candidates = self.C.candidates
-        instance, of_job = candidates.instance, candidates.kinds.of_job
+        instance = candidates.instance
         table = instance.jobs_table
-        stays = must_stay(instance)[table.places.job]
-        unplanned = (of_best_effort(candidates) | (of_job < 0))[table.places.job]
+        exempt = exempt_left(instance)[table.places.job]
+        firm = must_stay(instance)[table.places.job]
+        unplanned = (of_best_effort(candidates) | ~candidates.present)[table.places.job]
+        left_out = self._left_out[table.places.job]
         on_nodes = self._on_nodes
         stretches: list[tuple[FloatArray, float, float]] = []
-        for place in np.flatnonzero(stays).tolist():
+        for place in np.flatnonzero(firm | (unplanned & (exempt > 0))).tolist():
             amount, end = self._of_running(place)
-            if unplanned[place]:
+            end = end if firm[place] else min(end, float(exempt[place]))
+            parts = self._by_opening(place)
+            # Rounds leave out jobs on closed nodes, and take off what these hold of other resources.
+            if unplanned[place] and not (left_out[place] and parts[-1][0] > 0):
                 stretches.append((np.where(on_nodes, 0.0, amount), 0.0, end))
-            for opens, part in self._by_opening(place):
+            for opens, part in parts:
                 here = np.where(on_nodes, part * amount, 0.0)
                 if unplanned[place]:
                     stretches.append((here, opens, end))
@@ -129,6 +135,14 @@ class Supply:
             return np.zeros((len(self.C.capacity), 0)), np.zeros(0), np.zeros(0)
         held, begin, until = zip(*kept, strict=True)
         return np.stack(held, axis=1), np.array(begin), np.array(until)
+
+    @property
+    def _left_out(self) -> BoolArray:
+        """Jobs that somebody else than this formulation left out, shape (jobs,)."""
+        own = (BEST_EFFORT, UNKNOWN_END)
+        others = [mask for why, mask in self.C.candidates.not_meant.items() if why not in own]
+        nobody = np.zeros(len(self.C.instance.jobs_table), bool)
+        return np.logical_or.reduce([nobody, *others])
 
     def _of_running(self, place: int) -> tuple[FloatArray, float]:
         """What a job that runs holds, shape (R,), and seconds from now to its end: inf where that is
@@ -150,8 +164,8 @@ class Supply:
         return amount, float(left / columns.rate[column] if np.isnan(whole) else stated)
 
     def _by_opening(self, place: int) -> list[tuple[float, float]]:
-        """Seconds from now until nodes of a running job take work (inf: never), and the part of its
-        GPUs that is on them.
+        """Seconds from now until nodes of a running job take work (inf: never), ascending, and the part
+        of its GPUs that is on them.
         """
         instance = self.C.instance
         numbering = instance.cluster.numbering
@@ -194,7 +208,22 @@ def slack_of(now: float, moment: FloatArray | float) -> FloatArray:
 
 def with_deadlines(candidates: Candidates) -> Candidates:
     """The candidates without the jobs of best effort."""
+    candidates = without_unknown_ends(candidates)
     return candidates.without_jobs(of_best_effort(candidates), BEST_EFFORT)
+
+
+def without_unknown_ends(candidates: Candidates) -> Candidates:
+    """The candidates without jobs that go on where they run, as they cannot be preempted, though
+    they have no column there: `Supply` takes off what they hold.
+    """
+    instance = candidates.instance
+    places, columns = instance.jobs_table.places, candidates.columns
+    alone = columns.partner < 0
+    known = [columns.kind[alone], columns.pool[alone], columns.gpus[alone]]
+    here = [candidates.kinds.of_job[places.job], places.pool, places.length]
+    unknown = find_rows(np.column_stack(known), np.column_stack(here)) < 0
+    stays = must_stay(instance) & np.isfinite(instance.jobs_table.deadline)
+    return candidates.without_jobs(stays & mask_of(places.job[unknown], len(stays)), UNKNOWN_END)
 
 
 def of_best_effort(candidates: Candidates) -> BoolArray:

@@ -132,4 +132,5 @@ def _view(found: AdmissionDecision) -> Iterator[RenderableType]:
         yield ""
         yield heading(f"{name(refusal.job)} is refused{', which is proven' * refusal.proven}")
         yield bullets([refusal.words, *advice(refusal, now)])
+    yield from section("Notes", found.notes, 10, "note", see="--json")
     yield from section("Plans that change", found.changed, 10, "job", see="--json")

@@ -24,15 +24,17 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from optsched.api import InstanceSource, Performance, load, solve
+from optsched.api import InstanceSource, Performance, load, make_formulation, solve
 from optsched.arrays import IntArray, finite
 from optsched.display import Displayed, DisplayedTable, TableColumns, count, moment
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
+from optsched.formulation.notes import unread_note
 from optsched.instance import Instance, jobs_of_documents, with_columns, with_jobs
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.reading import show
 from optsched.instance.references import job_row
 from optsched.instance.resize import resized
+from optsched.instance.staying import exempt_left
 from optsched.solution import Schedule, Solution, Status
 from optsched.solving.limits import LimitOptions, deadline_of, takes_limits
 
@@ -146,6 +148,9 @@ class AdmissionDecision(DisplayedTable):
         these jobs and those that run on. None if no plan of the jobs that were admitted before is known.
     changed : tuple of str
         Jobs admitted before whose plan is another one because of the new ones.
+    notes : tuple of str
+        What the instance states and the decision does not read, and jobs admitted before that are not
+        planned as they go on as they run. Each is a sentence.
     """
 
     instance: Instance
@@ -153,6 +158,7 @@ class AdmissionDecision(DisplayedTable):
     refused: tuple[Refusal, ...]
     plan: Solution | None
     changed: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def all_admitted(self) -> bool:
@@ -170,6 +176,7 @@ class AdmissionDecision(DisplayedTable):
                 *(refusal.to_document() for refusal in self.refused),
             ],
             "changed": list(self.changed),
+            "notes": list(self.notes),
             "schedule": None if schedule is None else schedule.to_records(),
         }
 
@@ -222,10 +229,11 @@ def admit(
     """Decide whether jobs can be admitted with their deadlines.
 
     All other jobs of the instance with a hard deadline count as admitted before: a job is admitted
-    only if they all keep their deadlines, restarts counted. Deadlines that have passed are held
-    no more. Jobs without a deadline make way, but for
-    those that run and cannot be preempted: these hold what they have until they are done. Jobs are
-    taken in the order in which they are given, each beside those that were admitted before it.
+    only if they all keep their deadlines, restarts counted. Deadlines that have passed are held no
+    more. Jobs without a deadline make way, but for those that run and cannot be preempted: these
+    hold what they have until they are done, or until their exempt time ends. A job with a deadline
+    in its exempt time counts as one that cannot be preempted. Jobs are taken in the order in which
+    they are given, each beside those that were admitted before it.
 
     Parameters
     ----------
@@ -269,14 +277,29 @@ def admit(
     admitted, refused = [], []
     for row in asked.tolist():
         found = probes.plan(np.append(kept, row)) if plan is not None or not len(kept) else None
+        why_not = "" if found is None else dict(found.unplaced).get(table.names[row], "")
+        if why_not and table.steps_left[row] > 0:
+            refused.append(Refusal(table.names[row], Reason.NOT_PROVEN, why_not))
+            continue
         if found is None:
             refused.append(_refusal(probes, kept, row, advise))
             continue
         kept, plan = np.append(kept, row), found
         admitted.append(table.names[row])
-    return AdmissionDecision(
-        given, tuple(admitted), tuple(refused), plan, _changed(given, before, plan)
-    )
+    changed, notes = _changed(given, before, plan), _notes(given, kept, plan)
+    return AdmissionDecision(given, tuple(admitted), tuple(refused), plan, changed, notes)
+
+
+def _notes(instance: Instance, kept: IntArray, plan: Solution | None) -> tuple[str, ...]:
+    """What a decision does not read, and jobs admitted before that go on as they run."""
+    read = make_formulation(ELASTIC).all_reads | {"exempt_time"}
+    unread = unread_note("admit", read, instance)
+    unplaced = {} if plan is None else dict(plan.unplaced)
+    names = [instance.jobs_table.names[row] for row in kept.tolist()]
+    unplanned = [
+        f"job {name} is not planned: {unplaced[name]}" for name in names if name in unplaced
+    ]
+    return (*([unread] if unread else []), *unplanned)
 
 
 def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Instance, IntArray]:
@@ -313,7 +336,14 @@ def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Inst
     running = table.places.job
     # Of these, a deadline that may be missed does not matter: they hold their GPUs anyhow.
     deadline[running[soft[running] & ~table.preemptible[running]]] = np.inf
-    return with_columns(instance, soft_deadline=soft, deadline=deadline), np.array(rows, np.int64)
+    # A job with a deadline that may not be stopped yet is planned as if it never might.
+    exempt = (exempt_left(instance) > 0) & np.isfinite(deadline)
+    columns = {
+        "soft_deadline": soft,
+        "deadline": deadline,
+        "preemptible": table.preemptible & ~exempt,
+    }
+    return with_columns(instance, **columns), np.array(rows, np.int64)
 
 
 def _refuse_impossible(probes: _Probes, kept: IntArray) -> None:
@@ -415,7 +445,8 @@ class _Probes:
         how = {**self._how, **other}
         table = self.instance.jobs_table
         running = table.places.job
-        stay = running[~table.preemptible[running] & np.isinf(table.deadline[running])]
+        stays = ~table.preemptible | (exempt_left(self.instance) > 0)
+        stay = running[stays[running] & np.isinf(table.deadline[running])]
         some = with_jobs(self.instance, np.union1d(rows, stay))
         return solve(some, formulation, options=options, **how)
 

@@ -125,3 +125,50 @@ def test_rounds_count_the_restart_of_a_job_that_has_to_leave_its_node() -> None:
         given = cluster([moved], n1={"state": state})
         scheduler = Scheduler(given, {"formulation": "deadline-elastic"}, isolate=False)
         assert [name for name, _ in scheduler.solve(now=0.0).declined] == declined
+
+
+# --- who keeps what it has ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("deadline", [None, 500.0])
+def test_nobody_takes_the_gpus_of_a_job_within_its_exempt_time(deadline: float | None) -> None:
+    held = job("r", 100, deadline, exempt_time=50, **runs("n0/0", since=0.0))
+    given = cluster([held], n1={"state": "down"})
+    decision = admit(given, [job("x", 10, 55), job("y", 10, 115)], advise=False)
+    assert (decision.admitted, [one.job for one in decision.refused]) == (("y",), ["x"])
+    # Without a deadline it makes way as soon as it may; with one it goes on to its end.
+    assert plan_of(decision)["y"][0] == (50.0 if deadline is None else 100.0)
+
+
+def test_an_exempt_time_that_has_passed_holds_nothing() -> None:
+    held = job("r", 100, exempt_time=50, **runs("n0/0", since=-50.0))
+    decision = admit(cluster([held], n1={"state": "down"}), job("x", 10, 10))
+    assert plan_of(decision) == {"x": (0.0, 10.0)}
+
+
+@pytest.mark.parametrize("deadline", [None, 500.0])
+def test_a_job_that_goes_on_in_no_configuration_of_its_own_keeps_its_gpus(
+    deadline: float | None,
+) -> None:
+    """It runs on three GPUs, and has rates for 1, 2 and 4: when it ends is not known."""
+    rates = {"throughput": {"p": {"1": 1.0, "2": 2.0, "4": 4.0}}}
+    elastic = {"gpus": {"min": 1, "max": 4, "levels": [1, 2, 4]}, **rates}
+    held = job("r", 100, deadline, preemptible=False, **runs("n0/0", "n0/1", "n0/2")) | elastic
+    given = cluster([held], gpus=4, n1={"state": "down"})
+    wide, narrow = job("x", 10, 400, gpus=4), job("y", 10, 10)
+    decision = admit(given, [wide, narrow], advise=False)
+    assert decision.admitted == ("y",)
+    assert plan_of(decision) == {"y": (0.0, 10.0)}
+    assert [note.startswith("job r is not planned") for note in decision.notes] == (
+        [] if deadline is None else [True]
+    )
+    if deadline is not None:
+        asked = admit(given, "r", advise=False)
+        assert [(one.job, one.proven) for one in asked.refused] == [("r", False)]
+
+
+def test_what_a_decision_does_not_read_is_told() -> None:
+    decision = admit(cluster([job("a", 10, 20)]), job("b", 10, 12, after=["a"]))
+    assert [note.endswith("precedences (after)") for note in decision.notes] == [True]
+    assert decision.to_document()["notes"] == list(decision.notes)
+    assert admit(cluster([job("a", 10, 20)]), job("b", 10, 12)).notes == ()
