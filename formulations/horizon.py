@@ -16,8 +16,9 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from optsched.arrays import BoolArray, FloatArray, find_rows, mask_of
+from optsched.arrays import BoolArray, FloatArray, mask_of
 from optsched.candidates import Absence, Candidates, Classes
+from optsched.candidates.going_on import going_on
 from optsched.display import moment
 from optsched.errors import InvalidArgument, InvalidInput
 from optsched.instance.cluster import PER_NODE
@@ -142,26 +143,18 @@ class Supply:
         own = (BEST_EFFORT, UNKNOWN_END)
         others = [mask for why, mask in self.C.candidates.not_meant.items() if why not in own]
         nobody = np.zeros(len(self.C.instance.jobs_table), bool)
-        return np.logical_or.reduce([nobody, *others])
+        return np.asarray(np.logical_or.reduce([nobody, *others]), bool)
 
     def _of_running(self, place: int) -> tuple[FloatArray, float]:
         """What a job that runs holds, shape (R,), and seconds from now to its end: inf where that is
         not known.
         """
-        candidates = self.C.candidates
-        table, columns = candidates.instance.jobs_table, candidates.columns
-        job, pool = int(table.places.job[place]), int(table.places.pool[place])
-        gpus = int(table.places.length[place])
-        mine = (columns.kind == candidates.kinds.of_job[job]) & (columns.partner < 0)
-        mine &= (columns.pool == pool) & (columns.gpus == gpus)
-        if not mine.any():
-            return np.where(self.C.resources.pool == pool, float(gpus), 0.0), math.inf
-        # Of several ways to run there, the job is done at the latest when the slowest is.
-        column = int(np.flatnonzero(mine)[np.argmin(columns.rate[mine])])
-        whole, left = columns.duration[column], table.steps_left[job]
-        stated = whole * left / table.steps[job]
-        amount = candidates.usage[:, [column]].toarray().ravel()
-        return amount, float(left / columns.rate[column] if np.isnan(whole) else stated)
+        column, end = going_on(self.C.candidates, place)
+        if column >= 0:
+            return self.C.candidates.usage[:, [column]].toarray().ravel(), end
+        places = self.C.instance.jobs_table.places
+        here = self.C.resources.pool == places.pool[place]
+        return np.where(here, float(places.length[place]), 0.0), end
 
     def _by_opening(self, place: int) -> list[tuple[float, float]]:
         """Seconds from now until nodes of a running job take work (inf: never), ascending, and the part
@@ -216,14 +209,14 @@ def without_unknown_ends(candidates: Candidates) -> Candidates:
     """The candidates without jobs that go on where they run, as they cannot be preempted, though
     they have no column there: `Supply` takes off what they hold.
     """
-    instance = candidates.instance
-    places, columns = instance.jobs_table.places, candidates.columns
-    alone = columns.partner < 0
-    known = [columns.kind[alone], columns.pool[alone], columns.gpus[alone]]
-    here = [candidates.kinds.of_job[places.job], places.pool, places.length]
-    unknown = find_rows(np.column_stack(known), np.column_stack(here)) < 0
-    stays = must_stay(instance) & np.isfinite(instance.jobs_table.deadline)
-    return candidates.without_jobs(stays & mask_of(places.job[unknown], len(stays)), UNKNOWN_END)
+    table = candidates.instance.jobs_table
+    stays = must_stay(candidates.instance) & np.isfinite(table.deadline)
+    unknown = [
+        int(table.places.job[place])
+        for place in np.flatnonzero(stays[table.places.job]).tolist()
+        if going_on(candidates, place)[0] < 0
+    ]
+    return candidates.without_jobs(mask_of(unknown, len(table)), UNKNOWN_END)
 
 
 def of_best_effort(candidates: Candidates) -> BoolArray:

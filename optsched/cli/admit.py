@@ -132,5 +132,10 @@ def _view(found: AdmissionDecision) -> Iterator[RenderableType]:
         yield ""
         yield heading(f"{name(refusal.job)} is refused{', which is proven' * refusal.proven}")
         yield bullets([refusal.words, *advice(refusal, now)])
+    doubtful = [f"{name(job)}: {words}" for job, words in found.without_nodes.items()]
+    yield from section(
+        "The plan keeps to what pools have in all; nodes may not have room", doubtful, 10, "job",
+        see="--json",
+    )  # fmt: skip
     yield from section("Notes", found.notes, 10, "note", see="--json")
     yield from section("Plans that change", found.changed, 10, "job", see="--json")

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from optsched.placement.exact import WORK
     from optsched.placement.instant import Instant
     from optsched.placement.occupied import Occupied
+    from optsched.placement.over_time import jobs_without_nodes
     from optsched.placement.place import place_rows, placement_worth, runs_first
     from optsched.placement.realisation import METHODS, realise
     from optsched.placement.shares import packed
@@ -23,6 +24,7 @@ _HOME = {
     "Occupied": ".occupied",
     "check_placement": ".checks",
     "check_rounds": ".checks",
+    "jobs_without_nodes": ".over_time",
     "packed": ".shares",
     "place_beside": ".beside",
     "place_rows": ".place",
@@ -39,6 +41,7 @@ __all__ = [
     "PlacedRows",
     "check_placement",
     "check_rounds",
+    "jobs_without_nodes",
     "packed",
     "place_beside",
     "place_rows",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count as count_from
 from typing import Any, Unpack
@@ -35,6 +35,7 @@ from optsched.instance.reading import show
 from optsched.instance.references import job_row
 from optsched.instance.resize import resized
 from optsched.instance.staying import exempt_left
+from optsched.placement import jobs_without_nodes
 from optsched.solution import Schedule, Solution, Status
 from optsched.solving.limits import LimitOptions, deadline_of, takes_limits
 
@@ -148,6 +149,9 @@ class AdmissionDecision(DisplayedTable):
         these jobs and those that run on. None if no plan of the jobs that were admitted before is known.
     changed : tuple of str
         Jobs admitted before whose plan is another one because of the new ones.
+    without_nodes : mapping of str to str
+        Jobs of the plan for which no nodes were found, and why: it keeps to what pools have in all.
+        Others might have to move, or there is no such plan. Empty: the plan fits on nodes.
     notes : tuple of str
         What the instance states and the decision does not read, and jobs admitted before that are not
         planned as they go on as they run. Each is a sentence.
@@ -158,6 +162,7 @@ class AdmissionDecision(DisplayedTable):
     refused: tuple[Refusal, ...]
     plan: Solution | None
     changed: tuple[str, ...]
+    without_nodes: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -176,6 +181,7 @@ class AdmissionDecision(DisplayedTable):
                 *(refusal.to_document() for refusal in self.refused),
             ],
             "changed": list(self.changed),
+            "without_nodes": dict(self.without_nodes),
             "notes": list(self.notes),
             "schedule": None if schedule is None else schedule.to_records(),
         }
@@ -187,6 +193,7 @@ class AdmissionDecision(DisplayedTable):
     def _facts(self) -> Mapping[str, str]:
         facts = {"admitted": ", ".join(self.admitted)}
         facts |= {refusal.job: refusal.words for refusal in self.refused}
+        facts["perhaps without room on nodes"] = ", ".join(self.without_nodes)
         return facts | {"plan changed of": ", ".join(self.changed)}
 
     def to_columns(self, first: int | None = None) -> TableColumns:
@@ -286,8 +293,19 @@ def admit(
             continue
         kept, plan = np.append(kept, row), found
         admitted.append(table.names[row])
-    changed, notes = _changed(given, before, plan), _notes(given, kept, plan)
-    return AdmissionDecision(given, tuple(admitted), tuple(refused), plan, changed, notes)
+    return AdmissionDecision(
+        given, tuple(admitted), tuple(refused), plan, _changed(given, before, plan),
+        _without_nodes(plan), _notes(given, kept, plan),
+    )  # fmt: skip
+
+
+def _without_nodes(plan: Solution | None) -> dict[str, str]:
+    """Jobs of a plan for which no nodes were found, and why."""
+    if plan is None or plan.schedule is None:
+        return {}
+    names = plan.instance.jobs_table.names
+    found = jobs_without_nodes(plan.schedule, plan.constraints)
+    return {names[row]: words for row, words in found.items()}
 
 
 def _notes(instance: Instance, kept: IntArray, plan: Solution | None) -> tuple[str, ...]:
@@ -338,12 +356,10 @@ def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Inst
     deadline[running[soft[running] & ~table.preemptible[running]]] = np.inf
     # A job with a deadline that may not be stopped yet is planned as if it never might.
     exempt = (exempt_left(instance) > 0) & np.isfinite(deadline)
-    columns = {
-        "soft_deadline": soft,
-        "deadline": deadline,
-        "preemptible": table.preemptible & ~exempt,
-    }
-    return with_columns(instance, **columns), np.array(rows, np.int64)
+    instance = with_columns(
+        instance, soft_deadline=soft, deadline=deadline, preemptible=table.preemptible & ~exempt
+    )
+    return instance, np.array(rows, np.int64)
 
 
 def _refuse_impossible(probes: _Probes, kept: IntArray) -> None:

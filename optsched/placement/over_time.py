@@ -1,0 +1,121 @@
+"""Whether the jobs of a schedule find room on nodes.
+
+Programs count what pools have in all. `jobs_without_nodes` puts a schedule on nodes, from start to
+start: who runs stays where it is, and who starts gets GPUs by best fit beside it. A job that finds
+none might find some if others moved, or had started elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of
+from optsched.candidates import Classes, JobRows
+from optsched.candidates.going_on import going_on
+from optsched.instance import with_columns
+from optsched.instance.staying import Running, exempt_left, must_stay
+from optsched.placement.beside import place_beside
+from optsched.placement.occupied import Occupied, occupied_by
+from optsched.placement.requests import Requests
+from optsched.placement.shares import ROUNDING
+from optsched.solution import Schedule
+
+
+def jobs_without_nodes(
+    schedule: Schedule, constraints: Iterable[Mapping[str, Any]] = ()
+) -> dict[int, str]:
+    """Jobs of a schedule that best fit finds no nodes for, by row, and why.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    constraints : iterable of mappings
+        Side constraints; those of kind ``anti-affinity`` are read.
+
+    Returns
+    -------
+    dict of int to str
+        Empty if all have nodes: then the schedule can be carried out.
+    """
+    constraints = list(constraints)
+    C = schedule.classes
+    if _always_fits(C, schedule, constraints):
+        return {}
+    one, nothing = np.ones(len(schedule)), np.zeros(len(schedule))
+    alone = np.full(len(schedule), -1, np.int64)
+    rows = JobRows(schedule.job, alone, schedule.column, one, C.rate_a[schedule.column], nothing)
+    held, until = _held_beside(schedule)
+    gpus = dict(_kept_now(schedule))
+    why: dict[int, str] = {}
+    for time in np.unique(schedule.start).tolist():
+        later = time + ROUNDING * max(abs(time), 1.0)
+        gpus = {row: own for row, own in gpus.items() if schedule.end[row] > later}
+        begins = np.flatnonzero(schedule.start == time)
+        begins = begins[~np.isin(begins, list(gpus))]
+        there = np.array(list(gpus), np.int64)
+        count = np.array([len(own) for own in gpus.values()], np.int64)
+        numbers = np.concatenate([EMPTY, *gpus.values()])
+        now = _at(C, time)
+        occupied = Occupied.of_numbers(now, rows, there, numbers, count).and_also(
+            held.part(until > later)
+        )
+        placed = place_beside(now, rows, begins, occupied, constraints)
+        gpus |= placed.by_row()
+        for row, words, _ in placed.refused:
+            why.setdefault(int(schedule.job[row]), words)
+    return why
+
+
+def _always_fits(C: Classes, schedule: Schedule, constraints: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether all jobs run on one GPU each, and need nothing else of its node."""
+    requests = Requests.of_columns(C, np.unique(schedule.column))
+    plain = (requests.gpus == 1).all() and (requests.share == 1.0).all()
+    needs = requests.need.any() or requests.group_need.any()
+    return bool(plain and not needs and not list(constraints))
+
+
+def _at(C: Classes, time: float) -> Classes:
+    """The same classes at a time, at which further nodes may be available."""
+    instance = C.instance
+    if instance.cluster.usable_alike(instance.now, time):
+        return C
+    later = copy(C)
+    candidates = replace(C.candidates, instance=with_columns(instance, now=time))
+    object.__setattr__(later, "candidates", candidates)
+    return later
+
+
+def _held_beside(schedule: Schedule) -> tuple[Occupied, FloatArray]:
+    """GPUs of jobs that go on as they run and are not in the schedule, and until when, seconds."""
+    C = schedule.classes
+    instance, places = C.instance, C.instance.jobs_table.places
+    firm, exempt = must_stay(instance), exempt_left(instance)
+    others = (firm | (exempt > 0)) & ~mask_of(schedule.job, len(firm))
+    some = np.flatnonzero(others[places.job])
+    jobs = places.job[some]
+    ends = np.array([going_on(C.candidates, place)[1] for place in some.tolist()], np.float64)
+    until = np.where(firm[jobs], ends, np.minimum(ends, exempt[jobs]))
+    held = occupied_by(instance, jobs, np.full(len(jobs), -1, np.int64))
+    return held, instance.now + until
+
+
+def _kept_now(schedule: Schedule) -> Iterable[tuple[int, IntArray]]:
+    """Stretches in which running jobs go on where they are, with their GPUs."""
+    C, instance = schedule.classes, schedule.classes.instance
+    table, numbering = instance.jobs_table, instance.cluster.numbering
+    running = Running.of(instance)
+    stays: BoolArray = running.stays(table.preemptible) | (running.runs & ~running.barred)
+    same = (running.pool[schedule.job] == schedule.pool) & (
+        running.gpus[schedule.job] == schedule.gpus
+    )
+    span = np.maximum(C.configurations.nodes[C.configuration[schedule.column]], 1)
+    same &= (running.nodes[schedule.job] <= span) & stays[schedule.job]
+    same &= schedule.start == instance.now
+    place = table.places.among(len(table))
+    for row in np.flatnonzero(same).tolist():
+        yield row, table.places.numbers_of(place[schedule.job[[row]]], numbering)
