@@ -351,13 +351,14 @@ def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Inst
     # Nobody is held to a deadline that has passed.
     soft, deadline = table.soft_deadline | (table.deadline <= instance.now), table.deadline.copy()
     soft[rows] = False
-    running = table.places.job
+    running, exempt = table.places.job, exempt_left(instance) > 0
     # Of these, a deadline that may be missed does not matter: they hold their GPUs anyhow.
-    deadline[running[soft[running] & ~table.preemptible[running]]] = np.inf
+    holds = soft & (~table.preemptible | exempt)
+    deadline[running[holds[running]]] = np.inf
     # A job with a deadline that may not be stopped yet is planned as if it never might.
-    exempt = (exempt_left(instance) > 0) & np.isfinite(deadline)
+    preemptible = table.preemptible & ~(exempt & np.isfinite(deadline))
     instance = with_columns(
-        instance, soft_deadline=soft, deadline=deadline, preemptible=table.preemptible & ~exempt
+        instance, soft_deadline=soft, deadline=deadline, preemptible=preemptible
     )
     return instance, np.array(rows, np.int64)
 

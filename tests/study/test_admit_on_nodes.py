@@ -130,14 +130,23 @@ def test_rounds_count_the_restart_of_a_job_that_has_to_leave_its_node() -> None:
 # --- who keeps what it has ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("deadline", [None, 500.0])
-def test_nobody_takes_the_gpus_of_a_job_within_its_exempt_time(deadline: float | None) -> None:
-    held = job("r", 100, deadline, exempt_time=50, **runs("n0/0", since=0.0))
+@pytest.mark.parametrize(
+    ("due", "starts"),
+    [
+        ({}, 50.0),
+        ({"deadline": 500.0}, 100.0),
+        ({"deadline": 500.0, "deadline_kind": "soft"}, 50.0),
+    ],
+)
+def test_nobody_takes_the_gpus_of_a_job_within_its_exempt_time(
+    due: Document, starts: float
+) -> None:
+    """One that must meet its deadline goes on to its end; others make way as soon as they may."""
+    held = job("r", 100, exempt_time=50, **runs("n0/0", since=0.0)) | due
     given = cluster([held], n1={"state": "down"})
     decision = admit(given, [job("x", 10, 55), job("y", 10, 115)], advise=False)
     assert (decision.admitted, [one.job for one in decision.refused]) == (("y",), ["x"])
-    # Without a deadline it makes way as soon as it may; with one it goes on to its end.
-    assert plan_of(decision)["y"][0] == (50.0 if deadline is None else 100.0)
+    assert plan_of(decision)["y"][0] == starts
 
 
 def test_an_exempt_time_that_has_passed_holds_nothing() -> None:
