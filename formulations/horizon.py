@@ -261,10 +261,10 @@ def _deadline(attributes: Mapping[str, Any]) -> float:
 
 
 def without_column(C: Classes) -> list[Conflict]:
-    """Jobs that must meet a deadline, and can run nowhere."""
+    """Jobs that must meet a deadline, and can run nowhere; one that stays where it runs can."""
     table = C.instance.jobs_table
     lost = np.isfinite(table.deadline) & ~table.soft_deadline
-    lost &= C.candidates.absence == Absence.NO_COLUMN
+    lost &= (C.candidates.absence == Absence.NO_COLUMN) & ~must_stay(C.instance)
     conflicts = []
     for job in np.flatnonzero(lost).tolist():
         why = C.candidates.why_no_column(int(C.candidates.kinds.of_job[job]))

@@ -176,6 +176,18 @@ def test_a_job_that_goes_on_in_no_configuration_of_its_own_keeps_its_gpus(
         assert [(one.job, one.proven) for one in asked.refused] == [("r", False)]
 
 
+def test_a_job_that_goes_on_where_no_other_node_could_take_it_is_in_nobody_s_way() -> None:
+    """Its pool has only the node that drains."""
+    given = cluster([job("r", 100, 200, preemptible=False, **runs("n1/0"))])
+    given["cluster"]["pools"] = [
+        {"name": "p", "gpus_per_node": 1, "nodes": [{"name": "n1", "state": "drain"}]},
+        {"name": "q", "gpus_per_node": 1, "nodes": 1},
+    ]
+    decision = admit(given, job("x", 10, 15, throughput={"q": 1.0}))
+    assert plan_of(decision) == {"x": (0.0, 10.0)}
+    assert [note.startswith("job r is not planned") for note in decision.notes] == [True]
+
+
 def test_what_a_decision_does_not_read_is_told() -> None:
     decision = admit(cluster([job("a", 10, 20)]), job("b", 10, 12, after=["a"]))
     assert [note.endswith("precedences (after)") for note in decision.notes] == [True]
