@@ -20,11 +20,10 @@ from optsched.instance.documents import (
     Name,
     NonEmpty,
     PositiveCount,
-    RareDocument,
     Tuple,
     parse_index,
 )
-from optsched.instance.from_arrays import RATE_FIELDS, assemble
+from optsched.instance.from_arrays import RATE_FIELDS, RareDocument, assemble
 from optsched.instance.instance import Instance
 from optsched.instance.job_rules import as_column
 from optsched.instance.rates import RateTable

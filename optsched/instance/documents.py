@@ -426,14 +426,6 @@ PLAIN_JOBS: Mapping[str, Any] = {"gpus": PositiveCount, "throughput": dict[str, 
 """What fields of jobs usually are: gangs, and a rate above 0 by place."""
 
 
-class RareDocument(Document):
-    """What few jobs have and no array holds; a part of `JobDocument`."""
-
-    running: RunningDocument | None = None
-    after: Tuple[Name] = ()
-    options: NonEmpty[OptionDocument] | None = None
-
-
 class ColocationDocument(Document):
     """Throughputs of two jobs, or of any two jobs of two workloads,
     that share the same GPUs of a pool.

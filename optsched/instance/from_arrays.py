@@ -19,7 +19,16 @@ from optsched.instance.compaction import (
     equal_profiles,
     join_profiles,
 )
-from optsched.instance.documents import LARGEST, SMALLEST, RareDocument
+from optsched.instance.documents import (
+    LARGEST,
+    SMALLEST,
+    Document,
+    Name,
+    NonEmpty,
+    OptionDocument,
+    RunningDocument,
+    Tuple,
+)
 from optsched.instance.instance import Instance
 from optsched.instance.interning import OptionInterner
 from optsched.instance.job_rules import array_name, as_array, as_column, check_arrays, check_names
@@ -30,6 +39,14 @@ from optsched.instance.running import Place
 from optsched.instance.tables import ARRAY_FIELDS, JobNames, JobTable, Workloads
 
 RATE_FIELDS = ("indptr", *ENTRY)
+
+
+class RareDocument(Document):
+    """What few jobs have and no array holds; a part of `JobDocument`."""
+
+    running: RunningDocument | None = None
+    after: Tuple[Name] = ()
+    options: NonEmpty[OptionDocument] | None = None
 
 
 def instance_from_arrays(
