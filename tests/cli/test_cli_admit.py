@@ -63,6 +63,7 @@ def test_refused_without_a_proof(run: Any, write: Write, new: Callable[..., Path
     assert "which is proven" not in result.out
 
 
+@pytest.mark.property
 def test_the_document_is_that_of_the_library(
     run: Any, write: Write, new: Callable[..., Path]
 ) -> None:

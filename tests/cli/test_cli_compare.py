@@ -25,6 +25,7 @@ def _fits(text: str, columns: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["@quickstart", "@infeasible", "@packing"])
+@pytest.mark.property
 def test_every_comparison_fits(run: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from optsched.study import comparison
 

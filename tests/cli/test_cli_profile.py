@@ -46,6 +46,7 @@ def test_the_tables(run: Any, results: Path) -> None:
     assert pair[3:8] == ["2", "2", "2", "0", "5"]  # ratio and its interval, faster, slower
 
 
+@pytest.mark.property
 def test_every_width(run: Any, results: Path) -> None:
     for columns in (60, 80, 100, 200):
         told = run("profile", results, columns=columns).out.splitlines()

@@ -30,6 +30,7 @@ def stopped_in_each_round(scheduler: Scheduler, rounds: int) -> list[int]:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3, None])
+@pytest.mark.property
 def test_no_hour_has_more_moves_than_the_policy_allows(limit: int | None) -> None:
     policy = {"hysteresis": 0.0, "moves_per_hour": limit}
     with Scheduler(FOUR_JOBS_IN_TURNS, policy) as scheduler:

@@ -239,6 +239,7 @@ def test_a_far_deadline_loses_no_job(far: float) -> None:
     assert {row["job"] for row in decision.plan.schedule.to_records()} == {"far", "A", "B"}
 
 
+@pytest.mark.property
 def test_no_advice_rests_on_a_plan_that_loses_jobs() -> None:
     """The jobs that count as admitted cannot all be kept, whatever the new one asks for."""
     kept = [
@@ -248,6 +249,7 @@ def test_no_advice_rests_on_a_plan_that_loses_jobs() -> None:
     assert only(admit(cluster(kept), single("new", 60.0, 40.0))).earliest_deadline is None
 
 
+@pytest.mark.property
 def test_a_plan_whose_certificate_failed_admits_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     def uncertified(*args: Any, **how: Any) -> optsched.Solution:
         found = optsched.solve(*args, **how)
@@ -326,6 +328,7 @@ def test_who_has_the_time_alone_is_told_what_takes_it() -> None:
     )
 
 
+@pytest.mark.property
 def test_a_decision_shows_itself() -> None:
     decision = admit(cluster(OLD), [job("d", 70.0), job("e", 55.0)])
     assert repr(decision) == "<AdmissionDecision of two nodes: 1 of 2 jobs admitted>"
