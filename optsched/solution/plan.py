@@ -224,6 +224,7 @@ class TimelinePlan:
         raises ValueError in words where the schedule does not say them.
         """
         names = self.classes.instance.jobs_table.names
+        # Each job of the program has exactly one stretch; a job left out or there twice is named.
         order = np.argsort(schedule.job, kind="stable")
         if not np.array_equal(schedule.job[order], np.sort(self.job)):
             count = np.bincount(schedule.job, minlength=len(names))[self.job]
@@ -231,18 +232,17 @@ class TimelinePlan:
             raise ValueError(
                 f"job {names[int(self.job[odd])]} runs {count[odd]} times, expected once"
             )
+        # From the order of the schedule (S,) to that of the activities (A,).
         position = np.empty(len(names), np.int64)
         position[schedule.job] = np.arange(len(schedule))
         row = position[self.job]
-        column = schedule.column[row]
-        first = self.timeline.first_mode
-        mode = np.array(
-            [
-                first[a] + np.flatnonzero(self.column[first[a] : first[a + 1]] == column[a])[0]
-                for a in range(len(self.job))
-            ],
-            np.int64,
-        )
+        # Modes come activity by activity, and those of one activity have different columns.
+        chosen = self.column == schedule.column[row][self.timeline.activity]
+        mode = np.flatnonzero(chosen)
+        if len(mode) < len(self.job):
+            fits = np.bincount(self.timeline.activity[mode], minlength=len(self.job)) > 0
+            job = names[int(self.job[int(np.argmin(fits))])]
+            raise ValueError(f"job {job} runs in a configuration that does not fit")
         start = np.round((schedule.start[row] - self.classes.instance.now) / self.unit).astype(
             np.int64
         )

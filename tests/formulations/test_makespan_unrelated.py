@@ -258,6 +258,23 @@ def test_other_tampering() -> None:
     )
 
 
+@pytest.mark.parametrize("program", ["assignment", "timeline"])
+def test_a_schedule_in_a_configuration_that_does_not_fit_is_refused(program: str) -> None:
+    ways = [
+        {"pool": "m0", "gpus": 1, "duration": 2},
+        {"pool": "m0", "gpus": 1, "duration": 1, "uses": {"licence": 3}},
+    ]
+    cluster = {
+        "pools": [{"name": "m0", "nodes": 1, "gpus_per_node": 1}], "resources": [{"name": "licence", "capacity": 2}],
+    }  # fmt: skip
+    instance = made(cluster=cluster, jobs=[{"id": "one", "options": ways}])
+    document = solve(instance, program="timeline").to_document()
+    document["options"]["program"] = program
+    document["schedule"][0] |= {"option": 1, "end": 1.0}
+    report = optsched.verify(instance, document)
+    assert any("configuration that does not fit" in str(found) for found in report.findings)
+
+
 def test_a_schedule_in_a_file_of_fractions_is_refused() -> None:
     solution = optsched.solve("@quickstart")
     report = optsched.verify("@quickstart", solution.to_document() | {"schedule": []})
