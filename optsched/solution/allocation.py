@@ -102,6 +102,7 @@ class Allocation(DisplayedTable):
         kept, limit = np.empty(len(x)), classes.limit
         members = limit if classes.all_alone else classes.count[classes.class_a]
         for part in blocks(len(x)):
+            # In blocks and into one array: with millions of columns each copy would count.
             some = np.maximum(np.minimum(x[part], limit[part]), 0.0)
             np.multiply(some, some >= NEGLIGIBLE * shown(members[part]), out=kept[part])
         return cls(classes, kept)
@@ -142,6 +143,7 @@ class Allocation(DisplayedTable):
         of_class = np.zeros(len(C) + 1, bool)  # the last one for jobs that are in no class
         of_class[C.class_a[used]] = True
         of_class[C.class_b[used]] = True
+        # Columns of jobs alone have class_b -1, and have marked it.
         of_class[-1] = False
         return of_class[C.of_job]
 

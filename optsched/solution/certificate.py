@@ -117,6 +117,7 @@ def residuals_of(arrays: LinearForm, x: FloatArray) -> dict[str, float]:
     columns = integrality = 0.0
     for part in arrays.column_parts():
         mine = x[part.at]
+        # Most parts keep all bounds: quotients are made only of those that do not.
         if (mine < part.lower).any() or (mine > part.upper).any():
             beyond = np.maximum(part.lower - mine, mine - part.upper) / np.maximum(
                 1.0, np.abs(mine)
@@ -153,6 +154,7 @@ def _violations(arrays: LinearForm, x: FloatArray) -> Iterator[FloatArray]:
         low, high = part.lower - activity[part.at], activity[part.at] - part.upper
         over = np.maximum(np.maximum(low, high), 0.0)
         size = np.maximum(terms[part.at], arrays.sizes[part.at])
+        # A row of size 0 has nothing to be relative to: any excess is infinite.
         yield np.divide(over, size, out=np.where(over > 0, np.inf, 0.0), where=size > 0)
 
 
@@ -258,6 +260,7 @@ def checked_duals(arrays: LinearForm, y: FloatArray) -> tuple[float | None, floa
     bound = BoundSum(arrays, y)
     errors = SignErrors(y, bound.y)
     taken = arrays.transpose_times_and_terms(y)
+    # One product A'y serves both only if the bound could keep all multipliers as they were given.
     together = bound.finite and bound.y is y
     for part in arrays.column_parts():
         product, terms = taken[part.at]
@@ -296,12 +299,14 @@ class BoundSum:
     def _of_rows(self, rows: RowPart, y: FloatArray) -> FloatArray | None:
         """Add what some rows do; their multipliers as they can be, None if these are so already."""
         given = self._sign * y
+        # The usual block: all multipliers have one sign, and that side of all rows is finite.
         side = _one_side(given, rows)
         if side is not None:
             self._total += 0.0 if is_constant(side) and not side[:1].any() else float(given @ side)
             return None
         side = np.where(given > 0, rows.upper, rows.lower)
         active, endless = given != 0, np.isinf(side)
+        # Multipliers that point to an infinite side are set to 0, as the derivation above asks for.
         impossible = active & endless
         active &= ~endless
         self._total += float((given[active] * side[active]).sum())
@@ -324,6 +329,7 @@ class BoundSum:
             self._terms = (
                 self._arrays.transpose_terms(np.abs(self.y)) if self._terms is None else self._terms
             )
+            # Below the noise of its terms a reduced cost is taken to be 0 (see `dual_bound`).
             active &= ~(
                 endless & (np.abs(reduced) <= NOISE * (np.abs(part.cost) + self._terms[part.at]))
             )
@@ -345,6 +351,7 @@ class SignErrors:
         """``possible`` are the multipliers without those of a wrong sign (`BoundSum.y`)."""
         self._rows, self._largest = 0.0, 0.0
         self._wrong: list[tuple[FloatArray, FloatArray]] = []
+        # `BoundSum` returns the same array where no sign was wrong.
         if possible is not y:
             size = np.abs(y)
             self._rows = _largest_ratio(np.abs(y - possible), size, LEAST * float(size.max()))
@@ -406,6 +413,7 @@ def row_sign_error(arrays: LinearForm, y: FloatArray) -> float:
 
 
 def _wrong_sign(value: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
+    # The usual block, x >= 0 without upper bounds: no masks are made.
     if (
         is_constant(lower)
         and is_constant(upper)
@@ -455,6 +463,7 @@ def certify_point(
         problems.append(f"a column bound is violated by {residuals['columns']:.2g} (relative)")
     if residuals["integrality"] > INTEGRALITY:
         problems.append(f"an integer column is off by {residuals['integrality']:.2g}")
+    # Written so that NaN is a problem too.
     if not residuals["objective"] <= FEASIBILITY:
         problems.append(f"the stated objective {stated:.9g} is not that of the point, {actual:.9g}")
     return Certificate(not problems, proof, residuals, tuple(problems))

@@ -208,10 +208,12 @@ def ways_of(
     """
     source = C.candidates.columns
     k = int(C.of_job[job])
+    # A job may have several rows in one column, one with each partner.
     fraction = np.zeros(C.columns)
     if share is not None:
         np.add.at(fraction, share.column, share.fraction)
     usage = sp.csc_matrix(C.usage)
+    # One row of the sparse matrix as an array: its entries are looked up column by column below.
     earned = None if costs is None else np.asarray(costs.earned[[k]].todense()).ravel()
     records = ColumnRecords(C)
     ways = []
@@ -225,6 +227,7 @@ def ways_of(
         if costs is not None and earned is not None:
             way = _priced(way, C, costs, worth, uses, float(earned[column]))
         row = int(C.kind_column[column])
+        # Only options and laws of workers give a column a value of its own.
         worthy = source.option[row] >= 0 or source.workers[row] > 0
         takes = float(C.duration[column]) if planned else np.inf
         way = replace(
@@ -261,13 +264,16 @@ def _priced(
     reduced = float(costs.total[way.column])
     terms = abs(earned) + float(costs.capacity[uses[0]] @ uses[1])
     if abs(reduced) <= ZERO * terms or way.in_use:
+        # In use it must be 0, but solvers leave noise, which is shown as it is.
         gain = reduced * worth if abs(reduced) > ZERO * terms else 0.0
         return Way(way.column, way.configuration, way.rate, way.fraction, gain)
+    # Each unit used at a price p costs p: d_c is 0 where the price is q_r + d_c / usage_rc.
     prices = {
         C.resources.names[row]: float((costs.capacity[row] + reduced / amount) * worth)
         for row, amount in zip(uses[0].tolist(), uses[1].tolist(), strict=True)
         if amount > 0 and costs.capacity[row] > 0
     }
+    # A rate f times as high earns f e_kc: d_c + (f - 1) e_kc is 0 at f = 1 - d_c / e_kc.
     rate = way.rate * (1.0 - reduced / earned) if costs.per_step and earned > 0 else None
     return Way(way.column, way.configuration, way.rate, way.fraction, reduced * worth, prices, rate)
 
@@ -317,6 +323,7 @@ def binding_rows(
         price = None if costs is None else float(costs.time[k]) * worth
         found.append(Binding("time", f"{name} runs all the time", price))
     usage = C.usage @ x
+    # Of all full resources only those that a column of the class uses hold the job.
     used = np.flatnonzero(np.diff(sp.csr_matrix(C.usage[:, columns]).indptr))
     for row in used[usage[used] >= C.capacity[used] * (1 - FEASIBILITY)].tolist():
         price = None if costs is None else float(costs.capacity[row]) * worth
@@ -325,10 +332,12 @@ def binding_rows(
         )
     for side in program.side:
         activity = side.matrix @ x
+        # Relative to the terms: a sum of large numbers that cancel is not tight at 1e-6 of itself.
         near = FEASIBILITY * np.maximum(abs(side.matrix) @ x, np.abs(activity))
         tight = (activity <= side.lower + near) | (activity >= side.upper - near)
         mine = np.diff(sp.csr_matrix(side.matrix.tocsr()[:, columns]).indptr) > 0
         for row in np.flatnonzero(tight & mine).tolist():
+            # The sign of a dual says only which side is tight.
             price = None if costs is None else abs(float(costs.side[side.name][row])) * worth
             found.append(Binding(side.name, side.describe(row), price))
     return tuple(found)

@@ -151,6 +151,7 @@ def _of_allocation(allocation: Allocation, candidates: Candidates) -> Measures:
 
 def _of_schedule(schedule: Schedule, candidates: Candidates) -> Measures:
     C, now, jobs = schedule.classes, candidates.instance.now, len(candidates.instance.jobs_table)
+    # The last end of each job; one without a stretch never ends.
     end = np.full(jobs, -np.inf)
     np.maximum.at(end, schedule.job, schedule.end - now)
     end = np.where(np.isfinite(end), end, np.inf)
@@ -190,6 +191,7 @@ def _measures(
     served = present & np.isfinite(end)
     idle = int(present.sum() - served.sum())
     shares = share[present & rated]
+    # A job that can run nowhere misses its deadline, though it is not measured otherwise.
     asked = np.isfinite(table.deadline) & (present | (absence == Absence.NO_COLUMN))
     left = np.where(asked, table.deadline - now, 0.0)
     met = asked & (end <= left + FEASIBILITY * np.abs(left))

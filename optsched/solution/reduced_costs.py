@@ -90,6 +90,7 @@ def reduced_costs(
     faster : sequence of SideRows
         The side rows if every rate were twice as high: what differs is in proportion to rates.
     """
+    # Any tangent has the rows that the duals must belong to.
     arrays = program.tangent(x).arrays if program.concave else program.to_linear().arrays
     if {block.name: len(block) for block in arrays.rows} != {
         name: len(block) for name, block in duals.items()
@@ -97,6 +98,7 @@ def reduced_costs(
         return None
     y = np.concatenate([duals[block.name] for block in arrays.rows])
     if program.concave:
+        # The tangent that touches where the duals say, as in the certificate.
         arrays = program.tangent(x, y).arrays
     bound = dual_bound(arrays, y)
     if bound is None:
@@ -144,12 +146,14 @@ def _earned_by_side_rows(
     for rows, doubled in zip(program.side, faster, strict=False):
         if rows.matrix.shape != doubled.matrix.shape:
             continue
+        # Twice the rates minus once: the part of each entry that is in proportion to the rate.
         steps = sp.csr_matrix(doubled.matrix - rows.matrix)
         steps.eliminate_zeros()
         entries = np.diff(steps.indptr)
         # Columns that each row shares with each class.
         shared = sp.csr_matrix(abs(steps).sign() @ member.T)
         whole = sp.coo_matrix(sp.diags_array(1.0 / np.maximum(entries, 1)) @ shared)
+        # Rows all of whose entries are of one class.
         mine = np.flatnonzero((whole.data > 1 - SAME_RATIO) & (entries[whole.row] > 0))
         owner = sp.csr_matrix(
             (-side[rows.name][whole.row[mine]], (whole.col[mine], whole.row[mine])),

@@ -94,6 +94,7 @@ class Rounds(DisplayedTable):
         """
         rows, whole = self.rows, self.received >= 1.0 - WHOLE
         runs = np.zeros(len(jobs) + 1, bool)
+        # A job alone has partner -1, which marks the entry added at the end.
         runs[rows.job[whole]] = runs[rows.partner[whole]] = True
         return np.flatnonzero(jobs & ~runs[:-1])
 

@@ -93,15 +93,19 @@ class Schedule(DisplayedTable):
         owner = classes.class_a[column]
         now = classes.instance.now
         running = (start <= now) & (now < end)
+        # One slot (class, member) for each job that runs at all; key: the slot of each stretch.
         slots = np.unique(np.stack([owner, member], axis=1), axis=0)
         many = np.bincount(slots[:, 0], minlength=len(classes)) > classes.count
         if many.any():
             raise ValueError(f"{classes.job_name(int(np.argmax(many)))} runs more often than once")
         key = np.searchsorted(slots[:, 0] * (1 << 32) + slots[:, 1], owner * (1 << 32) + member)
+        # Slots that run now come first in their class, column by column; the others have a column
+        # beyond all.
         first = np.full(len(slots), classes.columns, np.int64)
         first[key[running]] = column[running]
         order = np.lexsort((slots[:, 1], first, slots[:, 0]))
         rank = np.empty(len(slots), np.int64)
+        # Place of each slot in its class, and so the number of its job among those of the class.
         rank[order] = np.arange(len(slots)) - np.searchsorted(slots[order, 0], slots[order, 0])
         job = np.array(
             [
