@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -27,6 +28,7 @@ from formulations.horizon import (
     without_unknown_ends,
 )
 from formulations.level_planner import (
+    Level,
     LevelJob,
     LevelPlan,
     Piece,
@@ -103,7 +105,8 @@ class DeadlineElastic(Formulation):
     Of options with deadlines of their own (attribute ``deadline``), a job meets one; its work is done
     by then. A first start is free: a job that has not run has nothing to restore. Of a job that goes on in
     its level from now on, x_c,-1 is 1. A job that runs now and cannot be preempted keeps the plan
-    by rule, in which it goes on to its end. Jobs without a deadline are unplaced.
+    by rule, in which it goes on to its end. One in its exempt time goes on as it runs until that
+    ends, and then counts as one that arrives with the work that is left. Jobs without a deadline are unplaced.
 
     Intervals begin where the plan by rule starts or ends something, where a job arrives or must be
     done, and where capacity changes. Beyond ``intervals`` of them those later are merged, so that
@@ -128,7 +131,7 @@ class DeadlineElastic(Formulation):
 
     name = "deadline-elastic"
     reads = frozenset({"steps_left", "arrival", "deadline", "soft_deadline", "weight"})
-    also_reads = frozenset({"preemptible", "running", "restart_cost"})
+    also_reads = frozenset({"preemptible", "exempt_time", "running", "restart_cost"})
     reads_pairs = False
     sense = "min"
     takes_rows = False
@@ -153,7 +156,7 @@ class DeadlineElastic(Formulation):
         """A class for each job with a deadline, as each has a plan of its own; and classes of the
         others: in rounds they run on what the plan leaves over.
         """
-        candidates = without_unknown_ends(candidates)
+        candidates = without_unknown_ends(candidates, self.restarts_of(candidates.instance))
         free = of_best_effort(candidates)
         own = np.where(free, 0, np.arange(1, len(free) + 1))
         return candidates.at_quantile(self._quantile()).classes(self.reads, [own])
@@ -177,14 +180,14 @@ class DeadlineElastic(Formulation):
         return kept
 
     def build(self, C: Classes) -> LinearPlan:
-        options = self.options
+        options, restarts = self.options, self.restarts_of(C.instance)
         promised = np.zeros(len(C), bool) if self.promised is None else self.promised[C.first]
         return ElasticProgram(
             C,
-            Supply.of(C, options.capacity, self.name),
+            Supply.of(C, options.capacity, self.name, restarts),
             options.admission,
             promised,
-            self.restarts or Restarts.of(C.instance),
+            restarts,
             options.program,
             options.intervals,
             options.slot,
@@ -237,15 +240,18 @@ class ElasticProgram:
 
     @cached_property
     def release(self) -> FloatArray:
-        """Seconds from now until each job arrives, (J,)."""
-        return np.maximum(self.C.arrival - self.now, 0.0)
+        """Seconds from now until each job arrives, or its exempt time ends; (J,)."""
+        release = np.maximum(self.C.arrival - self.now, 0.0)
+        for job in self.jobs:
+            release[self.C.of_job[job.job]] = job.release
+        return release
 
     @cached_property
     def c(self) -> IntArray:
         """Class columns that are levels: those in which a job could run before a deadline."""
         C, deadline = self.C, column_deadlines(self.C)
         usable = C.alone & np.isfinite(C.duration) & np.isfinite(deadline)
-        usable &= deadline - self.now > self.release[C.class_a]
+        usable &= deadline > np.maximum(C.arrival[C.class_a], self.now)
         return np.flatnonzero(usable).astype(np.int64)
 
     @cached_property
@@ -266,6 +272,11 @@ class ElasticProgram:
         return level_jobs(self.C, self.c, self.due, value, promised, self.restarts)
 
     @cached_property
+    def may_stop(self) -> BoolArray:
+        """Jobs that may run in several pieces, (J,)."""
+        return self.restarts.preemptible(self.C.instance)[self.C.first]
+
+    @cached_property
     def witness(self) -> LevelPlan:
         """The plan by rule."""
         return plan_levels(self.jobs, self.profile, self.solved, self._last)
@@ -282,14 +293,13 @@ class ElasticProgram:
         order = np.lexsort((planned.start, planned.job))
         lasts = planned.end[order] - self.now
         ahead = order[(place[order] >= 0) & (lasts > self._slack(lasts))]
-        levels = {level.column: level for job in self.jobs for level in job.levels}
         pieces: dict[int, list[Piece]] = {}
         for s in ahead.tolist():
             begin, end = planned.start[s] - self.now, planned.end[s] - self.now
-            level = levels[int(self.c[place[s]])]
-            pieces.setdefault(int(planned.job[s]), []).append(
-                Piece(level, max(float(begin), 0.0), float(end))
-            )
+            begin = max(float(begin), float(self.release[self.j[place[s]]]))
+            if begin < end:
+                own = Piece(self._levels[place[s]], begin, float(end))
+                pieces.setdefault(int(planned.job[s]), []).append(own)
         runs = {
             number: run_within(job, pieces[job.job])
             for number, job in enumerate(self.jobs)
@@ -299,12 +309,16 @@ class ElasticProgram:
 
     @cached_property
     def profile(self) -> Profile:
-        """What there is, beside jobs that go on to their ends too late, as they cannot be preempted."""
+        """What there is, beside jobs that go on to their ends too late, as they cannot be preempted,
+        and jobs in their exempt time.
+        """
         times = np.append(0.0, self.supply.changes)
         amounts = self.supply.at(times)
         renewable = self.C.resources.renewable
         profile = Profile(times, amounts[renewable], self.C.capacity[~renewable])
         for job in self.jobs:
+            if job.head is not None:
+                profile.take(Run((job.head,)))
             if job.goes_on is not None and job.goes_on not in job.in_time:
                 profile.take(Run((Piece(job.goes_on, 0.0, job.goes_on.shortest),)))
         return profile
@@ -377,6 +391,7 @@ class ElasticProgram:
         """Intervals of each level, (c,); none for a job that goes on as it does."""
         size = np.searchsorted(self.edges, self.due).astype(np.int64) - self.first
         size = np.minimum(size, len(self.edges) - 1 - self.first)
+        size[self.due <= self.release[self.j]] = 0
         fixed = [self.C.of_job[job.job] for job in self.jobs if job.goes_on is not None]
         return np.where(np.isin(self.j, fixed), 0, np.maximum(size, 0))
 
@@ -420,7 +435,7 @@ class ElasticProgram:
     @cached_property
     def d(self) -> FloatArray:
         """Duration of the work that is left, s, (c,)."""
-        return self.C.sure_duration[self.c]
+        return np.array([level.duration for level in self._levels])
 
     @cached_property
     def q(self) -> FloatArray:
@@ -430,13 +445,17 @@ class ElasticProgram:
         return np.where(C.pool >= 0, gpus, 0.0)[self.c]
 
     @cached_property
+    def _levels(self) -> list[Level]:
+        """The levels, in the order of ``c``."""
+        levels = {level.column: level for job in self.jobs for level in reversed(job.levels)}
+        return [levels[column] for column in self.c.tolist()]
+
+    @cached_property
     def _restart(self) -> tuple[FloatArray, FloatArray, BoolArray]:
         """e_c; o_c, NaN where the job does not run so; whether the job has run before; (c,)."""
-        levels = {level.column: level for job in self.jobs for level in job.levels}
-        mine = [levels[column] for column in self.c.tolist()]
-        onward = [np.nan if level.onward is None else level.onward for level in mine]
+        onward = [np.nan if level.onward is None else level.onward for level in self._levels]
         ran = self.restarts.ran[self.C.first[self.j]]
-        return np.array([level.again for level in mine]), np.array(onward), ran
+        return np.array([level.again for level in self._levels]), np.array(onward), ran
 
     # --- when jobs are done: the columns a --------------------------------------------------------
 
@@ -537,10 +556,12 @@ class ElasticProgram:
         consumable = np.flatnonzero(~C.resources.renewable)
         if len(consumable):
             whole = C.usage.tocsr()[consumable][:, self.c].tocsc()
-            part = whole[:, of] @ sp.diags_array((self.end - self.begin) / self.d[of])
+            rest = self.d / C.sure_duration[self.c]
+            part = whole[:, of] @ sp.diags_array(rest[of] * (self.end - self.begin) / self.d[of])
             place = [self._place(run.pieces[0]) for run in self.planned.values()]
-            spent = sp.csr_matrix(part) @ x + sp.csr_matrix(whole[:, place]) @ z
-            lp.constrain(spent <= C.capacity[consumable], name="budget")
+            kept = sp.csr_matrix(whole[:, place] @ sp.diags_array(rest[place]))
+            spent = sp.csr_matrix(part) @ x + kept @ z
+            lp.constrain(spent <= self.profile.left, name="budget")
         return lp, variables
 
     @cached_property
@@ -548,8 +569,8 @@ class ElasticProgram:
         """The x with a y: a start there costs time, or is the only one that the job may have."""
         again, onward, ran = self._restart
         of, t = self.of, self.t
-        single = ~self.C.instance.jobs_table.preemptible[self.C.first[self.j]]
-        goes_on = ~np.isnan(onward[of]) & (t == 0)
+        single = ~self.may_stop[self.j]
+        goes_on = ~np.isnan(onward[of]) & (t == self.first[of])
         earliest = (t == self.first[of]) & ~ran[of] & ~single[of]
         return np.flatnonzero(((again > 0) | single)[of] & ~goes_on & ~earliest).astype(np.int64)
 
@@ -559,10 +580,9 @@ class ElasticProgram:
         if not len(self.of):
             return np.zeros(0, np.int64)
         again, _, ran = self._restart
-        table = self.C.instance.jobs_table
         needs = np.zeros(len(self.C), bool)
         np.logical_or.at(needs, self.j, (again > 0) & ~ran)
-        needs &= table.preemptible[self.C.first]
+        needs &= self.may_stop
         j_row, _, _ = self.job_and_interval
         later = np.append(False, np.diff(j_row) == 0)
         return np.flatnonzero(later & needs[j_row]).astype(np.int64)
@@ -576,8 +596,7 @@ class ElasticProgram:
         j_row, _, row = self.job_and_interval
         number = np.full(len(j_row), -1, np.int64)
         number[self.fresh] = np.arange(len(self.fresh))
-        preemptible = self.C.instance.jobs_table.preemptible[self.C.first]
-        first_is_free = (number[row[e]] >= 0) & preemptible[j_row[row[e]]]
+        first_is_free = (number[row[e]] >= 0) & self.may_stop[j_row[row[e]]]
         starts = rows_of(e, len(of)) - _one(self.before[e], len(of))
         ran = _one(np.where(first_is_free, number[row[e]], -1), len(self.fresh))
         lp.constrain(y - starts @ x - ran @ h >= np.where(first_is_free, -1.0, 0.0), name="restart")
@@ -587,7 +606,7 @@ class ElasticProgram:
             lp.constrain(
                 h - _one(number[self.fresh - 1], len(self.fresh)) @ h >= 0.0, name="ran on"
             )
-        single = np.flatnonzero(~preemptible[j_row[row[e]]])
+        single = np.flatnonzero(~self.may_stop[j_row[row[e]]])
         if len(single):
             jobs, mine = np.unique(j_row[row[e[single]]], return_inverse=True)
             pieces = sp.csr_matrix((np.ones(len(single)), (mine, single)), (len(jobs), len(e)))
@@ -601,13 +620,12 @@ class ElasticProgram:
         of, e = self.of, self.charged
         level, mine = self._by_deadline(self.j[of])
         length = np.clip(np.minimum(self.end[mine], due[level]) - self.begin[mine], 0.0, None)
-        restores = np.where(self.t == 0, np.nan_to_num(onward)[of], 0.0)[mine]
+        restores = np.where(self.t == self.first[self.of], np.nan_to_num(onward)[of], 0.0)[mine]
         part = (length - restores) / self.d[of[mine]]
         work = sp.csr_matrix((part, (level, mine)), shape=(len(j), len(of)))
         level, mine = self._by_deadline(self.j[of[e]])
         c = of[e[mine]]
-        preemptible = self.C.instance.jobs_table.preemptible[self.C.first[self.j[c]]]
-        costs = (self.begin[e[mine]] < due[level]) & (ran[c] | preemptible)
+        costs = (self.begin[e[mine]] < due[level]) & (ran[c] | self.may_stop[self.j[c]])
         part = np.where(costs, again[c] / self.d[c], 0.0)
         return work, sp.csr_matrix((part, (level, mine)), shape=(len(j), len(e)))
 
@@ -652,23 +670,26 @@ class ElasticProgram:
         """Seconds of progress of each level that each x gives, and that each y takes."""
         again, onward, ran = self._restart
         of, e = self.of, self.charged
-        restores = np.where(self.t == 0, np.nan_to_num(onward)[of], 0.0)
+        restores = np.where(self.t == self.first[self.of], np.nan_to_num(onward)[of], 0.0)
         given = sum_by(of, self.end - self.begin - restores, len(self.c))
-        preemptible = self.C.instance.jobs_table.preemptible[self.C.first[self.j[of[e]]]]
-        taken = np.where(ran[of[e]] | preemptible, again[of[e]], 0.0)
+        taken = np.where(ran[of[e]] | self.may_stop[self.j[of[e]]], again[of[e]], 0.0)
         return sp.csr_matrix(given), sp.csr_matrix(sum_by(of[e], taken, len(self.c)))
 
     def _gpu_time(self, variables: ElasticVariables) -> Expression:
         """GPU seconds."""
         _, onward, _ = self._restart
-        restores = np.where(self.t == 0, np.nan_to_num(onward)[self.of], 0.0)
+        restores = np.where(self.t == self.first[self.of], np.nan_to_num(onward)[self.of], 0.0)
         _, restarted = self._progress
         kept = np.array([run.cost for run in self.planned.values()])
+        heads = np.zeros(len(self.C))
+        for job, head in self._heads.items():
+            heads[self.C.of_job[job]] = Run((head,)).cost
         total: Expression = (
             self.q[np.newaxis, :] @ variables.w
             + (self.q[self.of] * restores)[np.newaxis, :] @ variables.x
             + sp.csr_matrix(self.q[np.newaxis, :] @ restarted) @ variables.y
             + kept[np.newaxis, :] @ variables.z
+            + heads[self.levels[0]][np.newaxis, :] @ variables.a
         )
         return total
 
@@ -709,19 +730,46 @@ class ElasticProgram:
         keeps = np.round(x[at : at + len(self.z)]).astype(bool)
         meets = np.round(x[at + len(self.z) :]).astype(bool)
         in_time = mask_of(self.levels[0][meets], len(self.C))
-        stretches = []
-        for j, run in zip(self.z[keeps].tolist(), _kept(self.planned, keeps), strict=True):
-            if in_time[j]:
-                job = int(self.C.first[j])
-                stretches += stretches_of({job: run.pieces})
+        pieces: dict[int, Sequence[Piece]] = {}
+        for j, keep in zip(self.z.tolist(), keeps.tolist(), strict=True):
+            if keep and in_time[j]:
+                pieces[int(self.C.first[j])] = self.planned[j].pieces
                 in_time[j] = False
+        stretches = stretches_of(pieces)
         chosen = np.flatnonzero(runs & in_time[self.j[self.of]])
         chosen = chosen[np.lexsort((self.t[chosen], self.j[self.of[chosen]]))]
         of_job = self.j[self.of[chosen]]
         for mine in np.split(chosen, np.flatnonzero(np.diff(of_job)) + 1):
             if len(mine):
                 stretches += self._stretches(mine, progress)
-        return schedule_of(self.C, stretches)
+        there = {job for job, *_ in stretches}
+        heads = stretches_of({job: [head] for job, head in self._heads.items() if job in there})
+        return schedule_of(self.C, [*heads, *stretches])
+
+    @cached_property
+    def _heads(self) -> dict[int, Piece]:
+        """What jobs in their exempt time run until it ends, by their rows."""
+        return {job.job: job.head for job in self.jobs if job.head is not None}
+
+    def _after_heads(self, schedule: Schedule) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+        """(job, place in ``c``, start and end in seconds from now) of what follows exempt times."""
+        job, place = schedule.job, np.searchsorted(self.c, schedule.column)
+        if len(job) and (self.c[np.minimum(place, len(self.c) - 1)] != schedule.column).any():
+            raise ValueError("a job runs in a configuration without a deadline")
+        start, end = schedule.start - self.now, schedule.end - self.now
+        left = np.ones(len(job), bool)
+        for row, head in self._heads.items():
+            mine = np.flatnonzero(job == row)
+            if not len(mine):
+                continue
+            at = mine[np.argmin(start[mine])]
+            slack = 2 * float(self._slack(end[at]))
+            stays = schedule.column[at] == head.level.column and start[at] <= slack
+            if not stays or end[at] < head.end - slack:
+                name = self.C.instance.jobs_table.names[row]
+                raise ValueError(f"job {name} is stopped within its exempt time")
+            start[at], left[at] = head.end, end[at] > head.end + slack
+        return job[left], place[left], start[left], end[left]
 
     def _stretches(self, mine: IntArray, progress: FloatArray) -> list[Stretch]:
         """Those of one job that runs in these x: in each level for as long as it makes progress
@@ -751,7 +799,8 @@ class ElasticProgram:
     def _delay(self, c: int, begin: float, is_first: bool) -> float:
         """Seconds until a piece of a level makes progress."""
         again, onward, ran = self._restart
-        if begin <= self._slack(0.0) and not np.isnan(onward[c]):
+        released = self.release[self.j[c]]
+        if begin <= released + self._slack(released) and not np.isnan(onward[c]):
             return float(onward[c])
         return float(again[c]) if ran[c] or not is_first else 0.0
 
@@ -760,20 +809,17 @@ class ElasticProgram:
         done its work.
         """
         names = self.C.instance.jobs_table.names
-        place = np.searchsorted(self.c, schedule.column)
-        if len(schedule) and (self.c[np.minimum(place, len(self.c) - 1)] != schedule.column).any():
-            raise ValueError("a job runs in a configuration without a deadline")
-        start, end = schedule.start - self.now, schedule.end - self.now
+        jobs, place, start, end = self._after_heads(schedule)
         x, z = np.zeros(len(self.of)), np.zeros(len(self.z))
         j, due, _ = self.levels
         a, w = np.zeros(len(j)), np.zeros(len(self.c))
         number = {one: n for n, one in enumerate(self.planned)}
-        order = np.lexsort((start, schedule.job))
-        for mine in np.split(order, np.flatnonzero(np.diff(schedule.job[order])) + 1):
+        order = np.lexsort((start, jobs))
+        for mine in np.split(order, np.flatnonzero(np.diff(jobs[order])) + 1):
             if not len(mine):
                 continue
-            who = int(self.C.of_job[schedule.job[mine[0]]])
-            name = names[int(schedule.job[mine[0]])]
+            who = int(self.C.of_job[jobs[mine[0]]])
+            name = names[int(jobs[mine[0]])]
             done = self._progress_of(name, place[mine], start[mine], end[mine])
             if self._keeps(who, place[mine], start[mine], end[mine]):
                 z[number[who]] = 1.0
@@ -798,8 +844,8 @@ class ElasticProgram:
             begin = np.searchsorted(j_row, j_row)
             h = np.minimum(total - total[begin], 1.0)
         e = self.charged
-        preemptible = self.C.instance.jobs_table.preemptible[self.C.first[self.j[self.of[e]]]]
-        ran = np.where((number[row[e]] >= 0) & preemptible, h[row[e]], 1.0)
+        free = (number[row[e]] >= 0) & self.may_stop[self.j[self.of[e]]]
+        ran = np.where(free, h[row[e]], 1.0)
         before = np.where(self.before[e] >= 0, x[self.before[e]], 0.0)
         return np.maximum(x[e] - before - (1.0 - ran), 0.0), h[self.fresh]
 
@@ -816,7 +862,7 @@ class ElasticProgram:
             raise ValueError(f"job {name} runs before it arrives, or twice at a time")
         if (end > self.due[c] + slack).any():
             raise ValueError(f"job {name} runs after its deadline")
-        if len(c) > 1 and not self.C.instance.jobs_table.preemptible[self.C.first[j]]:
+        if len(c) > 1 and not self.may_stop[j]:
             raise ValueError(f"job {name} cannot be preempted, but runs in {len(c)} pieces")
         delays = [
             self._delay(level, begin, number == 0)
@@ -917,10 +963,6 @@ class ElasticVariables(NamedTuple):
     w: Variables
     z: Variables
     a: Variables
-
-
-def _kept(planned: dict[int, Run], keeps: BoolArray) -> list[Run]:
-    return [run for run, kept in zip(planned.values(), keeps.tolist(), strict=True) if kept]
 
 
 def _one(column: IntArray, width: int) -> sp.csr_matrix:

@@ -135,7 +135,7 @@ class DeadlineFluid(Formulation):
 
         Jobs of a class share all times equally, so that they must have one deadline.
         """
-        meant = with_deadlines(candidates)
+        meant = with_deadlines(candidates, self.restarts_of(candidates.instance))
         C = super().classes(meant)
         deadlines = column_deadlines(C)
         last = np.full(len(C), -np.inf)
@@ -145,7 +145,7 @@ class DeadlineFluid(Formulation):
 
     def build(self, C: Classes) -> LinearPlan:
         options = self.options
-        supply = Supply.of(C, options.capacity, self.name)
+        supply = Supply.of(C, options.capacity, self.name, self.restarts_of(C.instance))
         promised = np.zeros(len(C), bool) if self.promised is None else self.promised[C.first]
         optional = C.soft_deadline | (options.admission & ~promised) | (not options.schedule)
         return FluidProgram(C, supply, optional, options.early, options.schedule).plan()

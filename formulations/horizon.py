@@ -18,19 +18,19 @@ from pydantic import Field
 
 from optsched.arrays import BoolArray, FloatArray, mask_of
 from optsched.candidates import Absence, Candidates, Classes
-from optsched.candidates.going_on import going_on
+from optsched.candidates.going_on import UNKNOWN_END, going_on, unknown_ends
 from optsched.display import moment
 from optsched.errors import InvalidArgument, InvalidInput
+from optsched.formulation import Restarts
 from optsched.instance.cluster import PER_NODE
 from optsched.instance.reading import show
-from optsched.instance.staying import exempt_left, must_stay
+from optsched.instance.staying import must_stay
 from optsched.solution import Conflict
 
 ROUNDING = 1e-9
 """Part of a round by which moments may be off, and amounts of a resource."""
 BEST_EFFORT = "it has no deadline: best effort, not planned"
 TAKEN = "running jobs, nodes that open later or a restart leave it too little of that"
-UNKNOWN_END = "it cannot be preempted and runs in no configuration of its own: its end is not known"
 Amount = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Calendar = dict[str, Annotated[list[Amount], Field(min_length=1)]]
 """An option: {resource: [capacity in round 0, 1, ...]}; the last number goes on."""
@@ -40,22 +40,30 @@ Calendar = dict[str, Annotated[list[Amount], Field(min_length=1)]]
 class Supply:
     """How much there is of each resource from now on.
 
-    Nodes that become available count from then on. A calendar wins over what the pools say. Jobs
-    that run, cannot be preempted and have no deadline hold what they have to their ends (those in
-    their exempt time, to its end), but for those of which a node is down.
+    Nodes that become available count from then on. A calendar wins over what the pools say. Running
+    jobs that are not planned hold what they have for as long as they keep their GPUs.
 
     Attributes
     ----------
     C : Classes
     calendar : mapping of int to list of float
         Capacity in round 0, 1, ... by the row of the resource.
+    held : FloatArray, shape (jobs,)
+        Seconds for which running jobs keep their GPUs (`Restarts.held`).
     """
 
     C: Classes
     calendar: Mapping[int, Sequence[float]]
+    held: FloatArray
 
     @classmethod
-    def of(cls, C: Classes, calendar: Mapping[str, Sequence[float]], formulation: str) -> Supply:
+    def of(
+        cls,
+        C: Classes,
+        calendar: Mapping[str, Sequence[float]],
+        formulation: str,
+        restarts: Restarts,
+    ) -> Supply:
         """The supply with the calendars of a formulation's option ``capacity``."""
         names = C.resources.names
         for name in calendar:
@@ -63,7 +71,8 @@ class Supply:
                 known = ", ".join(names)
                 option = f"option of {formulation}: capacity"
                 raise InvalidArgument(option, show(name), f"one of {known}")
-        return cls(C, {names.index(name): numbers for name, numbers in calendar.items()})
+        rows = {names.index(name): numbers for name, numbers in calendar.items()}
+        return cls(C, rows, restarts.held)
 
     def at(self, times: FloatArray) -> FloatArray:
         """Capacity of each resource at some moments in ascending order, shape (R, moments)."""
@@ -110,17 +119,14 @@ class Supply:
         the node opens; and a job with a deadline, which is planned, brings it along (less than 0).
         """
         candidates = self.C.candidates
-        instance = candidates.instance
-        table = instance.jobs_table
-        exempt = exempt_left(instance)[table.places.job]
-        firm = must_stay(instance)[table.places.job]
-        unplanned = (of_best_effort(candidates) | ~candidates.present)[table.places.job]
-        left_out = self._left_out[table.places.job]
-        on_nodes = self._on_nodes
+        job = candidates.instance.jobs_table.places.job
+        unplanned = of_best_effort(candidates) | ~candidates.present
+        unplanned = (unplanned | unknown_ends(candidates, self.held))[job]
+        held_for, left_out, on_nodes = self.held[job], self._left_out[job], self._on_nodes
         stretches: list[tuple[FloatArray, float, float]] = []
-        for place in np.flatnonzero(firm | (unplanned & (exempt > 0))).tolist():
+        for place in np.flatnonzero(held_for > 0).tolist():
             amount, end = self._of_running(place)
-            end = end if firm[place] else min(end, float(exempt[place]))
+            end = min(end, float(held_for[place]))
             parts = self._by_opening(place)
             # Rounds leave out jobs on closed nodes, and take off what these hold of other resources.
             if unplanned[place] and not (left_out[place] and parts[-1][0] > 0):
@@ -199,24 +205,19 @@ def slack_of(now: float, moment: FloatArray | float) -> FloatArray:
 # --- deadlines of jobs and options ----------------------------------------------------------------
 
 
-def with_deadlines(candidates: Candidates) -> Candidates:
-    """The candidates without the jobs of best effort."""
-    candidates = without_unknown_ends(candidates)
+def with_deadlines(candidates: Candidates, restarts: Restarts) -> Candidates:
+    """The candidates without the jobs of best effort, and those of `without_unknown_ends`."""
+    candidates = without_unknown_ends(candidates, restarts)
     return candidates.without_jobs(of_best_effort(candidates), BEST_EFFORT)
 
 
-def without_unknown_ends(candidates: Candidates) -> Candidates:
-    """The candidates without jobs that go on where they run, as they cannot be preempted, though
-    they have no column there: `Supply` takes off what they hold.
+def without_unknown_ends(candidates: Candidates, restarts: Restarts) -> Candidates:
+    """The candidates without jobs that cannot be preempted and go on where they run, though they
+    have no column there: `Supply` takes off what they hold.
     """
-    table = candidates.instance.jobs_table
-    stays = must_stay(candidates.instance) & np.isfinite(table.deadline)
-    unknown = [
-        int(table.places.job[place])
-        for place in np.flatnonzero(stays[table.places.job]).tolist()
-        if going_on(candidates, place)[0] < 0
-    ]
-    return candidates.without_jobs(mask_of(unknown, len(table)), UNKNOWN_END)
+    unknown = unknown_ends(candidates, restarts.held) & np.isinf(restarts.held)
+    unknown &= np.isfinite(candidates.instance.jobs_table.deadline)
+    return candidates.without_jobs(unknown, UNKNOWN_END)
 
 
 def of_best_effort(candidates: Candidates) -> BoolArray:

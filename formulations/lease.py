@@ -133,7 +133,8 @@ class Lease(Formulation):
 
     def classes(self, candidates: Candidates) -> Classes:
         """Classes of the jobs with a deadline; the others are unplaced."""
-        return super().classes(with_deadlines(candidates))
+        restarts = self.restarts_of(candidates.instance)
+        return super().classes(with_deadlines(candidates, restarts))
 
     def build(self, C: Classes) -> LinearPlan:
         _refuse_coarse_clock(C.instance)
@@ -141,7 +142,7 @@ class Lease(Formulation):
         promised = np.zeros(len(C), bool) if self.promised is None else self.promised[C.first]
         plan = LeaseProgram(
             C,
-            Supply.of(C, options.capacity, self.name),
+            Supply.of(C, options.capacity, self.name, self.restarts_of(C.instance)),
             options.admission,
             options.first_lease,
             promised,

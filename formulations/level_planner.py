@@ -13,8 +13,8 @@ ASPLOS 2023, section 4 (shares by deadline; here with exact times in place of sl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
@@ -67,7 +67,7 @@ class Level(NamedTuple):
         Seconds until the first piece makes progress, and each later one: a job that never ran has
         nothing to restore before its first.
     onward : float or None
-        The same for a job that goes on from now as it runs; None: it does not run so.
+        The same for a job that goes on from its release as it runs; None: it does not run so.
     spends : Holds
         Consumable resources and amounts, for all that is left.
     """
@@ -135,11 +135,13 @@ class LevelJob:
         Row of the job table.
     levels : sequence of Level
     release : float
-        Seconds from now until it arrives.
+        Seconds from now until it arrives, or its exempt time ends.
     promised : bool
         Whether it must meet its deadline: it makes way for no other job.
     preemptible : bool
         Whether it may run in several pieces.
+    head : Piece, optional
+        As it runs until its exempt time ends, whatever comes then. Levels are of the work after it.
     """
 
     job: int
@@ -147,6 +149,11 @@ class LevelJob:
     release: float = 0.0
     promised: bool = False
     preemptible: bool = True
+    head: Piece | None = None
+
+    def pieces(self, run: Run) -> tuple[Piece, ...]:
+        """All of its pieces from now on."""
+        return run.pieces if self.head is None else (self.head, *run.pieces)
 
     @property
     def goes_on(self) -> Level | None:
@@ -218,7 +225,7 @@ def run_within(
     pieces: list[Piece] = []
     for level, start, stop in stretches:
         delay = level.again if pieces else level.first
-        if start == 0 and level.onward is not None:
+        if start == job.release and level.onward is not None:
             delay = level.onward
         progress = stop - start - delay
         if progress >= (left - ROUNDING * work) * level.duration:
@@ -458,7 +465,10 @@ class LevelPlan:
     def schedule(self, C: Classes) -> Schedule:
         """The plan as a schedule of the classes that the columns of its levels are of."""
         return schedule_of(
-            C, stretches_of({self.jobs[n].job: run.pieces for n, run in self.runs.items()})
+            C,
+            stretches_of(
+                {self.jobs[n].job: self.jobs[n].pieces(run) for n, run in self.runs.items()}
+            ),
         )
 
 
@@ -587,8 +597,8 @@ def level_jobs(
         first = np.where(restarts.ran[job], again, 0.0)
         runs = np.full((2, len(table)), -1, np.int64)
         runs[:, table.places.job] = table.places.pool, table.places.length
-        goes_on = (runs[0, job] == pool) & (runs[1, job] == gpus)
-        onward[goes_on] = restarts.restoring[job[goes_on]]
+        as_now = (runs[0, job] == pool) & (runs[1, job] == gpus)
+        onward[as_now] = restarts.restoring[job[as_now]]
     held = np.where(pool >= 0, gpus * C.configurations.share[C.configuration[column]], 0.0)
     usage = C.usage.tocsc()
     renewable = C.resources.renewable
@@ -610,11 +620,42 @@ def level_jobs(
             )
         )  # fmt: skip
     jobs = [
-        LevelJob(
-            job, own, max(float(table.arrival[job]) - now, 0.0), bool(promised[k]),
-            restarts is None or bool(table.preemptible[job]),
-        )
+        LevelJob(job, own, max(float(table.arrival[job]) - now, 0.0), bool(promised[k]))
         for k, own in levels.items()
         for job in C.jobs_of(k).tolist()
-    ]  # fmt: skip
+    ]
+    if restarts is not None:
+        may_stop, here = restarts.preemptible(C.instance), set(column[as_now].tolist())
+        jobs = [
+            _exempt(one, float(restarts.held[one.job]), here)
+            if may_stop[one.job]
+            else replace(one, preemptible=False)
+            for one in jobs
+        ]
     return sorted(jobs, key=lambda one: one.job)
+
+
+def _exempt(job: LevelJob, seconds: float, here: Collection[int]) -> LevelJob:
+    """A job that is not preempted for some seconds, in one of the columns ``here``: its levels are
+    of what is left then.
+    """
+    if not seconds:
+        return job
+    mine = [level for level in job.levels if level.column in here]
+    if not mine:
+        return replace(job, release=seconds)
+    own = max(mine, key=lambda level: level.duration)
+    delay = own.onward or 0.0
+    if seconds >= delay + own.duration:
+        return replace(job, preemptible=False, levels=[own._replace(onward=delay), *job.levels])
+    left = 1.0 - max(seconds - delay, 0.0) / own.duration
+    restoring = max(delay - seconds, 0.0)
+    levels = [
+        level._replace(
+            duration=left * level.duration,
+            onward=None if level.onward is None else restoring,
+            spends=[(resource, left * amount) for resource, amount in level.spends],
+        )
+        for level in job.levels
+    ]
+    return replace(job, levels=levels, release=seconds, head=Piece(own, 0.0, seconds))

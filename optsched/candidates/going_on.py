@@ -6,7 +6,10 @@ import math
 
 import numpy as np
 
+from optsched.arrays import BoolArray, FloatArray, mask_of
 from optsched.candidates.classes import Candidates
+
+UNKNOWN_END = "it runs in no configuration of its own, so that its end is not known"
 
 
 def going_on(candidates: Candidates, place: int) -> tuple[int, float]:
@@ -32,3 +35,14 @@ def going_on(candidates: Candidates, place: int) -> tuple[int, float]:
     whole, left = columns.duration[column], table.steps_left[job]
     stated = whole * left / table.steps[job]
     return column, float(left / columns.rate[column] if np.isnan(whole) else stated)
+
+
+def unknown_ends(candidates: Candidates, held: FloatArray) -> BoolArray:
+    """Jobs that keep their GPUs, and run in no column of their own; shape (jobs,).
+
+    ``held``: seconds for which they do (`optsched.instance.staying.held_for`).
+    """
+    places = candidates.instance.jobs_table.places
+    keep = np.flatnonzero(held[places.job] > 0).tolist()
+    unknown = [place for place in keep if going_on(candidates, place)[0] < 0]
+    return mask_of(places.job[unknown], len(held))

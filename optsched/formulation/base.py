@@ -310,6 +310,10 @@ class Formulation(ABC, Displayed):
         mine.restarts = restarts
         return mine
 
+    def restarts_of(self, instance: Instance) -> Restarts:
+        """What is known of restarts: what rounds said, else what the instance says."""
+        return self.restarts or Restarts.of(instance)
+
     def with_constraints(self, constraints: Sequence[SideConstraint]) -> Self:
         """The formulation with other side constraints.
 

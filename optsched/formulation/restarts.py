@@ -8,7 +8,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.instance import Instance
-from optsched.instance.staying import Running
+from optsched.instance.staying import Running, held_for
 
 
 class Stretches(NamedTuple):
@@ -40,12 +40,15 @@ class Restarts(NamedTuple):
     restoring : FloatArray, shape (jobs,)
         Seconds until a running job makes progress if it goes on as it runs; NaN if it cannot, as
         its nodes are down or take no more work.
+    held : FloatArray, shape (jobs,)
+        Seconds for which a running job keeps its GPUs (`held_for`).
     planned : Stretches, optional
         The plan of the last round.
     """
 
     ran: BoolArray
     restoring: FloatArray
+    held: FloatArray
     planned: Stretches | None = None
 
     @classmethod
@@ -55,9 +58,14 @@ class Restarts(NamedTuple):
         ran = table.steps_done > 0
         ran[table.places.job] = True
         running = Running.of(instance)
-        moves = running.barred & ~running.stays(table.preemptible)
-        return cls(ran, np.zeros(len(ran))).moving(moves)
+        held = held_for(instance)
+        return cls(ran, np.zeros(len(ran)), held).moving(running.barred & np.isfinite(held))
 
     def moving(self, jobs: BoolArray) -> Restarts:
         """The same where these running jobs cannot go on where they are."""
         return self._replace(restoring=np.where(jobs, np.nan, self.restoring))
+
+    def preemptible(self, instance: Instance) -> BoolArray:
+        """Jobs that may be preempted, if only after their exempt time; shape (jobs,)."""
+        exempt = (self.held > 0) & np.isfinite(self.held)
+        return np.asarray(instance.jobs_table.preemptible | exempt)

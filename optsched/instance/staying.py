@@ -103,3 +103,15 @@ def exempt_left(instance: Instance, least: float = 0.0) -> FloatArray:
     exempt = np.maximum(table.exempt_time[places.job], least)
     left[places.job] = np.fmax(exempt - (instance.now - places.since), 0.0)
     return left
+
+
+def held_for(instance: Instance, least: float = 0.0) -> FloatArray:
+    """Seconds for which jobs keep the GPUs on which they run; shape (jobs,).
+
+    inf for those that cannot be preempted, what is left of the exempt time of others (`exempt_left`
+    with ``least``); 0 where a job does not run, is done, or a node of it is down.
+    """
+    running = Running.of(instance)
+    exempt = np.where(running.lost, 0.0, exempt_left(instance, least))
+    exempt = np.where(instance.jobs_table.steps_left > 0, exempt, 0.0)
+    return np.where(must_stay(instance, running), np.inf, exempt)

@@ -18,7 +18,7 @@ from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of
 from optsched.candidates import Classes, JobRows
 from optsched.candidates.going_on import going_on
 from optsched.instance import with_columns
-from optsched.instance.staying import Running, exempt_left, must_stay
+from optsched.instance.staying import Running, held_for
 from optsched.placement.beside import place_beside
 from optsched.placement.occupied import Occupied, occupied_by
 from optsched.placement.requests import Requests
@@ -94,14 +94,12 @@ def _held_beside(schedule: Schedule) -> tuple[Occupied, FloatArray]:
     """GPUs of jobs that go on as they run and are not in the schedule, and until when, seconds."""
     C = schedule.classes
     instance, places = C.instance, C.instance.jobs_table.places
-    firm, exempt = must_stay(instance), exempt_left(instance)
-    others = (firm | (exempt > 0)) & ~mask_of(schedule.job, len(firm))
-    some = np.flatnonzero(others[places.job])
+    seconds = np.where(mask_of(schedule.job, len(C.of_job)), 0.0, held_for(instance))
+    some = np.flatnonzero(seconds[places.job] > 0)
     jobs = places.job[some]
     ends = np.array([going_on(C.candidates, place)[1] for place in some.tolist()], np.float64)
-    until = np.where(firm[jobs], ends, np.minimum(ends, exempt[jobs]))
     held = occupied_by(instance, jobs, np.full(len(jobs), -1, np.int64))
-    return held, instance.now + until
+    return held, instance.now + np.minimum(ends, seconds[jobs])
 
 
 def _kept_now(schedule: Schedule) -> Iterable[tuple[int, IntArray]]:
@@ -109,7 +107,7 @@ def _kept_now(schedule: Schedule) -> Iterable[tuple[int, IntArray]]:
     C, instance = schedule.classes, schedule.classes.instance
     table, numbering = instance.jobs_table, instance.cluster.numbering
     running = Running.of(instance)
-    stays: BoolArray = running.stays(table.preemptible) | (running.runs & ~running.barred)
+    stays: BoolArray = (held_for(instance) > 0) | (running.runs & ~running.barred)
     same = (running.pool[schedule.job] == schedule.pool) & (
         running.gpus[schedule.job] == schedule.gpus
     )

@@ -222,7 +222,8 @@ def allocate(
     started = time.perf_counter()
     held = bool((view.must & ~view.outside).any())
     formulation = formulation_of(state.policy, view.instance, view.constraints, held)
-    restarts = state.stops.restarts.moving(view.evicted & ~view.must)
+    restarts = state.stops.restarts
+    restarts = restarts.moving(view.evicted & np.isfinite(restarts.held))
     if formulation.goes_on and state.warm is not None:
         restarts = restarts._replace(planned=state.warm.stretches)
     formulation = formulation.knowing(restarts)

@@ -24,7 +24,7 @@ from optsched.formulation import Restarts
 from optsched.instance import Instance
 from optsched.instance.restart import restart_costs
 from optsched.instance.running import RunningJobs
-from optsched.instance.staying import exempt_left
+from optsched.instance.staying import exempt_left, held_for
 from optsched.rounds.ledger import Service
 from optsched.rounds.policy import RoundPolicy
 
@@ -129,13 +129,14 @@ class Stops(Displayed):
     def restarts(self) -> Restarts:
         """What formulations know of them."""
         restoring = np.maximum(self.service.resumes - self.instance.now, 0.0)
-        return Restarts(self.service.starts > 0, restoring)
+        held = held_for(self.instance, self.policy.exempt_time)
+        return Restarts(self.service.starts > 0, restoring, held)
 
     def delays(
         self, job: IntArray, pool: IntArray, gpus: IntArray, continues: BoolArray
     ) -> FloatArray:
         """Seconds until jobs make progress there: what is left of a restart where they go on."""
-        ran, restoring, _ = self.restarts
+        ran, restoring, *_ = self.restarts
         again = self.before_restart[job] + self.restart(job, pool, gpus)
         # A job that never ran has no state to restore.
         return np.where(continues, restoring[job], np.where(ran[job], again, 0.0))

@@ -19,6 +19,7 @@ import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from itertools import count as count_from
 from typing import Any, Unpack
 
@@ -26,6 +27,8 @@ import numpy as np
 
 from optsched.api import InstanceSource, Performance, load, make_formulation, solve
 from optsched.arrays import IntArray, finite
+from optsched.assembly import compile_for
+from optsched.candidates.going_on import UNKNOWN_END, unknown_ends
 from optsched.display import Displayed, DisplayedTable, TableColumns, count, moment
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formulation.notes import unread_note
@@ -34,7 +37,7 @@ from optsched.instance.arguments import checks_arguments
 from optsched.instance.reading import show
 from optsched.instance.references import job_row
 from optsched.instance.resize import resized
-from optsched.instance.staying import exempt_left
+from optsched.instance.staying import held_for
 from optsched.placement import jobs_without_nodes
 from optsched.solution import Schedule, Solution, Status
 from optsched.solving.limits import LimitOptions, deadline_of, takes_limits
@@ -153,8 +156,8 @@ class AdmissionDecision(DisplayedTable):
         Jobs of the plan for which no nodes were found, and why: it keeps to what pools have in all.
         Others might have to move, or there is no such plan. Empty: the plan fits on nodes.
     notes : tuple of str
-        What the instance states and the decision does not read, and jobs admitted before that are not
-        planned as they go on as they run. Each is a sentence.
+        What the instance states and the decision does not read, and jobs that keep their GPUs until
+        nobody knows when: no refusal that counts as proven rests on them. Each is a sentence.
     """
 
     instance: Instance
@@ -238,9 +241,8 @@ def admit(
     All other jobs of the instance with a hard deadline count as admitted before: a job is admitted
     only if they all keep their deadlines, restarts counted. Deadlines that have passed are held no
     more. Jobs without a deadline make way, but for those that run and cannot be preempted: these
-    hold what they have until they are done, or until their exempt time ends. A job with a deadline
-    in its exempt time counts as one that cannot be preempted. Jobs are taken in the order in which
-    they are given, each beside those that were admitted before it.
+    hold what they have until they are done, or until their exempt time ends. Jobs are taken in the
+    order in which they are given, each beside those that were admitted before it.
 
     Parameters
     ----------
@@ -295,7 +297,7 @@ def admit(
         admitted.append(table.names[row])
     return AdmissionDecision(
         given, tuple(admitted), tuple(refused), plan, _changed(given, before, plan),
-        _without_nodes(plan), _notes(given, kept, plan),
+        _without_nodes(plan), _notes(probes),
     )  # fmt: skip
 
 
@@ -308,16 +310,12 @@ def _without_nodes(plan: Solution | None) -> dict[str, str]:
     return {names[row]: words for row, words in found.items()}
 
 
-def _notes(instance: Instance, kept: IntArray, plan: Solution | None) -> tuple[str, ...]:
-    """What a decision does not read, and jobs admitted before that go on as they run."""
-    read = make_formulation(ELASTIC).all_reads | {"exempt_time"}
-    unread = unread_note("admit", read, instance)
-    unplaced = {} if plan is None else dict(plan.unplaced)
-    names = [instance.jobs_table.names[row] for row in kept.tolist()]
-    unplanned = [
-        f"job {name} is not planned: {unplaced[name]}" for name in names if name in unplaced
-    ]
-    return (*([unread] if unread else []), *unplanned)
+def _notes(probes: _Probes) -> tuple[str, ...]:
+    """What a decision does not read, and jobs whose end it does not know."""
+    unread = unread_note("admit", make_formulation(ELASTIC).all_reads, probes.instance)
+    names = probes.instance.jobs_table.names
+    unknown = [f"job {names[row]} keeps its GPUs: {UNKNOWN_END}" for row in probes.endless.tolist()]
+    return (*([unread] if unread else []), *unknown)
 
 
 def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Instance, IntArray]:
@@ -351,15 +349,9 @@ def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Inst
     # Nobody is held to a deadline that has passed.
     soft, deadline = table.soft_deadline | (table.deadline <= instance.now), table.deadline.copy()
     soft[rows] = False
-    running, exempt = table.places.job, exempt_left(instance) > 0
     # Of these, a deadline that may be missed does not matter: they hold their GPUs anyhow.
-    holds = soft & (~table.preemptible | exempt)
-    deadline[running[holds[running]]] = np.inf
-    # A job with a deadline that may not be stopped yet is planned as if it never might.
-    preemptible = table.preemptible & ~(exempt & np.isfinite(deadline))
-    instance = with_columns(
-        instance, soft_deadline=soft, deadline=deadline, preemptible=preemptible
-    )
+    deadline[soft & (held_for(instance) > 0)] = np.inf
+    instance = with_columns(instance, soft_deadline=soft, deadline=deadline)
     return instance, np.array(rows, np.int64)
 
 
@@ -414,6 +406,21 @@ class _Probes:
         """The same of another instance with the same jobs."""
         return _Probes(instance, self._how)
 
+    @cached_property
+    def beside(self) -> IntArray:
+        """Jobs that nobody asks about, and that keep their GPUs."""
+        keep = np.isinf(self.instance.jobs_table.deadline) & (held_for(self.instance) > 0)
+        return np.flatnonzero(keep)
+
+    @cached_property
+    def endless(self) -> IntArray:
+        """Jobs that keep their GPUs until nobody knows when."""
+        held = held_for(self.instance)
+        if not held.any():
+            return np.zeros(0, np.int64)
+        candidates = compile_for(make_formulation(FLUID), self.instance)
+        return np.flatnonzero(unknown_ends(candidates, held))
+
     def plan(self, rows: IntArray) -> Solution | None:
         """A plan by rule, else by the program; None if there is none, or none was found in time."""
         found = self.by_rule(rows)
@@ -427,7 +434,9 @@ class _Probes:
 
     def _planned(self, rows: IntArray, program: bool) -> Solution | None:
         """A plan of all of these jobs; one whose certificate failed is none."""
-        found = self._solved(rows, ELASTIC, {"admission": False, "program": program})
+        some = with_jobs(self.instance, np.union1d(rows, self.beside))
+        options = {"admission": False, "program": program}
+        found = solve(some, ELASTIC, options=options, **self._how)
         return found if found.schedule is not None and found.certificate.ok else None
 
     def for_advice(self, rows: IntArray) -> bool:
@@ -454,18 +463,10 @@ class _Probes:
     def _relaxed(self, rows: IntArray, options: Mapping[str, Any]) -> Solution:
         # The simplex method is the fastest here: ten times faster than an interior point.
         solver = "highs" if self._how["solver"] == "auto" else self._how["solver"]
-        return self._solved(rows, FLUID, options, solver=solver)
-
-    def _solved(
-        self, rows: IntArray, formulation: str, options: Mapping[str, Any], **other: Any
-    ) -> Solution:
-        how = {**self._how, **other}
-        table = self.instance.jobs_table
-        running = table.places.job
-        stays = ~table.preemptible | (exempt_left(self.instance) > 0)
-        stay = running[stays[running] & np.isinf(table.deadline[running])]
-        some = with_jobs(self.instance, np.union1d(rows, stay))
-        return solve(some, formulation, options=options, **how)
+        # What is shown holds even if a job whose end is not known ended now.
+        known = np.setdiff1d(np.union1d(rows, self.beside), self.endless)
+        how = {**self._how, "solver": solver}
+        return solve(with_jobs(self.instance, known), FLUID, options=options, **how)
 
 
 # --- why not, and what would let it in ----------------------------------------------------------

@@ -133,6 +133,45 @@ def test_one_that_runs_and_cannot_be_preempted_goes_on_even_if_it_is_late() -> N
     assert {name for name, _ in found.declined} == {"late", "other"}
 
 
+RUNS = {"running": {"pool": "v100", "gpus": ["v100-0/0"], "since": -5.0}, "exempt_time": 15.0}
+
+
+@pytest.mark.parametrize("program", [True, False])
+@pytest.mark.parametrize(("due", "kept"), [(30.0, True), (29.0, False)])
+def test_a_job_is_not_preempted_within_its_exempt_time(
+    due: float, kept: bool, program: bool
+) -> None:
+    """It runs for 10 s more, makes way for 20 s, restarts for 5 s, and has 30 s of work left."""
+    jobs = [job("r", 40, 70, restart_cost=5.0, **RUNS), job("x", 20, due)]
+    given = made(jobs=jobs, cluster=pool(1))
+    found = solve(given, admission=not kept, program=program)
+    if kept:
+        assert stretches(found) == [("r", 1, 0, 10), ("x", 1, 10, 30), ("r", 1, 30, 65)]
+        assert found.objective == 65.0
+    else:
+        assert stretches(found) == [("r", 1, 0, 40)]
+
+
+def test_what_is_declined_within_its_exempt_time_keeps_its_gpus_all_the_same() -> None:
+    jobs = [job("r", 40, 15, deadline_kind="soft", **RUNS), job("x", 20, 29), job("y", 9, 29)]
+    found = solve(made(jobs=jobs, cluster=pool(1)), admission=True)
+    assert stretches(found) == [("y", 1, 10, 19)]
+
+
+@pytest.mark.parametrize("exempt", [3.0, 10.0, 100.0])
+@pytest.mark.parametrize("state", ["up", "drain", "down"])
+def test_exempt_jobs_on_nodes_that_close(state: str, exempt: float) -> None:
+    """A node that drains lets the job stay until its exempt time ends; one that is down does not."""
+    nodes = [{"name": "n0", "state": state}, {"name": "n1"}]
+    held = {"running": {"pool": "v100", "gpus": ["n0/0"], "since": 0.0}, "exempt_time": exempt}
+    given = made(
+        jobs=[job("r", 10, 30, restart_cost=5.0, **held)],
+        cluster={"pools": [{"name": "v100", "nodes": nodes, "gpus_per_node": 1}]},
+    )
+    moved = {"up": 0.0, "drain": 5.0 if exempt < 10 else 0.0, "down": 5.0}[state]
+    assert stretches(solve(given))[-1][3] == 10.0 + moved
+
+
 def test_nodes_that_open_later_and_calendars() -> None:
     nodes = {"pools": [{"name": "v100", "gpus_per_node": 1, "nodes": [
         {"name": "n0"}, {"name": "n1", "available_from": 30.0}]}]}  # fmt: skip

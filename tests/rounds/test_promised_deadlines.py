@@ -60,6 +60,25 @@ def test_only_jobs_that_leave_enough_to_others_are_promised_their_deadlines(
     assert [name for name, _ in plan.declined] == [declined]
 
 
+@pytest.mark.parametrize("due", [None, 500.0])
+@pytest.mark.parametrize("policy", [{}, {"exempt_time": 35.0}])
+def test_a_deadline_waits_for_no_more_than_an_exempt_time(
+    due: float | None, policy: dict[str, Any]
+) -> None:
+    """The job that came first keeps its GPU for 35 s: 20 s are left to the deadline then."""
+    first = job("first", 100, due or 0.0, exempt_time=0.0 if policy else 35.0)
+    if due is None:
+        del first["deadline"]
+    scheduler = Scheduler(instance(first), {**POLICY, **policy}, isolate=False)
+    scheduler.solve(now=0.0)
+    scheduler.submit(job("new", 20, 60), now=5.0)
+    plans = [scheduler.solve(now=now) for now in (10.0, 20.0, 30.0, 40.0)]
+    assert [plan.declined for plan in plans] == [()] * 4
+    assert [{item.job for item in (*plan.start, *plan.keep)} for plan in plans] == [
+        {"first"}, {"first"}, {"first"}, {"new"}
+    ]  # fmt: skip
+
+
 # --- the plan goes on -----------------------------------------------------------------------------
 
 

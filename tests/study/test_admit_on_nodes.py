@@ -131,22 +131,15 @@ def test_rounds_count_the_restart_of_a_job_that_has_to_leave_its_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("due", "starts"),
-    [
-        ({}, 50.0),
-        ({"deadline": 500.0}, 100.0),
-        ({"deadline": 500.0, "deadline_kind": "soft"}, 50.0),
-    ],
+    "due", [{}, {"deadline": 500.0}, {"deadline": 500.0, "deadline_kind": "soft"}]
 )
-def test_nobody_takes_the_gpus_of_a_job_within_its_exempt_time(
-    due: Document, starts: float
-) -> None:
-    """One that must meet its deadline goes on to its end; others make way as soon as they may."""
+def test_nobody_takes_the_gpus_of_a_job_within_its_exempt_time(due: Document) -> None:
+    """It makes way as soon as it may."""
     held = job("r", 100, exempt_time=50, **runs("n0/0", since=0.0)) | due
     given = cluster([held], n1={"state": "down"})
     decision = admit(given, [job("x", 10, 55), job("y", 10, 115)], advise=False)
     assert (decision.admitted, [one.job for one in decision.refused]) == (("y",), ["x"])
-    assert plan_of(decision)["y"][0] == starts
+    assert plan_of(decision)["y"][0] == 50.0
 
 
 def test_an_exempt_time_that_has_passed_holds_nothing() -> None:
@@ -168,9 +161,10 @@ def test_a_job_that_goes_on_in_no_configuration_of_its_own_keeps_its_gpus(
     decision = admit(given, [wide, narrow], advise=False)
     assert decision.admitted == ("y",)
     assert plan_of(decision) == {"y": (0.0, 10.0)}
-    assert [note.startswith("job r is not planned") for note in decision.notes] == (
-        [] if deadline is None else [True]
-    )
+    assert [note.startswith("job r keeps its GPUs") for note in decision.notes] == [True]
+    assert [(one.job, one.proven) for one in decision.refused] == [("x", False)]
+    late = admit(given, job("z", 10, 5), advise=False)
+    assert [one.proven for one in late.refused] == [True]  # whenever r ends
     if deadline is not None:
         asked = admit(given, "r", advise=False)
         assert [(one.job, one.proven) for one in asked.refused] == [("r", False)]
@@ -185,7 +179,7 @@ def test_a_job_that_goes_on_where_no_other_node_could_take_it_is_in_nobody_s_way
     ]
     decision = admit(given, job("x", 10, 15, throughput={"q": 1.0}))
     assert plan_of(decision) == {"x": (0.0, 10.0)}
-    assert [note.startswith("job r is not planned") for note in decision.notes] == [True]
+    assert [note.startswith("job r keeps its GPUs") for note in decision.notes] == [True]
 
 
 def test_what_a_decision_does_not_read_is_told() -> None:
