@@ -210,6 +210,7 @@ class Admitting:
         elastic_rows = []
         for rows in self.requirements:
             assert rows.of_class is not None
+            # Rows of one kind become two blocks: those to be kept, and those that may fall short.
             for soft in (False, True):
                 some = np.flatnonzero((asked[rows.of_class] > 0) & (elastic[rows.of_class] == soft))
                 if not len(some):
@@ -226,6 +227,7 @@ class Admitting:
                 )
                 side.append(mine)
                 elastic_rows += [k] if soft else []
+        # Nobody may fall short: there is nothing to find.
         if not elastic_rows:
             return np.zeros(len(asked)), None
         relaxation = RelaxedRows(replace(self.program, side=tuple(side)))
@@ -236,6 +238,7 @@ class Admitting:
             return None, None
         found = relaxation.short(outcome.x)
         short = np.zeros(len(asked))
+        # A class with several requirements falls short by the worst of them.
         np.maximum.at(short, np.concatenate(elastic_rows), found)
         if not short.any() or outcome.duals is None:
             return short, None
@@ -261,6 +264,7 @@ class Admitting:
         for block in arrays.rows:
             if block.name not in ("time", *requirements):
                 y[block.slice] = duals[block.name]
+        # A multiplier that points to an infinite side proves nothing.
         y[(y > 0) & np.isinf(arrays.row_lower)] = 0.0
         y[(y < 0) & np.isinf(arrays.row_upper)] = 0.0
         used = np.flatnonzero(y)
@@ -268,6 +272,7 @@ class Admitting:
         price = -arrays.transpose_times(y)[: C.columns]
         # Two jobs that share GPUs pay half each.
         price = np.where(self.program.barred, np.inf, np.where(C.alone, price, price / 2.0))
+        # The least that a unit of time of each class costs without a requirement: never above 0.
         idle = np.zeros(len(C))
         np.minimum.at(idle, C.class_a, price)
         np.minimum.at(idle, C.class_b[~C.alone], price[~C.alone])
@@ -277,6 +282,7 @@ class Admitting:
             k = rows.of_class
             assert k is not None
             matrix = sp.csr_matrix(rows.matrix)
+            # For all that is asked, and for what is kept already, which the room has to pay for.
             for total, lower in ((cost, rows.lower), (held, rows.lower * firm[k])):
                 found = least_cost(matrix, lower, price, idle[k]) - idle[k]
                 np.maximum.at(total, k, found)
@@ -322,8 +328,10 @@ def least_cost(
     barred = np.isinf(entry_price)
     entry = np.where(barred, 0.0, matrix.data)
     entry_price = np.where(barred, idle[rows][row], entry_price)
+    # From here on by rows of the matrix with entries; entry and price by its nonzeros.
     top = np.maximum.reduceat(entry, start)
     asked = np.minimum(lower[rows], top)
+    # The first chord: from idleness to the largest entry, at its lowest price.
     left, left_price = np.zeros(len(rows)), idle[rows].copy()
     right = top.copy()
     of_top = np.where(entry >= top[row], entry_price, np.inf)
@@ -338,6 +346,7 @@ def least_cost(
         found = np.flatnonzero(lowest < chord - ROUNDING * (np.abs(chord) + np.abs(right_price)))
         if not len(found):
             break
+        # Of several points equally low the first in the row.
         first = np.full(len(rows), len(entry))
         at = np.flatnonzero(below <= lowest[row])
         np.minimum.at(first, row[at], at)

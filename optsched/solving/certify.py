@@ -150,11 +150,13 @@ def judged(
     noise = noise_at(arrays, point.at, terms)
     certificate = certify_point(arrays, point.at, value, "none", noise)
     if point.program is not None and duals is not None:
+        # Not for the certificate, which compares two objectives of the same point.
         noise += point.program.worth_of_noise(duals)
     gap_accepted = max(OPTIMALITY, limits.gap or 0.0) if arrays.is_integer else OPTIMALITY
     closed = bound.value is not None and is_closed(value, bound.value, gap_accepted, noise)
     problems = list(certificate.problems)
     values = _checked_claim(values, point, y, bound, closed, noise, limits.tolerance, problems)
+    # A point with infinite entries has no residuals: nothing is proved of it.
     proof = bound.proof if certificate.residuals else "none"
     signs = {} if bound.residual is None else {"duals": bound.residual}
     residuals = {**certificate.residuals, **signs}
@@ -199,6 +201,7 @@ def _checked_claim(
     stated = value if values.objective is None else values.objective
     if claims and not alike(value, stated, max(OPTIMALITY, loose), STATED_NOISE * noise):
         problems.append(f"the solver states the objective {stated:.9g}, its point has {value:.9g}")
+    # Of a continuous program a claim without duals counts for nothing.
     if y is None and not (arrays.is_integer or problems or closed):
         claims = False
     if bound.value is not None and contradicts(bound.value, value, arrays.maximise, noise):
@@ -235,6 +238,7 @@ def proved_or_claimed_bound(point: EvaluatedPoint, values: Values, y: FloatArray
     claimed = None
     if arrays.is_integer and values.bound is not None and np.isfinite(values.bound):
         claimed = values.bound
+    # Where the solver's duals prove nothing, what the columns allow alone may.
     alone = duals_alone(arrays, point.program)
     dual = point.bounded_by(alone)
     limit = dual_bound(dual, alone)
@@ -262,6 +266,7 @@ def duals_alone(arrays: LinearForm, program: AllocationProgram | None) -> FloatA
         if worth is not None:
             blocks_of["levels"][:] = -worth
             brings = np.asarray(program.levels.T @ worth)
+        # Two jobs that share GPUs bring half of it each.
         brings = brings / np.where(C.alone, 1.0, 2.0)
         np.maximum.at(blocks_of["time"], C.class_a, brings)
         np.maximum.at(blocks_of["time"], C.class_b[~C.alone], brings[~C.alone])
@@ -347,8 +352,10 @@ def cleaned(program: AllocationProgram, values: Values, solver: str) -> FloatArr
         and np.isfinite(stated)
         and program.value(x) < stated * CLOSE
     ):
+        # A job may lack a tolerance of the level that was reached: see `AllocationProgram.lifted`.
         lifted = program.lifted(x, stated)
         x = lifted if program.value(lifted) > program.value(x) else x
+    # The point of a stopped run need not be feasible yet.
     if values.termination in (*STOPPED, Termination.IMPRECISE):
         x = program.repaired(x)
         if not (program.integral or program.side or program.extend):
@@ -539,6 +546,7 @@ def without_point(
     if program is not None and program.explained_apart:
         arrays = program.requirements
     claimed = Certificate(True, "claimed", {})
+    # The caller has another program to ask, which says why.
     if not runs.explains and values.termination is Termination.INFEASIBLE:
         return _pointless(runs, values, Status.INFEASIBLE, claimed)
     found = None
@@ -548,6 +556,7 @@ def without_point(
             return nothing_found(runs, values, arrays.is_integer)
         if checked.finding is not ClaimFinding.FEASIBLE:
             found = conflicting_rows(arrays, checked, analyst)
+    # The rows can be met: the claim is that of an unbounded program, or false.
     if found is None:
         refuse_refuted(values.termination, arrays, program, runs.name)
         unbounded = replace(values, termination=Termination.UNBOUNDED)

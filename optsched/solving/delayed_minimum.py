@@ -66,9 +66,11 @@ def _solve(
             best = replace(best, termination=values.termination)
             break  # stopped: the best point so far, with the bound of the tangent before
         reached = arrays.objective(values.x)
+        # Optima of Newton's tangents only fall. One that does not is at the solver's precision.
         stalled, bound = reached >= bound * (1.0 - STALLED), min(reached, bound)
         x = cleaned(program, values, engine.name)
         better = program.value(x) > value
+        # Duals and end of the last tangent, with the best point of all.
         best = values if best is None or better else replace(values, x=best.x)
         value = max(value, program.value(x))
         if (

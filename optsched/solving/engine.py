@@ -204,6 +204,7 @@ class Engine(SolverRuns):
             return self._solve_conic(program, solver)
         arrays = self.build(lambda: program.to_linear().arrays)
         start = self.start if self._incumbent is None else self._incumbent
+        # Both are of the easier program, for the run after it: later fallbacks start without them.
         core, self._incumbent, self._core = self._core, None, None
         if start is not None:
             start = program.complete(program.repaired(start))
@@ -226,6 +227,7 @@ class Engine(SolverRuns):
             if self._near(core, value):
                 end, known = Termination.GAP_LIMIT, PointStatus.FEASIBLE
                 return Values(end, known, known, x=point, y=core.duals, objective=value)
+            # A core as large as the whole program left is no help: solve that.
             lower, upper = core.around(point, extra)
             if (lower < upper).sum() >= core.open_columns(value):
                 break
@@ -240,7 +242,9 @@ class Engine(SolverRuns):
                 point = self._exchanged(core, found)
                 value = core.value(point)
             else:
+                # The core holds nothing better, so a larger one is tried.
                 failures, extra = failures + 1, 2 * extra
+        # Reduced-cost fixing: what is in no better point stays out of the last run.
         session.set_bounds(*core.without_losers(value))
         session.set_start(point)
         values = self.run(session)
@@ -285,6 +289,7 @@ class Engine(SolverRuns):
             return without_point(self, program.requirements, values, program)
         y = values.y
         if y is not None and cones.linear is not None:
+            # Multipliers of the linear rows come first, then those of the cones, three for a class.
             rows = len(cones.linear.source)
             linear = cones.linear.duals(y, cones.maximise)
             y = program.total.tangent_duals(program, linear, y[rows:])
@@ -325,6 +330,7 @@ class Engine(SolverRuns):
             return replace(nothing_found(self, values), by_clock=by_clock)
         lowered = program.tangent(relaxed.x)
         missing = {block.name: np.zeros(len(block)) for block in lowered.arrays.rows}
+        # Rows that the easier program lacks have duals of 0: the bound holds, only not as tightly.
         y = np.concatenate(
             [np.zeros(0), *(relaxed.duals.get(name, missing[name]) for name in missing)]
         )
@@ -552,6 +558,7 @@ def _attempted(
                 continue
             if outcome.rests_on_claim:
                 own = None if outcome.certificate.ok else unclaimed(runs, outcome, certify)
+                # Its own point may refute a claim as well as any other point that is known.
                 for held in (own, attempts.best, attempts.known_point):
                     outcome = unless_refuted(outcome, held, maximise)
             attempts.add(outcome, keep=asked)
@@ -616,6 +623,7 @@ def _best(
         assert attempts.failure is not None
         raise attempts.failure
     refuted = attempts.best is not None and attempts.best.refuted
+    # Of a single attempt the record of its solver says everything.
     if len(attempts.made) > 1 or attempts.out_of_time or refuted:
         _report(runs, attempts, best)
     runs.chosen = best.solver

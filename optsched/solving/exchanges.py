@@ -50,9 +50,11 @@ def _better(core: Core, point: FloatArray) -> FloatArray | None:
     gain = cost[moves.target] - cost[moves.source]
     together = np.add.outer(gain, gain)
     allowed = together > ROUNDING * abs(core.bound)
+    # All moves of a class are of the same job (`_moves`).
     allowed &= np.not_equal.outer(moves.job_class, moves.job_class)
     more, less = _room(core, point)
     change = (_columns(core, moves.target) - _columns(core, moves.source)).tocsr()
+    # Row by row, of those that some move changes: what two moves do together is (moves, moves).
     for row in np.flatnonzero(np.diff(change.indptr)).tolist():
         amount = change[[row]].toarray()[0]
         both = np.add.outer(amount, amount)
@@ -77,6 +79,7 @@ def _moves(core: Core, point: FloatArray) -> Reassignments:
     column = np.append(np.arange(columns), np.full(len(C), IDLE))
     movable = C.alone & arrays.integer[:columns]
     waits = C.time(x) <= C.count - 1.0
+    # Places that a job may leave: columns in use, then idleness of each class (K entries).
     taken = np.flatnonzero(np.append(movable & (x >= arrays.lower[:columns] + 1.0), waits))
     source = np.full(len(C), -1)
     # Of several assignments the last one counts: the largest loss.

@@ -371,6 +371,7 @@ class _Deletion:
             if self._still_conflict(rest, alone, values):
                 self.rows = rest
             else:
+                # Neither infeasible nor met: perhaps these rows were not needed.
                 settled &= values.x is not None
                 at += size
         return settled

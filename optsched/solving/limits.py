@@ -81,9 +81,11 @@ def make_limits(
         for name, given in names.items():
             if given is None and name in ("gap", "work_limit"):
                 continue
+            # To Python True is the number 1: here it is a mistake.
             if isinstance(given, bool) or not isinstance(given, kind):
                 raise InvalidArgument(name, repr(given), expected)
     for name, value in (("time_limit", seconds), ("work_limit", work_limit)):
+        # Written so that NaN is refused too, here and below.
         if value is not None and not value > 0:
             raise InvalidArgument(name, _digits(value), "a number above 0")
     if gap is not None and not gap >= 0:

@@ -288,6 +288,7 @@ def solution_of(
     return _solution(
         formulation,
         candidates,
+        # A gap is asked of integer programs alone.
         solver=engine.solver_record(outcome.solver, engine.limits.gap if integral else None),
         objective=objective,
         bound=None if outcome.bound is None else program.units.objective(outcome.bound),
@@ -349,6 +350,7 @@ def _prices(program: AllocationProgram | Plan, outcome: Outcome) -> dict[str, fl
         return {}
     worth = program.worth_of_duals(outcome.x, outcome.value)
     duals = zip(program.classes.resources.names, outcome.duals["capacity"], strict=True)
+    # Adding 0.0 makes -0.0 a plain 0.
     return {name: float(dual) * worth + 0.0 for name, dual in duals}
 
 
@@ -364,6 +366,7 @@ def _decided(
     bound, source = decision.bound or (None, "none")
     proof = "claimed" if source == "solver" else "rule"
     certificate = certify_point(program.to_linear().arrays, x, program.value(x), proof)
+    # Without a bound what the rule decides is what was asked for.
     status = Status.OPTIMAL
     gap = gap_of(value, bound)
     if bound is not None and (gap is None or gap > OPTIMALITY):

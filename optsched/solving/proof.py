@@ -151,20 +151,24 @@ def better_point(
     """
     assert outcome.value is not None
     step = objective_step(arrays) if step is None else step
+    # Half a step is far from every value that the objective can have: no tolerance can hide one.
     margin = 0.5 * step if step else max(STEP * abs(outcome.value), 1e-9)
     name = "scip" if outcome.solver.name.startswith("highs") else "highs"
     bounded = is_bounded(arrays)
     asked, reason, chosen = engine.solver, engine.reason, engine.chosen
     try:
         session = engine.open(cut_off(arrays, outcome.value, margin), name)
+        # Options are those of the other solver, and with a gap this one may miss the better point.
         limits = replace(engine.limits_left(), options={}, gap=None)
         values = engine.record(session.run(limits), session.arrays.shape)
     finally:
+        # The record names the solver of the incumbent, not the one that looks for a better point.
         engine.solver, engine.reason, engine.chosen = asked, reason, chosen
     words = f"{name} finds nothing better than {outcome.value:.9g}"
     if values.termination is Termination.INFEASIBLE or (
         values.termination is Termination.INFEASIBLE_OR_UNBOUNDED and bounded
     ):
+        # Without a smallest step only values better by the margin were excluded.
         loose = 0.0 if step else margin if arrays.maximise else -margin
         return CutOffResult(words, bound=outcome.value + loose)
     if values.x is not None and values.termination is not Termination.UNBOUNDED:
@@ -191,6 +195,7 @@ def objective_step(arrays: LinearArrays) -> float | None:
     cost = np.abs(arrays.cost[arrays.cost != 0])
     if not len(cost) or not arrays.integer[arrays.cost != 0].all():
         return None
+    # Costs with up to six decimals are whole multiples of a power of ten; their gcd is the step.
     for places in range(7):
         scaled = cost * 10.0**places
         whole = np.round(scaled)
@@ -214,6 +219,7 @@ def better_schedule(engine: Engine, program: TimelineProgram, cost: int) -> CutO
     )
     deadline = program.deadline
     if program.only_makespan:
+        # A makespan below the cost is a deadline of all activities, which narrows the search.
         deadline = np.minimum(deadline, (cost - 1) // program.cost.makespan)
     values = engine.record(
         solver().solve_timeline(replace(program, most=cost - 1, deadline=deadline), limits),

@@ -128,6 +128,7 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
     point = engine.build(plan.known)
     outcome = _without_solver(engine, plan, point)
     if outcome is None:
+        # The plan with all schedules says why, if it is infeasible too.
         with _unexplained(engine, plan.refuted_by is not None):
             outcome = engine.solve_linear(plan.program, meant, point)
     if outcome.status is Status.INFEASIBLE and plan.refuted_by is not None:
@@ -289,12 +290,14 @@ def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> SolvedProgra
     if not outcome.certificate.ok or not (plan.improve or plan.later):
         return SolvedProgram(plan, outcome, plan.read(outcome.x))
     schedule = plan.read(outcome.x if plan.improve is None else plan.improve(outcome.x))
+    # After a limit nothing is left for further runs; a gap that was asked for is no such limit.
     limited = (
         outcome.values.termination in STOPPED
         and outcome.values.termination is not Termination.GAP_LIMIT
     )
     stopped = limited or not plan.solves_later
     own = plan.program.arrays
+    # All that is kept is minimised, whatever the sense of the plan's own objective.
     held = [(-own.cost if own.maximise else own.cost, plan.complete)]
     stages = []
     ended: Termination | None = None
@@ -391,6 +394,7 @@ def _better(
         )
         return schedule
     sign = -1.0 if plan.program.arrays.maximise else 1.0
+    # (before, after) by the plan's own objective and all later ones, minimised; the last decides.
     pairs = [
         (sign * at, sign * new),
         *((item.value(schedule), item.value(found)) for item in objectives),
@@ -473,6 +477,7 @@ def _run_timeline(
         values = _run_indexed(engine, timeline, first, name)
     if first is None or values.termination not in STOPPED:
         return values
+    # The work on the resources bounds a makespan, even where the stopped run has no bound yet.
     if timeline.only_makespan:
         least = float(timeline.cost.makespan * timeline.least_makespan)
         values = replace(values, bound=max(least, values.bound or 0.0))

@@ -70,6 +70,7 @@ def _relaxed(engine: Engine, relaxation: RelaxedRows) -> SolvedProgram:
     engine.require_rows("requirements that give way")
     arrays = engine.build(lambda: relaxation.to_linear().arrays)
     outcome = proved_linear(engine, arrays, engine.solve_linear(arrays))
+    # Only the least shortfall may be fixed: one that is not proved may be larger than it must be.
     if outcome.status is not Status.OPTIMAL or outcome.x is None:
         if outcome.status is Status.INFEASIBLE:  # the other rows, in the words of the program
             values = replace(outcome.values, x=None)

@@ -113,6 +113,7 @@ class WarmStart(Displayed):
         basic. If there are then fewer basic variables than rows, the first rows that are not become
         so; too many are for the solver to repair.
         """
+        # Numbers are new in each round: a column is known by classes of the one before and a label.
         was = self._classes_before(classes)
         label = np.column_stack(
             [

@@ -91,6 +91,7 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
             return _stopped(engine, filling, values, runs.reached, stages)
         y = _duals(engine, values, arrays)
         low, high = path.segment(number)
+        # The unit of the rise d is `high`. A solver may leave the segment by its tolerance.
         clock = low + min(max(float(values.x[program.classes.columns]), 0.0) * high, high - low)
         bound = dual_bound(arrays, y)
         frozen = filling.freeze(path, number, arrays, clock, y, bound)
@@ -206,6 +207,7 @@ def _farthest(
     first by growing steps, then by halving.
     """
     engine = runs.engine
+    # The rise ends in one of the segments low, ..., high - 1.
     low, high, number, step = 0, len(path.breaks), 0, 1
     while True:
         session.become(engine.build(lambda at=number: filling.segment(path, at)))  # type: ignore[misc]
@@ -219,19 +221,22 @@ def _farthest(
             if nothing or values.x is None
             else float(values.x[filling.program.classes.columns])
         )
+        # The levels at the start of the segment are kept: an answer if the next run is stopped.
         if rise >= 0.0:
             runs.reached = values
         if nothing and number == low and filling.loose < LOOSEST:
-            filling.loose *= (
-                10.0  # the solver met the levels of the stages before less closely than that
-            )
+            # The solver met the levels of the stages before less closely than the slack of its rows.
+            filling.loose *= 10.0
             continue
+        # Not even the start of the segment is reached: the rise ends before it.
         if number > low and rise < -REACHED:
             high = number
+        # The rise goes to the end of the segment, and so perhaps beyond.
         elif number + 1 < high and rise * end >= (end - start) * (1.0 - REACHED):
             low = number + 1
         else:
             return number, values
+        # Steps double until a segment is beyond the rise; from then on the interval is halved.
         step = min(2 * step, high - low) if high == len(path.breaks) else max((high - low) // 2, 1)
         number = min(low + step - 1, high - 1) if high == len(path.breaks) else (low + high) // 2
 

@@ -96,6 +96,7 @@ def with_configurations(pricing: ConfigurationPricing, chosen: Chosen) -> tuple[
         table.ways.nodes[ways],
     )
     mine = (columns.kind[plain], columns.pool[plain], columns.gpus[plain], columns.nodes[plain])
+    # Every cell is a column of its kind by now: grouped with these, it says which.
     same = group_rows(
         [np.concatenate(pair) for pair in zip(mine, theirs, strict=True)], len(plain) + len(cells)
     )
@@ -110,6 +111,7 @@ def with_configurations(pricing: ConfigurationPricing, chosen: Chosen) -> tuple[
         [start if first_columns is None else start[first_columns], column[which]]
     )
     owner = np.concatenate([owner, chosen.klass])
+    # The columns of classes in their order: by class, then by the column of its kind.
     order = np.argsort(owner * len(columns) + kind_column)
     alone = (kind_column[order], owner[order], np.full(len(order), -1, np.int64))
     groups = JobGroups(C.of_job, C.first, C.count.astype(np.int64))
@@ -171,6 +173,7 @@ def generate_configurations(
                 f"columns are priced by duals, which solver {engine.name} does not give: "
                 "choose another"
             )
+        # In the order in which columns were given, in which those made later come last.
         if last is None or outcome.value >= value:
             last, value, x = outcome, outcome.value, at.totals(outcome.x)
         duals = Duals.of(outcome.duals, program)
@@ -210,11 +213,13 @@ def _worth_making(
     """
     C, smallest, x = pricing.classes, program.utility.smallest_level, outcome.x
     assert x is not None and outcome.bound is not None
+    # Of all jobs together (n . least) this is NOTHING of the gap at which the search ends.
     least = NOTHING * CLOSED * abs(outcome.bound) / (len(C) * C.count)
     most, found = engine.build(lambda: pricing.best(duals, least))
     best = _Best(outcome.bound + float(C.count @ most), replace(duals, time=duals.time + most))
     if not len(found) or not (smallest or program.conic):
         return found, best
+    # A minimum asks the same of all; a concave total what each class has now.
     level = np.full(len(C), outcome.value) if smallest else program.level(x)
     raised, ends = engine.build(lambda: segments(pricing, program, x, level, duals, least))
     bound = float(raised.time @ C.count + raised.capacity @ C.capacity)
@@ -243,6 +248,7 @@ def _certified(
     """
     x, first = values.x, pricing.classes.columns
     assert x is not None
+    # The answer has the columns in use alone: all others are priced again for the bound.
     used = np.flatnonzero(x[first:] > 0)
     classes, order = engine.build(lambda: with_configurations(pricing, made.take(used)))
     program = build(classes)

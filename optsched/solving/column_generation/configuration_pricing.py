@@ -122,6 +122,7 @@ class ConfigurationPricing(ColumnPricing):
         length = np.diff(table.start)[curve]
         cell, row = ranges(table.start[curve], length), owners(length)
         way = table.way[cell]
+        # Of all cells of a curve the one with these GPUs and nodes, unless it is a column already.
         same = (table.ways.gpus[way] == gpus[there][row]) & (
             table.ways.nodes[way] == nodes[there][row]
         )
@@ -172,9 +173,11 @@ class ConfigurationPricing(ColumnPricing):
         worth = duals.levels * self.scale
         for klass, curve, cells, start in self._blocks(classes):
             times = np.diff(start)
+            # (cells,): the cells of all these curves, one after the other.
             value = np.repeat(worth[klass], times)
             value *= table.rate[cells]
             value -= np.repeat(price[curve], times) * table.gpus[table.way[cells]]
+            # A class has a curve in each of its pools, and of all of these one best cell.
             begin = np.flatnonzero(np.diff(klass, prepend=-1))
             most, place = first_largest(value, np.append(start[begin], start[-1]))
             cell = place + cells.start if isinstance(cells, slice) else cells[place]

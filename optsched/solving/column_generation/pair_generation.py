@@ -100,6 +100,7 @@ def generate_pairs(engine: Engine, program: AllocationProgram, build: Build) -> 
             unless_interrupted(without_point(engine, program.to_linear().arrays, values, program)),
             columns_made=made,
         )
+    # Pairs that were added after the last program with a point have 0.
     x = np.zeros(master.first + len(master.made))
     x[: len(values.x)] = values.x
     used = np.flatnonzero(x[master.first :] > 0)
@@ -150,6 +151,7 @@ def _certified(
     A ``point`` is what columns of jobs alone, pairs, and columns behind them have.
     """
     alone, pairs, amount, behind = point
+    # By classes and way, whatever the order in which pairs were made.
     order = np.lexsort((pairs.way, pairs.second, pairs.first))
     program = build(with_pairs(pricing, pairs.take(order)))
     assert isinstance(program, AllocationProgram)

@@ -110,6 +110,7 @@ def solve_in_parts(engine: Engine, pricing: PairPricing, build: Build) -> InPart
         return None
     searches, units = begun
     total = not program.utility.smallest_level
+    # A minimum is bounded from the start by what its worst class could have alone.
     bound, proof = (np.inf, None) if total else _held_by_one(pricing)
     cuts = []
     reached: InParts | None = None
@@ -117,6 +118,7 @@ def solve_in_parts(engine: Engine, pricing: PairPricing, build: Build) -> InPart
     trust = TRUST / GROW
     for number in range(ROUNDS + 1):
         values = [search.value / unit for search, unit in zip(searches, units, strict=True)]
+        # Parts are alike, so that duals of few of them prove nearly as much as those of all.
         for search, level in zip(searches[:ASKED], values, strict=False):
             found = _raised(pricing, spread(pricing, search.pricing, search.duals, level))
             if found[0] < bound:
@@ -126,6 +128,7 @@ def solve_in_parts(engine: Engine, pricing: PairPricing, build: Build) -> InPart
         trust *= SHRINK if reached is not None and value <= reached.value else GROW
         if reached is None or value > reached.value:
             reached = _put_together(pricing, searches, parts, value, bound, proof)
+            # The region of trust is around the best point, not around the last one.
             held = [search.master.capacity for search in searches]
         log.info("in %d parts: value %.9g, bound %.9g", len(parts), reached.value, bound)
         accepted = max(NEAR, engine.limits.gap or 0.0)
@@ -220,18 +223,21 @@ def _moved(
     parts = len(held)
     some = np.flatnonzero(np.isfinite(whole) & (whole > 0))
     count = parts * len(some)
+    # Columns: new capacities W' (parts, resources), then t_i of each part, then t of a minimum.
     rows = np.zeros((len(cuts), count + parts + 1))
     for row, cut in zip(rows, cuts, strict=True):
         row[cut.part * len(some) : (cut.part + 1) * len(some)] = -cut.slope[some]
         row[count + cut.part] = 1.0
     sides = np.array([cut.value - cut.slope[some] @ cut.at[some] for cut in cuts])
     if not total:
+        # t <= t_i
         least = np.hstack([np.zeros((parts, count)), -np.eye(parts), np.ones((parts, 1))])
         rows, sides = np.vstack([rows, least]), np.append(sides, np.zeros(parts))
     gain = np.concatenate([np.zeros(count), np.full(parts, float(total)), [float(not total)]])
     mine = np.concatenate([each[some] for each in held])
     lower = np.concatenate([mine * max(1 - trust, 0.0), np.zeros(parts + 1)])
     upper = np.concatenate([mine * (1 + trust), np.full(parts, np.inf), [0.0 if total else np.inf]])
+    # The parts share the whole capacity.
     balance = np.hstack([np.tile(np.eye(len(some)), parts), np.zeros((len(some), parts + 1))])
     ranges_of: Any = np.column_stack([lower, upper])
     from scipy.optimize import linprog  # takes a quarter of a second to load
@@ -263,6 +269,7 @@ def _put_together(
 ) -> InParts:
     """The points of all parts as one of the whole program."""
     C, x = pricing.classes, np.zeros(pricing.classes.columns)
+    # Columns of jobs alone stand class by class, in a part as in the whole program.
     count = np.bincount(C.class_a, minlength=len(C))
     begin = np.cumsum(count) - count
     pairs, amounts = [], []

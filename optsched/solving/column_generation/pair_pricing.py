@@ -78,6 +78,7 @@ class PairWay:
     def count(self) -> int:
         """Columns that could be made of it."""
         free = (~self.barred).astype(np.int64)
+        # Ordered pairs without those of a class with itself, halved; these only of several jobs.
         partners = np.add.reduceat(free, self.start, axis=0).T[self.group]
         own = free[np.arange(len(self.classes)), self.group]
         return int((free * partners).sum() - own.sum()) // 2 + int(own[~self.single].sum())
@@ -101,6 +102,7 @@ class PairWay:
         """
         rows, sorts = np.arange(len(self.classes)), np.arange(len(self.start))
         most = np.maximum.reduceat(part, self.start, axis=0)
+        # The first class that attains the maximum of its sort, found as a minimum of row numbers.
         winner = np.where(part == most[self.group], rows[:, None], len(rows))
         who = np.minimum.reduceat(winner, self.start, axis=0)
         value, partner = part + most.T[self.group], who.T[self.group]
@@ -133,6 +135,7 @@ class PairWay:
             np.broadcast_to((rows - self.start[self.group])[:, None], order.shape),
             axis=0,
         )
+        # In its own sort the partner is the neighbour by rank: 0 with 1, 2 with 3.
         rank[rows, self.group] ^= 1
         partner = order[self.start + np.minimum(rank, size - 1), self.group[:, None]]
         value = part + part[partner, self.group[:, None]]
@@ -294,6 +297,7 @@ class PairPricing(ColumnPricing):
             take = min(AT_MOST, matched.shape[1])
             sorts = np.argpartition(-matched, take - 1, axis=1)[:, :take]
             worth = matched[rows[:, None], sorts] - price
+            # Their partners by rank are worth little, so they are offered the best one too.
             lonely = np.flatnonzero((highest > above) & (worth.max(axis=1) < LONELY * highest))
             a = np.concatenate([np.repeat(rows, take), lonely])
             b = np.concatenate([other[rows[:, None], sorts].ravel(), partner[lonely, top[lonely]]])
@@ -319,6 +323,7 @@ class PairPricing(ColumnPricing):
         seated = table.row[self.classes.kind, number] >= 0
         stated = (allowed & ~modelled).any(axis=1)[sort]  # these need no column alone
         here = np.flatnonzero(allowed.any(axis=1)[sort] & (seated | stated))
+        # By sort: sums and maxima over a sort are `reduceat` of slices.
         here = here[np.argsort(sort[here], kind="stable")]
         sorts, start, group = np.unique(sort[here], return_index=True, return_inverse=True)
         cell = np.ix_(sort[here], sorts)

@@ -100,6 +100,7 @@ def part_of(program: AllocationProgram, build: Build, some: IntArray) -> Allocat
     """The program of some of the classes, with their part of the capacities."""
     C = program.classes
     candidates, gang = C.candidates, C.candidates.kinds.gang[C.kind]  # 0 of jobs that need no GPU
+    # Capacities in proportion to the GPUs that the jobs ask for.
     wanted = C.count * np.maximum(gang, 1)
     part = wanted[some].sum() / wanted.sum()
     resources = replace(candidates.resources, capacity=candidates.resources.capacity * part)
@@ -143,6 +144,7 @@ def spread(pricing: PairPricing, sample: PairPricing, duals: Duals, level: float
     low, high = SegmentEnds.idle(len(C)), SegmentEnds.idle(len(C))
     for some in points:
         rows, best = np.arange(len(some.classes)), some.level.argmax(axis=1)
+        # The first segment goes from idleness to the highest level of each class.
         higher = np.flatnonzero(some.level[rows, best] > high.level[some.classes])
         at = higher, best[higher]
         high.move(some.classes[higher], some.level[at], some.cost[at], np.full(len(higher), -1))
@@ -164,6 +166,7 @@ def _points(pricing: PairPricing, sample: PairPricing, duals: Duals) -> list[_Po
     paid = (C.usage.T @ duals.capacity)[:, np.newaxis]
     reach = program.levels.tocsc().max(axis=0).toarray().T
     count = np.bincount(C.class_a, minlength=len(C))
+    # Number of each column in its class: points are looked at one column of every class at a time.
     number = np.arange(C.columns) - np.repeat(np.cumsum(count) - count, count)
     alone = [np.flatnonzero(number == which) for which in range(int(count.max(initial=0)))]
     points = [_Points(C.class_a[some], reach[some], paid[some]) for some in alone]

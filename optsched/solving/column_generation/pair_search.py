@@ -214,6 +214,7 @@ class PairSearch:
             values.x is not None and values.y is not None and values.termination not in NO_OPTIMUM
         ):
             duals = master.duals(values.y)
+            # Duals of restricted programs jump: pairs are priced on the way to the best ones first.
             asked = (
                 [duals] if self.best is None else [duals.towards(self.best, self._steady), duals]
             )
@@ -230,11 +231,13 @@ class PairSearch:
                 value,
                 bound,
             )
+            # `any` ends with the first offer that adds columns: the second is tried if it has none.
             if bound - value <= CLOSED * abs(bound) or not any(
                 master.add(found) for _, found in offers
             ):
                 break
             values = self.engine.run(self.session)
+        # The values are those of the last program that was priced; why the search ended is newer.
         end = (
             last.termination
             if last.x is None or last.termination in NO_OPTIMUM

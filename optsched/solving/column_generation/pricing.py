@@ -104,6 +104,7 @@ def level_scale(program: AllocationProgram) -> FloatArray:
     C, levels = program.classes, program.levels.tocsc()
     some = np.flatnonzero(C.alone & (C.rate_a > 0))
     scale = np.zeros(len(C))
+    # The number is read off one column alone of each class, and must hold in all columns.
     scale[C.class_a[some]] = np.asarray(levels[C.class_a[some], some]).ravel() / C.rate_a[some]
     off = abs(levels - sp.diags_array(scale) @ C.throughput)
     if off.nnz and off.max() > ROUNDING * abs(levels).max():

@@ -145,6 +145,7 @@ def segments(
             )
         )
     ]
+    # Rents raised by what any configuration or column is still worth: duals of the whole program.
     now = Duals(rent, duals.capacity, slope)
     value = program.levels.T @ slope - C.usage.T @ duals.capacity - rent[C.class_a]
     most = pricing.excess(now)
@@ -165,6 +166,7 @@ def _used(
     C = program.classes
     used = np.flatnonzero(x > 0)
     reach = pricing.scale[C.class_a[used]] * C.rate_a[used]
+    # By class and level: the first of a class is its low end, the last its high end.
     order = np.lexsort((reach, C.class_a[used]))
     used, reach = used[order], reach[order]
     klass = C.class_a[used]
@@ -185,6 +187,7 @@ def _used(
 
 def line(low: SegmentEnds, high: SegmentEnds, klass: IntArray) -> tuple[FloatArray, FloatArray]:
     """Slope and rent of the segments of some classes; a segment below idleness begins there."""
+    # The low end costs more per level than the high one: to idle at times is cheaper.
     under = low.cost[klass] * high.level[klass] > high.cost[klass] * low.level[klass]
     low.move(klass[under], np.zeros(1), np.zeros(1), np.full(1, -1))
     rise = high.level[klass] - low.level[klass]
