@@ -45,7 +45,9 @@ class NodeChanges:
     ) -> None:
         self._mean = None if mean_hours is None else mean_hours * SECONDS_PER_HOUR
         self._repair = repair_hours * SECONDS_PER_HOUR
+        # A stream of its own, so that failures do not change with what else is drawn from the seed.
         self._random = np.random.default_rng([seed, 1])
+        # (when, number, node, state, drawn); numbers keep events of one time in their order.
         self._queue = [
             (float(at), place, node, state, False)
             for place, (at, node, state) in enumerate(
@@ -63,6 +65,7 @@ class NodeChanges:
             for place, (at, node) in enumerate(later)
         ]
         self._number = len(self._queue)
+        # The state that a node has, or has again once it is repaired.
         self._stated = {
             pool.node_name(row): NODE_STATES[int(pool.node_state[row])]
             for pool in cluster.pools

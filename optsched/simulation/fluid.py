@@ -76,12 +76,14 @@ class Fluid(SimulationRun):
                 now = event
                 continue
             started = time.perf_counter()
+            # What was done up to now counts at the rates before; the new ones count from here on.
             self._history.count(self.world.done)
             shares = self.allocator.shares(jobs, self.world, self._history.seconds, now)
             self._history.share(jobs, self._gpus())
             seconds = time.perf_counter() - started
             speed = self._speed(shares)
             until = min(event, now + self._next_end(jobs, speed))
+            # Failures that are drawn never end, so they are nothing to wait for.
             stuck = (
                 not (speed[jobs] > 0).any()
                 and not np.isfinite(coming)
@@ -125,6 +127,7 @@ class Fluid(SimulationRun):
     def _speed(self, shares: TimeShares) -> FloatArray:
         """True steps/s of each job of the trace, over the time."""
         speed = np.zeros(len(self.arrival))
+        # The truth is asked of jobs alone: what two make side by side is as the allocation says.
         nobody = np.full(len(shares.job), -1)
         for job, rate in ((shares.job, shares.rate), (shares.partner, shares.partner_rate)):
             there = np.flatnonzero(job >= 0)

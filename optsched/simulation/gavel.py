@@ -118,6 +118,7 @@ class GavelRounds(SimulationRun):
             placed = self._placed()
             seconds = time.perf_counter() - started
             if not len(placed.row):
+                # Nobody comes any more: a reset at once may help; if not, the rest is given up.
                 if number == len(queue):
                     idle += 1
                     self._last_reset = None
@@ -173,6 +174,7 @@ class GavelRounds(SimulationRun):
         pools = range(len(self._sizes))
         rate = np.column_stack([self._rate_on(pool, first, second) for pool in pools])
         beside = np.column_stack([self._rate_on(pool, second, first) for pool in pools])
+        # `_rate_on` gives jobs alone the rate of one spread, `alone` that of their best.
         single = np.flatnonzero(second < 0)
         rate[single] = (
             self.truth.alone[first[single]] * self.world.factor[first[single], np.newaxis]
@@ -186,6 +188,7 @@ class GavelRounds(SimulationRun):
         job = np.maximum(mine, 0)
         gang = self._gang[np.maximum(mine, 0)]
         where = np.full(len(job), pool)
+        # mine is -1 where a row has no second job: asked for job 0, and masked below.
         rate = self.truth.rates(
             job, np.where(mine >= 0, other, -1), where, gang, -(-gang // self._widest[pool])
         )
@@ -266,6 +269,7 @@ class GavelRounds(SimulationRun):
                         seats[row] = held
                         used.update(held)
                 for row in same:
+                    # A row newer than the allocation has had GPUs set aside, but does not run.
                     if row not in seats and rows.known[row]:
                         free = (gpu for gpu in self._gpus[pool] if gpu not in used)
                         seats[row] = tuple(gpu for gpu, _ in zip(free, range(gang), strict=False))
@@ -313,6 +317,7 @@ class GavelRounds(SimulationRun):
         done = world.finished[ended]
         self.recorder.finish[ended[done]] = when[done]
         leaves = mask_of(ended[done], len(self.gone))
+        # Rounds in a row without a step, of jobs alone; any step begins the count anew.
         nothing = job[(made[job] <= 0) & (partner < 0)]
         self._failed[job] += 1
         self._failed[np.setdiff1d(job, nothing)] = 0
@@ -348,6 +353,7 @@ class GavelRounds(SimulationRun):
             (job, rows.rate[row, pool]),
             (np.maximum(partner, 0), rows.beside[row, pool]),
         ):
+            # Both jobs of a pair hold the GPUs until the later one has its steps.
             runs = np.ones(len(row), bool) if one is job else partner >= 0
             left = world.steps[one] - world.done[one]
             made = np.where(runs, np.minimum(np.floor(rate * length), np.ceil(left)), 0.0)

@@ -93,6 +93,7 @@ class AlloxAllocator(Allocator):
                 f"more than {MOST_CELLS:g} cells: use mode "
                 "rounds"
             )
+        # (m, m w): place by place from the end of a queue, and within a place GPU by GPU.
         seconds = left[:, np.newaxis] / rate
         cost = (
             np.concatenate([place * seconds for place in range(1, m + 1)], axis=1)

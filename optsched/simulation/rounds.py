@@ -46,6 +46,7 @@ class RoundsRun(SimulationRun):
         super().__init__(trace, options, truth)
         instance = trace.instance
         table = instance.jobs_table
+        # What a trace says to run holds only of jobs that are there at the beginning.
         running = {
             row: held for row, held in table.running.items() if self.arrival[row] <= self.origin
         }
@@ -90,6 +91,7 @@ class RoundsRun(SimulationRun):
                 now, anchor = ahead, ahead  # a scheduler without jobs wakes when one comes
                 continue
             running, solved, fallback, seconds = self._planned(now)
+            # On the grid of rounds that began at the anchor, also after a plan in between.
             until = min(
                 anchor + (np.floor((now - anchor) / length + EARLY) + 1.0) * length, self.end
             )
@@ -151,6 +153,7 @@ class RoundsRun(SimulationRun):
         """Let run what runs; GPU seconds by pool, and when the next plan is made."""
         job = running.job
         world = self.world
+        # First of all: what a job had since its checkpoint is lost before it goes on from there.
         self._lose_unsaved(running)
         fresh = running.fresh
         again = restart_costs(self.instance, job, running.pool, running.gpus)
@@ -197,6 +200,7 @@ class RoundsRun(SimulationRun):
         """
         job = running.job
         left = np.maximum(self.world.steps[job] - self.world.done[job], 0.0)
+        # A change of rates counts as an event too: the rates here hold up to it only.
         plain = self.world.truth.next_change(job, self.world.stage[job])
         left = np.minimum(left, np.maximum(plain - self.world.done[job], 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -233,6 +237,7 @@ class RoundsRun(SimulationRun):
             every = np.where(every > 0, every, self.options.checkpoint)
         each_round = every == 0
         self.saved[job[each_round]] = before[each_round]
+        # A job counts its intervals from its start, or from when its state was restored.
         job, before, ends, every = (array[~each_round] for array in (job, before, ends, every))
         since = np.maximum(self.begun[job], self.world.resumes[job])
         last = since + np.floor((ends - since) / every + EARLY) * every
@@ -244,6 +249,7 @@ class RoundsRun(SimulationRun):
 
     def _lose_unsaved(self, running: RunningRows) -> None:
         """Who is stopped or moved by a plan loses what it did since its last checkpoint."""
+        # On: those that go on where they were. All others that ran were stopped or moved.
         on = mask_of(running.job[~running.fresh], len(self.gone))
         stopped = self._ran[~on[self._ran] & ~self.world.finished[self._ran]]
         stopped = stopped[self._interval[stopped] > 0]
@@ -317,6 +323,7 @@ def _shares(running: RunningRows, now: float, ends: FloatArray) -> FloatArray:
     both = np.flatnonzero(running.partner >= 0)
     if len(both):
         place = {job: row for row, job in enumerate(running.job.tolist())}
+        # Two share until the first of them ends; the other has the GPUs to itself from then on.
         other = ends[[place[job] for job in running.partner[both].tolist()]]
         stay = ends[both] - now
         together = np.minimum(ends[both], other) - now

@@ -78,6 +78,7 @@ def effective_arrivals(trace: Trace) -> FloatArray:
     table = trace.instance.jobs_table
     arrival = table.arrival.copy()
     changed = bool(table.after)
+    # Chains of predecessors: until no arrival moves any more. There are no cycles.
     while changed:
         changed = False
         for job, before in table.after.items():

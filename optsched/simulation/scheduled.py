@@ -144,6 +144,7 @@ class Scheduled:
         owner = places.owner
         gpu = places.numbers(numbering)
         nodes, first = spread_of(owner, gpu, numbering.node_of(gpu), len(mine))
+        # Nobody is -1, which picks the last row below and is masked there.
         beside = plan.ledger.partner_now[mine]
         return RunningRows(
             self.rows[mine],

@@ -71,6 +71,7 @@ class Truth:
         jobs = np.arange(self.jobs)
         some = self.stages > 0
         until[jobs[some]] = self.regimes.after[self._before_regimes[some] + 1 - self.jobs]
+        # A regime ends where the next one of the same job begins; the last one never does.
         again = np.flatnonzero(self.regimes.job[1:] == self.regimes.job[:-1])
         until[self.jobs + again] = self.regimes.after[again + 1]
         return until
@@ -83,6 +84,7 @@ class Truth:
         with the rates of kind and partner.
         """
         columns = self.candidates.columns
+        # Options and workers are not found by pool and GPUs alone.
         generated = np.flatnonzero((columns.option < 0) & (columns.workers == 0))
         key = self._key(
             *(
@@ -158,6 +160,7 @@ class Truth:
         total = np.zeros(len(jobs))
         begun = np.zeros(len(jobs))
         for stage in range(int(self.stages[jobs].max(initial=0)) + 1):
+            # Stage by stage, of all jobs at once; those without this stage add nothing.
             live = stage <= self.stages[jobs]
             row = self.row(jobs, np.where(live, stage, 0))
             until = np.minimum(self._until[row], table.steps[jobs])
@@ -173,6 +176,7 @@ def _with_regimes(instance: Instance, regimes: Regimes) -> Instance:
     table = instance.jobs_table
     rows = np.concatenate([np.arange(len(table), dtype=np.int64), regimes.job])
     arrays = {name: getattr(table, name)[rows] for name in ARRAY_FIELDS}
+    # A regime has the rates of its workload, and none of the job's own.
     arrays["workload"][len(table) :] = regimes.workload
     arrays["rates"][len(table) :] = -1
     arrays["options"][len(table) :] = -1

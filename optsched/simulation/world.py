@@ -45,6 +45,7 @@ class World:
         self.steps: FloatArray = table.steps[:count].copy()
         self.done: FloatArray = np.minimum(truth.done, self.steps)
         regimes = truth.regimes
+        # A job that has done steps before may be in one of its regimes already.
         begun = (
             regimes.job[regimes.after <= self.done[regimes.job]] if len(regimes) else regimes.job
         )
@@ -106,6 +107,7 @@ class World:
             When each of them is stopped at the latest.
         """
         now = np.minimum(np.maximum(self.resumes[job], start), until)
+        # A job that ends at `until` up to rounding has ended.
         latest = until + EARLY * np.abs(until)
         rate = rate.copy()
         live = np.flatnonzero(rate > 0)
