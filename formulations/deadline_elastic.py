@@ -21,6 +21,7 @@ from formulations.horizon import (
     amount_of,
     column_deadlines,
     column_values,
+    each_deadline,
     needs_of,
     of_best_effort,
     slack_of,
@@ -99,6 +100,7 @@ class DeadlineElastic(Formulation):
         ran       h_jt  >=  h_j,t-1,   h_jt  >=  sum_c x_c,t-1              jobs that have not run yet
         progress  w_c  <=  sum_t (L_ct x_ct - e_c y_ct) - o_c x_c0          every level
         work      sum_{c in C_j} w_c / d_c  +  z_j  >=  a_j                 every job
+        deadline  the same of what is done by then                          every deadline of a job
         piece     sum_c sum_t (start of c in t)  <=  1                      jobs that cannot be preempted
         capacity  sum_c u_rc x_c,t(s)  +  sum_j U_rjs z_j  <=  G_rs         resources and steps
         x, z, a binary;  0 <= y, h <= 1
@@ -289,16 +291,16 @@ class ElasticProgram:
             return {}
         C = self.C
         ways = np.column_stack([self.j, C.labels_of(self.c)])
-        place = find_rows(ways, np.column_stack([C.of_job[planned.job], planned.label]))
+        level = find_rows(ways, np.column_stack([C.of_job[planned.job], planned.label]))
         order = np.lexsort((planned.start, planned.job))
         lasts = planned.end[order] - self.now
-        ahead = order[(place[order] >= 0) & (lasts > self._slack(lasts))]
+        ahead = order[(level[order] >= 0) & (lasts > self._slack(lasts))]
         pieces: dict[int, list[Piece]] = {}
         for s in ahead.tolist():
             begin, end = planned.start[s] - self.now, planned.end[s] - self.now
-            begin = max(float(begin), float(self.release[self.j[place[s]]]))
+            begin = max(float(begin), float(self.release[self.j[level[s]]]))
             if begin < end:
-                own = Piece(self._levels[place[s]], begin, float(end))
+                own = Piece(self._levels[level[s]], begin, float(end))
                 pieces.setdefault(int(planned.job[s]), []).append(own)
         runs = {
             number: run_within(job, pieces[job.job])
@@ -396,13 +398,13 @@ class ElasticProgram:
         return np.where(np.isin(self.j, fixed), 0, np.maximum(size, 0))
 
     @cached_property
-    def place(self) -> IntArray:
+    def first_x(self) -> IntArray:
         """Number of the first x of each level, (c + 1,)."""
         return pointers(self.size)
 
     @cached_property
     def of(self) -> IntArray:
-        """Level of each x, a place in ``c``."""
+        """Level of each x, an index of ``c``."""
         return owners(self.size)
 
     @cached_property
@@ -460,19 +462,15 @@ class ElasticProgram:
     # --- when jobs are done: the columns a --------------------------------------------------------
 
     @cached_property
-    def levels(self) -> tuple[IntArray, FloatArray, FloatArray]:
+    def deadlines(self) -> tuple[IntArray, FloatArray, FloatArray]:
         """(j, deadline in seconds from now, value) of each a, in this order."""
-        value = column_values(self.C)[self.c]
-        order = np.lexsort((-value, self.due, self.j))
-        j, due = self.j[order], self.due[order]
-        new = np.append(True, (np.diff(j) != 0) | (np.diff(due) != 0))[: len(j)]
-        return j[new], due[new], value[order][new]
+        return each_deadline(self.j, self.due, column_values(self.C)[self.c])
 
     def _by_deadline(self, j: IntArray) -> tuple[IntArray, IntArray]:
-        """(row of `levels`, place in ``j``) of all deadlines of the job of each entry."""
-        of_level = self.levels[0]
-        first = np.searchsorted(of_level, j)
-        count = np.searchsorted(of_level, j, "right") - first
+        """(number of a, index of ``j``) of all deadlines of the job of each entry."""
+        of_deadline = self.deadlines[0]
+        first = np.searchsorted(of_deadline, j)
+        count = np.searchsorted(of_deadline, j, "right") - first
         return ranges(first, count), owners(count)
 
     # --- the program ------------------------------------------------------------------------------
@@ -483,7 +481,7 @@ class ElasticProgram:
         chooses = bool(self.optional.any())
         lp, variables = self.rows()
         if chooses:
-            j, _, value = self.levels
+            j, _, value = self.deadlines
             most = np.zeros(len(self.C))
             np.maximum.at(most, j, value)
             lp.minimise(float(most.sum()) - value[np.newaxis, :] @ variables.a)
@@ -506,7 +504,7 @@ class ElasticProgram:
 
     def rows(self) -> tuple[LinearProgram, ElasticVariables]:
         """Variables and rows, without an objective."""
-        C, of, (of_level, _, _) = self.C, self.of, self.levels
+        C, of, (of_deadline, due, _) = self.C, self.of, self.deadlines
         lp = LinearProgram()
         fixed = {C.of_job[job.job] for job in self.jobs if job.goes_on is not None}
         variables = ElasticVariables(
@@ -521,7 +519,7 @@ class ElasticProgram:
                 upper=1.0,
                 integer=True,
             ),
-            a=lp.variables(len(of_level), name="a", upper=1.0, integer=True),
+            a=lp.variables(len(of_deadline), name="a", upper=1.0, integer=True),
         )
         x, y, _, w, z, a = variables
         j_row, _, row = self.job_and_interval
@@ -530,22 +528,21 @@ class ElasticProgram:
         self._restart_rows(lp, variables)
 
         work, delay = self._work
-        _, due, _ = self.levels
-        level, mine = self._by_deadline(self.z)
+        number, mine = self._by_deadline(self.z)
         done = np.array([run.pieces[-1].end for run in self.planned.values()])
-        in_time = done[mine] <= due[level] + self._slack(due[level])
-        kept = sp.csr_matrix((in_time * 1.0, (level, mine)), shape=(len(due), len(self.z)))
-        until, one = self._by_deadline(of_level)
+        in_time = done[mine] <= due[number] + self._slack(due[number])
+        kept = sp.csr_matrix((in_time * 1.0, (number, mine)), shape=(len(due), len(self.z)))
+        until, one = self._by_deadline(of_deadline)
         count_until = sp.csr_matrix(
             ((until >= one) * 1.0, (until, one)), shape=(len(due), len(due))
         )
-        lp.constrain(work @ x - delay @ y + kept @ z - count_until @ a >= 0.0, name="work")
+        lp.constrain(work @ x - delay @ y + kept @ z - count_until @ a >= 0.0, name="deadline")
         held, restarted = self._progress
         lp.constrain(held @ x - restarted @ y - w >= 0.0, name="progress")
         done_in = sum_by(self.j, 1.0 / self.d, len(C))
-        jobs = np.unique(of_level)
-        each = sum_by(np.searchsorted(jobs, of_level), 1.0, len(jobs))
-        lp.constrain(done_in[jobs] @ w + keeps[jobs] @ z - each @ a >= 0.0, name="done")
+        jobs = np.unique(of_deadline)
+        each = sum_by(np.searchsorted(jobs, of_deadline), 1.0, len(jobs))
+        lp.constrain(done_in[jobs] @ w + keeps[jobs] @ z - each @ a >= 0.0, name="work")
 
         least = np.where(self.optional[jobs], 0.0, 1.0)
         lp.constrain((each @ a).between(least, np.ones(len(jobs))), name="take")
@@ -558,8 +555,8 @@ class ElasticProgram:
             whole = C.usage.tocsr()[consumable][:, self.c].tocsc()
             rest = self.d / C.sure_duration[self.c]
             part = whole[:, of] @ sp.diags_array(rest[of] * (self.end - self.begin) / self.d[of])
-            place = [self._place(run.pieces[0]) for run in self.planned.values()]
-            kept = sp.csr_matrix(whole[:, place] @ sp.diags_array(rest[place]))
+            level = self._levels_of([run.pieces[0] for run in self.planned.values()])
+            kept = sp.csr_matrix(whole[:, level] @ sp.diags_array(rest[level]))
             spent = sp.csr_matrix(part) @ x + kept @ z
             lp.constrain(spent <= self.profile.left, name="budget")
         return lp, variables
@@ -587,6 +584,17 @@ class ElasticProgram:
         later = np.append(False, np.diff(j_row) == 0)
         return np.flatnonzero(later & needs[j_row]).astype(np.int64)
 
+    @cached_property
+    def _ran_before(self) -> tuple[IntArray, IntArray]:
+        """The h of each row of `job_and_interval`, and of each y with a first start that is free; -1
+        where there is none.
+        """
+        j_row, _, row = self.job_and_interval
+        number = np.full(len(j_row), -1, np.int64)
+        number[self.fresh] = np.arange(len(self.fresh))
+        mine = row[self.charged]
+        return number, np.where(self.may_stop[j_row[mine]], number[mine], -1)
+
     def _restart_rows(self, lp: LinearProgram, variables: ElasticVariables) -> None:
         """Restarts, what ran before, and pieces of jobs that cannot be preempted."""
         x, y, h, _, _, _ = variables
@@ -594,12 +602,12 @@ class ElasticProgram:
         if not len(e):
             return
         j_row, _, row = self.job_and_interval
-        number = np.full(len(j_row), -1, np.int64)
-        number[self.fresh] = np.arange(len(self.fresh))
-        first_is_free = (number[row[e]] >= 0) & self.may_stop[j_row[row[e]]]
+        number, ran_before = self._ran_before
         starts = rows_of(e, len(of)) - _one(self.before[e], len(of))
-        ran = _one(np.where(first_is_free, number[row[e]], -1), len(self.fresh))
-        lp.constrain(y - starts @ x - ran @ h >= np.where(first_is_free, -1.0, 0.0), name="restart")
+        ran = _one(ran_before, len(self.fresh))
+        lp.constrain(
+            y - starts @ x - ran @ h >= np.where(ran_before >= 0, -1.0, 0.0), name="restart"
+        )
         if len(self.fresh):
             some = sum_by(row, 1.0, len(j_row)).tocsr()[self.fresh - 1]
             lp.constrain(h - some @ x >= 0.0, name="ran")
@@ -615,23 +623,33 @@ class ElasticProgram:
     @cached_property
     def _work(self) -> tuple[sp.csr_matrix, sp.csr_matrix]:
         """Part of a job's work that each x does by each deadline, and that each y takes of it."""
-        again, onward, ran = self._restart
-        j, due, _ = self.levels
+        j, due, _ = self.deadlines
         of, e = self.of, self.charged
-        level, mine = self._by_deadline(self.j[of])
-        length = np.clip(np.minimum(self.end[mine], due[level]) - self.begin[mine], 0.0, None)
-        restores = np.where(self.t == self.first[self.of], np.nan_to_num(onward)[of], 0.0)[mine]
-        part = (length - restores) / self.d[of[mine]]
-        work = sp.csr_matrix((part, (level, mine)), shape=(len(j), len(of)))
-        level, mine = self._by_deadline(self.j[of[e]])
-        c = of[e[mine]]
-        costs = (self.begin[e[mine]] < due[level]) & (ran[c] | self.may_stop[self.j[c]])
-        part = np.where(costs, again[c] / self.d[c], 0.0)
-        return work, sp.csr_matrix((part, (level, mine)), shape=(len(j), len(e)))
+        number, mine = self._by_deadline(self.j[of])
+        length = np.clip(np.minimum(self.end[mine], due[number]) - self.begin[mine], 0.0, None)
+        part = (length - self._restores[mine]) / self.d[of[mine]]
+        work = sp.csr_matrix((part, (number, mine)), shape=(len(j), len(of)))
+        number, mine = self._by_deadline(self.j[of[e]])
+        part = np.where(self.begin[e[mine]] < due[number], self._delays[mine], 0.0)
+        part /= self.d[of[e[mine]]]
+        return work, sp.csr_matrix((part, (number, mine)), shape=(len(j), len(e)))
 
-    def _place(self, piece: Piece) -> int:
-        """The place of a piece's column in ``c``."""
-        return int(np.searchsorted(self.c, piece.level.column))
+    @cached_property
+    def _restores(self) -> FloatArray:
+        """Seconds that each x begins with if the job goes on as it runs now."""
+        _, onward, _ = self._restart
+        return np.where(self.t == self.first[self.of], np.nan_to_num(onward)[self.of], 0.0)
+
+    @cached_property
+    def _delays(self) -> FloatArray:
+        """Seconds that each y costs."""
+        again, _, ran = self._restart
+        c = self.of[self.charged]
+        return np.where(ran[c] | self.may_stop[self.j[c]], again[c], 0.0)
+
+    def _levels_of(self, pieces: Sequence[Piece]) -> IntArray:
+        """The levels of some pieces, as indices of ``c``."""
+        return np.searchsorted(self.c, np.array([piece.level.column for piece in pieces], np.int64))
 
     def _slack(self, moment: FloatArray | float) -> FloatArray:
         return slack_of(self.now, moment)
@@ -650,8 +668,7 @@ class ElasticProgram:
         who = owners(np.array([len(run.pieces) for run in runs], np.int64))
         begin = np.append(self.begin, [piece.begin for piece in pieces])
         end = np.append(self.end, [piece.end for piece in pieces])
-        place = np.array([self._place(piece) for piece in pieces], np.int64)
-        c = np.append(self.of, place)
+        c = np.append(self.of, self._levels_of(pieces))
         variable = np.append(np.arange(len(self.of)), len(self.of) + who)
         first = np.searchsorted(self.steps, begin + self._slack(begin), "right") - 1
         beyond = np.searchsorted(self.steps, end - self._slack(end))
@@ -668,17 +685,12 @@ class ElasticProgram:
     @cached_property
     def _progress(self) -> tuple[sp.csr_matrix, sp.csr_matrix]:
         """Seconds of progress of each level that each x gives, and that each y takes."""
-        again, onward, ran = self._restart
-        of, e = self.of, self.charged
-        restores = np.where(self.t == self.first[self.of], np.nan_to_num(onward)[of], 0.0)
-        given = sum_by(of, self.end - self.begin - restores, len(self.c))
-        taken = np.where(ran[of[e]] | self.may_stop[self.j[of[e]]], again[of[e]], 0.0)
-        return sp.csr_matrix(given), sp.csr_matrix(sum_by(of[e], taken, len(self.c)))
+        given = sum_by(self.of, self.end - self.begin - self._restores, len(self.c))
+        taken = sum_by(self.of[self.charged], self._delays, len(self.c))
+        return sp.csr_matrix(given), sp.csr_matrix(taken)
 
     def _gpu_time(self, variables: ElasticVariables) -> Expression:
         """GPU seconds."""
-        _, onward, _ = self._restart
-        restores = np.where(self.t == self.first[self.of], np.nan_to_num(onward)[self.of], 0.0)
         _, restarted = self._progress
         kept = np.array([run.cost for run in self.planned.values()])
         heads = np.zeros(len(self.C))
@@ -686,10 +698,10 @@ class ElasticProgram:
             heads[self.C.of_job[job]] = Run((head,)).cost
         total: Expression = (
             self.q[np.newaxis, :] @ variables.w
-            + (self.q[self.of] * restores)[np.newaxis, :] @ variables.x
+            + (self.q[self.of] * self._restores)[np.newaxis, :] @ variables.x
             + sp.csr_matrix(self.q[np.newaxis, :] @ restarted) @ variables.y
             + kept[np.newaxis, :] @ variables.z
-            + heads[self.levels[0]][np.newaxis, :] @ variables.a
+            + heads[self.deadlines[0]][np.newaxis, :] @ variables.a
         )
         return total
 
@@ -705,11 +717,16 @@ class ElasticProgram:
             seconds = schedule.end - schedule.start
             return float(self.q[np.searchsorted(self.c, schedule.column)] @ seconds)
 
-        columns = len(self.of) + len(self.charged) + len(self.fresh) + len(self.c) + len(self.z)
         return Later(
-            "gpu-time", "GPU seconds of the plan", value, columns + len(self.levels[0]), program,
-            self.complete, self._read,
+            "gpu-time", "GPU seconds of the plan", value, sum(self._sizes), program, self.complete,
+            self._read,
         )  # fmt: skip
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        """How many x, y, h, w, z and a there are."""
+        blocks = (self.of, self.charged, self.fresh, self.c, self.z, self.deadlines[0])
+        return tuple(len(block) for block in blocks)
 
     # --- points and schedules ---------------------------------------------------------------------
 
@@ -723,20 +740,15 @@ class ElasticProgram:
         """Jobs that keep the plan by rule have its pieces; others run in their intervals until they
         are done. Pieces too short for progress are left out.
         """
-        runs = np.round(x[: len(self.of)]).astype(bool)
-        at = len(self.of) + len(self.charged) + len(self.fresh)
-        progress = x[at : at + len(self.c)]
-        at += len(self.c)
-        keeps = np.round(x[at : at + len(self.z)]).astype(bool)
-        meets = np.round(x[at + len(self.z) :]).astype(bool)
-        in_time = mask_of(self.levels[0][meets], len(self.C))
+        runs, _, _, progress, keeps, meets = np.split(x, np.cumsum(self._sizes)[:-1])
+        in_time = mask_of(self.deadlines[0][meets > 0.5], len(self.C))
         pieces: dict[int, Sequence[Piece]] = {}
-        for j, keep in zip(self.z.tolist(), keeps.tolist(), strict=True):
-            if keep and in_time[j]:
+        for j in self.z[keeps > 0.5].tolist():
+            if in_time[j]:
                 pieces[int(self.C.first[j])] = self.planned[j].pieces
                 in_time[j] = False
         stretches = stretches_of(pieces)
-        chosen = np.flatnonzero(runs & in_time[self.j[self.of]])
+        chosen = np.flatnonzero((runs > 0.5) & in_time[self.j[self.of]])
         chosen = chosen[np.lexsort((self.t[chosen], self.j[self.of[chosen]]))]
         of_job = self.j[self.of[chosen]]
         for mine in np.split(chosen, np.flatnonzero(np.diff(of_job)) + 1):
@@ -752,9 +764,9 @@ class ElasticProgram:
         return {job.job: job.head for job in self.jobs if job.head is not None}
 
     def _after_heads(self, schedule: Schedule) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-        """(job, place in ``c``, start and end in seconds from now) of what follows exempt times."""
-        job, place = schedule.job, np.searchsorted(self.c, schedule.column)
-        if len(job) and (self.c[np.minimum(place, len(self.c) - 1)] != schedule.column).any():
+        """(job, level, start and end in seconds from now) of what follows exempt times."""
+        job, c = schedule.job, np.searchsorted(self.c, schedule.column)
+        if len(job) and (self.c[np.minimum(c, len(self.c) - 1)] != schedule.column).any():
             raise ValueError("a job runs in a configuration without a deadline")
         start, end = schedule.start - self.now, schedule.end - self.now
         left = np.ones(len(job), bool)
@@ -769,14 +781,14 @@ class ElasticProgram:
                 name = self.C.instance.jobs_table.names[row]
                 raise ValueError(f"job {name} is stopped within its exempt time")
             start[at], left[at] = head.end, end[at] > head.end + slack
-        return job[left], place[left], start[left], end[left]
+        return job[left], c[left], start[left], end[left]
 
     def _stretches(self, mine: IntArray, progress: FloatArray) -> list[Stretch]:
         """Those of one job that runs in these x: in each level for as long as it makes progress
         there, until it is done.
         """
         j = int(self.j[self.of[mine[0]]])
-        one_deadline = np.count_nonzero(self.levels[0] == j) == 1
+        one_deadline = np.count_nonzero(self.deadlines[0] == j) == 1
         use = {c: float(progress[c]) if one_deadline else np.inf for c in self.of[mine].tolist()}
         left = 1.0
         found: list[Stretch] = []
@@ -809,9 +821,9 @@ class ElasticProgram:
         done its work.
         """
         names = self.C.instance.jobs_table.names
-        jobs, place, start, end = self._after_heads(schedule)
+        jobs, c, start, end = self._after_heads(schedule)
         x, z = np.zeros(len(self.of)), np.zeros(len(self.z))
-        j, due, _ = self.levels
+        j, due, _ = self.deadlines
         a, w = np.zeros(len(j)), np.zeros(len(self.c))
         number = {one: n for n, one in enumerate(self.planned)}
         order = np.lexsort((start, jobs))
@@ -820,32 +832,27 @@ class ElasticProgram:
                 continue
             who = int(self.C.of_job[jobs[mine[0]]])
             name = names[int(jobs[mine[0]])]
-            done = self._progress_of(name, place[mine], start[mine], end[mine])
-            if self._keeps(who, place[mine], start[mine], end[mine]):
+            run = c[mine], start[mine], end[mine]
+            done = self._progress_of(name, *run)
+            if self._keeps(who, *run):
                 z[number[who]] = 1.0
             else:
-                x[self._intervals_of(name, place[mine], start[mine], end[mine])] = 1.0
-                np.add.at(w, place[mine], done)
-            mine_levels = np.flatnonzero((j == who) & (due >= end[mine[-1]] - 2 * self._slack(due)))
-            if not len(mine_levels):
+                x[self._intervals_of(name, *run)] = 1.0
+                np.add.at(w, c[mine], done)
+            in_time = np.flatnonzero((j == who) & (due >= end[mine[-1]] - 2 * self._slack(due)))
+            if not len(in_time):
                 raise ValueError(f"job {name} runs after its deadline")
-            a[mine_levels[0]] = 1.0
+            a[in_time[0]] = 1.0
         return np.concatenate([x, *self._starts(x), np.minimum(w, self.d), z, a])
 
     def _starts(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(y, h) of some x."""
         j_row, _, row = self.job_and_interval
-        h = np.zeros(len(j_row))
-        number = np.full(len(j_row), -1, np.int64)
-        number[self.fresh] = np.arange(len(self.fresh))
-        if len(self.fresh):
-            runs = np.bincount(row, x, len(j_row))
-            total = np.cumsum(runs) - runs
-            begin = np.searchsorted(j_row, j_row)
-            h = np.minimum(total - total[begin], 1.0)
+        runs = np.bincount(row, x, len(j_row))
+        total = np.cumsum(runs) - runs
+        h = np.minimum(total - total[np.searchsorted(j_row, j_row)], 1.0)
         e = self.charged
-        free = (number[row[e]] >= 0) & self.may_stop[self.j[self.of[e]]]
-        ran = np.where(free, h[row[e]], 1.0)
+        ran = np.where(self._ran_before[1] >= 0, h[row[e]], 1.0)
         before = np.where(self.before[e] >= 0, x[self.before[e]], 0.0)
         return np.maximum(x[e] - before - (1.0 - ran), 0.0), h[self.fresh]
 
@@ -892,7 +899,7 @@ class ElasticProgram:
         begin = np.maximum(self.edges[t], self.release[self.j[c]])
         if not (inside & (np.abs(start - begin) <= slack)).all():
             raise ValueError(f"job {name} does not run in whole intervals")
-        return ranges(self.place[c] + t - self.first[c], last - t + 1)
+        return ranges(self.first_x[c] + t - self.first[c], last - t + 1)
 
     # --- words ------------------------------------------------------------------------------------
 
@@ -948,8 +955,8 @@ class ElasticProgram:
         if block == "budget":
             resource = int(np.flatnonzero(~C.resources.renewable)[number])
             return f"there is {amount_of(C, resource, float(C.capacity[resource]))} in all"
-        if block in ("work", "take"):
-            j = self.levels[0] if block == "work" else np.unique(self.levels[0])
+        if block in ("deadline", "work", "take"):
+            j = self.deadlines[0] if block == "deadline" else np.unique(self.deadlines[0])
             return self._of_job(int(j[number]))
         return f"jobs run in one way at a time, and restart when they change it ({block} {number})"
 

@@ -19,6 +19,7 @@ from formulations.horizon import (
     amount_of,
     column_deadlines,
     column_values,
+    each_deadline,
     needs_of,
     slack_of,
     with_deadlines,
@@ -302,13 +303,13 @@ class FluidProgram:
         return np.where(self.due > self.release[self.k], last - self.first, 0)
 
     @cached_property
-    def place(self) -> IntArray:
+    def first_y(self) -> IntArray:
         """Number of the first y of each column, (c + 1,)."""
         return pointers(self.size)
 
     @cached_property
     def of(self) -> IntArray:
-        """Column of each y, a place in ``c``."""
+        """Column of each y, an index of ``c``."""
         return owners(self.size)
 
     @cached_property
@@ -332,14 +333,9 @@ class FluidProgram:
     # --- deadlines of classes: the columns a ------------------------------------------------------
 
     @cached_property
-    def levels(self) -> tuple[IntArray, FloatArray, FloatArray]:
+    def deadlines(self) -> tuple[IntArray, FloatArray, FloatArray]:
         """(k, D_km - now, v_km) of each class and deadline, in this order."""
-        value = self.value[self.c]
-        order = np.lexsort((-value, self.due, self.k))
-        k, due = self.k[order], self.due[order]
-        new = np.ones(len(k), bool)
-        new[1:] = (np.diff(k) != 0) | (np.diff(due) != 0)
-        return k[new], due[new], value[order][new]
+        return each_deadline(self.k, self.due, self.value[self.c])
 
     @cached_property
     def planned(self) -> IntArray:
@@ -349,13 +345,13 @@ class FluidProgram:
     @cached_property
     def chooses(self) -> BoolArray:
         """Classes with a choice: of declining jobs, or among deadlines; shape (K,)."""
-        several = np.bincount(self.levels[0], minlength=len(self.C)) > 1
+        several = np.bincount(self.deadlines[0], minlength=len(self.C)) > 1
         return self.optional | several
 
     @cached_property
     def chosen(self) -> IntArray:
-        """Class and deadline of each a, a place in `levels`."""
-        return np.flatnonzero(self.chooses[self.levels[0]]).astype(np.int64)
+        """Class and deadline of each a, an index of `deadlines`."""
+        return np.flatnonzero(self.chooses[self.deadlines[0]]).astype(np.int64)
 
     # --- the program ------------------------------------------------------------------------------
 
@@ -380,11 +376,11 @@ class FluidProgram:
         """Variables, rows and objective."""
         C, k, of, t = self.C, self.k, self.of, self.t
         n = C.count
-        of_level, _, value = self.levels
+        of_deadline, _, value = self.deadlines
         lp = LinearProgram()
         upper = np.where(self.fits, self.span * n[k[of]], 0.0)
         y = lp.variables(len(of), name="y", upper=upper)
-        k_a = of_level[self.chosen]
+        k_a = of_deadline[self.chosen]
         a = lp.variables(len(k_a), name="a", upper=n[k_a], integer=self.has_schedule)
         a_of_class = sp.csr_matrix(sum_by(k_a, 1.0, len(C)))
 
@@ -394,10 +390,10 @@ class FluidProgram:
         time -= sp.diags_array(np.where(shared, length, 0.0)) @ a_of_class[k_row] @ a
         lp.constrain(time <= np.where(shared, 0.0, length * n[k_row]), name="time")
 
-        scale = self._shortest[of_level]
+        scale = self._shortest[of_deadline]
         done = sp.diags_array(scale) @ (self._work @ y - self._by_deadline @ a)
         lp.constrain(
-            done >= np.where(self.chooses[of_level], 0.0, scale * n[of_level]), name="work"
+            done >= np.where(self.chooses[of_deadline], 0.0, scale * n[of_deadline]), name="work"
         )
 
         held, used = self._held
@@ -440,8 +436,8 @@ class FluidProgram:
 
     @cached_property
     def _work(self) -> sp.csr_matrix:
-        """Part of a job's work that a second of each y does by each deadline, shape (levels, y)."""
-        k, due, _ = self.levels
+        """Part of a job's work that a second of each y does by each deadline, shape (deadlines, y)."""
+        k, due, _ = self.deadlines
         intervals = len(self.length)
         end = k * (intervals + 1) + np.searchsorted(self.edges, due)
         mine = self.k[self.of]
@@ -453,8 +449,8 @@ class FluidProgram:
 
     @cached_property
     def _by_deadline(self) -> sp.csr_matrix:
-        """1 for each a with the same or an earlier deadline of the class, shape (levels, a)."""
-        k = self.levels[0]
+        """1 for each a with the same or an earlier deadline of the class, shape (deadlines, a)."""
+        k = self.deadlines[0]
         mine = k[self.chosen]
         count = np.searchsorted(k, mine, "right") - self.chosen
         where = (ranges(self.chosen, count), owners(count))
@@ -577,7 +573,7 @@ class FluidProgram:
         y, a = x[: len(of)], x[len(of) :]
         jobs = C.count.astype(np.int64)
         jobs[self.chooses] = 0
-        np.add.at(jobs, self.levels[0][self.chosen], np.round(a).astype(np.int64))
+        np.add.at(jobs, self.deadlines[0][self.chosen], np.round(a).astype(np.int64))
         share = np.where(jobs[k[of]] > 0, np.maximum(y, 0.0), 0.0) / np.maximum(jobs[k[of]], 1)
         order = np.lexsort((self.t, k[of]))
         part = (share / self.d[of])[order]
@@ -635,26 +631,26 @@ class FluidProgram:
         """The point (y, a) of a schedule; raises ValueError where it cannot be carried out, and
         where a job is not done by its deadline.
         """
-        place = np.searchsorted(self.c, schedule.column)
-        if len(schedule) and (self.c[np.minimum(place, len(self.c) - 1)] != schedule.column).any():
+        column = np.searchsorted(self.c, schedule.column)
+        if len(schedule) and (self.c[np.minimum(column, len(self.c) - 1)] != schedule.column).any():
             raise ValueError("a job runs in a configuration without a deadline")
         start, end = schedule.start - self.now, schedule.end - self.now
         self._check_times(schedule.job, start, end)
-        self._check_room(place, start, end)
+        self._check_room(column, start, end)
 
         first = np.searchsorted(self.edges, start + slack_of(self.now, start), "right") - 1
         count = np.searchsorted(self.edges, end - slack_of(self.now, end), "left") - first
         stretch, t = owners(count), ranges(first, count)
-        c, job = place[stretch], schedule.job[stretch]
-        outside = start < self.release[self.k[place]] - slack_of(self.now, start)
-        outside |= end > self.due[place] + slack_of(self.now, end)
+        c, job = column[stretch], schedule.job[stretch]
+        outside = start < self.release[self.k[column]] - slack_of(self.now, start)
+        outside |= end > self.due[column] + slack_of(self.now, end)
         if outside.any():
             name = self.C.instance.jobs_table.names[int(schedule.job[np.argmax(outside)])]
             raise ValueError(f"job {name} runs before it arrives or after its deadline")
         seconds = np.minimum(end[stretch], self.edges[t + 1]) - np.maximum(
             start[stretch], self.edges[t]
         )
-        number = self.place[c] + t - self.first[c]
+        number = self.first_y[c] + t - self.first[c]
         y = np.bincount(number, seconds, minlength=len(self.of)).astype(np.float64)
         # What the clock rounds off no job lacks.
         seconds += slack_of(self.now, end[stretch])
@@ -671,14 +667,14 @@ class FluidProgram:
         if (start < -slack_of(self.now, 0.0)).any() or (end > self.edges[-1] + slack).any():
             raise ValueError("a job runs before now, or after all deadlines")
 
-    def _check_room(self, place: IntArray, start: FloatArray, end: FloatArray) -> None:
+    def _check_room(self, column: IntArray, start: FloatArray, end: FloatArray) -> None:
         """No more runs at any moment than there is room for."""
         begin, stop = start + slack_of(self.now, start), end - slack_of(self.now, end)
         moments = np.unique(np.concatenate([self.edges[:-1], begin, stop]))
         interval = np.clip(
             np.searchsorted(self.edges, moments, "right") - 1, 0, len(self.length) - 1
         )
-        uses = sp.csr_matrix(self.uses)[:, place]
+        uses = sp.csr_matrix(self.uses)[:, column]
         for row, resource in enumerate(self.renewable.tolist()):
             amount = uses[row].toarray().ravel()
             held = np.zeros(len(moments))
@@ -692,24 +688,24 @@ class FluidProgram:
 
     def _done_by(self, job: IntArray, number: IntArray, seconds: FloatArray) -> FloatArray:
         """How many jobs are done by each deadline with a choice, (a,)."""
-        C, (of_level, _, _) = self.C, self.levels
+        C, (of_deadline, _, _) = self.C, self.deadlines
         jobs, mine = np.unique(job, return_inverse=True)
         by_job = sp.csr_matrix((seconds, (number, mine)), shape=(len(self.of), len(jobs)))
         done = sp.csr_matrix(self._work @ by_job)
         k = C.of_job[jobs]
-        level_of = np.searchsorted(of_level, k)
-        last = np.searchsorted(of_level, k, "right") - 1
+        first = np.searchsorted(of_deadline, k)
+        last = np.searchsorted(of_deadline, k, "right") - 1
         total = np.asarray(done[last, np.arange(len(jobs))]).ravel()
         if len(jobs) and (total < 1.0 - DONE).any():
             short = int(np.argmin(total))
             name = C.instance.jobs_table.names[int(jobs[short])]
             raise ValueError(f"job {name} does {total[short]:.6g} of its work by its deadline")
         earliest = last.copy()
-        for back in range(int((last - level_of).max(initial=0)), 0, -1):
-            level = np.maximum(last - back, level_of)
-            enough = np.asarray(done[level, np.arange(len(jobs))]).ravel() >= 1.0 - DONE
-            earliest = np.where(enough, np.minimum(earliest, level), earliest)
-        return np.bincount(earliest, minlength=len(of_level))[self.chosen].astype(np.float64)
+        for back in range(int((last - first).max(initial=0)), 0, -1):
+            number = np.maximum(last - back, first)
+            enough = np.asarray(done[number, np.arange(len(jobs))]).ravel() >= 1.0 - DONE
+            earliest = np.where(enough, np.minimum(earliest, number), earliest)
+        return np.bincount(earliest, minlength=len(of_deadline))[self.chosen].astype(np.float64)
 
     # --- words ------------------------------------------------------------------------------------
 
@@ -752,5 +748,5 @@ class FluidProgram:
         if block == "take":
             return self._of_class(int(self._choosing[number]))
         if block == "work":
-            return self._of_class(int(self.levels[0][number]))
+            return self._of_class(int(self.deadlines[0][number]))
         return f"{C.job_name(int(self._time[0][number]))} cannot run twice at a time"

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from optsched.arrays import BoolArray, FloatArray, mask_of
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.candidates import Absence, Candidates, Classes
 from optsched.candidates.going_on import UNKNOWN_END, going_on, unknown_ends
 from optsched.display import moment
@@ -240,6 +240,16 @@ def column_values(C: Classes) -> FloatArray:
     columns = C.candidates.columns
     stated = columns.value[C.kind_column]
     return np.where(columns.option[C.kind_column] >= 0, stated, C.weight[C.class_a])
+
+
+def each_deadline(
+    job: IntArray, due: FloatArray, value: FloatArray
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """(job, due, value) of each deadline of each job, in this order: the largest of its values."""
+    order = np.lexsort((-value, due, job))
+    job, due = job[order], due[order]
+    new = np.append(True, (np.diff(job) != 0) | (np.diff(due) != 0))[: len(job)]
+    return job[new], due[new], value[order][new]
 
 
 def _stated(candidates: Candidates) -> FloatArray:
