@@ -42,7 +42,7 @@ from optsched.formulation import Extend, Formulation
 from optsched.formulation.notes import notes_on
 from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments
-from optsched.instance.durations import Deadline, Duration, OutOfTime
+from optsched.instance.durations import Duration, OutOfTime, Timer
 from optsched.instance.reading import show
 from optsched.lazy import no_collection
 from optsched.performance import PerformanceModel
@@ -52,7 +52,7 @@ from optsched.solution import Solution, Status
 from optsched.solvers import Progress
 from optsched.solvers.interrupt import delayed_interrupt
 from optsched.solving.engine import Engine
-from optsched.solving.limits import deadline_of, make_limits
+from optsched.solving.limits import make_limits, timer_of
 from optsched.solving.procedures import cut_off
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def solve(
     model: PerformanceModel | None = None,
     performance: Performance | None = None,
     classes: bool = True,
-    time_limit: Duration | Deadline | None = None,
+    time_limit: Duration | Timer | None = None,
     work_limit: int | None = None,
     gap: float | None = None,
     tolerance: float = 1e-9,
@@ -164,27 +164,27 @@ def solve(
     ------
     UsageError, InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
     """
-    deadline = deadline_of(time_limit)
+    timer = timer_of(time_limit)
     limits = make_limits(
-        deadline, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+        timer, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
     )
     _check_options(formulation, options, formulation_options)
-    clock = deadline.clock
+    clock = timer.clock
     started = clock()
     given = _loaded(instance, model, performance)
     loaded = clock()
     timings = {"load": loaded - started}
     read = given.instance if isinstance(given, Candidates) else given
-    deadline = deadline.keeping(len(read.jobs_table)).after_reading()
+    timer = timer.keeping(len(read.jobs_table)).after_reading()
     wanted = {**(options or {}), **formulation_options}
     chosen = formulation_for(read, formulation, wanted, constraints, extend)
     try:
-        candidates = _candidates_for(chosen, given, model, generate_columns, classes, deadline)
+        candidates = _candidates_for(chosen, given, model, generate_columns, classes, timer)
     except OutOfTime:
         timings |= {"compile": clock() - loaded, "total": clock() - started}
-        return cut_off(chosen, not_compiled(read, chosen.plans_ahead), deadline, timings)
+        return cut_off(chosen, not_compiled(read, chosen.plans_ahead), timer, timings)
     timings["compile"] = clock() - loaded
-    engine = Engine(load_solver, solver, limits, prove, timings=timings, deadline=deadline)
+    engine = Engine(load_solver, solver, limits, prove, timings=timings, timer=timer)
     if start is not None:
         from optsched.verify.starts import start_point
 
@@ -193,7 +193,7 @@ def solve(
     if generate_columns and _lacks_columns(solution):
         # A job that the first columns leave nowhere to run may have another one, and the reasons
         # are those of all.
-        everything = _candidates_for(chosen, given, model, False, classes, deadline)
+        everything = _candidates_for(chosen, given, model, False, classes, timer)
         solution = chosen.solve(everything, engine)
     if engine.start is not None and not engine.start_used:
         log.warning(
@@ -244,12 +244,12 @@ def _candidates_for(
     model: PerformanceModel | None,
     generate_columns: bool,
     classes: bool,
-    deadline: Deadline,
+    timer: Timer,
 ) -> Candidates:
     """The candidates that were given, or those of the instance; raises `OutOfTime`."""
     if not isinstance(given, Candidates):
-        deadline.check()
-        found = compile_for(formulation, given, model, generate_columns, deadline)
+        timer.check()
+        found = compile_for(formulation, given, model, generate_columns, timer)
     elif generate_columns:
         raise UsageError(
             "generate_columns needs an instance: candidates have the columns that they have"
@@ -284,7 +284,7 @@ def realise(
     *,
     rounds: int | None = None,
     solver: str = "auto",
-    time_limit: Duration | Deadline | None = None,
+    time_limit: Duration | Timer | None = None,
     threads: int = 1,
     seed: int = 0,
 ) -> Solution:
@@ -317,8 +317,8 @@ def realise(
     """
     from optsched.placement import realise as cut
 
-    deadline = deadline_of(time_limit)
-    limits = make_limits(deadline, threads=threads, seed=seed)
+    timer = timer_of(time_limit)
+    limits = make_limits(timer, threads=threads, seed=seed)
     if solution.allocation is None:
         raise UsageError(
             f"the solution has no allocation to cut into rounds: its status is {solution.status}"
@@ -329,14 +329,14 @@ def realise(
             "it cannot be cut into rounds"
         )
     started = time.perf_counter()
-    deadline = deadline.keeping(len(solution.instance.jobs_table))
-    engine = Engine(load_solver, solver, limits, deadline=deadline)
+    timer = timer.keeping(len(solution.instance.jobs_table))
+    engine = Engine(load_solver, solver, limits, timer=timer)
     made = cut(solution.allocation, engine, method, rounds)
     spent = time.perf_counter() - started
     total = solution.timings.get("total", 0.0) + spent
     notes = solution.notes
     if not made.finished and engine.time_left <= 0:
-        notes += (f"the time limit of {deadline.seconds:g} s stopped the search for rounds",)
+        notes += (f"the time limit of {timer.seconds:g} s stopped the search for rounds",)
     timings = {**solution.timings, "rounds": spent, "total": total}
     return replace(solution, rounds=made, notes=notes, timings=timings)
 
@@ -346,7 +346,7 @@ def place(
     solution: Solution,
     rows: Sequence[int] | None = None,
     *,
-    time_limit: Duration | Deadline | None = None,
+    time_limit: Duration | Timer | None = None,
 ) -> Solution:
     """Put what runs first on GPUs of nodes (`optsched.placement.problem` states the rules and the
     objective).
@@ -378,8 +378,8 @@ def place(
 
     started = time.perf_counter()
     check_placeable(solution.instance)
-    deadline = deadline_of(time_limit)
-    limits = make_limits(deadline)
+    timer = timer_of(time_limit)
+    limits = make_limits(timer)
     if rows is None:
         wanted = runs_first(solution)
     else:
@@ -398,7 +398,7 @@ def place(
         allocation.classes,
         allocation.rows,
         wanted,
-        Engine(load_solver, limits=limits, deadline=deadline),
+        Engine(load_solver, limits=limits, timer=timer),
         solution.constraints,
         work=WORK,
     )

@@ -15,7 +15,7 @@ from optsched.errors import InvalidArgument, InvalidInput, UsageError, checks_ke
 from optsched.formulation import Extend, Formulation, SideConstraint, options_from
 from optsched.instance import Instance, read_instance, shipped_path
 from optsched.instance.arguments import checks_arguments
-from optsched.instance.durations import UNLIMITED, Deadline
+from optsched.instance.durations import UNLIMITED, Timer
 from optsched.instance.reading import named, show
 from optsched.performance import PerformanceModel, with_learnt
 from optsched.performance.composed import MODELS, OF, ComposedModel
@@ -157,7 +157,7 @@ def compile(
     future: bool = False,
     later_nodes: bool = False,
     on_demand: bool = False,
-    deadline: Deadline = UNLIMITED,
+    timer: Timer = UNLIMITED,
 ) -> Candidates:
     """List every way in which the jobs of an instance can run.
 
@@ -172,7 +172,7 @@ def compile(
         Include nodes that are not available yet.
     on_demand : bool
         Leave pairs of jobs, or else configurations, to column generation.
-    deadline : Deadline
+    timer : Timer
         Checked between two passes.
 
     Returns
@@ -184,11 +184,11 @@ def compile(
     InvalidInput
         The instance is wrong.
     OutOfTime
-        The deadline is over.
+        The time is over.
     """
     instance = load(instance)
     model = model_of(instance) if model is None else model
-    return compile_candidates(instance, model, future, later_nodes, on_demand, deadline)
+    return compile_candidates(instance, model, future, later_nodes, on_demand, timer)
 
 
 def compile_for(
@@ -196,7 +196,7 @@ def compile_for(
     instance: Instance,
     model: PerformanceModel | None = None,
     on_demand: bool = False,
-    deadline: Deadline = UNLIMITED,
+    timer: Timer = UNLIMITED,
 ) -> Candidates:
     """The candidates that a formulation plans with;
     raises `UsageError` if it needs all columns and gets some.
@@ -209,7 +209,7 @@ def compile_for(
         )
     ahead, nodes = formulation.plans_ahead, formulation.awaits_nodes
     model = model_of(instance) if model is None else model
-    return compile_candidates(instance, model, ahead, nodes, on_demand, deadline)
+    return compile_candidates(instance, model, ahead, nodes, on_demand, timer)
 
 
 def make_formulation(

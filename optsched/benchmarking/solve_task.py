@@ -13,7 +13,7 @@ from optsched.arrays import finite
 from optsched.formats.mps import read_program
 from optsched.generate.catalogue import generate
 from optsched.instance import Instance
-from optsched.instance.durations import Deadline
+from optsched.instance.durations import Timer
 from optsched.registry import load_formulation, load_solver
 from optsched.solution import Solution, Status
 from optsched.study.direct import ProgramSolution, solve_program
@@ -36,12 +36,12 @@ def solve_task(spec: Mapping[str, Any]) -> dict[str, Any]:
 
     The time limit is that of the whole task: the solver has what reading and compiling leave of it.
     """
-    deadline = Deadline.after(spec["time_limit"])
+    timer = Timer.after(spec["time_limit"])
     row_of = _program_row if spec["formulation"] is None else _instance_row
-    return row_of(spec, deadline, time.perf_counter())
+    return row_of(spec, timer, time.perf_counter())
 
 
-def _instance_row(spec: Mapping[str, Any], deadline: Deadline, started: float) -> dict[str, Any]:
+def _instance_row(spec: Mapping[str, Any], timer: Timer, started: float) -> dict[str, Any]:
     instance = _instance(spec["instance"])
     loaded = time.perf_counter()
     named = (spec["formulation"], spec["options"], spec["constraints"])
@@ -54,14 +54,14 @@ def _instance_row(spec: Mapping[str, Any], deadline: Deadline, started: float) -
     candidates = compile_for(formulation, instance)
     compiled = time.perf_counter()
     spent = {"load": loaded - started, "compile": compiled - loaded}
-    if deadline.left <= 0:
+    if timer.left <= 0:
         return {**size, **_too_late(spent)}
     solution = solve(
         candidates,
         spec["formulation"],
         options=spec["options"],
         constraints=spec["constraints"],
-        **_search(spec, deadline),
+        **_search(spec, timer),
     )
     if solution.allocation is not None:
         # Of the solution: some formulations leave columns out, or make more on demand.
@@ -71,14 +71,14 @@ def _instance_row(spec: Mapping[str, Any], deadline: Deadline, started: float) -
     return {**row, "notes": NEXT_NOTE.join(solution.notes)} if solution.notes else row
 
 
-def _program_row(spec: Mapping[str, Any], deadline: Deadline, started: float) -> dict[str, Any]:
+def _program_row(spec: Mapping[str, Any], timer: Timer, started: float) -> dict[str, Any]:
     program = read_program(spec["instance"]["file"])
     loaded = time.perf_counter()
     rows, columns = program.arrays.shape
     size = {"sha256": spec["instance"]["sha256"], "n": columns, "m": rows, "columns": columns}
-    if deadline.left <= 0:
+    if timer.left <= 0:
         return {**size, **_too_late({"load": loaded - started})}
-    solution = solve_program(program, **_search(spec, deadline))
+    solution = solve_program(program, **_search(spec, timer))
     return {**size, **_answer(solution, {"load": loaded - started}, time.perf_counter() - started)}
 
 
@@ -88,12 +88,12 @@ def _instance(content: Mapping[str, Any]) -> Instance:
     return load(f"@{content['shipped']}" if "shipped" in content else content["file"])
 
 
-def _search(spec: Mapping[str, Any], deadline: Deadline) -> dict[str, Any]:
+def _search(spec: Mapping[str, Any], timer: Timer) -> dict[str, Any]:
     given = {
         key: spec[key]
         for key in ("solver", "work_limit", "gap", "threads", "seed", "solver_options")
     }
-    return {**given, "time_limit": deadline}
+    return {**given, "time_limit": timer}
 
 
 def _too_late(spent: Mapping[str, float]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from optsched.candidates.plain_columns import plain_columns
 from optsched.candidates.servers import server_columns
 from optsched.candidates.task import CompileTask
 from optsched.instance import Instance
-from optsched.instance.durations import UNLIMITED, Deadline
+from optsched.instance.durations import UNLIMITED, Timer
 from optsched.performance import PerformanceModel, TableModel
 from optsched.performance.composed import colocating, only_table
 
@@ -31,7 +31,7 @@ def compile(
     future: bool = False,
     later_nodes: bool = False,
     on_demand: bool = False,
-    deadline: Deadline = UNLIMITED,
+    timer: Timer = UNLIMITED,
 ) -> Candidates:
     """Make the candidates of an instance with the throughputs of a performance model.
 
@@ -43,15 +43,15 @@ def compile(
     where there can be none, jobs with many configurations have a few until
     `Candidates.with_configurations` asks for more.
 
-    Raises `OutOfTime` between two passes if the deadline is over.
+    Raises `OutOfTime` between two passes if the time is over.
     """
     kinds = find_kinds(instance, future)
-    deadline.check()
+    timer.check()
     table = TableModel.for_instance(model, instance, later_nodes)
-    task = CompileTask(instance, kinds, model, table, later_nodes, deadline)
+    task = CompileTask(instance, kinds, model, table, later_nodes, timer)
     if not on_demand:
         columns, dropped = every_column(task)
-        deadline.check()
+        timer.check()
         return Candidates.of(instance, kinds, columns, dropped, later_nodes)
     if instance.colocation or colocating(model) is not None:
         columns, dropped, pairs = all_but_pairs(task)
@@ -69,9 +69,9 @@ def not_compiled(instance: Instance, future: bool = False) -> Candidates:
 def every_column(task: CompileTask) -> tuple[KindColumns, KindColumns]:
     """All columns: those that are kept, and those that are dropped."""
     alone, dropped = _rated(task)
-    task.deadline.check()
+    task.timer.check()
     stated = pair_columns(task)
-    task.deadline.check()
+    task.timer.check()
     others = [
         option_columns(task),
         stated,

@@ -55,7 +55,7 @@ def rated_columns(task: CompileTask, counts: tuple[IntArray, IntArray]) -> Itera
     so that those that are dropped are never all in memory.
     """
     for cells in _everywhere(*counts, task.sizes):
-        task.deadline.check()
+        task.timer.check()
         yield rated(task, _on_all_spreads(task, *cells))
 
 
@@ -64,7 +64,7 @@ def rated_by_kind(task: CompileTask, counts: tuple[IntArray, IntArray]) -> Itera
     ``counts`` are in order.
     """
     for cells in _kind_by_kind(*counts, task.sizes):
-        task.deadline.check()
+        task.timer.check()
         columns = _on_all_spreads(task, *cells)
         if task.table.has_spreads:
             columns = columns.take(

@@ -291,7 +291,7 @@ def _predict(
     """
     pool, gpus, nodes = way
     table = Configurations(pool, gpus, nodes, np.ones(len(pool)), np.zeros(len(pool), np.int64))
-    for w, a, b in task.deadline.watching(_unknown_cells(seated, cells.known)):
+    for w, a, b in task.timer.watching(_unknown_cells(seated, cells.known)):
         said = pairs.pair_fractions(task.kinds.batch, table, first[a], first[b], w)
         _refuse_lopsided(said.first, said.second, a == b)
         made = KindColumns.make(first[a], pool[w], gpus[w], nodes[w], partner=first[b])

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from optsched.candidates.kinds import Kinds
 from optsched.instance import Instance
-from optsched.instance.durations import UNLIMITED, Deadline
+from optsched.instance.durations import UNLIMITED, Timer
 from optsched.performance import PerformanceModel, PoolSizes, TableModel
 
 
@@ -22,7 +22,7 @@ class CompileTask(NamedTuple):
         The rates that the instance states.
     later_nodes : bool
         Whether nodes that are not available yet are counted on.
-    deadline : Deadline
+    timer : Timer
         Checked between two passes, and between two blocks of columns.
     """
 
@@ -31,7 +31,7 @@ class CompileTask(NamedTuple):
     model: PerformanceModel
     table: TableModel
     later_nodes: bool = False
-    deadline: Deadline = UNLIMITED
+    timer: Timer = UNLIMITED
 
     @property
     def sizes(self) -> PoolSizes:

@@ -72,7 +72,7 @@ def admit(
         raise UsageError("expected --job ID or --add FILE, found neither")
     if search.prove:
         raise UsageError("--prove: found it, but a plan is checked by itself; expected no --prove")
-    deadline = search.deadline
+    timer = search.timer
     from optsched import study
 
     jobs = [*(job or []), *(_jobs(add) if add is not None else [])]
@@ -82,7 +82,7 @@ def admit(
             jobs,
             advise=not no_advice,
             performance=model,
-            **{**search.limits, "time_limit": deadline},
+            **{**search.limits, "time_limit": timer},
         )
     if found.plan is not None and certificate_failed(shell, found.plan):
         return NOT_CERTIFIED

@@ -21,7 +21,7 @@ from optsched.errors import NOTHING_YET, Interrupted
 
 if TYPE_CHECKING:
     from optsched.instance import Instance
-    from optsched.instance.durations import Deadline
+    from optsched.instance.durations import Timer
     from optsched.solution import Solution
     from optsched.solvers import Progress
     from optsched.study.direct import ProgramSolution
@@ -172,13 +172,13 @@ class Search:
     solver_log: Annotated[bool, Option("Show the solver's own log on standard error.")] = False
 
     @cached_property
-    def deadline(self) -> Deadline:
+    def timer(self) -> Timer:
         """When the answer of a single solve is due; the clock starts where a command first asks."""
         # Importing the library takes part of the time as well
         began = time.monotonic()
-        from optsched.instance.durations import Deadline
+        from optsched.instance.durations import Timer
 
-        return Deadline(self.time_limit, began, kept_per_job=WRITING)
+        return Timer(self.time_limit, began, kept_per_job=WRITING)
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def solved(
     check : callable, optional
         Refuses an instance before it is solved.
     """
-    deadline = search.deadline
+    timer = search.timer
     from optsched import api
     from optsched.solvers.interrupt import keeping_answers
 
@@ -251,7 +251,7 @@ def solved(
                     problem.formulation,
                     on_progress=on_progress if callbacks else None,
                     **problem.given,
-                    **search.limits | {"time_limit": deadline},
+                    **search.limits | {"time_limit": timer},
                     **more,
                 )
                 taken = {stage: solution.timings[stage] + read for stage in ("load", "total")}

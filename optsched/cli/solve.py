@@ -94,7 +94,7 @@ class RoundsOptions:
         given = {key: search.limits[key] for key in ("threads", "seed") if key in search.limits}
         with progress(shell, "cutting into rounds"):
             return api.realise(
-                solution, self.rounds, rounds=self.window, time_limit=search.deadline, **given
+                solution, self.rounds, rounds=self.window, time_limit=search.timer, **given
             )
 
 
@@ -145,7 +145,7 @@ def solve(
         optsched solve model.mps --time-limit 5m -o model.sol
     """
     # Before anything is checked, imported or read: all that follows shares this clock
-    search.deadline  # noqa: B018
+    search.timer  # noqa: B018
     slices.check()
     from optsched import api
     from optsched.cli.solution_view import program_view, solution_view
@@ -215,8 +215,8 @@ def _placed(solution: Solution, search: Search) -> Solution:
     from optsched import api
     from optsched.instance.durations import LEAST
 
-    deadline = search.deadline.keeping(len(solution.instance.jobs_table))
-    left = None if search.time_limit is None else max(deadline.left, LEAST)
+    timer = search.timer.keeping(len(solution.instance.jobs_table))
+    left = None if search.time_limit is None else max(timer.left, LEAST)
     return api.place(solution, time_limit=left)
 
 
@@ -295,5 +295,5 @@ def _solve_program(
             program,
             start=start,
             on_progress=on_progress,
-            **search.limits | {"time_limit": search.deadline},
+            **search.limits | {"time_limit": search.timer},
         )

@@ -70,7 +70,7 @@ class OutOfTime(OptschedError):
     exit_code = 5
 
 
-class Deadline(NamedTuple):
+class Timer(NamedTuple):
     """When the answer of a call is due.
 
     It is made where the call begins, and passed on as it is, so that every stage counts the same
@@ -101,7 +101,7 @@ class Deadline(NamedTuple):
 
     @classmethod
     def after(cls, seconds: float | None, clock: Callable[[], float] = time.monotonic) -> Self:
-        """The deadline of a call that begins now."""
+        """The timer of a call that begins now."""
         return cls(seconds, clock(), clock)
 
     @property
@@ -115,13 +115,13 @@ class Deadline(NamedTuple):
         return math.inf if self.seconds is None else self.seconds - self.kept - self.spent
 
     def keeping(self, jobs: int) -> Self:
-        """The deadline of an answer about so many jobs: less what the caller needs for them."""
+        """The timer of an answer about so many jobs: less what the caller needs for them."""
         if self.seconds is None:
             return self
         return self._replace(kept=min(self.kept_per_job * jobs, KEPT * self.seconds))
 
     def after_reading(self) -> Self:
-        """The same deadline, once the instance is there.
+        """The same timer, once the instance is there.
 
         Reading is not interrupted, and takes longer than all that a cheap feasible point needs. So
         a limit that was over by then still leaves as long again for that point, `LEAST` seconds at
@@ -149,5 +149,5 @@ class Deadline(NamedTuple):
             yield part
 
 
-UNLIMITED = Deadline(None, 0.0)
-"""The deadline of a call that may take as long as it likes."""
+UNLIMITED = Timer(None, 0.0)
+"""The timer of a call that may take as long as it likes."""

@@ -49,7 +49,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
 from optsched.errors import SolverCrashed
-from optsched.instance.durations import Deadline
+from optsched.instance.durations import Timer
 from optsched.placement.instant import SCRAMBLE, Instant, run_matrix
 from optsched.placement.open_shop import decompose
 from optsched.placement.shares import FULL, Shares
@@ -164,7 +164,7 @@ class Items:
             np.float64
         )
 
-    def peel(self, need: FloatArray, deadline: Deadline) -> tuple[FloatArray, FloatArray]:
+    def peel(self, need: FloatArray, timer: Timer) -> tuple[FloatArray, FloatArray]:
         """A plain way to run all of ``need``:
         sets that fit, the longest jobs first, each until something ends.
 
@@ -179,7 +179,7 @@ class Items:
         lengths = []
         counts = []
         while (left > 0).any():
-            deadline.check()
+            timer.check()
             load = np.asarray((self.member @ left) / self.count)
             urgency = self.member.T @ load  # of a pair: both jobs
             size = self.usage.max(axis=0, initial=0.0)
@@ -259,7 +259,7 @@ def shortest(items: Items, engine: Engine) -> PatternTimes:
     """Run all items in the shortest time; raises `OutOfTime` before it has a way to run them."""
     # A plain way to start from: often it is short enough already. Its time counts as building, as
     # about as much has to be left after the search for `spread`.
-    lengths, counts = engine.build(lambda: items.peel(items.need, engine.deadline))
+    lengths, counts = engine.build(lambda: items.peel(items.need, engine.timer))
     bound = 1.0
     finished = True
     if lengths.sum() <= FULL:
@@ -426,7 +426,7 @@ def spread(
     rows = int(max((part.max() for part in items.rows), default=-1)) + 1
     parts: list[list[Part]] = [[] for _ in lengths]
     indptr = items.member.indptr
-    for group, size in enumerate(engine.deadline.watching(items.count.tolist())):
+    for group, size in enumerate(engine.timer.watching(items.count.tolist())):
         mine = items.member.indices[indptr[group] : indptr[group + 1]].astype(np.int64)
         if size == 1:
             chosen = counts[:, mine] > 0

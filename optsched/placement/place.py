@@ -135,7 +135,7 @@ def _searcher(engine: Engine, work: int | None) -> Engine:
     if work is None:
         return engine
     limits = replace(engine.limits, work=work)
-    return Engine(engine.load, engine.solver, limits, deadline=engine.deadline)
+    return Engine(engine.load, engine.solver, limits, timer=engine.timer)
 
 
 def _problems(requests: Requests, occupied: Occupied) -> Iterator[Problem]:

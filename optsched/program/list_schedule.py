@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from optsched.arrays import IntArray
-from optsched.instance.durations import UNLIMITED, Deadline
+from optsched.instance.durations import UNLIMITED, Timer
 from optsched.program.timeline import TimelineProgram
 
 FAR = np.iinfo(np.int64).max // 4
@@ -106,7 +106,7 @@ class _Placer:
 
 
 def list_schedule(
-    program: TimelineProgram, deadline: Deadline = UNLIMITED
+    program: TimelineProgram, timer: Timer = UNLIMITED
 ) -> tuple[IntArray, IntArray] | None:
     """(start, mode) of every activity: longest first, each in the mode that ends first;
     None if a limit is broken.
@@ -132,7 +132,7 @@ def list_schedule(
     last, over = int(program.closed[:, 2].max(initial=0)), False
     while ready:
         _, a = heapq.heappop(ready)
-        over = over or deadline.is_over
+        over = over or timer.is_over
         choices = list(range(first_mode[a], first_mode[a + 1]))
         if budgets is not None:
             choices = [m for m in choices if (budgets[:, m] <= left).all()]
@@ -157,7 +157,7 @@ def list_schedule(
 
 
 def shifted_left(
-    program: TimelineProgram, start: IntArray, mode: IntArray, deadline: Deadline = UNLIMITED
+    program: TimelineProgram, start: IntArray, mode: IntArray, timer: Timer = UNLIMITED
 ) -> IntArray:
     """Starts as early as the order of a feasible schedule allows:
     one activity after the other, in that order, until the time is over.
@@ -169,7 +169,7 @@ def shifted_left(
         before[b].append(a)
     placer, result = _Placer(program), start.copy()
     for a in np.lexsort((np.arange(len(program)), start)).tolist():
-        if deadline.is_over:
+        if timer.is_over:
             break  # what has moved uses nothing at any moment from here on that it did not use
         low = max(
             [

@@ -84,7 +84,7 @@ def ways(
     formulation : Formulation
     candidates : Candidates
     engine : Engine
-        Its limits and its deadline hold here too.
+        Its limits and its timer hold here too.
     """
     admitted = before == Standing.ADMITTED
     if formulation.hard_deadlines and admitted.any():
@@ -126,7 +126,7 @@ def _tried(engine: Engine, way: Way) -> Iterator[Way]:
 @contextmanager
 def _engine_beside(engine: Engine) -> Iterator[Engine]:
     """An engine with the same limits, for programs beside that of the round; what they take counts."""
-    runs = Engine(engine.load, engine.solver, engine.limits, deadline=engine.deadline)
+    runs = Engine(engine.load, engine.solver, engine.limits, timer=engine.timer)
     yield runs
     engine.spend("admit", sum(runs.timings.values()))
     engine.by_clock |= runs.by_clock  # another run may decide otherwise

@@ -54,7 +54,7 @@ from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.solution import Status, Termination, certify_point
 from optsched.solving import Engine, Outcome
 from optsched.solving.certify import certified_allocation
-from optsched.solving.limits import LimitOptions, deadline_of, make_limits, takes_limits
+from optsched.solving.limits import LimitOptions, make_limits, takes_limits, timer_of
 
 # A formulation by name, or a name with its options.
 Objective = str | tuple[str, Mapping[str, Any]]
@@ -136,7 +136,7 @@ def pareto(
         )
     if not 2 <= points <= MOST_POINTS:
         raise InvalidArgument("points", str(points), f"a number from 2 to {MOST_POINTS:,}")
-    deadline = deadline_of(limits.get("time_limit"))
+    timer = timer_of(limits.get("time_limit"))
     budget = make_limits(**limits)
     for name, options in pairs:
         make_formulation(
@@ -145,7 +145,7 @@ def pareto(
     given = load(instance, performance)
     f, g = (formulation_for(given, name, options, constraints) for name, options in pairs)
     candidates = compile(given, model)
-    engine = Engine(load_solver, solver, budget, prove, deadline=deadline)
+    engine = Engine(load_solver, solver, budget, prove, timer=timer)
     axes = (Axis.of(f), Axis.of(g))
     try:
         first, second = _programs(f, g, candidates if classes else candidates.per_job())

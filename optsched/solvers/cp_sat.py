@@ -16,7 +16,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverCrashed, UsageError
-from optsched.instance.durations import UNLIMITED, Deadline, OutOfTime
+from optsched.instance.durations import UNLIMITED, OutOfTime, Timer
 from optsched.program.timeline import TimelineProgram, split_point
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Limits, Progress
@@ -26,7 +26,7 @@ from optsched.solvers.new_thread import run_stoppable
 class TimelineModel:
     """A timeline program as a model of CP-SAT."""
 
-    def __init__(self, program: TimelineProgram, deadline: Deadline = UNLIMITED) -> None:
+    def __init__(self, program: TimelineProgram, timer: Timer = UNLIMITED) -> None:
         """Raises `OutOfTime`: each interval is a call, of which a large program has 100,000."""
         from ortools.sat.python import cp_model
 
@@ -37,10 +37,10 @@ class TimelineModel:
         self.chosen: list[Any] = []
         """One literal per mode; the constant 1 where an activity has one mode."""
         self.intervals: list[Any] = []
-        for activity in deadline.watching(range(len(program))):
+        for activity in timer.watching(range(len(program))):
             self._add_activity(activity)
         self._add_resources()
-        deadline.check()
+        timer.check()
         self._add_budgets()
         # Ends are expressions of starts and modes: no column of their own is needed.
         for a, b in program.precedence.tolist():
@@ -183,7 +183,7 @@ def solve_timeline(
 
     began = time.perf_counter()
     try:
-        model = TimelineModel(program, Deadline.after(limits.time))
+        model = TimelineModel(program, Timer.after(limits.time))
     except OutOfTime as error:
         seconds = time.perf_counter() - began
         return Values(Termination.TIME_LIMIT, seconds=seconds, words=str(error))

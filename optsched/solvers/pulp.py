@@ -120,8 +120,8 @@ class PulpSolver(EngineSolver):
     def _solve(self, arrays: LinearArrays, limits: Limits, start: FloatArray | None) -> Values:
         pulp = _pulp()
         started = time.perf_counter()
-        deadline = np.inf if limits.time is None else started + limits.time
-        model, columns, rows = _model(pulp, arrays, deadline)
+        until = np.inf if limits.time is None else started + limits.time
+        model, columns, rows = _model(pulp, arrays, until)
         if len(columns) < arrays.shape[1]:
             words = "the time was over before the model was made"
             spent = time.perf_counter() - started
@@ -203,10 +203,10 @@ class PulpSolver(EngineSolver):
 
 
 def _model(
-    pulp: Any, arrays: LinearArrays, deadline: float
+    pulp: Any, arrays: LinearArrays, until: float
 ) -> tuple[Any, list[Any], list[tuple[int, Any]]]:
     """The LpProblem, its variables, and (row, constraint) of every side of a row;
-    no variables past the deadline.
+    no variables past that moment.
 
     A million coefficients take PuLP some ten seconds.
     """
@@ -243,7 +243,7 @@ def _model(
                 matrix.indices[entries].tolist(), matrix.data[entries].tolist(), strict=True
             )
         ]
-        if row % 1000 == 0 and time.perf_counter() > deadline:
+        if row % 1000 == 0 and time.perf_counter() > until:
             return model, [], []
         sides = (
             [(pulp.LpConstraintEQ, low)]

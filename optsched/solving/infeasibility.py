@@ -4,7 +4,7 @@ a proof that is recomputed, and a small set of rows that cannot all hold.
 A solver that says infeasible is not believed. The linear relaxation comes first, because it settles
 most programs quickly, integer ones too, and its duals are a proof. Only where it is feasible is the
 integer program itself tried again. Runs of integer programs and the deletion filter have a bound of
-work, and all runs together end at one deadline: what is known then is the answer.
+work, and all runs together share one timer: what is known then is the answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import EMPTY, FloatArray, IntArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
-from optsched.instance.durations import Deadline
+from optsched.instance.durations import Timer
 from optsched.program import AllocationProgram, Block, LinearArrays
 from optsched.program.some_time import SomeTime
 from optsched.solution.certificate import FEASIBILITY, dual_bound, is_bounded, residuals_of
@@ -90,7 +90,7 @@ class ConflictingRows:
 
 
 class _Stopped(Exception):
-    """The deadline has passed, or the user asked for an end."""
+    """The time is over, or the user asked for an end."""
 
     def __init__(self, end: Termination) -> None:
         super().__init__(end)
@@ -112,7 +112,7 @@ class Analyst:
 
     def __init__(self, limits: Limits, load: Callable[[str], type[Solver]] | None = None) -> None:
         self._limits = limits
-        self._deadline = Deadline.after(limits.time)
+        self._timer = Timer.after(limits.time)
         self._solver = _installed(load)
         self._flag: threading.Event | None = None
         self._context = ExitStack()
@@ -157,10 +157,10 @@ class Analyst:
         """Seconds that are left; raises `_Stopped` if none are, or the user asked for an end."""
         if self._flag is not None and self._flag.is_set():
             raise _Stopped(Termination.INTERRUPTED)
-        left = self._deadline.left
+        left = self._timer.left
         if left <= 0:
             raise _Stopped(Termination.TIME_LIMIT)
-        return None if self._deadline.seconds is None else left
+        return None if self._timer.seconds is None else left
 
 
 def _installed(load: Callable[[str], type[Solver]] | None) -> type[Solver]:

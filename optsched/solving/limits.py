@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any, TypedDict, TypeVar
 
 from optsched.errors import InvalidArgument, checks_keywords
-from optsched.instance.durations import Deadline, Duration, seconds_or_none
+from optsched.instance.durations import Duration, Timer, seconds_or_none
 from optsched.instance.reading import show
 from optsched.solvers import Limits, Progress
 
@@ -22,7 +22,7 @@ MOST = 2**31 - 1
 class LimitOptions(TypedDict, total=False):
     """Keywords of `make_limits`, for ``**limits: Unpack[LimitOptions]``; see `optsched.solve`."""
 
-    time_limit: Duration | Deadline | None
+    time_limit: Duration | Timer | None
     """Seconds, or text such as ``"5m"`` (default: none)."""
     work_limit: int | None
     """Nodes, iterations or conflicts, whichever the solver counts (default: none)."""
@@ -55,15 +55,15 @@ def takes_limits(function: Function) -> Function:
     return checked  # type: ignore[no-any-return]
 
 
-def deadline_of(time_limit: Duration | Deadline | None) -> Deadline:
-    """The deadline of a call that begins now, or the one that it shares with its caller."""
-    if isinstance(time_limit, Deadline):
+def timer_of(time_limit: Duration | Timer | None) -> Timer:
+    """The timer of a call that begins now, or the one that it shares with its caller."""
+    if isinstance(time_limit, Timer):
         return time_limit
-    return Deadline.after(seconds_or_none(time_limit, "time_limit"))
+    return Timer.after(seconds_or_none(time_limit, "time_limit"))
 
 
 def make_limits(
-    time_limit: Duration | Deadline | None = None,
+    time_limit: Duration | Timer | None = None,
     work_limit: int | None = None,
     gap: float | None = None,
     tolerance: float = 1e-9,
@@ -74,7 +74,7 @@ def make_limits(
     on_log: Callable[[str], None] | None = None,
 ) -> Limits:
     """Limits from what a user gives, checked; 0 threads are all that there are."""
-    seconds = deadline_of(time_limit).seconds
+    seconds = timer_of(time_limit).seconds
     reals = {"gap": gap, "tolerance": tolerance}
     wholes = {"work_limit": work_limit, "threads": threads, "seed": seed}
     for names, kind, expected in ((reals, Real, "a number"), (wholes, Integral, "a whole number")):

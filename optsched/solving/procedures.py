@@ -25,7 +25,7 @@ from optsched.formulation.procedure import (
     Step,
     Undecided,
 )
-from optsched.instance.durations import Deadline, OutOfTime
+from optsched.instance.durations import OutOfTime, Timer
 from optsched.program import AllocationProgram
 from optsched.program.some_time import time_is_scarce
 from optsched.solution import (
@@ -70,17 +70,17 @@ def solve_formulation(formulation: Formulation, candidates: Candidates, engine: 
     engine : Engine
         Its budget of time is that of all programs together.
     """
-    clock = engine.deadline.clock
+    clock = engine.timer.clock
     started = clock()
     C = formulation.classes(candidates)
     on_demand = candidates.elastic is not None or candidates.pairs is not None
     run = _Run(formulation, C, engine, on_demand)
     run.spend_since(started)
     try:
-        engine.deadline.check()
+        engine.timer.check()
         result = run.to_the_end()
     except OutOfTime:
-        return cut_off(formulation, C.candidates, engine.deadline, engine.timings)
+        return cut_off(formulation, C.candidates, engine.timer, engine.timings)
     except Infeasible as error:
         return _infeasible(formulation, C, error.conflicts)
     except _NothingToDecide as nothing:
@@ -138,7 +138,7 @@ class _Run:
         procedure = self.formulation.procedure(self.classes, self.engine.limits.seed)
         optimum: Optimum | None = None
         while True:
-            started = self.engine.deadline.clock()
+            started = self.engine.timer.clock()
             try:
                 step = next(procedure) if optimum is None else procedure.send(optimum)
             except StopIteration as end:
@@ -147,13 +147,13 @@ class _Run:
             finally:
                 self.spend_since(started)
             if optimum is None:
-                self.engine.deadline.check()  # nothing is known yet that could be the answer
+                self.engine.timer.check()  # nothing is known yet that could be the answer
             optimum = self._optimum(step)
 
     def spend_since(self, started: float) -> None:
         """Count the formulation's own work: that of a rule is its solving."""
         on = "solve" if self.formulation.sense == "rule" else "build"
-        self.engine.spend(on, self.engine.deadline.clock() - started)
+        self.engine.spend(on, self.engine.timer.clock() - started)
 
     def _optimum(self, step: Step) -> Optimum:
         if isinstance(step, Probe):
@@ -411,18 +411,18 @@ def _stopped(formulation: Formulation, C: Classes, engine: Engine, outcome: Outc
 def cut_off(
     formulation: Formulation,
     candidates: Candidates,
-    deadline: Deadline,
+    timer: Timer,
     timings: Mapping[str, float],
 ) -> Solution:
     """No answer: the time was over before a solver could begin; a note says what took it, and which
     limit to try."""
-    least = 0.01 * deadline.spent
+    least = 0.01 * timer.spent
     spent = [
         f"{words} took {timings[stage]:.2g} s"
         for stage, words in STAGES.items()
         if timings.get(stage, 0.0) >= least
     ]
-    limit = f"the time limit of {deadline.seconds:g} s was over before a solver could begin"
+    limit = f"the time limit of {timer.seconds:g} s was over before a solver could begin"
     return _solution(
         formulation,
         candidates,
@@ -432,7 +432,7 @@ def cut_off(
         reproducible=False,
         timings=dict(timings),
         # Nobody knows how long the rest takes; of large instances reading takes most of the time.
-        notes=(f"{limit}: {', '.join(spent)}; try {math.ceil(2.0 * deadline.spent)} s or more",),
+        notes=(f"{limit}: {', '.join(spent)}; try {math.ceil(2.0 * timer.spent)} s or more",),
     )
 
 

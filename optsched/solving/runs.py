@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.errors import SolverUnavailable, UsageError
-from optsched.instance.durations import UNLIMITED, Deadline
+from optsched.instance.durations import UNLIMITED, Timer
 from optsched.program import LinearArrays
 from optsched.program.arrays import refuse_nan
 from optsched.solution import Attempt, SolverRecord, Values
@@ -61,7 +61,7 @@ class SolverRuns:
         A name, or ``auto``.
     limits : Limits
         ``limits.time`` is the budget of everything that is run here.
-    deadline : Deadline, optional
+    timer : Timer, optional
         When the caller's answer is due. Default: ``limits.time`` from now.
     """
 
@@ -97,12 +97,12 @@ class SolverRuns:
     """Whether a vertex is wanted: of times that are cut into slices few are fractions of intervals."""
     bases: Bases = field(default_factory=Bases)
     """The basis that the first run starts from, and the one that it ends in."""
-    deadline: Deadline = UNLIMITED
+    timer: Timer = UNLIMITED
     _process: SolverProcess | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        if self.deadline.seconds is None and self.limits.time is not None:
-            self.deadline = Deadline.after(self.limits.time)
+        if self.timer.seconds is None and self.limits.time is not None:
+            self.timer = Timer.after(self.limits.time)
 
     # --- the budget ---------------------------------------------------------------------------
 
@@ -112,25 +112,25 @@ class SolverRuns:
 
         These go through the same columns as compiling and building, which were measured.
         """
-        if self.deadline.seconds is None:
+        if self.timer.seconds is None:
             return 0.0
         like = sum(self.timings.get(stage, 0.0) for stage in LIKE_CERTIFYING)
-        return min(like, RESERVED * self.deadline.seconds)
+        return min(like, RESERVED * self.timer.seconds)
 
     @property
     def time_left(self) -> float:
         """Seconds that runs of solvers can take, all together."""
-        return self.deadline.left - self.reserve
+        return self.timer.left - self.reserve
 
     def limits_left(self) -> Limits:
         """The limits with what is left of the time."""
-        if self.deadline.seconds is None:
+        if self.timer.seconds is None:
             return self.limits
         return replace(self.limits, time=max(self.time_left, 1e-3))
 
     def has_time_left(self, share: float) -> bool:
         """Whether more than this share of the time limit is left."""
-        seconds = self.deadline.seconds
+        seconds = self.timer.seconds
         return seconds is None or self.time_left > share * seconds
 
     def spend(self, on: str, seconds: float) -> None:
@@ -139,7 +139,7 @@ class SolverRuns:
 
     def build(self, build: Callable[[], T]) -> T:
         """Call something that builds a program, on the clock."""
-        clock = self.deadline.clock
+        clock = self.timer.clock
         started = clock()
         result = build()
         self.spend("build", clock() - started)
@@ -285,7 +285,7 @@ class SolverRuns:
 
         The values are the same. Records, capabilities and versions are those of the solver itself.
         """
-        if self.deadline.seconds is None or solver.keeps_time or entries < KILLABLE:
+        if self.timer.seconds is None or solver.keeps_time or entries < KILLABLE:
             return solver
         try:
             isolated = self._own_process().isolated(solver)

@@ -494,7 +494,7 @@ def _point(schedule: tuple[IntArray, IntArray]) -> FloatArray:
 
 def _best_known(engine: Engine, timeline: TimelineProgram) -> tuple[IntArray, IntArray] | None:
     """A list schedule, or the start that the engine was given if it is feasible and better."""
-    first = engine.build(lambda: list_schedule(timeline, engine.deadline))
+    first = engine.build(lambda: list_schedule(timeline, engine.timer))
     if engine.start is None or len(engine.start) != 2 * len(timeline):
         return first
     given = split_point(timeline, engine.start)
@@ -594,7 +594,7 @@ def _shifted(
 ) -> tuple[IntArray, IntArray]:
     timeline = plan.timeline
     if timeline.is_regular and next(timeline.violations(start, mode), None) is None:
-        return shifted_left(timeline, start, mode, engine.deadline), mode
+        return shifted_left(timeline, start, mode, engine.timer), mode
     return start, mode
 
 

@@ -40,7 +40,7 @@ from optsched.instance.resize import resized
 from optsched.instance.staying import held_for
 from optsched.placement import jobs_without_nodes
 from optsched.solution import Schedule, Solution, Status
-from optsched.solving.limits import LimitOptions, deadline_of, takes_limits
+from optsched.solving.limits import LimitOptions, takes_limits, timer_of
 
 FORMAT = "optsched-admission/1"
 ELASTIC, FLUID = "deadline-elastic", "deadline-fluid"
@@ -272,8 +272,8 @@ def admit(
     UsageError
         No job, an id that there is not, or a job given twice.
     """
-    deadline = deadline_of(limits.pop("time_limit", None))
-    how = {**limits, "time_limit": deadline, "solver": solver}
+    timer = timer_of(limits.pop("time_limit", None))
+    how = {**limits, "time_limit": timer, "solver": solver}
     given, asked = _with_newcomers(load(instance, performance), jobs)
     probes = _Probes(given, how)
     table = given.jobs_table

@@ -31,7 +31,7 @@ from optsched.solution.certificate import OPTIMALITY, gap_of, shown_gap
 from optsched.solution.document import PROGRAM_FORMAT
 from optsched.solution.explanation import Explanation
 from optsched.solving.engine import Engine
-from optsched.solving.limits import LimitOptions, deadline_of, make_limits, takes_limits
+from optsched.solving.limits import LimitOptions, make_limits, takes_limits, timer_of
 from optsched.solving.outcome import Outcome, is_reproducible
 from optsched.solving.proof import proved_linear
 from optsched.verify.findings import Finding, Verification
@@ -246,13 +246,13 @@ def solve_program(
     ------
     UsageError, InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
     """
-    deadline = deadline_of(limits.get("time_limit"))
+    timer = timer_of(limits.get("time_limit"))
     budget = make_limits(**limits)
     started = time.perf_counter()
     given = _as_read(program)
     loaded = time.perf_counter()
     # The clock began before the file was read: reading counts
-    engine = Engine(load_solver, solver, budget, prove, deadline=deadline)
+    engine = Engine(load_solver, solver, budget, prove, timer=timer)
     if start is not None:
         engine.start = point_of(start, given.names.columns, given.arrays.objective)
     outcome = proved_linear(engine, given.arrays, engine.solve_linear(given.arrays))

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from timeline_cases import by_brute_force, random_program, unrelated
 
 from optsched.errors import UsageError
-from optsched.instance.durations import Deadline
+from optsched.instance.durations import Timer
 from optsched.program import Block, TimelineCost, TimelineProgram
 
 # Private names: lowered forms, which otherwise solvers alone see
@@ -229,13 +229,13 @@ def test_when_the_time_is_over_the_rest_runs_behind_all_others(looks: int) -> No
     program = replace(program, budget=np.array([40]))
     complete = program.objective(*list_schedule(program))
     clock = iter(range(10**6))
-    deadline = Deadline.after(looks + 0.5, lambda: float(next(clock)))
-    start, mode = list_schedule(program, deadline._replace(read=-10.0))
+    timer = Timer.after(looks + 0.5, lambda: float(next(clock)))
+    start, mode = list_schedule(program, timer._replace(read=-10.0))
     assert not list(program.violations(start, mode))
     assert program.objective(start, mode) >= complete
     later = 10 + np.argsort(np.argsort(start)) * 5  # one after the other, with gaps
     assert not list(program.violations(later, mode))
-    part = shifted_left(program, later, mode, deadline._replace(read=-10.0))
+    part = shifted_left(program, later, mode, timer._replace(read=-10.0))
     assert not list(program.violations(part, mode)) and (part <= later).all()
 
 

@@ -16,7 +16,7 @@ from optsched.errors import SolverCrashed, SolverUnavailable
 from optsched.generate import generate
 
 # Private names: single strategies, without the engine that chooses them
-from optsched.instance.durations import Deadline
+from optsched.instance.durations import Timer
 from optsched.program import LinearArrays
 from optsched.solution import Termination, Values
 from optsched.solvers import Clarabel, CpSat, Highs, HighsSession, Limits, Session
@@ -216,7 +216,7 @@ def test_attempts_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(HighsSession, "run", run)
     monkeypatch.setattr(ReloadedSession, "run", run)
-    solution = optsched.solve("@quickstart", time_limit=Deadline.after(10.0, lambda: now))
+    solution = optsched.solve("@quickstart", time_limit=Timer.after(10.0, lambda: now))
     first, second = told  # no third one: the time is up
     assert first is not None and second is not None
     assert 10.0 - first == pytest.approx(0.0, abs=2.5)  # what is kept back for the certificate
@@ -242,7 +242,7 @@ def test_what_the_clock_left_out_is_not_reproducible(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
     monkeypatch.setattr(PriceMethod, "solve_allocation", slow)
     solution = optsched.solve(
-        instance, "multiple-choice", time_limit=Deadline.after(10.0, lambda: now)
+        instance, "multiple-choice", time_limit=Timer.after(10.0, lambda: now)
     )
     assert (solution.status, solution.termination, solution.reproducible) == (
         "feasible",
@@ -262,7 +262,7 @@ def test_what_stopped_the_solver_of_whole_jobs_is_why_the_point_is_no_better(
     monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
     monkeypatch.setattr(HighsSession, "run", lambda session, limits: Values(end))
     monkeypatch.setattr("optsched.solving.runs.others", lambda *_, **__: ())
-    solution = optsched.solve(instance, "multiple-choice", time_limit=Deadline.after(10.0))
+    solution = optsched.solve(instance, "multiple-choice", time_limit=Timer.after(10.0))
     assert (solution.status, solution.termination) == ("feasible", end)
     assert solution.solver.attempts[0].name == "prices"
     assert optsched.verify(instance, solution.to_document()).ok
@@ -326,7 +326,7 @@ def test_what_stopped_the_solver_is_the_reason(
     instance = generate("knapsack", jobs=18, choices=3, resources=3, tightness=0.3, seed=6).instance
     monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
     monkeypatch.setattr(HighsSession, "run", run)
-    limit = Deadline.after(60.0, lambda: now)
+    limit = Timer.after(60.0, lambda: now)
     solution = optsched.solve(instance, "multiple-choice", time_limit=limit)
     assert (solution.status, solution.termination, solution.reproducible) == (
         "feasible",
@@ -348,7 +348,7 @@ def test_a_program_that_the_clock_left_unsettled_lists_its_only_attempt(
 
     monkeypatch.setattr(HighsSession, "run", run)
     arrays = program([1.0], [[1.0]], upper=[1.0])
-    solution = optsched.solve_program(arrays, time_limit=Deadline.after(10.0, lambda: now))
+    solution = optsched.solve_program(arrays, time_limit=Timer.after(10.0, lambda: now))
     assert [attempt.name for attempt in solution.solver.attempts] == [
         "highs"
     ] and not solution.reproducible

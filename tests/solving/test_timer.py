@@ -1,4 +1,4 @@
-"""One deadline for a whole call: what counts, where it is looked at, and what is kept back.
+"""One time limit for a whole call: what counts, where it is looked at, and what is kept back.
 
 No test measures time: the clock is a value that the test moves.
 """
@@ -17,13 +17,13 @@ from optsched import api
 from optsched.candidates import compile as compile_candidates
 from optsched.cli.main import main
 
-# A private name: the deadline of a command, for a clock that the test moves
+# A private name: the timer of a command, for a clock that the test moves
 from optsched.cli.options import Search
 from optsched.formulation import Formulation
 
 # Private names: single strategies, without the engine that chooses them
 from optsched.instance import durations
-from optsched.instance.durations import Deadline, OutOfTime
+from optsched.instance.durations import OutOfTime, Timer
 from optsched.placement import check_rounds
 from optsched.program import linear_to_conic
 from optsched.registry import load_solver
@@ -72,7 +72,7 @@ def cut_off_after(
 
     monkeypatch.setattr(HighsSession, "run", noted)
     monkeypatch.setattr(owner, name, clock.slows(getattr(owner, name), seconds))
-    return optsched.solve("@quickstart", time_limit=Deadline.after(5.0, clock)), given
+    return optsched.solve("@quickstart", time_limit=Timer.after(5.0, clock)), given
 
 
 STAGES = ["reading", "compiling", "building the program"]
@@ -92,10 +92,10 @@ def test_a_slow_machine_that_reads_for_long_may_compile_for_as_long(
     monkeypatch.setattr(api, "load", clock.slows(api.load, 8.0))
     compiled = clock.slows(api.compile_for, 4.0)
     monkeypatch.setattr(api, "compile_for", compiled)
-    solution = optsched.solve("@quickstart", time_limit=Deadline.after(5.0, clock))
+    solution = optsched.solve("@quickstart", time_limit=Timer.after(5.0, clock))
     assert solution.allocation is not None and solution.ok
     monkeypatch.setattr(api, "compile_for", clock.slows(compiled, 5.0))
-    solution = optsched.solve("@quickstart", time_limit=Deadline.after(5.0, clock))
+    solution = optsched.solve("@quickstart", time_limit=Timer.after(5.0, clock))
     assert (solution.status, solution.allocation) == ("limit", None)
 
 
@@ -132,7 +132,7 @@ def test_the_command_says_what_took_the_time(
 ) -> None:
     clock = Clock(step=1e-6)
     monkeypatch.setattr(durations, "LEAST", 0.0)
-    monkeypatch.setattr(Search, "deadline", Deadline.after(5.0, clock))
+    monkeypatch.setattr(Search, "timer", Timer.after(5.0, clock))
     monkeypatch.setattr(api, "load", clock.slows(api.load, 6.0))
     monkeypatch.setattr(api, "compile_for", clock.slows(api.compile_for, 7.0))
     assert main(["solve", "@quickstart", "--time-limit", "5"]) == 5
@@ -146,7 +146,7 @@ def test_the_command_says_what_took_the_time(
 def test_a_small_problem_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(api, "load", clock.slows(api.load, 0.9))
-    solution = optsched.solve("@quickstart", time_limit=Deadline.after(0.001, clock))
+    solution = optsched.solve("@quickstart", time_limit=Timer.after(0.001, clock))
     assert solution.allocation is not None
 
 
@@ -155,12 +155,12 @@ def test_compiling_looks_at_the_clock_between_its_passes() -> None:
     instance = optsched.load("@quickstart")
     model = api.model_of(instance)
     clock = Clock(step=1.0)
-    compile_candidates(instance, model, deadline=Deadline.after(100.0, clock))
+    compile_candidates(instance, model, timer=Timer.after(100.0, clock))
     looks = clock.now - 1000.0
     assert looks >= 4.0
     for limit in np.arange(1.0, looks / 2 - 1.0):
         with pytest.raises(OutOfTime):
-            compile_candidates(instance, model, deadline=Deadline.after(limit, Clock(step=1.0)))
+            compile_candidates(instance, model, timer=Timer.after(limit, Clock(step=1.0)))
 
 
 @pytest.mark.parametrize(("compiled", "kept"), [(0.0, 0.0), (1.0, 1.0), (8.0, 10.0 * RESERVED)])
@@ -170,7 +170,7 @@ def test_time_is_kept_back_for_what_comes_after_the_solver(compiled: float, kept
         load_solver,
         limits=Limits(time=10.0),
         timings={"compile": compiled},
-        deadline=Deadline.after(10.0, clock),
+        timer=Timer.after(10.0, clock),
     )
     assert engine.limits_left().time == pytest.approx(10.0 - kept)
     clock.now += 4.0
@@ -183,9 +183,9 @@ def test_time_is_kept_back_for_what_comes_after_the_solver(compiled: float, kept
 @pytest.mark.parametrize(("jobs", "left"), [(0, 10.0), (100, 9.0), (10_000, 7.5)])
 def test_time_is_kept_back_for_what_the_caller_does_with_the_answer(jobs: int, left: float) -> None:
     """Such as to write a file: so much for each job, and a quarter of the limit at most."""
-    deadline = Deadline(10.0, 1000.0, Clock(), kept_per_job=0.01)
-    assert deadline.keeping(jobs).left == pytest.approx(left)
-    assert Deadline(None, 1000.0, Clock(), kept_per_job=0.01).keeping(jobs).left == np.inf
+    timer = Timer(10.0, 1000.0, Clock(), kept_per_job=0.01)
+    assert timer.keeping(jobs).left == pytest.approx(left)
+    assert Timer(None, 1000.0, Clock(), kept_per_job=0.01).keeping(jobs).left == np.inf
 
 
 def test_the_command_keeps_time_back_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,14 +207,14 @@ def test_without_a_limit_nothing_is_kept_back() -> None:
     assert engine.limits_left().time is None and engine.has_time_left(0.99)
 
 
-def test_a_deadline_that_is_shared_goes_on() -> None:
+def test_a_timer_that_is_shared_goes_on() -> None:
     """What comes after a solve, such as rounds, has what the solve left."""
     clock = Clock()
-    deadline = Deadline.after(50.0, clock)
-    solution = optsched.solve("@quickstart", time_limit=deadline)
+    timer = Timer.after(50.0, clock)
+    solution = optsched.solve("@quickstart", time_limit=timer)
     clock.now += 49.0
-    assert optsched.realise(solution, time_limit=deadline).rounds is not None
-    assert deadline.left == pytest.approx(1.0)
+    assert optsched.realise(solution, time_limit=timer).rounds is not None
+    assert timer.left == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("limit", [2.0, 50.0, 80.0])
@@ -231,7 +231,7 @@ def test_rounds_are_made_though_the_time_is_over(limit: float) -> None:
     )
     solution = optsched.solve(instance, "makespan")
     clock = Clock(step=1.0)
-    made = optsched.realise(solution, "patterns", time_limit=Deadline.after(limit, clock))
+    made = optsched.realise(solution, "patterns", time_limit=Timer.after(limit, clock))
     assert made.rounds is not None and made.allocation is not None
     assert limit < clock.now - 1001.0 < limit + 10.0
     assert not made.rounds.finished and 0.9 < made.rounds.scale < made.rounds.bound == 1.0
