@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 from optsched.api import make_constraint, make_formulation, make_limits
 from optsched.arrays import finite
+from optsched.benchmarking.machine import cores
 from optsched.benchmarking.run import Sweep, SweepOptions, run_tasks
 from optsched.benchmarking.solve_task import prepare_solve, solve_task
 from optsched.benchmarking.sources import ProblemSource
@@ -116,7 +117,7 @@ class Benchmark(Displayed):
             self.tasks(),
             solve_task,
             prepare=prepare_solve,
-            threads=self.threads,
+            threads=self.threads or cores(),
             time_limit=limit,
             memory_limit=self.memory_limit,
             kind="bench",

@@ -17,7 +17,15 @@ import odd_tasks
 import pytest
 from refusals import refuses
 
-from optsched.benchmarking import ResultsFile, Sweep, SweepProgress, Task, run_tasks
+from optsched.benchmarking import (
+    Benchmark,
+    ResultsFile,
+    Sweep,
+    SweepProgress,
+    Task,
+    from_names,
+    run_tasks,
+)
 
 # Private names: statistics, rows and their files are checked without a sweep
 from optsched.benchmarking.machine import cores
@@ -181,6 +189,12 @@ def test_a_warning_where_there_are_too_few_cores() -> None:
         f"2 processes x {cores()} threads are {2 * cores()}, on {cores()} cores"
     )
     assert run_tasks([], odd_tasks.square, processes=cores()).notices == ()
+
+
+def test_0_threads_of_a_benchmark_are_all_cores() -> None:
+    sweep = Benchmark(from_names(["@quickstart"]), threads=0).run(processes=2)
+    assert f"2 processes x {cores()} threads" in sweep.notices[0]
+    assert [row["status"] for row in sweep.rows] == ["optimal"]
 
 
 # --- the results file ----------------------------------------------------------------------------------------------
