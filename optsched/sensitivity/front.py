@@ -255,16 +255,14 @@ def efficient(points: list[FrontPoint]) -> list[FrontPoint]:
     values = np.array([point.values for point in points]).reshape(-1, 2)
     span = np.ptp(values, axis=0) if len(values) else np.zeros(2)
     close = np.maximum(APART * span, NOISE * np.abs(values).max(axis=0, initial=0.0))
-    kept = [
-        row
-        for row in range(len(values))
-        if not any(
-            (values[other] >= values[row] - close).all()
-            and (other < row or (values[other] > values[row] + close).any())
-            for other in range(len(values))
-            if other != row
-        )
-    ]
+    kept = []
+    for row, mine in enumerate(values):
+        as_good = (values >= mine - close).all(axis=1)
+        better = (values > mine + close).any(axis=1)
+        # Of points that are alike up to rounding each is as good as the other: the first stays.
+        better[:row] = True
+        if not (as_good & better).any():
+            kept.append(row)
     kept.sort(key=lambda row: (-values[row, 0], values[row, 1]))
     return [points[row] for row in kept]
 
