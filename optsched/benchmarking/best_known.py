@@ -126,11 +126,13 @@ def _best_in(group: Sequence[Row]) -> BestKnown | None:
         return None
     optimal = [row for row in points if row["status"] == "optimal"]
     proved = [row for row in optimal if row.get("proof") in PROVED]
+    # The best kind of evidence that some row has.
     chosen, source = next(
         (rows, name)
         for rows, name in ((proved, "proven"), (optimal, "claimed"), (points, "found"))
         if rows
     )
+    # Beside a proof the other points do not matter; beside a claim a better point refutes it.
     objectives = [float(row["objective"]) for row in (chosen if source == "proven" else points)]
     best = max(objectives) if points[0]["sense"] == "max" else min(objectives)
     # A claim of an optimum that another point disproves is none.

@@ -151,6 +151,7 @@ class Results(DisplayedTable):
                 f"one of {columns}",
                 sentence=f"no row has a column {wrong[0]!r}: the columns are {columns}",
             )
+        # All else that was asked tells problems apart, so that seeds and limits are never mixed.
         rest = [
             name
             for name in IDENTITY

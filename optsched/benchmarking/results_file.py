@@ -191,6 +191,7 @@ class ResultsFile:
         sweep = sweep_digest(tasks)
         own = [header for header in found.headers if header.get("sweep") == sweep]
         earlier = _same_under_other_limits(tasks, found.headers)
+        # A sweep that has retried keeps the rows under earlier limits whenever it is resumed.
         goes_on = retry or any(header.get("retry") for header in own)
         if found.headers and not own and not append and not (retry and earlier):
             self._refuse_other(tasks, found, earlier)
@@ -209,6 +210,7 @@ class ResultsFile:
             self._write(json.dumps({**header, **limits, **again}, allow_nan=False))
         self._take_rows(found.rows, tasks, earlier if goes_on else {})
         if retry:
+            # Last, so that failures of these very tasks are done again as well.
             self.done = {key: row for key, row in self.done.items() if row["status"] not in FAILED}
 
     def _take_rows(

@@ -206,6 +206,7 @@ class Slot:
     def _ended(self, now: RunningTask, worker: Child, end: TaskEnd) -> Row:
         """The row of a task whose process has ended, with or without an answer."""
         now.peak = max(now.peak, end.memory)
+        # Without a limit an error that speaks of memory is the task's own.
         limited = self._limits.memory is not None
         if end.text:
             found = json.loads(end.text)
@@ -228,6 +229,7 @@ class Slot:
             return self._failed(
                 now, "error", f"its worker was not ready within {STARTING:g} s and was killed"
             )
+        # The time counts from the process of the task on: what it imports is ready by then.
         if limits.time is not None and now.spent > limits.time:
             now.peak = max(now.peak, peak_memory(now.pid) or 0)
             return self._failed(
@@ -441,6 +443,7 @@ def run_tasks(
     if results_file is not None:
         about = {"kind": kind, **machine}
         file = ResultsFile.open(results_file, tasks, about, append=append, retry=retry)
+    # The file is locked until the last row, so that no other run adds to it.
     with file or nullcontext():
         rows = SweepRows(tasks, file, on_row)
         notices = [*_warnings(limits), *([] if file is None else file.notices)]
@@ -449,6 +452,7 @@ def run_tasks(
                 f"{resumed} of {len(tasks)} tasks have a row in {results_file}: "
                 "they are not done again"
             )
+        # As many workers as there are tasks at most: one without a task would import for nothing.
         slots = [
             Slot(worker, prepare, limits, machine)
             for _ in range(min(limits.processes, len(rows.left)))

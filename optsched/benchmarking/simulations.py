@@ -87,6 +87,7 @@ class Simulations:
             "policy": dict(policy),
             "options": {**self.options, "seed": seed},
             "models": dict(self.models),
+            # A model file that changes makes another task, though its name is the same.
             "content": {name: _digest(model) for name, model in self.models.items()},
             "time_limit": seconds_or_none(self.time_limit, "time_limit"),
             "memory_limit": self.memory_limit,
@@ -168,6 +169,7 @@ def prepare_simulation(spec: Mapping[str, Any]) -> None:
 def simulate_task(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Do one simulation; `Simulations` makes the content."""
     trace = load_trace(spec["trace"])
+    # The key of the task has the hash: a row of another trace must not stand under it.
     if trace.sha256 != spec["sha256"]:
         raise UsageError(f"{spec['trace']} has changed since the sweep began")
     policy = policy_of(spec["policy"])

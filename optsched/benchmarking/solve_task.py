@@ -54,6 +54,7 @@ def _instance_row(spec: Mapping[str, Any], timer: Timer, started: float) -> dict
     candidates = compile_for(formulation, instance)
     compiled = time.perf_counter()
     spent = {"load": loaded - started, "compile": compiled - loaded}
+    # Compiling may have taken it all: no solver is called with nothing left.
     if timer.left <= 0:
         return {**size, **_too_late(spent)}
     solution = solve(

@@ -121,6 +121,7 @@ def paired(
         raise InvalidArgument("pairs", f"{len(a)} and {len(b)} values", "as many of both")
     # Else the test would rank noise, and a table would show it
     a = np.where(np.abs(a - b) <= ROUNDING * np.maximum(np.abs(a), np.abs(b)), b, a)
+    # Means and tests of ratios are those of their logarithms, so that x / y and y / x weigh alike.
     difference = np.log(a) - np.log(b) if ratio else a - b
     interval = mean_interval(difference.tolist(), method, seed)
 
@@ -159,6 +160,7 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
     adjusted: list[float | None] = [None] * len(values)
     least = 0.0
     for rank, (value, place) in enumerate(known):
+        # Never below the adjusted value of a smaller p, and never above 1.
         least = min(1.0, max(least, value * (len(known) - rank)))
         adjusted[place] = least
     return adjusted

@@ -371,6 +371,7 @@ def _contradictions(group: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         best["objective"],
     )
     if bounds:
+        # The best point against the tightest bound: if these agree, all do.
         tight = min(bounds, key=lambda row: sign * row["bound"])
         if sign * (best["objective"] - tight["bound"]) > AGREEMENT * max(1.0, abs(tight["bound"])):
             yield (*found, _who(tight), tight["bound"])

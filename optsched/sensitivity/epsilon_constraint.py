@@ -286,6 +286,7 @@ class _FrontSearch:
         """Largest g over the optima of f, the second objective of the first end."""
         assert best.x is not None and best.value is not None
         first = self.first.program
+        # Its optima share one vector of levels, and these make linear rows; its value would not.
         if first.concave:
             level = first.level(best.x)
             rows = Minimum().at_least(first, _less(level, KEPT_LEVELS), FIRST)
@@ -316,6 +317,7 @@ class _FrontSearch:
         """Equidistant levels of g from the first end to the second:
         in its objective if that is finite.
         """
+        # The first end may have a little of g that the slack of what is kept allows.
         low = 0.0 if 0 <= low <= NEGLIGIBLE * high else min(low, high)
         second = self.second.program.units
         worst = second.objective(low)

@@ -325,6 +325,7 @@ def _by_prices(
     ):
         return None, None
     price = np.array([base.prices[name] for name in held.classes.resources.names])
+    # v(b) + y'd in the program's value, then as an objective, which need not be linear in it.
     value = held.program.value(base.allocation.x) + float(base.duals["capacity"] @ amounts)
     sign = -1.0 if base.sense == "min" else 1.0
     return sign * float(price @ amounts) + 0.0, held.program.units.objective(value)

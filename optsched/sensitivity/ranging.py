@@ -230,6 +230,7 @@ def capacity_curve(
     names = held.classes.resources.names
     row = names.index(_known(resource, names))
     value = ValueFunction(held, row)
+    # The capacity as it is belongs to the curve, even if nobody could use all of it.
     end = max(value.saturation, float(held.classes.capacity[row])) if high is None else float(high)
     if not 0 <= low < end or not np.isfinite(end):
         raise InvalidArgument(

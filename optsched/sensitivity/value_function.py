@@ -98,6 +98,7 @@ class ValueFunction:
         found = self.at(low)
         if found is not None:
             return found
+        # Solvers meet the least use up to their tolerance only: a little more may be needed.
         least = self._least()
         found = self.at(least)
         return self.at(least * (1 + NUDGE) + NUDGE * ON_LINE) if found is None else found
@@ -157,6 +158,7 @@ class ValueFunction:
                 between = (
                     min(here.capacity, trial.capacity) < end < max(here.capacity, trial.capacity)
                 )
+                # They meet at one of both places: there the first ends and the other goes on.
                 if not between or _same(end, trial.capacity) or _same(end, here.capacity):
                     return (
                         (here.capacity if _same(end, here.capacity) or not between else end),

@@ -285,6 +285,7 @@ def admit(
         _refuse_impossible(probes, kept)
     admitted, refused = [], []
     for row in asked.tolist():
+        # Where no plan of those before is known, nobody is let in beside them.
         found = probes.plan(np.append(kept, row)) if plan is not None or not len(kept) else None
         why_not = "" if found is None else dict(found.unplaced).get(table.names[row], "")
         if why_not and table.steps_left[row] > 0:
@@ -451,6 +452,7 @@ class _Probes:
         key = np.sort(rows).tobytes()
         if key not in self._refuted:
             found = self._relaxed(rows, {"schedule": False})
+            # The program minimises the parts of jobs that miss their deadlines.
             shown = found.bound is not None and found.bound > MISSED
             self._refuted[key] = shown or found.status is Status.INFEASIBLE
         return self._refuted[key]
@@ -483,6 +485,7 @@ def _refusal(probes: _Probes, kept: IntArray, row: int, advise: bool) -> Refusal
         words = probes.why_refuted(np.array([row])) or "it cannot meet its deadline even alone"
     elif probes.refuted(np.append(kept, row)):
         reason = Reason.CONFLICT
+        # The bound is on the jobs of all questions together; each question has up to all of `kept`.
         tried = count_from(0)
         most = MOST_TRIED // len(kept)
         rows = smallest_conflict(
@@ -529,6 +532,7 @@ def smallest_conflict(impossible: Callable[[IntArray], bool], row: int, kept: In
         if len(some) == 1:
             return some
         first, second = np.array_split(some, 2)
+        # What of the second half is needed beside the first; then of the first beside that alone.
         of_second = needed(np.concatenate([background, first]), len(first) > 0, second)
         of_first = needed(np.concatenate([background, of_second]), len(of_second) > 0, first)
         return np.concatenate([of_first, of_second])
@@ -548,6 +552,7 @@ def _earliest_deadline(probes: _Probes, kept: IntArray, row: int) -> float | Non
         there = probes.with_instance(with_columns(probes.instance, deadline=deadline))
         return there.for_advice(np.append(kept, row))
 
+    # The stated deadline is refused, and none before the arrival can be kept.
     refused = max(float(table.deadline[row]), float(table.arrival[row])) - now
     enough = 2.0 * max(refused, SHORTEST)
     while not admits(enough):
@@ -604,6 +609,7 @@ def _cheapest(
     fewest = {pool.name: extra[pool.name] or 0 for pool in pools}
     best = min(fewest, key=lambda name: (price[name] * fewest[name], name))
     least = price[best] * fewest[best]
+    # Dijkstra's search: mixtures in the order of their cost, each one node larger than another.
     node = {pool.name: max(int(pool.node_gpus.max(initial=1)), 1) for pool in pools}
     names = sorted(price)
     heap = [(0.0, (0,) * len(names))]
@@ -615,6 +621,7 @@ def _cheapest(
         gpus = {name: nodes * node[name] for name, nodes in zip(names, mix, strict=True) if nodes}
         if cost >= least:
             break
+        # Of one pool alone the fewest GPUs are known already.
         if len(gpus) > 1 and _with_gpus(probes, rows, gpus):
             return gpus
         for place, name in enumerate(names):

@@ -259,6 +259,8 @@ def compare(
         "classes": classes, "solver": solver, "prove": prove,
         **limits,
     }  # fmt: skip
+    # Compiled once for all formulations that see the same jobs and nodes. Measures are of what is
+    # there now, whatever a formulation plans with.
     now = (False, False)
     compiled = {now: compile(instance, model)}
     rows = []
@@ -270,6 +272,7 @@ def compare(
             compiled[ahead] = compile(instance, model, *ahead)
         try:
             rows.append(_row(name, options, compiled[ahead], compiled[now], constraints, how))
+        # What was compared before is the answer; without any of it there is none.
         except Interrupted:
             if not rows:
                 raise
@@ -277,6 +280,7 @@ def compare(
         found = rows[-1].solution
         if found is not None and found.termination is Termination.INTERRUPTED:
             break
+    # A constraint of the instance may be given by the caller too: it is listed once.
     documents = {repr(item.document()): item.document() for item in in_force}
     return Comparison(instance, tuple(documents.values()), tuple(rows))
 

@@ -300,6 +300,7 @@ def _found_again(
     an optimum is the same, no objective is beyond a bound.
     """
     again = solve_program(program)
+    # A proof must be found again; a point or a limit may be anything this time.
     status = document["status"]
     stated = document["objective"]
     bound = document["bound"]

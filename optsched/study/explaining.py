@@ -298,6 +298,7 @@ def _costs(
     if costs is None or solution.bound is None:
         return None
     worth = program.units.slope(program.value(x))
+    # Prices of a program that proves another bound would be prices of something else.
     agree = alike(
         program.units.objective(costs.bound), solution.bound, OPTIMALITY, costs.noise * worth
     )
@@ -311,8 +312,6 @@ def _side_rows_when_faster(
     faster = replace(C, rate_a=2.0 * C.rate_a, rate_b=2.0 * C.rate_b, throughput=2.0 * C.throughput)
     program = formulation.program(faster)
     assert isinstance(program, AllocationProgram)
-    # A formulation may remember the scale of what it built last
-    formulation.program(C)
     return settled(program, stages).side
 
 

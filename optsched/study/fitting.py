@@ -284,12 +284,14 @@ def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
     first = np.searchsorted(
         kinds[:, 0], np.arange(len(ways.workloads) + 1)
     )  # of each workload among the sorted kinds
+    # Batches of a workload are asked about one after the other, in an instance for each turn.
     turn = np.arange(len(kinds)) - first[kinds[:, 0].astype(np.int64)]
     seconds = np.full(len(ways), np.nan)
     log_sd = np.zeros(len(ways))
     source = np.zeros(len(ways), np.uint8)
     for number in range(int(turn.max(initial=-1)) + 1):
         asked = np.flatnonzero(turn[kind] == number)
+        # A workload with fewer batches keeps its last one: nobody asks about it in this turn.
         chosen = np.minimum(first[:-1] + number, first[1:] - 1)[first[:-1] < first[1:]]
         times = _ask(document, ways.take(asked), kinds[chosen])
         seconds[asked], log_sd[asked], source[asked] = times.seconds, times.log_sd, times.source
@@ -304,6 +306,7 @@ def _ask(document: Mapping[str, Any], ways: Ways, kinds: FloatArray) -> Times:
     row_of[kinds[:, 0].astype(np.int64)] = np.arange(len(kinds))
     rows = np.arange(len(ways), dtype=np.int64)
     minus = np.full(len(ways), -1, np.int64)
+    # Each way is a job of its own, on a configuration of its own.
     jobs = JobBatch(row_of[ways.workload], minus, np.zeros(len(ways), bool), ways.gpus)
     configurations = Configurations(
         ways.gpu, ways.gpus, ways.nodes, np.ones(len(ways)), np.zeros(len(ways), np.int64)
