@@ -478,6 +478,7 @@ class Clearing:
         here = local >= 0
         self._node = local[here]
         self._owner = loose.owner[here]
+        # GPUs by their place in the flat table of `Nodes.room`: loads are one bincount.
         self._spot = (
             self._node * nodes.room.shape[1] + (loose.gpu - numbering.start[loose.node])[here]
         )
@@ -611,6 +612,7 @@ class Clearing:
         load = np.bincount(self._spot[stays], loose.share[owner], nodes.room.size).reshape(shape)
         # GPUs that a node does not have keep room 0.
         room = np.where(nodes.room > 0, np.maximum(nodes.room - load, 0.0), 0.0)
+        # Jobs that the gang must be apart from close their whole nodes to it.
         if self._conflicts.any():
             room[node[self._conflicts[owner]]] = 0.0
         own, group = nodes.own, nodes.group_capacity

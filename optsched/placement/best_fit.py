@@ -493,6 +493,7 @@ def _by_gain(state: FreeRoom, request: int, available: IntArray, span: int) -> P
     left = available.copy()
     pieces = []
     for _ in range(span):
+        # A node is limited by those resources that it belongs to, else by what is missing.
         by_group = np.where(member, room[:, None], rest).min(axis=0)
         gain = np.minimum(left, by_group)
         node = int(np.argmax(gain))
@@ -551,6 +552,7 @@ def _stay(state: FreeRoom, request: int) -> None:
     held = problem.held[request].gpus.tolist() if whole else _held_with_room(state, request)
     for node, gpu in held:
         by_node.setdefault(node, []).append(gpu)
+    # No more than the node can give: its CPUs or memory may have gone to others since.
     count = {node: min(len(gpus), int(most[node - here.start])) for node, gpus in by_node.items()}
     largest = sorted(count, key=lambda node: (-count[node], node))
     pieces, rest = _poured(

@@ -268,6 +268,7 @@ def check_placement(
     table = classes.configurations
     names = instance.jobs_table.names
     pools = instance.cluster.pools
+    # Made once for each pool: thousands of rows ask for the same nodes.
     nodes_of = cache(lambda pool: nodes_of_pool(pools[pool], instance.now))
     flaws = jobs_placed_once(classes, job, partner)
     entries: dict[int, PlacedRow] = {}

@@ -146,6 +146,7 @@ class PlacementProgram:
         fits = (self.problem.fewest > 0).astype(np.float64)
         self.place = program.variables(len(R), name="place", upper=fits, integer=True)
         self.used = self._binary(pairs, "used")
+        # A gang of one node needs no count of its GPUs there: it has all or none.
         gang = np.zeros(pairs)
         gang[self.alone] = R.gpus[self.j[self.alone]]
         amount = self.used * gang
@@ -177,6 +178,7 @@ class PlacementProgram:
             place = np.searchsorted(self.open_gpu, self.part_gpu)
             share = sum_by(place, R.share[self.j[self.part_pair]], gpus)
             self.program.constrain(share @ self.part <= self.open * room, name="shares")
+            # A free GPU that is opened for shares is in use.
             free = (room >= 1.0).astype(float)
             in_use = in_use + sum_by(self.gpu_node[self.open_gpu], free, len(N)) @ self.open
         self.program.constrain(in_use <= N.free, name="gpus")

@@ -114,6 +114,7 @@ class CoveringMatching:
             place = queue.popleft()
             if self.degree[place] < self.capacity[place]:
                 return self._shift(came_by, place, -1)
+            # A full place: one of its jobs yields that need not run, or one moves on.
             here = np.flatnonzero(self.on & (self.place == place))
             yielding = here[~self.must_match[self.job[here]]]
             if len(yielding):
@@ -188,6 +189,7 @@ class CoveringMatching:
                     continue
                 ways = coming[self.place[now] == other]
                 way = int(ways[np.argmax(left[ways])])
+                # The other place need not stay full: it gives a job away, and the path ends there.
                 if not self.must_fill[other]:
                     return self._pull(here, way, leaves_by)
                 leaves_by[other] = way

@@ -54,12 +54,14 @@ def jobs_without_nodes(
     why: dict[int, str] = {}
     for time in np.unique(schedule.start).tolist():
         later = time + ROUNDING * max(abs(time), 1.0)
+        # A job that ends at this time, up to rounding, has left its GPUs to those that start.
         gpus = {row: own for row, own in gpus.items() if schedule.end[row] > later}
         begins = np.flatnonzero(schedule.start == time)
         begins = begins[~np.isin(begins, list(gpus))]
         there = np.array(list(gpus), np.int64)
         count = np.array([len(own) for own in gpus.values()], np.int64)
         numbers = np.concatenate([EMPTY, *gpus.values()])
+        # Nodes count as they are at the time of the start, not as they are now.
         now = _at(C, time)
         occupied = Occupied.of_numbers(now, rows, there, numbers, count).and_also(
             held.part(until > later)

@@ -466,8 +466,10 @@ def _shared_out(
     slices, places = np.nonzero(counts[:, mine])
     if len(slices) == 0:
         return []
+    # Cells: slices in which an item of the group runs, and how many of its members do.
     count = counts[slices, mine[places]]
     time = _vertex(slices, places, count * lengths[slices], lengths, size, engine)
+    # (items, members): the row of each member in each item.
     rows = np.stack([items.rows[item] for item in mine])
     result = []
     for number in np.unique(slices).tolist():
@@ -479,6 +481,7 @@ def _shared_out(
         cut, running, total = decompose(
             member, place, (time[:, cells] / lengths[number]).ravel(), takes
         )
+        # Parts of a vertex that take longer than the slice, by a tolerance, are shortened alike.
         ends = np.cumsum(cut) / max(total, 1.0)
         ends[ends > 1 - 1e-12] = 1.0
         result.append(

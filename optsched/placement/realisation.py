@@ -76,6 +76,7 @@ def realise(
         raise InvalidArgument("rounds", str(rounds), f"a number from 1 to {MOST_ROUNDS:,}")
     rows = allocation.rows
     instant = Instant.of(allocation.classes, rows)
+    # A rule: no bound but 1 is known, and a row may get more than ``scale`` of its fraction.
     if method == "priority":
         rounds = PRIORITY_ROUNDS if rounds is None else rounds
         length, runs = priority_slices(instant, rounds)
@@ -130,6 +131,7 @@ def slices_of(
         None if it is not known that the rows can run so.
     """
     _, cut = _cut_by("auto", Instant.of(classes, rows, there), engine)
+    # A little less than 1 is rounding of sums of fractions.
     return (cut.length, cut.runs) if cut.scale >= 1.0 / FULL else None
 
 
@@ -279,6 +281,7 @@ def trimmed(
     by_row.sort_indices()
     number = by_row.indices.astype(np.int64)
     row = owners(np.diff(by_row.indptr))
+    # Time that a row has run before each of its slices: running sums, from its first slice on.
     total = np.concatenate(([0.0], np.cumsum(length[number])))
     before = total[:-1] - total[by_row.indptr[row]]
     stays = np.clip(need[row] - before, 0.0, length[number])

@@ -207,6 +207,7 @@ def _barred(
             f"{len(keep)}, one for each wanted row",
         )
     number = classes.instance.cluster.numbering.by_name
+    # Thousands of rows are barred from the same few sets of nodes: each is looked up once.
     known = dict[frozenset[str], IntArray]()
     for place, names in enumerate(barred):
         unknown = sorted(name for name in names if name not in number)
