@@ -168,6 +168,7 @@ def without_level(program: AllocationProgram, row: int) -> AllocationProgram:
 
 def linear() -> list[KnownOptimum]:
     """Totals of throughputs, which go to whom they are worth most."""
+    # On one pool GPUs go to the jobs with the largest w r per GPU, each for all its time at most.
     return [
         KnownOptimum(
             "one GPU: the fastest has it all the time", table(LINEAR, [1.0, 2.0, 4.0]), 4.0
@@ -231,6 +232,7 @@ def linear() -> list[KnownOptimum]:
 
 def proportional() -> list[KnownOptimum]:
     """Sums of logarithms, in which equal weights have equal shares."""
+    # One GPU is shared as the weights are: the optimum is sum w ln(r w / sum of w).
     ln = np.log
     return [
         KnownOptimum("one job: its best pool", table(LOG, [[3.0, 5.0]], (1, 1)), ln(5.0)),
@@ -314,6 +316,7 @@ def proportional() -> list[KnownOptimum]:
 
 def alpha_fair() -> list[KnownOptimum]:
     """Sums of powers v^e / e; of one GPU the shares are in proportion to r^(e / (1 - e))."""
+    # On one GPU the optimum is S^(1 - e) / e, where S is the sum of (w r^e)^(1 / (1 - e)).
     return [
         KnownOptimum(
             "e = -1, equal rows: a third each, 3 x -3",
@@ -361,6 +364,7 @@ def alpha_fair() -> list[KnownOptimum]:
 
 def levels() -> list[KnownOptimum]:
     """The smallest level: one pool, two pools, gangs, and a level that one slow job holds."""
+    # A level t takes t s / r GPUs of each job: on one pool of W GPUs it is W over the sum of s / r.
     return [
         KnownOptimum("three alike on one GPU", table(SMALLEST, np.ones(3)), 1.0 / 3.0),
         KnownOptimum("one is twice as fast", table(SMALLEST, [1.0, 2.0]), 2.0 / 3.0),

@@ -366,6 +366,7 @@ def _instance(
     rows = draft.rows
     hours = draw_hours(options, random)
     now = PAST * HOUR
+    # Hours are those in the fastest pool, at the most GPUs: steps follow from the rate there.
     best = rows.fast.max(axis=1)[kind]
     with_deadline = random.random(n) < options.deadlines
     tenants = [f"t{k}" for k in range(options.tenants)]
@@ -380,6 +381,7 @@ def _instance(
         "steps": np.maximum(1.0, np.round(hours * HOUR * best)),
         "steps_done": np.zeros(n),
         "weight": weight,
+        # All have arrived by now, in the order of their numbers.
         "arrival": np.sort(random.integers(0, int(now), n)).astype(np.float64),
         "deadline": np.where(with_deadline, np.ceil(now + options.slack * hours * HOUR), np.inf),
         "soft_deadline": np.zeros(n, bool),
@@ -401,6 +403,7 @@ def _instance(
             "colocation": draft.colocation,
         }
     )
+    # Distinct rows are a profile for each job; repeated ones are in the workloads.
     rates = (
         None if repeated else _rate_table(rows, draft.table, [site.name for site in draft.sites])
     )

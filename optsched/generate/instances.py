@@ -169,6 +169,7 @@ def packing(seed: int = 3) -> Document:
             for entry in entries
             if entry["workloads"] == [jobs[k]["workload"] for k in (first, second)]
         )
+        # A little slower than the closed form says.
         factor = 0.9 + 0.05 * random.random()
         entries.append(
             {"jobs": [jobs[first]["id"], jobs[second]["id"]], "pool": seen["pool"], "gpus": 1}
@@ -263,6 +264,7 @@ def topology(seed: int = 5) -> Document:
     names = dict.fromkeys(sites, 0)
     hosts = []
     for pool, gpus, state in TOPOLOGY_HOSTS:
+        # Nodes are numbered within their pool, though racks mix the pools.
         hosts.append(Host(pool, f"{pool}-{names[pool]}", gpus, state, sites[pool].node_bandwidth))
         names[pool] += 1
     models = [model for model, _ in TOPOLOGY_JOBS]

@@ -56,6 +56,7 @@ def draw(options: KnapsackOptions) -> tuple[IntArray, IntArray, IntArray]:
     random = options.random()
     K = options.resources
     r = random.integers(0, 1000, (options.jobs, options.choices, K), endpoint=True)
+    # The slack undoes rounding of the product, which floor would make a whole unit.
     b = np.floor(options.tightness * r.max(axis=1).sum(axis=0) * (1 + 1e-12)).astype(np.int64)
     # A value of 0 would leave a job that nothing is gained by running
     u = np.maximum(np.round(r.sum(axis=2) / K + 500.0 * random.random(r.shape[:2])), 1.0).astype(

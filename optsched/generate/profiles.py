@@ -92,6 +92,7 @@ def workload_document(
     """
     throughput: dict[str, Document] = {}
     for site in sites:
+        # Drawn before pools are left out, so that the other pools' rates do not depend on it.
         noise = math.exp(NOISE * float(random.standard_normal()))
         if not fits(workload, site.type):
             continue
@@ -104,6 +105,7 @@ def workload_document(
                 for nodes in site.spreads(gpus)
             }
             if rates:
+                # A single GPU has one spread: a number says it.
                 by_count[str(gpus)] = rates["1"] if gpus == 1 else rates
         throughput[site.name] = by_count
     return {

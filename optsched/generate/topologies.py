@@ -47,6 +47,7 @@ def hosts_of(
     down in turn, among the others.
     """
     full = site.gpus_per_node
+    # An even number, so that the rest is on whole nodes of the full size.
     halves = 2 * (gpus // full // 3) if topology == "mixed-nodes" and full > 1 else 0
     sizes = [full] * ((gpus - halves * (full // 2)) // full) + [full // 2] * halves
     out = min(round(unavailable / max(1.0 - unavailable, 0.5) * len(sizes)), len(sizes))

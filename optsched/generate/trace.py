@@ -188,6 +188,7 @@ def _without_arrivals(
     n = options.jobs
     workload = random.integers(0, len(documents), n)
     place = random.choice(len(counts), n, p=with_rest(options.gangs, len(counts)))
+    # (workloads, counts): the highest rate of each gang, by which hours become steps.
     best = np.array(
         [
             [best_rate(document["throughput"], count) for count in counts]
