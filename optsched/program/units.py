@@ -48,7 +48,8 @@ class Inverse(NamedTuple):
         return self.scale / value if value > 0 else inf
 
     def slope(self, value: float) -> float:
-        return self.scale / value**2 if value > 0 else 0.0
+        # The square of a tiny value is 0.
+        return self.scale / value**2 if value > 0 and value**2 > 0 else 0.0
 
 
 class Exponential(NamedTuple):

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import EMPTY, FloatArray
 from optsched.errors import SolverCrashed
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.filling import LOOSE, LOOSEST, Filling, Path
@@ -318,7 +318,8 @@ def _stopped_words(stages: Sequence[Stage]) -> tuple[str, ...]:
 
 def filling_of(program: AllocationProgram, stages: Sequence[Stage]) -> Filling:
     """The filling that stages are to be replayed in, before the first one."""
-    closes = 2.0 if not stages else float(stages[0].kept.get(CLOSES, [0.0])[0])
+    marks = stages[0].kept.get(CLOSES, EMPTY) if stages else np.array([2.0])
+    closes = float(marks[0]) if len(marks) else 0.0
     return Filling(program, closes=closes > 0, caps=closes > 1, empties=closes > 2)
 
 

@@ -297,7 +297,7 @@ def _check_own_constraints(
     """The constraints of the instance come first,
     and cannot be left out but for others of a kind that is `single`.
     """
-    kinds = {given.get("kind") for given in document.constraints}
+    kinds = [given.get("kind") for given in document.constraints]
     index = 0
     for constraint in own_constraints(instance):
         own = _as_written(constraint.document())

@@ -1039,6 +1039,24 @@ def test_junk_is_a_finding_and_never_an_exception(case: str) -> None:
             assert not verification.ok, (path, _owner(document, path)[path[-1]])
 
 
+@pytest.mark.parametrize(
+    ("formulation", "path", "value"),
+    [
+        ("water-filling", ("stages", 0, "kept", "closes"), []),
+        ("finish-time-fairness", ("allocation", 4, "fraction"), 1e-300),
+        ("alpha-fairness", ("options", "alpha"), 1e-300),
+        ("max-min-fairness", ("constraints",), [{"kind": []}]),
+    ],
+)
+def test_more_junk_is_a_finding(
+    formulation: str, path: tuple[str | int, ...], value: object
+) -> None:
+    given = instance("quickstart")
+    document = optsched.solve(given, formulation).to_document()
+    _owner(document, path)[path[-1]] = value
+    assert not verify(given, document).ok
+
+
 def _matters(original: Document, document: Document, path: tuple[str | int, ...]) -> bool:
     """Whether a change is more than rounding or another way to write the same."""
     old, new = (_owner(source, path)[path[-1]] for source in (original, document))
