@@ -6,14 +6,19 @@ from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from formulations.reference_rates import pool_gpus, proportional
 from optsched.arrays import FloatArray
 from optsched.arrays.matrices import scaled_rows
 from optsched.candidates import Classes
 from optsched.formulation import Formulation, FormulationOptions
+from optsched.instance.documents import refused
+from optsched.instance.reading import show
 from optsched.program import AllocationProgram, Multiple, Total
+
+LEAST_ALPHA = 1e-3
+"""Smallest alpha above 0: solvers find no optimum of utilities that are nearly linear."""
 
 
 class AlphaFairness(Formulation):
@@ -26,7 +31,8 @@ class AlphaFairness(Formulation):
         f(v) = v^(1 - alpha) / (1 - alpha);   f(v) = log v for alpha = 1
 
     Options
-        alpha      0: total of the levels; 1: proportional fairness; larger (at most 10): closer to max-min fairness.
+        alpha      0: total of the levels, else from 0.001 on; 1: proportional fairness; larger (at most 10): closer to
+                   max-min fairness.
         normalise  levels and weights:
                    ``none``          m_k = 1, w_k = p_k (with alpha = 0 and weights 1 this is max-throughput);
                    ``proportional``  m_k = prop_k, w_k = p_k;
@@ -49,6 +55,13 @@ class AlphaFairness(Formulation):
     class Options(FormulationOptions):
         alpha: float = Field(default=2.0, ge=0.0, le=10.0)
         normalise: Literal["none", "proportional", "max-min"] = "proportional"
+
+        @field_validator("alpha")
+        @classmethod
+        def _curved(cls, alpha: float) -> float:
+            if 0.0 < alpha < LEAST_ALPHA:
+                raise refused(show(alpha), f"0, or a number from {LEAST_ALPHA:g} to 10")
+            return alpha
 
     @property
     def alpha(self) -> float:

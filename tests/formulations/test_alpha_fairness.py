@@ -119,6 +119,8 @@ def test_what_cannot_be_solved_is_named() -> None:
         optsched.solve("@quickstart", "proportional-fairness", solver="highs")
     with refuses("option of alpha-fairness: alpha: found -1", UsageError):
         optsched.solve("@quickstart", "alpha-fairness", alpha=-1)
+    with refuses("option of alpha-fairness: alpha: found 1e-05, expected 0, or...", UsageError):
+        optsched.solve("@quickstart", "alpha-fairness", alpha=1e-5)
 
 
 def test_scs_agrees() -> None:
