@@ -455,7 +455,7 @@ class InstanceBuilder(Displayed):
         UsageError
             For an unknown kind or a wrong option.
         """
-        entry = {"kind": kind, **options}
+        entry = {"kind": kind, **_plain(options)}
         convenience("InstanceBuilder.add_constraint")(entry)
         self._header["constraints"].append(entry)
 

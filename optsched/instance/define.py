@@ -19,7 +19,7 @@ from optsched.instance.compaction import compact_rates, equal_profiles, join_pro
 from optsched.instance.documents import TenantDocument, WorkloadDocument
 from optsched.instance.instance import Instance
 from optsched.instance.interning import RateInterner
-from optsched.instance.joining import in_use
+from optsched.instance.joining import in_use, renumbered
 from optsched.instance.reading import key, listed, show, validate
 from optsched.instance.references import refuse_repeated
 from optsched.instance.tables import Colocation, Workload, Workloads
@@ -91,6 +91,7 @@ def with_workloads(
     for name, document in documents.items():
         checked = validate(WorkloadDocument, document, f"workloads.{key(name)}")
         new[name] = build_workload(name, checked, interner, instance.cluster)
+    # The new profiles come after the instance's own, so their numbers move up.
     rates = join_profiles(instance.rates, interner.table())
     start = len(instance.rates)
     new = {
@@ -103,10 +104,12 @@ def with_workloads(
     workloads = {**defined, **{name: one for name, one in labels.items() if name not in defined}}
     number = _numbers({one.name: place for place, one in enumerate(before)}, workloads)
     of_job = looked_up(number, table.workload)
-    colocation = _renumbered(instance.colocation, number)
+    colocation = renumbered(instance.colocation, number)
+    # Labels that no job names go, and the others are in the order of first use: a second
+    # renumbering.
     used, moved = in_use(Workloads(workloads.values()), of_job, colocation)
     if moved is not None:
-        of_job, colocation = looked_up(moved, of_job), _renumbered(colocation, moved)
+        of_job, colocation = looked_up(moved, of_job), renumbered(colocation, moved)
     rates, used, own_rates = compact_rates(rates, used, table.rates, equal_profiles(rates, start))
     return replace(
         instance,
@@ -151,14 +154,3 @@ def _numbers(before: Mapping[str, int], after: Iterable[str]) -> IntArray:
     for name, place in before.items():
         number[place] = row.get(name, -1)
     return number
-
-
-def _renumbered(entries: Sequence[Colocation], number: IntArray) -> tuple[Colocation, ...]:
-    return tuple(
-        entry
-        if entry.workloads is None
-        else entry._replace(
-            workloads=(int(number[entry.workloads[0]]), int(number[entry.workloads[1]]))
-        )
-        for entry in entries
-    )

@@ -4,7 +4,7 @@ whose rows are whose, and what else goes with them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from operator import is_, itemgetter
@@ -103,7 +103,7 @@ class JobPlaces:
 
 
 def check_match(instance: Instance, added: Instance) -> None:
-    """JobPlaces of pools and tenants must mean the same in both."""
+    """Rows of pools and tenants must mean the same in both."""
     if added.cluster is not instance.cluster:
         ours, theirs = (
             tuple((pool.name, pool.gpu) for pool in one.cluster.pools) for one in (instance, added)
@@ -118,6 +118,7 @@ def joined_names(instance: Instance, rows: JobPlaces, added: Instance | None) ->
     """Names of the jobs that stay and of those that are added, which must differ."""
     names = instance.jobs_table.names
     if added is None:
+        # Generated names say the row: they stay right if the first jobs stay and no others do.
         usual = (
             names.generated
             and rows.in_order
@@ -149,6 +150,7 @@ def joined_predecessors(
         start, new = len(rows.kept), added.jobs_table
         for job in sorted({*new.after, *new.awaits}):
             if job in new.awaits:
+                # Added jobs come first. A predecessor that left is -1, and counts as done.
                 known = (
                     start + new.names.index(name)
                     if name in new.names
@@ -236,24 +238,38 @@ def in_use(
 
 
 def joined_colocation(
-    entries: tuple[Colocation, ...],
-    rows: JobPlaces,
-    workload: IntArray | None,
-    added: Instance | None,
+    instance: Instance, rows: JobPlaces, added: Instance | None, workload: IntArray
 ) -> tuple[Colocation, ...]:
-    """Co-location entries by rows afterwards, without those that name a job that leaves."""
-    start, kept = len(rows.kept), []
-    for entry in entries:
+    """Co-location entries of the jobs that stay and of those that are added,
+    by their rows afterwards; ``workload`` is that of `joined_workloads`.
+    """
+    kept = []
+    for entry in instance.colocation:
         if entry.jobs is not None:
             first, second = (int(rows.place[row]) for row in entry.jobs)
             if first >= 0 and second >= 0:
                 kept.append(entry._replace(jobs=(first, second)))
-        elif entry.workloads is not None and workload is not None:
-            first, second = (int(workload[row]) for row in entry.workloads)
-            kept.append(entry._replace(workloads=(first, second)))
         else:
             kept.append(entry)
+    start, known = len(rows.kept), len(instance.workloads)
     for entry in () if added is None else added.colocation:
         if entry.jobs is not None:
             kept.append(entry._replace(jobs=(entry.jobs[0] + start, entry.jobs[1] + start)))
+        elif entry.workloads is not None:
+            first, second = (int(workload[row]) for row in entry.workloads)
+            # Of two workloads that both instances have, the entries of the first one count.
+            if max(first, second) >= known:
+                kept.append(entry._replace(workloads=(first, second)))
     return tuple(kept)
+
+
+def renumbered(entries: Sequence[Colocation], number: IntArray) -> tuple[Colocation, ...]:
+    """Co-location entries whose workloads have other rows, given by their rows before."""
+    return tuple(
+        entry
+        if entry.workloads is None
+        else entry._replace(
+            workloads=(int(number[entry.workloads[0]]), int(number[entry.workloads[1]]))
+        )
+        for entry in entries
+    )

@@ -37,6 +37,7 @@ from optsched.instance.joining import (
     joined_names,
     joined_predecessors,
     joined_workloads,
+    renumbered,
 )
 from optsched.instance.reading import show
 from optsched.instance.references import check_gpus
@@ -119,7 +120,7 @@ def with_jobs(instance: Instance, rows: IntArray, added: Instance | None = None)
         Jobs that stay, in the order that they are to have.
     added : Instance, optional
         Jobs that come after them, from `jobs_of_documents` or an instance with the same pools and tenants. Workloads
-        that it alone has come with them.
+        that it alone has come with them, and so do its co-location entries for these.
 
     Returns
     -------
@@ -146,10 +147,14 @@ def with_jobs(instance: Instance, rows: IntArray, added: Instance | None = None)
     every_workload, workload_rows = joined_workloads(instance, added)
     arrays = _joined_arrays(instance, moved, added, workload_rows)
     split = len(moved.kept)
-    workloads, number = in_use(every_workload, arrays["workload"], instance.colocation)
+    colocation = joined_colocation(instance, moved, added, workload_rows)
+    # Labels that no job names any more go, and others move up.
+    workloads, number = in_use(every_workload, arrays["workload"], colocation)
     if number is not None:
         arrays["workload"] = looked_up(number, arrays["workload"])
+        colocation = renumbered(colocation, number)
 
+    # Only jobs or workloads that bring rates can bring profiles that are there already.
     rates, same = instance.rates, None
     if added is not None and (
         (arrays["rates"][split:] >= 0).any() or len(every_workload) > len(instance.workloads)
@@ -179,7 +184,7 @@ def with_jobs(instance: Instance, rows: IntArray, added: Instance | None = None)
         rates=rates,
         options=options,
         workloads=workloads,
-        colocation=joined_colocation(instance.colocation, moved, number, added),
+        colocation=colocation,
     )
 
 
@@ -247,6 +252,7 @@ def with_columns(
             for name in ("soft_deadline", "deadline")
             if name not in columns
         }
+        # A deadline that goes takes its softness with it, as in a document.
         columns["soft_deadline"] = given["soft_deadline"] & np.isfinite(given["deadline"])
     changed = replace(table, **columns) if columns else table
     if "deadline" in columns or "arrival" in columns:
@@ -268,6 +274,7 @@ def _checked_running(
     for row, place in running.items():
         if not 0 <= row < len(table):
             raise InvalidInput("running", f"the row {row}", f"rows of the {len(table)} jobs")
+        # It was checked when it got there.
         if place == table.running.get(row):
             continue
         pool, gpus, since = place

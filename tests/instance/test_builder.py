@@ -226,6 +226,13 @@ def test_a_wrong_constraint_is_refused(kind: str, options: dict[str, Any]) -> No
     assert builder.to_document()["constraints"] == []
 
 
+def test_a_constraint_takes_numbers_of_any_kind() -> None:
+    builder = cluster()
+    builder.add_constraint("budget", limit=np.int64(12))
+    (constraint,) = builder.instance().constraints
+    assert constraint["limit"] == 12
+
+
 @pytest.mark.parametrize(
     ("given", "refusal"),
     [

@@ -461,6 +461,28 @@ def test_workloads_that_only_the_other_instance_has_come_with_its_jobs() -> None
     identical(Instance.from_document(both.to_document()), both)
 
 
+def test_pairs_of_workloads_come_with_the_workloads_of_the_other_instance() -> None:
+    workloads = {"w": {"throughput": {"p": 1.0}}}
+    one = Instance.from_document(plain([{"id": "a", "workload": "w"}], workloads=workloads))
+    pairs = [
+        {"workloads": pair, "pool": "p", "gpus": 1, "throughput": [0.5, 0.6]}
+        for pair in (["v", "w"], ["w", "w"], ["v", "v"])
+    ]
+    other = Instance.from_document(
+        plain(
+            [{"id": "c", "workload": "v"}],
+            workloads={"v": {"throughput": {"p": 2.0}}, **workloads},
+            colocation=pairs,
+        )
+    )
+    label = {"id": "b", "workload": "label", "throughput": {"p": 5.0}}
+    for kept in (one, with_jobs(one, np.arange(1), jobs_of_documents(one, [label]))):
+        both = with_jobs(kept, np.arange(len(kept.jobs)), other)
+        # Both instances have w: what the first one says of its pairs counts, which is nothing.
+        assert both.to_document()["colocation"] == [pairs[0], pairs[2]]
+        identical(Instance.from_document(both.to_document()), both)
+
+
 # --- equal lists ------------------------------------------------------------------------------------------------------
 
 
