@@ -67,6 +67,7 @@ def to_npz(instance: Instance) -> bytes:
     """The instance as the bytes of an npz file; equal instances give equal bytes."""
     table, rates = instance.jobs_table, instance.rates
     numbered = {"workload": table.workload}
+    # Tables hold what the jobs use: profiles of workloads are in the header, as part of these.
     numbered["rates"], profiles = first_use(table.rates)
     numbered["levels"], levels = first_use(table.levels)
     header = {
@@ -140,6 +141,7 @@ def from_npz(data: bytes) -> Instance:
     return assemble(
         _labelled(build_header(header.instance), header.labels),
         names=JobNames(header.count, None if names is None else tuple(names)),
+        # Lists of options are in the rare documents, and get their numbers from there.
         arrays=job_arrays | {"options": np.full(header.count, -1, np.int64)},
         rates=RateTable(**rate_arrays, places=header.places),
         level_lists=header.levels,

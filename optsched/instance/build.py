@@ -138,6 +138,7 @@ def _with_others(error: InvalidInput, document: Mapping[str, Any]) -> InvalidInp
         wrong = [*outside.one_by_one(), *(fields.one_by_one() if fields is not None else ())]
         more = outside.more + (fields.more if fields is not None else 0)
     else:
+        # Piece by piece: `islice` ends the search once as many are found as are counted.
         pieces = range(0, len(jobs), CHUNK)
         found = (_wrong_jobs(header, jobs[start : start + CHUNK], start) for start in pieces)
         wrong = list(islice(chain.from_iterable(found), MOST_COUNTED))
@@ -259,19 +260,7 @@ def build_colocation(
                 raise InvalidInput(
                     f"{path}.jobs", f"{show(entry.jobs[0])} twice", "two different jobs"
                 )
-            for end, job in enumerate(jobs):
-                low, high, levels = table.gpus_min[job], table.gpus_max[job], table.levels[job]
-                counts = table.level_lists[levels] if levels >= 0 else range(low, high + 1)
-                if entry.gpus not in counts:
-                    allowed = (
-                        f"{low}"
-                        if low == high
-                        else show(list(counts))
-                        if levels >= 0
-                        else f"{low} to {high}"
-                    )
-                    expected = f"a count that job {show(entry.jobs[end])} may have, {allowed}"
-                    raise InvalidInput(f"{path}.gpus", str(entry.gpus), expected)
+            _check_counts(entry, jobs, table, f"{path}.gpus")
         elif entry.workloads is not None:
             workload_pair = _pair(
                 entry.workloads,
@@ -280,6 +269,7 @@ def build_colocation(
                 "the name of a workload",
             )
         pair = jobs or workload_pair or (0, 0)
+        # A pair is the same in either order.
         place = (jobs is None, *sorted(pair), pool, entry.gpus, entry.nodes)
         if place in seen:
             raise InvalidInput(
@@ -288,6 +278,20 @@ def build_colocation(
         seen.add(place)
         result.append(Colocation(workload_pair, jobs, pool, entry.gpus, entry.nodes or 0, rates))
     return tuple(result)
+
+
+def _check_counts(
+    entry: ColocationDocument, jobs: tuple[int, int], table: JobTable, path: str
+) -> None:
+    """Both jobs of an entry may have its number of GPUs."""
+    for job in jobs:
+        low, high, levels = table.gpus_min[job], table.gpus_max[job], table.levels[job]
+        counts = table.level_lists[levels] if levels >= 0 else range(low, high + 1)
+        if entry.gpus not in counts:
+            stated = show(list(counts)) if levels >= 0 else f"{low} to {high}"
+            allowed = f"{low}" if low == high else stated
+            expected = f"a count that job {show(table.names[job])} may have, {allowed}"
+            raise InvalidInput(path, str(entry.gpus), expected)
 
 
 def _pair(

@@ -119,6 +119,7 @@ def _check_node_names(pools: tuple[Pool, ...]) -> None:
         if isinstance(pool.node_names, int):
             continue
         for row, name in enumerate(pool.node_names):
+            # Names of plain pools are not written out: `a-7` is one if a has over 7 nodes.
             head, _, index = name.rpartition("-")
             owner = head if 0 <= parse_index(index) < plain.get(head, 0) else seen.get(name)
             if owner is not None:

@@ -197,6 +197,7 @@ class _Known(dict[str, int]):
     def __missing__(self, name: str) -> int:
         node = name.rpartition("/")[0]
         number = self._numbering.by_name.get(node, NONE)
+        # All GPUs of a node come in at once; the first of them marks the node as known.
         if number != NONE and f"{node}/0" not in self:
             first, stop = self._start[number], self._start[number + 1]
             self.update({f"{node}/{gpu - first}": gpu for gpu in range(first, stop)})
@@ -400,6 +401,7 @@ class Cluster(Displayed):
         what is known of these is kept.
         """
         changed = replace(self, pools=pools)
+        # GPUs are numbered node by node, so the numbering stays only where no size has changed.
         kept = ["pool_index", "_listed_nodes", "groups", "members"]
         if all(new.node_gpus is old.node_gpus for new, old in zip(pools, self.pools, strict=True)):
             kept += ["numbering", "joined"]
@@ -435,6 +437,7 @@ class Cluster(Displayed):
         found = {pool.name: float(pool.capacity(now)) for pool in self.pools}
         for name, node_field in PER_NODE.items():
             for pool in self.pools:
+                # NaN as soon as one usable node states no limit.
                 total = float(getattr(pool, node_field)[pool.usable(now)].sum())
                 if not np.isnan(total):
                     found[f"{pool.name}.{name}"] = total

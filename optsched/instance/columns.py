@@ -118,6 +118,7 @@ class JobColumns:
 
         ids = self._ids(jobs["id"], at)
         least, most, levels = self._gpus(jobs["gpus"], at)
+        # Jobs that bring rates or options may name a workload that is defined nowhere.
         own = [
             throughput is not None or options is not None
             for throughput, options in zip(jobs["throughput"], jobs["options"], strict=True)

@@ -55,6 +55,7 @@ def first_use(index: IntArray) -> tuple[IntArray, IntArray]:
         used = index[:1][index[:1] >= 0].astype(np.int64)
         return constant(0 if len(used) else -1, len(index), np.int64), used
     count, size = len(index), int(index.max(initial=-1)) + 1
+    # One entry more, at the end, takes what is written and read for the index -1.
     first = np.full(size + 1, count, np.int64)
     # Of several equal rows the last one written is the first one.
     first[index[::-1]] = np.arange(count - 1, -1, -1)
@@ -146,6 +147,7 @@ def _equal_lists(
     same = np.arange(len(indptr) - 1)
     if split in (0, len(same)):
         return same
+    # An empty list has no first value: NaN, which equals other NaNs in `_among`.
     first = np.append(telling, np.nan)[np.where(np.diff(indptr) > 0, indptr[:-1], -1)]
     some = np.concatenate(
         [_among(first[:split], first[split:]), _among(first[split:], first[:split])]
@@ -177,6 +179,7 @@ def _equal_by_hash(indptr: IntArray, columns: Sequence[AnyArray]) -> IntArray:
         other = np.flatnonzero(equal_to != np.arange(count))
         if len(other) == 0:
             return equal_to
+        # Hashes may collide: lists count as equal only if all their bits are.
         if (length[other] == length[equal_to[other]]).all():
             one, two = (ranges(indptr[rows], length[rows]) for rows in (other, equal_to[other]))
             if all(column[one].tobytes() == column[two].tobytes() for column in columns):
@@ -203,6 +206,7 @@ def equal_options(options: OptionTable, split: int) -> IntArray:
     same = _equal_lists(
         options.indptr, [getattr(options, name) for name in OPTION], options.duration, split
     )
+    # What no array holds must be equal too.
     seen: dict[tuple[int, str, str], int] = {}
     for row in np.flatnonzero(np.bincount(same, minlength=len(same))[same] > 1).tolist():
         mine = slice(options.indptr[row], options.indptr[row + 1])

@@ -166,6 +166,7 @@ def _plain(value: Any, path: str, depth: int) -> Any:
             return str(value)
         raise _refuse(path, value, "text in Unicode")
     if isinstance(value, int | float):
+        # Refuses NaN, the infinities, and whole numbers that no float can hold.
         if -MAX_FLOAT <= value <= MAX_FLOAT:
             return int(value) if isinstance(value, int) else float(value)
         raise _refuse(path, value, "a finite number")

@@ -69,6 +69,7 @@ def instance_from_arrays(
     """
     header = build_header(_plain_header(header_document))
     default = {"workload": -1, "tenant": -1, "arrival": min(0.0, header.document.now)}
+    # Rates come from the matrix, below; options and levels take a document.
     given: dict[str, Any] = {"rates": -1, "options": -1, "levels": -1}
     for field, value in columns.items():
         if value is not None or field not in default:
@@ -221,6 +222,7 @@ def assemble(
     }
     check_arrays(arrays, limits, names, where)
     _check_levels(arrays, level_lists)
+    # The workloads' profiles come first and keep their numbers, and with them the workloads.
     table, _, job_rates = _numbered(own, rates, header.workloads, arrays["rates"])
     level_lists, levels = compact_levels(level_lists, arrays["levels"])
     interner = OptionInterner(header.cluster)
@@ -341,6 +343,8 @@ def _check_rate_table(table: RateTable, header: Header) -> None:
         )
     if table.one_by_one:
         return  # nothing comes twice
+    # A plain number must be the only entry of its place, and a rate without nodes the only one of
+    # its place and count.
     place = group_rows([table.profile, table.place], entries)
     count = group_rows([table.profile, table.place, table.gpus], entries)
     spread = group_rows([table.profile, table.place, table.gpus, table.nodes], entries)

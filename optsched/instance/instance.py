@@ -144,6 +144,7 @@ class Instance(DisplayedTable):
             table.tenant
         ]
         jobs = np.flatnonzero(queued)
+        # The last key counts most: tenant, then arrival, then place in the file.
         jobs = jobs[np.lexsort((jobs, table.arrival[jobs], table.tenant[jobs]))]
         tenant, number = table.tenant[jobs], np.arange(len(jobs))
         first = np.flatnonzero(np.append(True, tenant[1:] != tenant[:-1])) if len(jobs) else number

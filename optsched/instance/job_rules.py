@@ -124,6 +124,7 @@ def check_arrays(
     # What is the same in all rows is looked at once: if it is wrong, the first row is the first
     # wrong one.
     arrays = {field: array[:1] if is_constant(array) else array for field, array in arrays.items()}
+    # NaN comes first: it is neither below nor above anything, so later rules would let it pass.
     for field in among(FINITE):
         refuse(field, ~np.isfinite(arrays[field]), "a finite number")
     for field in among(AT_LEAST_0):

@@ -171,6 +171,7 @@ def _widths(topology: Mapping[str, Any], vertex: Mapping[Any, int]) -> sp.coo_ma
     count = len(vertex)
     one_way = sp.coo_matrix((width, (ends[:, 0], ends[:, 1])), shape=(count, count))
     one_way.sum_duplicates()
+    # Look for the arc back of each arc, both as one number.
     key, back = one_way.row * count + one_way.col, one_way.col * count + one_way.row
     order = np.argsort(key)
     place = np.minimum(np.searchsorted(key, back, sorter=order), max(len(key) - 1, 0))

@@ -193,6 +193,7 @@ def _refuse_repeated_keys(text: bytes, document: Any) -> None:
     Only where the numbers differ, the text is parsed again by a parser that tells every object's
     keys.
     """
+    # A text has at least one colon per key. If the document has as many keys, none was dropped.
     keys = _count_keys(document)
     if text.count(b":") == keys or len(_KEY.findall(text)) == keys:
         return
@@ -384,10 +385,12 @@ def _translated(
     if kind == "optsched":
         location = _shorten_path((join(path, where) + context["subpath"]).lstrip("."))
         return InvalidInput(location, str(context["found"]), str(context["expected"]))
+    # YAML has keys that are no text.
     if kind == "invalid_key":
         return InvalidInput(
             join(path, where[:-1]), f"{show(where[-1])} as a key", "text as the key"
         )
+    # pydantic marks a key by an entry of its own: the path ends at the object, before the key.
     if kind.startswith("string_") and where[-1:] == ["[key]"]:
         return InvalidInput(
             join(path, where[:-2]),
@@ -404,6 +407,7 @@ def _translated(
         and error["input"] <= 0 < context["ge"] < 1
     ):
         return InvalidInput(join(path, where), show(error["input"]), "a number above 0")
+    # A list is no number and no range; pydantic speaks of the number alone.
     if "<gang>" in loc and isinstance(error["input"], list):
         expected = 'a whole number, or a range such as {"min": 1, "max": 8}'
         return InvalidInput(join(path, where), show(error["input"]), expected)

@@ -134,6 +134,7 @@ def _refuse_cycle(after: Mapping[int, tuple[int, ...]], names: JobNames, path: s
     done = set()
     for root in after:
         trail: dict[int, None] = {}
+        # Each job is put there twice, to be entered and, below all its predecessors, to be left.
         stack = [(root, False)]
         while stack:
             job, leaving = stack.pop()

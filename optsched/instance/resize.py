@@ -197,11 +197,14 @@ def _shrunk(pool: Pool, gpus: int, now: float) -> Pool:
     usable = np.flatnonzero(pool.usable(now) & (pool.node_gpus > 0))[::-1]
     removed = np.zeros(len(pool.node_gpus), np.int64)
     reached = np.cumsum(pool.node_gpus[usable])
+    # From the last node on, each gives what those after it could not.
     removed[usable] = np.clip(gpus - (reached - pool.node_gpus[usable]), 0, pool.node_gpus[usable])
     left = pool.node_gpus - removed
+    # Nodes that never had a GPU stay.
     stay = (left > 0) | (removed == 0)
     part = np.where(removed > 0, left / np.maximum(pool.node_gpus, 1), 1.0)
     rows = np.flatnonzero(stay)
+    # Generated names say the row: they stay right only if the nodes at the end go.
     prefix = len(rows) == 0 or int(rows[-1]) == len(rows) - 1
     counted = isinstance(pool.node_names, int) and prefix
     return replace(

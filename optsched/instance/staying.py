@@ -100,6 +100,7 @@ def exempt_left(instance: Instance, least: float = 0.0) -> FloatArray:
     """
     table, left = instance.jobs_table, np.zeros(len(instance.jobs_table))
     places = table.places
+    # fmax ignores the NaN of a start that is not known.
     exempt = np.maximum(table.exempt_time[places.job], least)
     left[places.job] = np.fmax(exempt - (instance.now - places.since), 0.0)
     return left

@@ -276,6 +276,7 @@ def plain_profiles(rates: RateTable) -> list[bytes]:
     """
     if not (rates.gpus == OWN_GANG).all() or not rates.one_by_one:
         return []
+    # The rank of each place by name, since `_text` sorts keys as well.
     in_order = np.argsort(np.argsort(np.array(rates.places, object)))
     order = np.lexsort((in_order[rates.place], rates.profile))
     names = [f"{json.dumps(place)}: " for place in rates.places]

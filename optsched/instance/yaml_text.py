@@ -102,6 +102,7 @@ class _Measure:
             if known is None:
                 raise yaml.YAMLError("an alias inside its own value")
             return known
+        # None while it is being measured: to meet it again means to be inside it.
         self._known[id(node)] = None
         values, depth = 1, 0
         if isinstance(node, yaml.CollectionNode):
