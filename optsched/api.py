@@ -175,6 +175,7 @@ def solve(
     loaded = clock()
     timings = {"load": loaded - started}
     read = given.instance if isinstance(given, Candidates) else given
+    # The number of jobs is known only now: it says how much time the caller needs for the answer.
     timer = timer.keeping(len(read.jobs_table)).after_reading()
     wanted = {**(options or {}), **formulation_options}
     chosen = formulation_for(read, formulation, wanted, constraints, extend)
@@ -182,6 +183,7 @@ def solve(
         candidates = _candidates_for(chosen, given, model, generate_columns, classes, timer)
     except OutOfTime:
         timings |= {"compile": clock() - loaded, "total": clock() - started}
+        # No candidates and no solver: a solution with the status `limit`, not an error.
         return cut_off(chosen, not_compiled(read, chosen.plans_ahead), timer, timings)
     timings["compile"] = clock() - loaded
     engine = Engine(load_solver, solver, limits, prove, timings=timings, timer=timer)
@@ -384,9 +386,8 @@ def place(
         wanted = runs_first(solution)
     else:
         count = 0 if solution.allocation is None else len(solution.allocation.rows)
-        numbers = rows
         whole = (int, np.integer)
-        wrong = [row for row in numbers if not isinstance(row, whole) or not 0 <= row < count]
+        wrong = [row for row in rows if not isinstance(row, whole) or not 0 <= row < count]
         if wrong:
             raise InvalidArgument(
                 "rows", show(wrong[0]), f"rows of the allocation, which has {count}"
@@ -403,11 +404,13 @@ def place(
         work=WORK,
     )
     spent = time.perf_counter() - started
+    # Who places a solution again replaces its placement, and the time that this took.
     timings = dict(solution.timings)
     timings["total"] = timings.get("total", 0.0) - timings.pop("place", 0.0) + spent
     timings["place"] = spent
     timings["total"] = timings.pop("total")  # the last one, as ever
     formulation = formulation_of(solution)
+    # Placing reads fields that the formulation does not: notes are written anew, others stay.
     before = notes_on(formulation, solution.candidates, extended=solution.extended)
     notes = [note for note in solution.notes if note not in before]
     notes += notes_on(formulation, solution.candidates, placed=True, extended=solution.extended)
@@ -474,16 +477,20 @@ def write_atomically(path: str | Path, data: bytes) -> None:
     except ValueError as error:  # a null character, or half a surrogate pair
         raise cannot_write(show(str(path)), str(error)) from None
     try:
+        # A directory goes on, so that the rename below says what is wrong.
         if target.exists() and not target.is_file() and not target.is_dir():
             target.write_bytes(data)
             return
         mode = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
+        # Beside the target, since a file is renamed in one step only within a file system.
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
                 file.flush()
+                # On disk before the rename: else a power cut may leave an empty file.
                 os.fsync(file.fileno())
+            # mkstemp makes files that only their owner may read.
             os.chmod(temporary, mode)
             os.replace(temporary, target)
         except BaseException:
@@ -494,6 +501,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
 
 
 def _umask() -> int:
+    # There is no way to read the mask but to set it.
     mask = os.umask(0)
     os.umask(mask)
     return mask

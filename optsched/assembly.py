@@ -236,6 +236,7 @@ def own_constraints(instance: Instance) -> list[SideConstraint]:
             constraint.check(instance)
             made.append(constraint)
         except UsageError as error:
+            # `options_from` raises a UsageError, whose cause has the path of the option.
             if isinstance(cause := error.__cause__, InvalidInput):  # a value of one of its options
                 where = f"constraints[{index}]" + (f".{cause.path}" if cause.path else "")
                 raise InvalidInput(where, cause.found, cause.expected) from None
@@ -297,6 +298,7 @@ def make_constraint(item: Any) -> SideConstraint:
         return item
     if isinstance(item, str):
         kind, colon, _ = item.partition(":")
+        # `kind:option=value` is for the command line, which makes a document of it.
         if colon and kind in names("constraint"):
             expected = f'a kind, or a dict with its options: {{"kind": "{kind}", ...}}'
             raise InvalidArgument("constraint", show(item), expected)

@@ -317,9 +317,11 @@ def _in_order_of_appearance(first: IntArray, number: IntArray) -> IntArray:
 
 def _numbered(columns: Sequence[AnyArray], spans: Sequence[Span]) -> IntArray:
     """One number for each row, of columns of these spans."""
+    # A single column of the widest type is its own number: nothing is copied.
     column = columns[0]
     if len(columns) == 1 and spans[0][0] == 0 and column.dtype == np.int64:
         return column
+    # Mixed radix: each column is a digit, counted from its lowest number.
     number = np.zeros(len(column), np.int64)
     for column, (low, size) in zip(columns, spans, strict=True):
         number *= size
@@ -367,6 +369,7 @@ def refined(groups: Groups, columns: Sequence[AnyArray]) -> Groups:
     if len(parts) == np.count_nonzero(groups.count > 1):
         return groups
     first = np.arange(len(inverse))
+    # A row that is alone in its group is the first one; others have that of their new group.
     first[rows] = rows[parts.first[parts.inverse]]
     is_first = first == np.arange(len(first))
     inverse = (np.cumsum(is_first) - 1)[first]
@@ -384,8 +387,10 @@ def _group_by_hash(columns: Sequence[AnyArray], length: int) -> Groups:
     inverse[order] = np.cumsum(start) - 1
     first = np.minimum.reduceat(order, np.flatnonzero(start))
     bits = [_as_bits(column) for column in columns]
+    # Equal hashes prove nothing: every row is compared with the first one of its group.
     if not all((column == column[first[inverse]]).all() for column in bits):
         first, inverse = _group_by_sorting(bits)
+    # Groups are in order of their first rows, as `Groups` promises.
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
@@ -549,8 +554,10 @@ def _found_by_number(known: IntArray, wanted: IntArray) -> IntArray | None:
     row = np.arange(len(known))
     table = np.full(room, -1, np.int64)
     table[number] = row
+    # Two known rows have one number: the fields that were counted do not tell them apart.
     if (table[number] != row).any():
         return None
     found = table[asked]
+    # Fields beyond those that were counted may still differ.
     same = (known[found] == wanted).all(axis=1)
     return np.where(same, found, -1)

@@ -138,6 +138,7 @@ def largest_of_rows(indptr: AnyArray, data: FloatArray) -> FloatArray:
         return largest
     there = np.flatnonzero(length)
     if len(there):
+        # For an empty row reduceat would return the first entry of the next one.
         largest[there] = np.maximum(np.maximum.reduceat(data, indptr[there]), 0.0)
     return largest
 

@@ -45,6 +45,7 @@ def unpack(text: str) -> dict[str, AnyArray]:
         The text is not one that `pack` made, or its arrays take more than `MOST_BYTES`.
     """
     try:
+        # A bound on what is unpacked: a short text may hold a gigabyte of zeros.
         stream = zlib.decompressobj()
         data = stream.decompress(base64.b64decode(text, validate=True), MOST_BYTES)
         if not stream.eof or stream.unused_data:
