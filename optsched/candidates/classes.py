@@ -306,6 +306,7 @@ class Candidates(Displayed):
     def absence(self) -> np.ndarray:
         """`Absence` of each job, with jobs of kinds without any column marked."""
         absence = self.kinds.absence.copy()
+        # The last entry is read for jobs without a kind.
         has_column = mask_of(self.columns.kind, len(self.kinds) + 1)
         has_column[self.columns.partner[self.columns.pairs]] = True
         if not has_column[:-1].all() and not self.unfinished:
@@ -375,6 +376,7 @@ def _intern_configurations(
             sets[key] = len(documents)
             documents.append(dict(free))
         rows[option] = sets[key]
+    # Columns without an option read the last row, of no attributes.
     attributes = looked_up(rows, columns.option)
     served = np.flatnonzero(columns.workers > 0)
     if len(served):
@@ -643,6 +645,7 @@ class Classes(DisplayedTable):
                 "declare it in reads, or make every job a class: "
                 "solve(..., classes=False) or compile(instance).per_job()"
             )
+        # Jobs of a class agree in it, so the first one speaks for all.
         array: AnyArray = job_array(self.instance, name)
         return array[self.first]
 
@@ -707,11 +710,7 @@ class Classes(DisplayedTable):
         left = self.steps_left[self.class_a]
         whole = self.instance.jobs_table.steps[self.first[self.class_a]]
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(
-                np.isnan(exact),
-                left / self.rate_a,
-                np.where(left == whole, exact, exact * (left / whole)),
-            )
+            return np.where(np.isnan(exact), left / self.rate_a, exact * (left / whole))
 
     # --- what is reached with the probability that the formulation asks for -----------------------
 
@@ -831,6 +830,7 @@ def merge_jobs(
         read = [job_array(candidates.instance, name) for name in sorted(reads - {"gang"})]
         rows = None if len(placed) == len(table) else placed
         if rows is None and 2 * len(kinds) > len(table):
+            # Most jobs are a kind of their own already: only the others have to be looked at.
             groups = refined(kinds.groups, [*read, *labels])
         else:
             groups = group_rows(
@@ -869,6 +869,7 @@ def assemble(
     rate_a, rate_b = taken(columns.rate, origin), taken(columns.partner_rate, origin)
     shape = (len(first), len(class_a))
     if len(pairs[1]):
+        # A pair has the lower class first, which may be of the partner's kind: rates change places.
         swapped = (class_b >= 0) & (kinds.of_job[first[class_a]] != taken(columns.kind, origin))
         rate_a, rate_b = np.where(swapped, rate_b, rate_a), np.where(swapped, rate_a, rate_b)
         pair = np.flatnonzero(class_b >= 0)
@@ -925,9 +926,12 @@ def _pair_columns(candidates: Candidates, kind_of_class: IntArray, count: IntArr
     pair_column = np.repeat(pairs, products)
     local = ranges(np.zeros(len(pairs), np.int64), products)
     width = np.repeat(size_b, products)
+    # Numbers within a pair of kinds count row by row: quotient and remainder are the two classes.
     class_a = by_kind[start_of[columns.kind[pair_column]] + local // np.maximum(width, 1)]
     class_b = by_kind[start_of[columns.partner[pair_column]] + local % np.maximum(width, 1)]
     same_kind = columns.kind[pair_column] == columns.partner[pair_column]
+    # Two classes of one kind come in both orders, of which one stays. A class of one job has no
+    # pair.
     keep = ~same_kind | (class_a < class_b) | ((class_a == class_b) & (count[class_a] > 1))
     return pair_column[keep], np.minimum(class_a, class_b)[keep], np.maximum(class_a, class_b)[keep]
 

@@ -304,6 +304,8 @@ class Gathered:
 
     def _add(self, name: str, column: AnyArray) -> None:
         if name not in self._arrays:
+            # Constant as long as every part has the same value; else an array from the first part
+            # on.
             value = self._constant.setdefault(name, column[:1])
             if is_constant(column) and column[:1].tobytes() == value.tobytes():
                 return

@@ -139,6 +139,7 @@ def _gathered(
     dropped = [KindColumns.none()]
     for stay, gone in parts:
         curve = stay.kind * pools + stay.pool
+        # A part has its kinds and pools in order, and no curve goes on in the next part.
         begin = np.flatnonzero(np.diff(curve, prepend=-1))
         kind.append(stay.kind[begin])
         pool.append(stay.pool[begin])
@@ -200,6 +201,7 @@ def _start(table: ConfigurationTable) -> IntArray:
         here = slice(table.start[begin], table.start[end])
         start = table.start[begin : end + 1] - here.start
         rate, gpus = table.rate[here], table.gpus[table.way[here]]
+        # Cells are in order of GPUs, so that the first one of a curve has the fewest.
         fewest = np.where(gpus == np.repeat(gpus[start[:-1]], np.diff(start)), rate, -1.0)
         for value in (fewest, rate / gpus, rate):
             chosen.append(first_largest(value, start)[1] + here.start)

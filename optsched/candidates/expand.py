@@ -120,6 +120,7 @@ def _alone(classes: Classes, x: FloatArray, columns: IntArray) -> Part:
     many = np.bincount(owner, minlength=len(classes))
     job = np.flatnonzero(classes.of_job >= 0)
     mine = classes.of_job[job]
+    # Each job has a row in every used column of its class: the same run of columns, once per job.
     length = many[mine]
     row = ranges((np.cumsum(many) - many)[mine], length)
     share = x[columns] / classes.count[owner]
@@ -143,6 +144,7 @@ def _rows(classes: Classes, parts: list[Part]) -> JobRows:
 
 def _cycle(count: int) -> tuple[IntArray, IntArray, FloatArray]:
     """Pairs (i, i + 1) around a cycle of ``count`` jobs, each with an equal share of the whole."""
+    # Around a cycle of two the pairs (0, 1) and (1, 0) are one.
     if count == 2:
         return np.array([0]), np.array([1]), np.array([1.0])
     first = np.arange(count, dtype=np.int64)
@@ -167,6 +169,7 @@ def _expand_whole(classes: Classes, x: FloatArray, used: IntArray) -> JobRows:
     """Whole jobs: the columns of a class take its members one after the other."""
     members, start = classes.jobs_by_class
     units = np.round(x[used]).astype(np.int64)
+    # Both ends of each column in turn, so that a pair inside a class takes two different members.
     owner = np.stack([classes.class_a[used], classes.class_b[used]], axis=1).ravel()
     wanted = np.where(owner >= 0, np.repeat(units, 2), 0)
     order = np.argsort(owner, kind="stable")

@@ -86,6 +86,7 @@ def _on_all_spreads(
     if not task.table.has_spreads:
         return KindColumns.of(kind, way, ways)
     row, spread = task.table.listed_spreads(task.kinds.batch, kind, ways.pool[way], ways.gpus[way])
+    # The fewest nodes are there already.
     (other,) = (spread != ways.nodes[way[row]]).nonzero()
     row, spread = row[other], spread[other]
     alike = group_rows((way[row], spread), len(row))
@@ -148,6 +149,7 @@ def rated(task: CompileTask, columns: KindColumns) -> Sifted:
     """The columns that can run, with their rates, and the others, with the reason."""
     table, batch, ways = task.table, task.kinds.batch, columns.ways
     drop = drop_roomless(task, columns, drop_unfit(task, columns))
+    # Models are asked about what can run alone.
     fits = rows_where(is_kept(drop))
     kind, way = taken(columns.kind, fits), taken(columns.way, fits)
     used = mask_of(way, len(ways))
@@ -194,6 +196,7 @@ def _with_model(
     A job's own table is complete: what it leaves out has no rate, whatever a model says.
     """
     model, (kind, way) = task.model, edges
+    # A model that corrects rates is asked about those that are stated too.
     nothing, own = stated.feasible == Feasibility.NO_RATE, task.kinds.own[kind]
     asked = np.flatnonzero(~(nothing & own) if corrects(model) else nothing & ~own)
     answer = model.predict(task.kinds.batch, configurations, edges=(kind[asked], way[asked]))
@@ -278,6 +281,7 @@ def option_columns(task: CompileTask) -> KindColumns:
     rate = np.where(stated, options.throughput[option], 0.0)
     # A duration is the time of all steps; with steps_done = 0 it is exact, and the rate that it
     # implies is steps / d.
+    # Kinds whose rates follow from durations have jobs with as many steps (`find_kinds`).
     steps = instance.jobs_table.steps[kinds.first[kind]]
     duration = options.duration[option]
     implied = ~stated & ~np.isnan(duration)
@@ -332,6 +336,7 @@ def pair_columns(task: CompileTask, among: IntArray | None = None) -> KindColumn
     nodes = np.where(nodes > 0, nodes, task.sizes.fewest_nodes(pool, gpus))
 
     same_workload = kinds.workload[first] == kinds.workload[second]
+    # An entry by job says which of the two has which rate, even in one workload.
     alike = same_workload & (row >= len(by_job))
     rates[alike] = rates[alike].mean(axis=1, keepdims=True)
     swap = first > second
@@ -339,6 +344,7 @@ def pair_columns(task: CompileTask, among: IntArray | None = None) -> KindColumn
     rates[swap] = rates[swap][:, ::-1]
 
     jobs_of = np.bincount(kinds.of_job[kinds.of_job >= 0], minlength=len(kinds))
+    # Entries of workloads know nothing of the sizes that their jobs may have.
     both_run = kinds.allows(first, gpus) & kinds.allows(second, gpus)
     two_jobs = (first != second) | (jobs_of[first] > 1)
     unmatched = _first_of_equals((first, second, pool, gpus, nodes))

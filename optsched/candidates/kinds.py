@@ -160,6 +160,7 @@ class Kinds(Displayed):
         high = np.maximum(np.minimum(taken(self.gpus_max, rows), limit), low)
         if not self.level_lists and (low == high).all():  # nobody is elastic
             return plain, low
+        # Where the table says all, a count that it does not list has no rate.
         by_table = taken(self.own, rows) | complete
         row, count = listed.listed_counts(
             taken(self.profile, rows), low, np.where(by_table, high, low)
@@ -236,6 +237,7 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
     named = constant(-1, jobs, np.int64)
     stated = [job for entry in instance.colocation if entry.jobs is not None for job in entry.jobs]
     if stated:
+        # A constant cannot be written to.
         named = np.array(named)
         named[stated] = stated
     laws = _laws(instance)
@@ -246,6 +248,7 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
         law = np.where(own | (table.options >= 0), -1, looked_up(of_workload, table.workload))
     steps = constant(0.0, jobs, np.float64)
     if len(instance.options) or len(laws):
+        # Where a rate follows from a duration, jobs of other numbers of steps have other rates.
         timed = looked_up(_rates_from_durations(instance.options), table.options) | (law >= 0)
         steps = np.where(timed, table.steps, 0.0)
     decisive = [

@@ -67,6 +67,7 @@ def modelled_pairs(task: CompileTask, alone: KindColumns, stated: KindColumns) -
         partner=alone.kind[b],
         rate=alone.rate[a] * said.first[use],
         partner_rate=alone.rate[b] * said.second[use],
+        # The larger error of the two alone, and that of the fraction, as independent errors add up.
         log_sd=np.hypot(np.maximum(alone.log_sd[a], alone.log_sd[b]), said.log_sd[use]),
         source=np.maximum(np.maximum(alone.source[a], alone.source[b]), said.source[use]),
     )  # fmt: skip
@@ -84,6 +85,7 @@ def _pairs(kinds: Kinds, alone: KindColumns) -> tuple[IntArray, IntArray]:
     that are in the same configuration; the lower kind first.
     """
     rows = pairable(alone)
+    # Sorted, the columns of a configuration are neighbours, and each is paired with those after it.
     rows = rows[
         np.lexsort((alone.kind[rows], alone.nodes[rows], alone.gpus[rows], alone.pool[rows]))
     ]

@@ -104,6 +104,7 @@ class PairTable(Displayed):
     def usage(self, kind: IntArray, partner: IntArray, way: IntArray) -> FloatArray:
         """What pairs of kinds hold of each resource in ways, shape (pairs, R)."""
         held = self.needs[way, self.sort[kind]] + self.needs[way, self.sort[partner]]
+        # Both share the GPUs, and each brings its own CPUs and memory.
         held[np.arange(len(way)), self.pool[way]] += self.gpus[way]
         return held
 
@@ -167,6 +168,7 @@ def pair_table(task: CompileTask, alone: KindColumns, others: KindColumns) -> Pa
     sort = _sorts(instance, kinds, apart=not by_workload)
     sorts = int(sort.max(initial=-1)) + 1
     first = np.full(sorts, len(kinds), np.int64)
+    # Kinds of a sort differ in rates alone, so that the first one may ask for all of them.
     np.minimum.at(first, sort, np.arange(len(kinds), dtype=np.int64))
 
     # Two kinds of a sort tell what any two of its kinds make of a configuration.
@@ -241,6 +243,7 @@ class _Cells:
     def state(self, pairs: KindColumns, way: IntArray, sort: IntArray) -> None:
         """Take over pairs whose rates the instance states, from both sides."""
         kept = is_kept(pairs.drop)
+        # The rate of each job is in the cell that has its sort first.
         for one, other, rate in (
             (pairs.kind, pairs.partner, pairs.rate),
             (pairs.partner, pairs.kind, pairs.partner_rate),

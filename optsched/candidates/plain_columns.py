@@ -31,6 +31,7 @@ def plain_columns(task: CompileTask) -> tuple[KindColumns, KindColumns] | None:
         return None
     pools, ways, place, counts = ways_on_fewest_nodes(kinds.gpus_min, table.sizes)
     wrong, most = unfit(ways, table.sizes), len(kinds) * len(pools)
+    # Memory is asked for once, for all cells; what stays is written to its front.
     fits = not wrong.any()
     kind, way, rate = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most)
     dropped = []
@@ -42,6 +43,7 @@ def plain_columns(task: CompileTask) -> tuple[KindColumns, KindColumns] | None:
         runs = rates > 0
         if not fits:
             runs &= is_kept(wrong[ways_here])
+        # A cell is a kind and a pool; a comparison with NaN, which is no rate, is false.
         cells = np.flatnonzero(runs)
         here = slice(count, count + len(cells))
         np.floor_divide(cells, len(pools), out=kind[here])
@@ -53,6 +55,7 @@ def plain_columns(task: CompileTask) -> tuple[KindColumns, KindColumns] | None:
             cells = np.flatnonzero(~runs)
             missing = np.where(np.isnan(rates.ravel()[cells]), Drop.NO_RATE, Drop.ZERO_RATE)
             way_there = ways_here.ravel()[cells]
+            # A way that no nodes have is the first reason, as in `rated`.
             why = np.where(is_kept(wrong[way_there]), missing, wrong[way_there])
             dropped.append((cells // len(pools) + start, way_there, why))
     kept = KindColumns.of(kind[:count], way[:count], ways, rate=rate[:count])

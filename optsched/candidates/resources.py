@@ -87,6 +87,7 @@ class _Rows:
             mine = pool_of == number
             if not mine.any() and row not in self._of_servers:
                 continue
+            # NaN, and no row, where one usable node states no limit.
             total = float(getattr(pool, node_field)[pool.usable(self._instance.now)].sum())
             if not np.isnan(total):
                 self._add(row, total, True, here[mine], amount[mine])

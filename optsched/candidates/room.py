@@ -158,6 +158,7 @@ def _hosted(gpus: IntArray, own: FloatArray, need: FloatArray, nodes: IntArray) 
     step = max(1, CELLS // max(1, len(gpus)))
     for start in range(0, len(need), step):
         part = slice(start, start + step)
+        # A table (needs, sizes) of what a node of each size hosts: some needs at a time.
         most[part] = _on_best(
             np.minimum(gpus, gpus_allowed(own, need[part, None, :])), equal, nodes[part]
         )
@@ -172,6 +173,7 @@ def _on_best(hosts: IntArray, equal: IntArray, nodes: IntArray) -> IntArray:
         return np.asarray(hosts.max(axis=1, initial=0))
     order = np.argsort(-hosts, axis=1)
     count = equal[order]
+    # Sizes of nodes from the best on: take all of each until the nodes are used up.
     before = np.cumsum(count, axis=1) - count
     used = np.clip(nodes[:, None] - before, 0, count)
     return np.asarray((np.take_along_axis(hosts, order, axis=1) * used).sum(axis=1))

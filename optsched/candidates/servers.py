@@ -46,6 +46,7 @@ def server_columns(task: CompileTask) -> KindColumns:
     _, all_w, all_p = laws.pairs()
     start = np.cumsum(counts) - counts
     pair = ranges(start[kinds.law[rows]], length)
+    # A kind without a pair gets the smallest one, to be dropped with its reason.
     none = rows[length == 0]
     kind = np.concatenate([np.repeat(rows, length), none])
     one = np.ones(len(none), np.int64)

@@ -116,6 +116,7 @@ class Uses(Displayed):
         if not len(mine):
             return some
         less = self.take(others[mine])
+        # Row and resource as one number: equal ones add up, what others hold with a minus.
         place = np.concatenate([some.row, mine[less.row]]) * self.resources
         place, entry = np.unique(
             place + np.concatenate([some.resource, less.resource]), return_inverse=True
