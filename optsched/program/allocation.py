@@ -182,6 +182,7 @@ class AllocationProgram(FeasibleRegion, Displayed):
 
     def complete_and_value(self, x: FloatArray) -> tuple[FloatArray, float]:
         """Both, of which one may be part of the other."""
+        # A smallest level is the last column of the point: it need not be computed twice.
         point = self.complete(x)
         return point, float(point[-1]) if self.utility.smallest_level else self.value(x)
 
@@ -245,6 +246,7 @@ class AllocationProgram(FeasibleRegion, Displayed):
         bare = self.classes.time(x) == 0
         if not bare.any():
             return x
+        # Columns of which no job has anything else.
         tiny = bare[self.classes.class_a] & (bare[self.classes.class_b] | self.classes.alone)
         return np.where(tiny, np.clip(raw, 0.0, self.limit), x)
 

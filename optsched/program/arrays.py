@@ -239,6 +239,7 @@ def with_entries(
     keys = _keys(matrix)
     wanted = np.asarray(columns, np.int64) * matrix.shape[0] + rows
     place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+    # All entries are there: only numbers change, and the new matrix shares its indices.
     if len(keys) and (keys[place] == wanted).all():
         data = matrix.data.copy()
         data[place] = values

@@ -68,6 +68,7 @@ def _tighten(
     finite = np.where(unbounded, 0.0, smallest)
     total = np.bincount(row, finite, minlength=len(side))
     missing = np.bincount(row, unbounded, minlength=len(side))
+    # The others have a smallest activity where none of them is unbounded but the column itself.
     usable = missing[row] - unbounded == 0
     bound = (side[row] - (total[row] - finite)) / value
     rising = usable & (value > 0) & np.isposinf(upper[column])

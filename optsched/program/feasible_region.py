@@ -65,6 +65,7 @@ class FeasibleRegion:
         """The same in these columns alone; None: in all."""
         C, data = self.classes, self.levels.data
         if not C.all_alone:
+            # A pair inside a class is two of its jobs: each of them has half of what a unit brings.
             data = data / np.where(C.class_a == C.class_b, 2.0, 1.0)[self.levels.indices]
         if columns is not None and not columns.all():
             data = np.where(columns[self.levels.indices], data, 0.0)
@@ -89,6 +90,7 @@ class FeasibleRegion:
         else:
             rate = np.asarray(levels.tocsc()[C.class_a[alone], alone]).ravel()
             order = np.lexsort((rate, C.class_a[alone]))
+        # In order of class, then of what it brings: the last entry of a class is its best.
         last = np.flatnonzero(np.diff(C.class_a[alone[order]], append=-1))
         return alone[order[last]], rate[order[last]]
 
@@ -209,6 +211,8 @@ class FeasibleRegion:
             part = np.divide(C.count, use, out=np.ones(len(C)), where=use > C.count)
             # The last is of no partner.
             x = x * np.minimum(part[C.class_a], looked_up(np.append(part, 1.0), C.class_b))
+        # One factor per column, of its fullest row: all factors are at most 1, so no row gets
+        # fuller.
         smallest = np.ones(C.columns)
         matrix, most = self.limit_rows.matrix, self.limit_rows.most
         use = matrix @ x

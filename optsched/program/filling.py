@@ -105,8 +105,12 @@ class Path:
             weight = np.bincount(
                 utility.group[shared], filling.mass[shared], minlength=len(utility.group_weight)
             )
+            # All members rise by the clock of their group, which runs the faster the fewer of them
+            # are left.
             pace = quotient(utility.group_weight, weight)
             out = over & ~alone & ~queued
+            # When the last member dropped out, at `since`, the group's clock stood at what that one
+            # needed.
             since = np.full(len(weight), self.start)
             np.maximum.at(since, utility.group[out], self.ends[out])
             risen = np.zeros(len(weight))  # of the group's own clock, in units of p / s
@@ -214,6 +218,7 @@ class Filling:
         ends[members] = self.clock + _cumulated(need[members], group)
         begins[members] = ends[members] - need[members]
         first = np.append(True, group[1:] != group[:-1])
+        # The difference may be off by rounding, and the first one must rise from now on.
         begins[members[first]] = self.clock
 
     def _share(self, members: IntArray, need: FloatArray, ends: FloatArray) -> None:
@@ -224,6 +229,8 @@ class Filling:
         group, mass, clock = self.utility.group[members], self.mass[members], need[members]
         first = np.append(True, group[1:] != group[:-1])
         total = np.bincount(group, mass, minlength=len(self.utility.group_weight))
+        # From one dropping out to the next, the group's clock runs at its weight over the mass that
+        # is left.
         before = np.where(first, 0.0, np.append(0.0, clock[:-1]))
         left = total[group] - (_cumulated(mass, group) - mass)
         ends[members] = self.clock + _cumulated(
@@ -248,6 +255,7 @@ class Filling:
         level, rate = path.at(low)
         column, rows = C.columns, base.row_block("levels").slice
         data = base.A.data.copy()
+        # The column of d has an entry in each row of the levels, and in no other: -n_k r_k e.
         data[base.A.indptr[column] : base.A.indptr[column + 1]] = -C.count * rate * high
         row_lower, lower, upper = base.row_lower.copy(), base.lower.copy(), base.upper.copy()
         row_lower[rows] = C.count * np.where(rate > 0, level, level * (1.0 - self.loose))
@@ -291,6 +299,7 @@ class Filling:
         before = self.frozen.copy()
         self.frozen = self.frozen | (path.ends <= clock * (1 + SAME))
         low, high = path.segment(number)
+        # What each class holds of the rise: 1 in all, where the levels alone hold it.
         pull = C.count * rate * high * np.maximum(-y[arrays.row_block("levels").slice], 0.0)
         # where the end of the segment holds the rise, the duals of the levels are rounding
         most = float(pull.max(initial=0.0))

@@ -45,6 +45,7 @@ def greedy_fill(
     limited = np.isfinite(most) & (most > 0)
     share = matrix.T @ np.divide(1.0, most, out=np.zeros(len(most)), where=limited)
     possible = C.alone & allowed & (gain > 0)
+    # The last key counts most: gain per share of the resources, then gain.
     order = np.lexsort((-gain, -quotient(gain, share, np.inf)))
     order = order[possible[order]]
     for _ in range(PASSES):
@@ -79,6 +80,7 @@ def _prefix(matrix: sp.csc_matrix, left: FloatArray, columns: IntArray, amount: 
     rows.sort_indices()
     for row in np.flatnonzero(np.diff(rows.indptr)).tolist():
         mine = slice(rows.indptr[row], rows.indptr[row + 1])
+        # The first column at which this row is over full ends the prefix.
         over = np.flatnonzero(np.cumsum(rows.data[mine]) > left[row] * (1 + ROUNDING))
         fits = min(fits, int(rows.indices[mine][over[0]])) if len(over) else fits
     return fits

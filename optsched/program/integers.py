@@ -25,6 +25,7 @@ def common_unit(seconds: FloatArray) -> float | None:
     for places in range(DECIMALS + 1):
         scaled = seconds * 10.0**places
         whole = np.round(scaled)
+        # From here on not every whole number is a float.
         if whole.max() > 2**53:
             return None
         if (

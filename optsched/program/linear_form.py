@@ -351,6 +351,8 @@ class SmallestLevelForm:
     def transpose_times_and_terms(self, y: FloatArray) -> PairedSlices:
         """A.T @ y, and the size of the terms that it adds up: abs(A).T @ abs(y)."""
         product = self._transpose_product(y, -1.0)
+        # Time and capacity take, and levels give: the terms are the same two products, both with a
+        # plus.
         if product.levels is not None and product.slope.max(initial=0.0) <= 0.0 <= y[
             : self.rows[1].stop
         ].min(initial=0.0):
@@ -401,12 +403,14 @@ class SmallestLevelForm:
         """The same of the columns x alone."""
         largest, C = np.zeros(self.shape[0]), self.region.classes
         whole = all((shown(factor)[part] == 1.0).all() for part in blocks(len(shown(factor))))
+        # The largest entry of a time row is 1, where the class has a column.
         if whole:
             largest[self.rows[0].slice] = np.diff(C.throughput.indptr) > 0
         else:
             np.maximum.at(largest[self.rows[0].slice], C.class_a, factor)
         largest[self.rows[1].slice] = C.holds.largest(None if whole else factor)
         levels = self._levels
+        # Of jobs alone the largest entry is the highest level, which is known already.
         if levels is not None and whole:
             largest[self.rows[2].slice] = self.region.highest_level
         elif levels is not None:

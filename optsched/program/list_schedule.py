@@ -90,6 +90,8 @@ class _Placer:
         """The first start of a mode at which all that it needs is free."""
         needs, length = self._needs[mode], self._duration[mode]
         while start < FAR:
+            # Each resource puts the start off; it is found once none of them does. With one that is
+            # at once.
             later = max(
                 (self._profiles[r].earliest(start, length, amount) for r, amount in needs),
                 default=start,

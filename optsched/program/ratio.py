@@ -124,6 +124,7 @@ class Ratio(Utility):
             M = rows.by_rows[block.slice]
             low = rows.row_lower[block.slice]
             high = rows.row_upper[block.slice]
+            # A side times tau moves to the left: M y - side tau, of which one side is 0.
             side = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high, 0.0))
             both = two_sided(low, high)
             lower = np.where(np.isfinite(low), 0.0, -np.inf)
@@ -181,6 +182,8 @@ class Ratio(Utility):
             x[column] = (left[row] / uses).min()
             left[row] = np.maximum(left[row] - x[column] * uses, 0.0)
         S = self.scale(R)
+        # Rows with a side of 0 pay what the better columns, which they shut, earn beyond the best
+        # ratio.
         excess = np.maximum(gain - best * d, 0.0) / S
         price = np.zeros(len(limit))
         np.maximum.at(price, entries.row[shut], excess[entries.col[shut]] / entries.data[shut])
@@ -218,6 +221,7 @@ class Ratio(Utility):
 
         """
         d = self.denominator
+        # A dual with the wrong sign for a row without that side proves nothing: 0 does.
         y = np.where(np.isposinf(arrays.row_upper), np.minimum(y, 0.0), y)
         y = np.where(np.isneginf(arrays.row_lower), np.maximum(y, 0.0), y)
         earned = -np.asarray(arrays.A[:, [len(d)]].todense()).ravel() * y

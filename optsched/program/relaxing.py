@@ -106,6 +106,8 @@ class RelaxedRows:
             mine = short[start : start + len(rows.lower)]
             start += len(rows.lower)
             left = np.maximum(1.0 - mine, 0.0)
+            # The solver met the fixed shortfall up to its tolerance, and the next program must be
+            # feasible.
             slack = np.where(mine > 0, np.minimum(NEGLIGIBLE, left), 0.0)
             lower = rows.lower * (left - slack)
             side.append(replace(rows, lower=lower, slack=rows.lower * slack, relax="none"))

@@ -220,6 +220,7 @@ class LevelFloors(Displayed):
         row, before = np.full(number, -1, np.int64), 0
         closed = np.zeros(classes.columns, bool)
         rate = np.zeros(classes.columns)
+        # Of jobs alone a column is one entry of the levels, that of its class.
         rate[levels.indices] = levels.data
         for rows in side:
             asked = _AskedLevels.of(classes, rate, rows)
@@ -289,11 +290,14 @@ class ClassFloors(Displayed):
         np.minimum.at(least, matrix.indices, given)
         in_rows = np.bincount(matrix.indices, minlength=columns)
         asked = np.bincount(of_class, minlength=number)[classes.class_a]
+        # A column that is missing from a row of its class gives nothing of that one.
         part = np.where((asked > 0) & (in_rows == asked), least, 0.0)
         total = np.add.reduceat(given, first)
+        # Of several rows of a class the one whose columns give least is written last, and stays.
         hardest = np.argsort(-total, kind="stable")
         row[of_class[hardest]], chosen = asking[hardest], np.zeros(number)
         chosen[of_class[hardest]] = total[hardest]
+        # It must give every column the least of all rows, or else it does not imply the others.
         if (chosen > np.bincount(classes.class_a, part, number) * (1.0 + SAME)).any():
             return None
         lower[row >= 0] = side_lower[row[row >= 0]]

@@ -74,6 +74,7 @@ class TimeIndexed:
             raise ValueError("an activity starts outside of its window")
         arrays = self.program.arrays
         x = np.zeros(arrays.shape[1])
+        # Columns of a mode stand in order of their starts.
         first = np.searchsorted(self.mode, mode)
         x[first + start - self.start[first]] = 1.0
         blocks = {block.name: block for block in arrays.columns}
@@ -81,6 +82,7 @@ class TimeIndexed:
             x[blocks["C"].slice] = float((start + self.timeline.duration[mode]).max(initial=0))
         for stock, flow in STOCKS.items():
             if stock in blocks:
+                # With the stocks still 0 in x, their rows hold what each unit of time adds to them.
                 (rows,) = (block for block in arrays.rows if block.name == flow)
                 level = np.cumsum(
                     (arrays.by_rows[rows.slice] @ x).reshape(-1, self.timeline.horizon), axis=1

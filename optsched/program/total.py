@@ -202,6 +202,7 @@ class Total(Utility):
         """Duals of the rows of `tangent` from those of the linear rows
         and the multipliers of the cones.
         """
+        # Which of the three rows of a cone has the level; `_with_cones` stacks them.
         place = 2 if self.function == "log" else 0 if self.exponent > 0 else 1
         return np.concatenate([linear, -cones.reshape(-1, 3)[:, place] / R.classes.count])
 
