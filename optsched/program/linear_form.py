@@ -351,8 +351,7 @@ class SmallestLevelForm:
     def transpose_times_and_terms(self, y: FloatArray) -> PairedSlices:
         """A.T @ y, and the size of the terms that it adds up: abs(A).T @ abs(y)."""
         product = self._transpose_product(y, -1.0)
-        # Time and capacity take, and levels give: the terms are the same two products, both with a
-        # plus.
+        # Neither of the two products has both signs: the terms are their difference.
         if product.levels is not None and product.slope.max(initial=0.0) <= 0.0 <= y[
             : self.rows[1].stop
         ].min(initial=0.0):
