@@ -44,8 +44,14 @@ def check_plan(subject: RebuiltSolution, plan: Plan, findings: Findings) -> Boun
         return "not verifiable"
     before = len(findings)
     _check_first(subject, schedule, findings)
+    try:
+        value = plan.value(schedule)
+    except ValueError as error:
+        # All that follows is about the point of the schedule, and there is none.
+        findings.add("schedule", str(error))
+        return "not verifiable"
     _check_later(subject, plan, schedule, findings)
-    method = _check_numbers(subject, plan, schedule, findings)
+    method = _check_numbers(subject, plan, schedule, value, findings)
     known = plan.known_value() if document.bound_source == "solver" else None
     check_contradiction(document, findings, known=known)
     return method if len(findings) == before else "not verifiable"
@@ -168,17 +174,13 @@ def _check_numbers(
     subject: RebuiltSolution,
     plan: Plan,
     schedule: Schedule,
+    value: float,
     findings: Findings,
 ) -> Bound:
     """Objective, bound, certificate and status from the point of the schedule."""
     document = subject.document
     stated = subject.document.certificate
-    try:
-        value = plan.value(schedule)
-        certificate = plan.certify(schedule, value, stated.proof)
-    except ValueError as error:
-        findings.add("schedule", str(error))
-        return "not verifiable"
+    certificate = plan.certify(schedule, value, stated.proof)
     findings.close("objective", document.objective, value, "what the schedule gives")
     method, of_duals = _check_bound(subject, plan, findings)
     residuals = {**certificate.residuals, **of_duals}

@@ -47,3 +47,11 @@ def test_a_row_that_is_gone_is_refused(solution: Solution) -> None:
     document = deepcopy(solution.to_document())
     del document["schedule"][-1]
     assert "schedule" in fields(solution, document)
+
+
+def test_a_lease_that_is_given_to_another_job_is_refused() -> None:
+    """One job then has a lease too many, and another one is left out, of which nothing is said."""
+    leased = optsched.solve("@leases", "lease")
+    document = leased.to_document()
+    document["schedule"][7]["job"] = "j0"
+    assert "schedule" in fields(leased, document)
