@@ -77,6 +77,7 @@ class Budget(SideConstraint):
         if not _priced(cluster):
             prices = C.configurations.gpus * C.configurations.share
         p = prices[C.configuration]
+        # NaN: the pool states no price.
         free = np.flatnonzero(np.isnan(p) & (f > 0))
         if len(free):
             pool = int(C.pool[free[0]])

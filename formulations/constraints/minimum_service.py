@@ -8,13 +8,13 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field, model_validator
 
-from formulations.constraints.names import refused
 from formulations.constraints.selection import JobSelection, selected
 from formulations.isolated import Isolated
 from optsched.arrays import IntArray
 from optsched.candidates import Absence, Classes
 from optsched.formulation import Infeasible, SideConstraint
 from optsched.instance import Instance
+from optsched.instance.documents import refused
 from optsched.instance.reading import show
 from optsched.program import SideRows
 from optsched.solution import Conflict
@@ -57,7 +57,7 @@ class MinimumService(SideConstraint):
         @model_validator(mode="after")
         def _within_time(self) -> MinimumService.Options:
             if self.of == "time" and self.fraction > 1.0:
-                raise refused("fraction", show(self.fraction), "at most 1, all the time")
+                raise refused(show(self.fraction), "at most 1, all the time", ".fraction")
             return self
 
     options: Options

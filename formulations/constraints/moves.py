@@ -6,11 +6,13 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import model_validator
 
-from formulations.constraints.names import Amount, Share, refused
+from formulations.constraints.names import Amount, Share
 from optsched.arrays import IntArray
 from optsched.candidates import Classes
 from optsched.formulation import SHOWN, ConstraintOptions, Infeasible, SideConstraint
 from optsched.instance import Instance
+from optsched.instance.documents import refused
+from optsched.instance.staying import Running
 from optsched.program import SideRows
 from optsched.solution import Conflict
 
@@ -57,7 +59,6 @@ class Moves(SideConstraint):
         def _some_bound(self) -> Moves.Options:
             if self.limit is None and self.keep is None:
                 raise refused(
-                    "",
                     "neither",
                     "limit (a number of jobs), keep (a fraction of the time), or both",
                 )
@@ -88,6 +89,7 @@ class Moves(SideConstraint):
         M, a, n = self.options.limit, self.options.keep, C.count
         parts = []
         if M is not None:
+            # The first row turned around: at least n - M of the jobs stay.
             parts.append((sp.csr_matrix(stay.sum(axis=0)), np.array([n[running].sum() - M])))
         if a is not None:
             parts.append((stay[running], a * n[running]))
@@ -108,15 +110,14 @@ class Moves(SideConstraint):
 
     def _now(self, instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
         """Present pool and number of GPUs of each job, and its label;
-        `NOT_RUNNING` for jobs that wait.
+        pool and label of jobs that wait are `NOT_RUNNING`.
         """
-        pool, gpus = where_it_runs(instance)
-        pools = len(instance.cluster.pools)
-        return (
-            pool,
-            gpus,
-            np.where(pool >= 0, pool + pools * gpus, NOT_RUNNING) if self.options.gpus else pool,
-        )
+        running = Running.of(instance)
+        label = running.pool
+        if self.options.gpus:
+            both = running.pool + len(instance.cluster.pools) * running.gpus
+            label = np.where(running.runs, both, NOT_RUNNING)
+        return running.pool, running.gpus, label
 
     def _refuse_impossible(self, C: Classes, stranded: IntArray) -> None:
         """Classes that nothing continues, if there are more than may move."""
@@ -136,15 +137,3 @@ class Moves(SideConstraint):
         pool, gpus, _ = C.instance.jobs_table.running[int(C.first[k])]
         many = f" on {len(gpus)} GPU" + ("s" if len(gpus) > 1 else "") if self.options.gpus else ""
         return f"{C.job_name(k)} is to stay in {C.instance.cluster.pools[pool].name}{many}"
-
-
-def where_it_runs(instance: Instance) -> tuple[IntArray, IntArray]:
-    """Present pool and number of GPUs of each job, shape (jobs,) each;
-    `NOT_RUNNING` for jobs that wait.
-    """
-    table = instance.jobs_table
-    pool, gpus = np.full((2, len(table)), NOT_RUNNING, np.int64)
-    rows = np.fromiter(table.running, np.int64, len(table.running))
-    pool[rows] = [row for row, _, _ in table.running.values()]
-    gpus[rows] = [len(names) for _, names, _ in table.running.values()]
-    return pool, gpus

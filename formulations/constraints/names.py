@@ -7,7 +7,6 @@ from typing import Annotated, NoReturn
 
 import numpy as np
 from pydantic import BeforeValidator, Field
-from pydantic_core import PydanticCustomError
 
 from optsched.arrays import IntArray
 from optsched.errors import InvalidArgument, InvalidInput, did_you_mean
@@ -24,16 +23,6 @@ Amount = Annotated[float, Field(ge=0.0, le=1e18, allow_inf_nan=False)]
 """A number that may be 0."""
 Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 """A fraction of something."""
-
-
-def refused(option: str, found: str, expected: str) -> PydanticCustomError:
-    """The error of a model's validator:
-    the option (empty: several), what was found and what was expected.
-    """
-    place = f".{option}" if option else ""
-    return PydanticCustomError(
-        "optsched", "{expected}", {"subpath": place, "found": found, "expected": expected}
-    )
 
 
 def pool_rows(kind: str, names: Sequence[str] | None, instance: Instance) -> IntArray:

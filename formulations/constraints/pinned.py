@@ -10,12 +10,13 @@ import scipy.sparse as sp
 from pydantic import BeforeValidator, Field, model_validator
 
 from formulations.constraints.holdings import first_names
-from formulations.constraints.names import Names, pool_rows, refused
+from formulations.constraints.names import Names, pool_rows
 from formulations.constraints.selection import JobSelection, selected
 from optsched.arrays import BoolArray, IntArray
 from optsched.candidates import Classes
 from optsched.formulation import SideConstraint
 from optsched.instance import Instance
+from optsched.instance.documents import refused
 from optsched.program import SideRows
 
 Counts = Annotated[
@@ -35,7 +36,7 @@ class JobWays(JobSelection):
     @model_validator(mode="after")
     def _some_way(self) -> JobWays:
         if self.pools is None and self.gpus is None:
-            raise refused("", "neither", "pools, gpus, or both")
+            raise refused("neither", "pools, gpus, or both")
         return self
 
 

@@ -66,6 +66,8 @@ class Power(SideConstraint):
         W = usable_gpus(C, j)
         counts = np.isin(C.pool, j)
         used = j[np.isin(j, C.pool)]
+        # A pool must state what busy GPUs draw where jobs can run, and what idle ones draw where
+        # GPUs are.
         w = self._watts(C, "watts_per_gpu", used)
         v = self._watts(C, IDLE, j[W > 0]) if idle else np.zeros(len(C.instance.cluster.pools))
         g = np.where(counts, gpus_held(C), 0.0)
@@ -79,6 +81,8 @@ class Power(SideConstraint):
         )
         of_that = f", of which they draw {at_rest:g} W idle" if idle else " while in use"
         words = f"the GPUs of {names} draw at most {P:g} W{of_that} (power)"
+        # Where busy GPUs draw less than idle ones, running jobs may still bring the sum below the
+        # limit.
         if at_rest > P and (draw.data >= 0).all():
             raise Infeasible(
                 [Conflict("power", -1, f"{words}: more than allowed before any job runs")]

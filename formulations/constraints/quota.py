@@ -7,11 +7,12 @@ import scipy.sparse as sp
 from pydantic import model_validator
 
 from formulations.constraints.holdings import first_names, gpus_held, part_of, usable_gpus
-from formulations.constraints.names import Amount, Names, Share, pool_rows, refused, tenant_row
+from formulations.constraints.names import Amount, Names, Share, pool_rows, tenant_row
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.formulation import ConstraintOptions, Infeasible, SideConstraint
 from optsched.instance import Instance
+from optsched.instance.documents import refused
 from optsched.program import SideRows
 from optsched.solution import Conflict
 
@@ -28,7 +29,7 @@ class TenantGpus(ConstraintOptions):
     def _one_amount(self) -> TenantGpus:
         if (self.gpus is None) == (self.share is None):
             found = "neither" if self.gpus is None else "both"
-            raise refused("", found, "either gpus (a number of GPUs) or share (a fraction of them)")
+            raise refused(found, "either gpus (a number of GPUs) or share (a fraction of them)")
         return self
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from formulations.constraints.moves import NOT_RUNNING, where_it_runs
+from formulations.constraints.moves import NOT_RUNNING
 from optsched.arrays import IntArray
 from optsched.candidates import Classes
 from optsched.formulation import ConstraintOptions, SideConstraint
 from optsched.instance import Instance
+from optsched.instance.staying import Running
 from optsched.program import SideRows
 
 ANY_SPAN = np.iinfo(np.int64).max
@@ -72,19 +73,9 @@ class Uninterrupted(SideConstraint):
 
     def _held(self, instance: Instance) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Pool, GPUs and nodes of each job that cannot be preempted, and a number for all three."""
-        pool, gpus = where_it_runs(instance)
-        nodes = _nodes_held(instance)
-        kept = (pool != NOT_RUNNING) & ~instance.jobs_table.preemptible
+        running = Running.of(instance)
+        pool, gpus, nodes = running.pool, running.gpus, running.nodes
+        kept = running.runs & ~instance.jobs_table.preemptible
         where = (nodes * (gpus.max(initial=0) + 1) + gpus) * len(instance.cluster.pools) + pool
         label = np.where(kept, where, NOT_RUNNING)
         return np.where(kept, pool, NOT_RUNNING), gpus, nodes, label
-
-
-def _nodes_held(instance: Instance) -> IntArray:
-    """Nodes on which each job has GPUs, shape (jobs,)."""
-    places, numbering = instance.jobs_table.places, instance.cluster.numbering
-    owner = np.repeat(places.job, places.length)
-    node = numbering.node_of(places.numbers(numbering))
-    width = max(numbering.nodes, 1)
-    pairs = np.unique(owner * width + node)  # of a job and a node, as one number each
-    return np.bincount(pairs // width, minlength=len(instance.jobs_table)).astype(np.int64)

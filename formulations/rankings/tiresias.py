@@ -7,10 +7,9 @@ from typing import Annotated
 
 import numpy as np
 from pydantic import Field, field_validator
-from pydantic_core import PydanticCustomError
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.instance.documents import Positive
+from optsched.instance.documents import Positive, refused
 from optsched.ranking import RankedJobs, Ranking, RankingOptions
 
 LIMITS, LIMITS_OF_CLASSES = (3250.0, 7200.0), (3600.0,)
@@ -80,11 +79,8 @@ class Tiresias(Ranking):
         def _rising(cls, limits: list[float] | None) -> list[float] | None:
             for row, (one, other) in enumerate(pairwise(limits or ())):
                 if other <= one:
-                    context = {"subpath": f"[{row + 1}]", "found": f"{other:g}"}
                     expected = f"more than the limit before it, {one:g}"
-                    raise PydanticCustomError(
-                        "optsched", "{expected}", {**context, "expected": expected}
-                    )
+                    raise refused(f"{other:g}", expected, f"[{row + 1}]")
             return limits
 
     options: Options
