@@ -207,6 +207,7 @@ class _Places:
         x = lp.variables(
             len(slots), name="x", implied=(0.0, np.minimum(C.count[slots.k], N[slots.g]))
         )
+        # Jobs that keep their GPU are columns fixed at 1: their ends count in the objective.
         runs = lp.variables(len(kept), name="runs", lower=1.0, upper=1.0)
         lp.constrain(slots.one(planned) @ x == n, name="one")
         lp.constrain(slots.place @ x <= N[slots.place_g], name="place")
@@ -250,6 +251,8 @@ class _Places:
         on_pool, of_class = np.zeros((R, pools)), np.zeros((R, len(C)))
         np.maximum.at(on_pool, (usage.row, C.pool[o][usage.col]), usage.data)
         np.maximum.at(of_class, (usage.row, C.class_a[o][usage.col]), usage.data)
+        # What jobs can hold at once, by the GPUs that there are and by their number; all of them
+        # use up what is consumed.
         most = np.where(
             C.resources.renewable,
             np.minimum(on_pool @ gpus, of_class @ C.count),
@@ -294,6 +297,7 @@ class _Places:
         """
         C, slots = self.C, self.slots
         chosen = owners(whole)
+        # The j-th job at a place of a group runs on machine j of the group.
         m = rank(slots.at[chosen])
         order = np.lexsort((-slots.i[chosen], m, slots.g[chosen]))
         chosen, m = chosen[order], m[order]
@@ -322,6 +326,7 @@ class _Places:
         expected = np.where(
             self.kept[k] >= 0, self.kept[k], self.column[k, np.maximum(schedule.pool, 0)]
         )
+        # Relative to the length of the schedule, and never finer than floats are at this clock.
         slack = ROUNDING * float((schedule.end - now).max(initial=0.0)) + 4 * np.spacing(
             np.abs(schedule.end)
         )
@@ -378,6 +383,7 @@ class _Places:
         for row in order.tolist():
             s = int(rows[row])
             ready = free[int(schedule.pool[s])]
+            # The machine that got free last: on any other one a GPU would wait for longer.
             place = bisect_right(ready, (float(start[s] + slack[s]), len(group))) - 1
             if place < 0:
                 name = self.C.instance.cluster.pools[int(schedule.pool[s])].name
@@ -392,6 +398,7 @@ class _Places:
                     "no GPU may wait"
                 )
             insort(ready, (float(end[s]), int(machine[row])))
+        # Places count from the end of each machine.
         back = order[::-1]
         i = np.empty(len(rows), np.int64)
         i[back] = rank(machine[back]) + 1

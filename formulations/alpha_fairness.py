@@ -76,6 +76,8 @@ class AlphaFairness(Formulation):
         if self.alpha == 0.0:
             return AllocationProgram(C, Total(w), levels)
         utility = Total(w, "power", 1.0 - self.alpha)
+        # In units of S levels are near 1, and f(v / S) = f(v) S^(alpha - 1): a mere factor, taken
+        # back by the units.
         S = _attainable_level(C, levels)
         return AllocationProgram(
             C, utility, sp.csr_matrix(levels / S), units=Multiple(S ** (1.0 - self.alpha))

@@ -89,6 +89,7 @@ def dominant_shares(C: Classes) -> FloatArray:
     of resource, shape (N,).
     """
     types, row_type = np.unique(_types(C), return_inverse=True)
+    # Rows of one type add up over the pools: a share is one of the whole cluster.
     by_type = sum_by(row_type, 1.0, len(types))
     total = np.asarray(by_type @ C.capacity)
     part = quotient(1.0, total)

@@ -131,6 +131,7 @@ class _Queue:
         if len(rateless):
             raise without_rate(K, rateless)
         where = np.where(K.pool >= 0, K.pool, pools)[alone]
+        # Of each kind and pool the first column: the fewest GPUs, of these the fastest.
         order = np.lexsort((-K.rate_a[alone], K.gpus[alone], where, K.class_a[alone]))
         cell = (K.class_a[alone] * (pools + 1) + where)[order]
         alone = alone[order][np.diff(cell, prepend=-1) != 0]
@@ -173,6 +174,8 @@ class _Queue:
                 self._take(self.needs[place])
                 self.running.append(_Running(len(self.running), job, place))
                 left_out.clear()
+            # Room on a pool where the kind has no rate does not stop the queue: the job is left
+            # out.
             elif self.places[kind] and not any(
                 self.free[pool] >= gang[kind] for pool in self.no_place[kind]
             ):
@@ -191,6 +194,7 @@ class _Queue:
         for row in worth.tolist():
             column = int(pairs.column[row])
             a, b, pool = int(K.class_a[column]), int(K.class_b[column]), int(K.pool[column])
+            # A set, as a pair inside of a kind is the same in both orders.
             for kind, other in {(a, b), (b, a)}:
                 partners[kind].append((-float(pairs.ratio[row]), other, pool, column))
         alone: dict[tuple[int, int], deque[_Running]] = defaultdict(deque)
@@ -201,8 +205,10 @@ class _Queue:
         for job in waiting:
             best: tuple[float, int, _Running, int, Need] | None = None
             for ratio, kind, pool, column in partners[int(K.of_job[job])]:
+                # Sorted by ratio: whatever follows gains less.
                 if best is not None and ratio > best[0]:
                     break
+                # Jobs of a kind on a pool are alike: the first that started stands for all.
                 if alone[kind, pool]:
                     item = alone[kind, pool][0]
                     more = self._more(column, item.place)

@@ -61,6 +61,7 @@ class _Packing(Rule):
         """x: an equal slice of each pool for every pair and every job that is single there."""
         paired = np.flatnonzero(~C.alone)
         a, b, pool = C.class_a[paired], C.class_b[paired], C.pool[paired]
+        # Of two jobs that share on a pool one is counted there: pairs and single jobs.
         m = C.count.sum() - np.bincount(pool, minlength=len(C.instance.cluster.pools))
         column, y = reference_slices(C, 1.0 / np.maximum(m, 1.0))
         single = np.ones(y.shape, bool)
@@ -184,11 +185,14 @@ def _random_pairs(K: Classes, random: np.random.Generator) -> Pairs:
         if len(left) < 2:
             break
         i, j = int(u * len(left)), int(v * (len(left) - 1))
+        # The second is drawn from all but the first.
         j += j >= i
         a, b = left[i], left[j]
         if size[a] == size[b]:
             first.append(a)
             second.append(b)
+            # The last job fills each gap. The higher place goes first, so that the lower one is
+            # still right.
             for place in (max(i, j), min(i, j)):
                 left[place] = left[-1]
                 left.pop()

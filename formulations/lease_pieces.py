@@ -246,6 +246,7 @@ class Pieces:
 
     def _by_the_end(self, ran: FloatArray) -> FloatArray:
         """F from how many run in each state."""
+        # A line is an option and a number of leases run; its states follow each other in time.
         line = self.state_of * (1 + int(self._step.max(initial=0))) + self._step
         total = np.cumsum(ran)
         begin = np.searchsorted(line, line)
@@ -267,6 +268,7 @@ class Pieces:
         slot = owners(X)
         slot = slot[~np.isin(self.of[slot], self.several)]
         of, t = self.of[slot], self.t[slot]
+        # One job alone, or one lease each: leases go to the jobs in turn.
         turn = np.arange(len(slot)) - np.searchsorted(of, of)
         found = [(of, turn % np.maximum(S[of], 1), t)]
         if len(self.state_of):

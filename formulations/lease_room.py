@@ -56,6 +56,7 @@ def earliest(most: Sequence[int], jobs: int, needed: int) -> list[int]:
     """
     running, over = [m if m < jobs else jobs for m in most], -needed * jobs
     over += sum(running)
+    # The last leases are given up as long as those before are enough.
     while running and over >= running[-1]:
         over -= running.pop()
     if over < 0 or not running:

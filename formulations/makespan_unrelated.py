@@ -244,6 +244,7 @@ class _Assignment(NamedTuple):
     def longest_job_first(self) -> FloatArray:
         """The point of a rule: longest job first, each on the machine on which it ends first."""
         C, machines, k = self.classes, self.machines, self.of_class
+        # A heap for each resource: its machine that is free first is on top.
         free = [[(0.0, m) for m in range(a, b)] for a, b in pairwise(machines.first.tolist())]
         resource, duration = machines.resource.tolist(), self.duration.tolist()
         by_class = np.split(np.argsort(k, kind="stable"), np.cumsum(np.bincount(k))[:-1])
@@ -383,6 +384,7 @@ def _timeline(C: Classes, columns: IntArray, unit: float | None) -> TimelinePlan
     d = C.duration[columns]
     if unit is None:
         unit = common_unit(np.concatenate([d, arrival])) or float(d.max()) / COARSE
+    # Columns class by class, so that the modes of a job are one run of them.
     order = np.argsort(C.class_a[columns], kind="stable")
     columns = columns[order]
     owner = C.class_a[columns]

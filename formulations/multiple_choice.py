@@ -85,10 +85,13 @@ class MultipleChoice(Formulation):
         """val, classes x columns; a pair has an entry for each of its classes."""
         columns = C.candidates.columns
         g, h = (value[C.kind_column] for value in self._value_of_kinds(C.candidates))
+        # A pair has the lower class first, which may be of the partner's kind: values change
+        # places.
         swapped = ~C.alone & (
             C.candidates.kinds.of_job[C.first[C.class_a]] != columns.kind[C.kind_column]
         )
         g, h = np.where(swapped, h, g), np.where(swapped, g, h)
+        # A value that is stated counts as it is, one made of a rate by the weight of the job.
         w = np.where(_has_value(C.candidates)[C.kind_column], 1.0, C.weight[C.class_a])
         pair = np.flatnonzero(~C.alone)
         entries = np.concatenate([w * g, C.weight[C.class_b[pair]] * h[pair]])

@@ -146,11 +146,14 @@ class PartialAllocation(Formulation):
                 why = f"{k:,} of {len(C):,} were found until the run ended with {ended}"
                 return _no_discounts(ended, why)
             others = float(C.count @ own) - own[k]
+            # f falls with what the others can have without k, which is between value and bound.
             low = np.exp((others - max(bound, value)) / w[k])
             high = np.exp((others - value) / w[k])
             if high - low > within or low > 1 + within:
                 why = f"that of {C.job_name(k)} is between {low:.9g} and {high:.9g}"
                 return _no_discounts(Termination.IMPRECISE, why)
+            # It is at most 1: what the others can have without k is no less than what they have at
+            # x*.
             f[k] = min(high, 1.0)
         return Reduced(f[C.class_a] * x, {"discount": f})
 

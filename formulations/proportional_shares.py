@@ -65,7 +65,9 @@ class ProportionalShares(Rule):
         P = np.array([tenant.weight for tenant in C.instance.tenants], np.float64)
         present = np.unique(e[e >= 0])
         inside = np.bincount(e[e >= 0], (n * p)[e >= 0], minlength=len(P))
+        # Jobs without a tenant stand among the tenants with their own weights.
         total = P[present].sum() + (n * p)[e < 0].sum()
         f: FloatArray = p / total
+        # Jobs of a tenant share its weight: theirs are scaled to add up to it.
         f[e >= 0] *= (P / np.where(inside > 0, inside, 1.0))[e[e >= 0]]
         return f

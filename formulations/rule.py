@@ -87,6 +87,7 @@ class Rule(Formulation):
         if len(C) == 0:
             return self.decision(C, np.zeros(C.columns))
         decision = yield from self.decide(C, seed)
+        # A rule may come by a bound without being asked: it is shown only where it is.
         if not self.options.bound:
             return decision._replace(bound=None)
         if decision.bound is not None:

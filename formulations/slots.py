@@ -118,6 +118,7 @@ def cheapest_slots(p: FloatArray, n: FloatArray, a: FloatArray, N: IntArray, mos
         places = np.where(p > 0, places, np.where(tau[:, np.newaxis] >= a, enough, 0.0))
         return np.clip(np.where(np.isfinite(p), places, 0.0), 0.0, enough)
 
+    # At this cost a class has places for all jobs in its cheapest group alone.
     high = (a + enough * p).min(axis=1, initial=np.inf) * (1 + 1e-9)
     low = np.zeros(len(asked))
     for _ in range(BISECTIONS):
@@ -125,6 +126,7 @@ def cheapest_slots(p: FloatArray, n: FloatArray, a: FloatArray, N: IntArray, mos
         holds = depth(middle) @ N >= jobs
         high, low = np.where(holds, middle, high), np.where(holds, low, middle)
     places = np.zeros((len(n), len(N)), np.int64)
+    # A little more than tau: rounding must not leave out a place that costs exactly as much.
     places[asked] = depth(high * (1 + 1e-9)).astype(np.int64)
     if places.sum() > most:
         raise UsageError(

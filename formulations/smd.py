@@ -110,6 +110,7 @@ def _inner(candidates: Candidates, limits: JobLimits) -> np.ndarray:
     columns, kinds = candidates.columns, candidates.kinds
     w, p, _ = kinds.laws.fastest()
     law = kinds.law[columns.kind]
+    # Each line overrules those before. Kinds that `build` refuses keep their columns until then.
     drop = np.full(len(columns), Drop.NOT_CHOSEN, np.uint8)
     by_law = columns.workers > 0
     if len(kinds.laws):

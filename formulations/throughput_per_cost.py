@@ -136,6 +136,7 @@ def _prices(C: Classes) -> FloatArray:
     Raises `InvalidInput` for a pool in use without a price.
     """
     pools = C.instance.cluster.pools
+    # The last entry is the price of pool -1: columns without a pool cost nothing.
     prices = np.array(
         [np.nan if pool.cost_per_gpu_hour is None else pool.cost_per_gpu_hour for pool in pools]
         + [0.0]

@@ -392,6 +392,7 @@ class Formulation(ABC, Displayed):
         for constraint in self.constraints:
             rows = constraint.rows(C)
             if rows is not None:
+                # Duals and conflicts go by the names of blocks, so no two are called the same.
                 alike = sum(other.name.partition("#")[0] == rows.name for other in side)
                 name = f"{rows.name}#{alike + 1}" if alike else rows.name
                 side.append(replace(rows, name=name, assumption=constraint.assumes))
@@ -503,6 +504,7 @@ def _refuse_stranded(program: AllocationProgram, all_must_run: bool) -> None:
     stranded = np.flatnonzero(C.member @ (~barred).astype(np.float64) == 0)
     conflicts = []
     for k in stranded[:SHOWN].tolist():
+        # Both what bars the columns that there are, and why others were dropped before.
         columns = C.member[[k]].indices
         words = [
             rows.describe(row)

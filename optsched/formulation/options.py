@@ -69,6 +69,7 @@ def options_from(owner: type[Any], given: Mapping[str, Any]) -> Any:
     except ValidationError as error:
         wrong = _of_union(error, owner.Options) or translate(error, "", owner.Options)
         path = f": {wrong.path}" if wrong.path else ""
+        # An option that has no default was left out: show how it is written.
         if wrong.found == "nothing" and wrong.path in owner.Options.model_fields:
             example = f"{wrong.path}={_metavar(owner.Options.model_fields[wrong.path].annotation)}"
             raise InvalidArgument(
@@ -99,6 +100,8 @@ def _of_union(error: ValidationError, options: type[BaseModel]) -> InvalidInput 
     name, given = str(first["loc"][0]) if first["loc"] else "", first["input"]
     field = options.model_fields.get(name)
     union = field is not None and get_origin(field.annotation) in (Union, UnionType)
+    # Errors inside of a list or an object go deeper, and say more than the types that were
+    # expected.
     alike = all(item["input"] is given and len(item["loc"]) == 2 for item in errors)
     if not (union and alike and others):
         return None
