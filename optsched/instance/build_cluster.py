@@ -145,6 +145,7 @@ def _refuse_generated_names(pools: tuple[Pool, ...]) -> None:
 def _resource(
     document: ResourceDocument, pools: tuple[Pool, ...], known: set[str], path: str
 ) -> Resource:
+    # Usage and prices go by name: pools, their CPUs and memory, and resources must all differ.
     reserved = {
         *RESERVED,
         *(pool.name for pool in pools),

@@ -423,6 +423,7 @@ class InstanceBuilder(Displayed):
         InvalidArgument
         """
         both, rates = _names(pair, "pair"), _listed(throughput, "throughput")
+        # Names that are neither are looked up as workloads, and refused there.
         owner = "jobs" if all(name in self._jobs for name in both) else "workloads"
         entry = _stated(pool=pool, throughput=rates, gpus=gpus, nodes=nodes, **{owner: both})
         with _arguments("", "pair", owner):

@@ -133,6 +133,7 @@ def parse_rates(value: object) -> tuple[RateEntry, ...]:
     if len(entries) == len(value):
         return tuple(entries)
     entries = []
+    # Three levels: place, then GPUs, then nodes, each of the last two optional.
     for place, by_count in value.items():
         if not isinstance(place, str):
             raise _refuse("", place, "text as the key: a pool or GPU type")

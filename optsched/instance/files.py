@@ -137,7 +137,6 @@ def json_schema() -> dict[str, object]:
 
 
 __all__ = [
-    "InvalidInput",
     "instance_bytes",
     "json_schema",
     "kind_of",

@@ -141,6 +141,7 @@ def _job_count(
         return len(matrix)
     if names is not None:
         return len(names)
+    # Single numbers say nothing of how many jobs there are.
     lengths = [len(array) for array in given.values() if array.ndim == 1]
     if not lengths:
         raise InvalidInput("throughput", "nothing", "at least one array over jobs")

@@ -81,6 +81,7 @@ class OptionInterner:
 
     def add(self, options: Sequence[OptionDocument], path: str) -> int:
         """Row of the list; a new one is checked first."""
+        # Lists are compared as text, in which 0.0 and -0.0 differ.
         text = _text(options)
         if "-0.0" in text:
             options = [_without_signs(option) for option in options]

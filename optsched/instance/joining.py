@@ -176,6 +176,7 @@ def joined_workloads(instance: Instance, added: Instance | None) -> tuple[Worklo
     if added is None:
         return ours, np.array([-1])
     theirs, shift = added.workloads, len(instance.rates)
+    # Jobs that were read beside this instance have its own objects: no name is looked up.
     shared = len(theirs) >= len(ours) and all(map(is_, theirs, ours))
     rows = {} if shared else {workload.name: row for row, workload in enumerate(ours)}
     places = list(range(len(ours))) if shared else []

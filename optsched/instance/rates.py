@@ -84,6 +84,7 @@ class RateTable(Displayed):
     def one_by_one(self) -> bool:
         """Whether every profile has its places in order and each of them once."""
         rises = self.place[1:] > self.place[:-1]
+        # The first entry of a profile need not come after the last one of the profile before.
         begin = self.indptr[1:-1]
         rises[begin[(begin > 0) & (begin < len(self.place))] - 1] = True
         return bool(rises.all())

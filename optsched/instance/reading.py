@@ -288,6 +288,7 @@ def _columns_of(
     model: type[BaseModel], documents: Sequence[Any], plain: Mapping[str, Any]
 ) -> dict[str, list[Any]] | None:
     """The values of each field, or its default; None where something is wrong."""
+    # Anything else takes the slower way, which says what is wrong with it.
     if set(map(type, documents)) != {dict}:
         return None
     fields = _fields_of(model)
@@ -413,6 +414,7 @@ def _translated(
         return InvalidInput(join(path, where), show(error["input"]), expected)
     if kind == "float_type" and _has_unit_of_time(error["input"]):
         return InvalidInput(join(path, where), show(error["input"]), "a number of seconds")
+    # A whole number that is too large for a float.
     if kind == "float_type" and type(error["input"]) is int:
         return InvalidInput(join(path, where), show(error["input"]), "a finite number")
     return InvalidInput(join(path, where), show(error["input"]), expected_by(error))

@@ -114,6 +114,7 @@ def _with_node_resource(pool: Pool, kind: str, amount: float, now: float) -> Poo
     total = float(values[usable].sum())
     if not usable.any():
         raise InvalidArgument(f"add {pool.name}.{kind}", "no usable node", "one that takes work")
+    # In proportion to what nodes have, or evenly where they have nothing.
     values[usable] = (
         values[usable] * ((total + amount) / total) if total > 0 else amount / usable.sum()
     )
@@ -162,6 +163,7 @@ def _typical_node(pool: Pool, now: float) -> int | None:
     if not len(rows):
         return None
     sizes, counts = np.unique(pool.node_gpus[rows], return_counts=True)
+    # Sizes ascend: of several that are as common, the largest.
     common = sizes[np.flatnonzero(counts == counts.max())[-1]]
     return int(rows[np.flatnonzero(pool.node_gpus[rows] == common)[-1]])
 
@@ -178,6 +180,8 @@ def _names_with(cluster: Cluster, pool: Pool, count: int) -> tuple[str, ...] | i
     made = (f"{pool.name}-{row}" for row in range(before + count))
     if isinstance(pool.node_names, int) and not (listed and any(name in listed for name in made)):
         return before + count
+    # Some pool writes out a name that would be made here, so all names of this pool are written
+    # out.
     plain = [other for other in cluster.pools if isinstance(other.node_names, int)]
     names_in_use = listed | {
         other.node_name(row) for other in plain for row in range(len(other.node_gpus))
@@ -237,6 +241,8 @@ def _still_running(table: JobTable, before: Cluster, after: Cluster) -> JobTable
         return table
 
     def there(pool: int, gpus: tuple[str, ...]) -> bool:
+        # Nodes lose their last GPUs first, so that a GPU is still there if its index is small
+        # enough.
         sizes = after.pools[pool].node_gpus
         places = (
             (after.find_node(node), int(index))

@@ -17,6 +17,7 @@ from optsched.instance.documents import FORMAT, NODE_STATES, JobDocument
 from optsched.instance.instance import Instance
 from optsched.instance.rates import ANY_SPREAD, OWN_GANG, RateTable
 from optsched.instance.restart import restart_costs_document
+from optsched.instance.tables import Colocation, Workload
 
 
 def instance_document(instance: Instance) -> dict[str, Any]:
@@ -26,8 +27,7 @@ def instance_document(instance: Instance) -> dict[str, Any]:
 
 def header_document(instance: Instance) -> dict[str, Any]:
     """Everything but the jobs."""
-    names = instance.jobs_table.names
-    workloads = instance.workloads
+    workloads = (workload for workload in instance.workloads if not workload.label)
     return {
         "format": FORMAT,
         "name": instance.name,
@@ -35,43 +35,39 @@ def header_document(instance: Instance) -> dict[str, Any]:
         "now": instance.now,
         "cluster": cluster_document(instance.cluster),
         "performance": dict(instance.performance),
-        "workloads": {
-            workload.name: (
-                {}
-                if workload.rates < 0
-                else {"throughput": instance.rates.document(workload.rates)}
-            )
-            | _without_empty(
-                {
-                    "demand": dict(workload.demand),
-                    "gpu_memory": workload.gpu_memory,
-                    "parameters": dict(workload.parameters),
-                    "restart_cost": restart_costs_document(workload.restart_cost),
-                }
-            )
-            for workload in workloads
-            if not workload.label
-        },
+        "workloads": {one.name: _workload_document(one, instance.rates) for one in workloads},
         "tenants": [
             {"name": t.name, "weight": t.weight, "policy": t.policy} for t in instance.tenants
         ],
         "constraints": list(instance.constraints),
-        "colocation": [
-            _without_empty(
-                {
-                    "workloads": None
-                    if entry.workloads is None
-                    else [workloads[row].name for row in entry.workloads],
-                    "jobs": None if entry.jobs is None else [names[row] for row in entry.jobs],
-                    "pool": instance.cluster.pools[entry.pool].name,
-                    "gpus": entry.gpus,
-                    "nodes": entry.nodes or None,
-                    "throughput": list(entry.throughput),
-                }
-            )
-            for entry in instance.colocation
-        ],
+        "colocation": [_colocation_document(entry, instance) for entry in instance.colocation],
     }
+
+
+def _workload_document(workload: Workload, rates: RateTable) -> dict[str, Any]:
+    stated = {
+        "demand": dict(workload.demand),
+        "gpu_memory": workload.gpu_memory,
+        "parameters": dict(workload.parameters),
+        "restart_cost": restart_costs_document(workload.restart_cost),
+    }
+    # Kept where it is empty: a table without rates is not the same as no table.
+    own = {} if workload.rates < 0 else {"throughput": rates.document(workload.rates)}
+    return own | _without_empty(stated)
+
+
+def _colocation_document(entry: Colocation, instance: Instance) -> dict[str, Any]:
+    workloads, names = instance.workloads, instance.jobs_table.names
+    return _without_empty(
+        {
+            "workloads": [workloads[row].name for row in entry.workloads or ()],
+            "jobs": [names[row] for row in entry.jobs or ()],
+            "pool": instance.cluster.pools[entry.pool].name,
+            "gpus": entry.gpus,
+            "nodes": entry.nodes or None,
+            "throughput": list(entry.throughput),
+        }
+    )
 
 
 def cluster_document(cluster: Cluster) -> dict[str, Any]:
@@ -79,15 +75,7 @@ def cluster_document(cluster: Cluster) -> dict[str, Any]:
     return {
         "pools": [_pool_document(pool) for pool in cluster.pools],
         "resources": [
-            _without_empty(
-                {
-                    "name": resource.name,
-                    "kind": resource.kind,
-                    "capacity": resource.capacity,
-                    "pool": resource.pool,
-                    "nodes": None if resource.nodes is None else list(resource.nodes),
-                }
-            )
+            _without_empty(resource._asdict() | {"nodes": list(resource.nodes or ())})
             for resource in cluster.resources
         ],
         "topology": None if cluster.topology is None else dict(cluster.topology),
@@ -104,19 +92,7 @@ def _pool_document(pool: Pool) -> dict[str, Any]:
             "memory_per_node": finite(pool.node_memory[0]) if pool.node_names else None,
         }
     else:
-        document["nodes"] = [
-            _without_empty(
-                {
-                    "name": pool.node_name(row),
-                    "gpus": int(pool.node_gpus[row]),
-                    "cpus": finite(pool.node_cpus[row]),
-                    "memory": finite(pool.node_memory[row]),
-                    "state": NODE_STATES[pool.node_state[row]],
-                    "available_from": finite(pool.node_available_from[row]),
-                }
-            )
-            for row in range(len(pool.node_gpus))
-        ]
+        document["nodes"] = [_node_document(pool, row) for row in range(len(pool.node_gpus))]
     document |= {
         "gpu_memory": pool.gpu_memory,
         "cost_per_gpu_hour": pool.cost_per_gpu_hour,
@@ -124,22 +100,28 @@ def _pool_document(pool: Pool) -> dict[str, Any]:
         "watts_idle": pool.watts_idle,
         "bandwidth": dict(pool.bandwidth),
         "partitions": [
-            _without_empty(
-                {
-                    "profile": part.profile,
-                    "compute_slices": part.compute_slices,
-                    "memory_slices": part.memory_slices,
-                    "starts": list(part.starts),
-                    "memory": part.memory,
-                }
-            )
+            _without_empty(part._asdict() | {"starts": list(part.starts)})
             for part in pool.partitions
         ],
     }
     return _without_empty(document)
 
 
+def _node_document(pool: Pool, row: int) -> dict[str, Any]:
+    return _without_empty(
+        {
+            "name": pool.node_name(row),
+            "gpus": int(pool.node_gpus[row]),
+            "cpus": finite(pool.node_cpus[row]),
+            "memory": finite(pool.node_memory[row]),
+            "state": NODE_STATES[pool.node_state[row]],
+            "available_from": finite(pool.node_available_from[row]),
+        }
+    )
+
+
 def _uniform(pool: Pool) -> bool:
+    # To np.unique all NaN, which stand for what is not stated, are one value.
     columns = (pool.node_gpus, pool.node_cpus, pool.node_memory)
     same = all(len(np.unique(column)) <= 1 for column in columns)
     return same and not pool.node_state.any() and bool(np.isneginf(pool.node_available_from).all())
