@@ -311,7 +311,16 @@ class Formulation(ABC, Displayed):
         return mine
 
     def restarts_of(self, instance: Instance) -> Restarts:
-        """What is known of restarts: what rounds said, else what the instance says."""
+        """What is known of restarts: what rounds said, else what the instance says.
+
+        Parameters
+        ----------
+        instance : Instance
+
+        Returns
+        -------
+        Restarts
+        """
         return self.restarts or Restarts.of(instance)
 
     def with_constraints(self, constraints: Sequence[SideConstraint]) -> Self:
