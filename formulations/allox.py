@@ -227,6 +227,7 @@ class _Places:
                 "of exactly one GPU"
                 + (f" (its smallest has {C.gang[k]:g})" if C.gang[k] > 1 else "")
             ).of_jobs(C.jobs_among(without))
+        # Nobody waits for a job that is done or left out.
         planned = C.of_job >= 0
         waits = {
             job: other

@@ -76,6 +76,7 @@ class JobLimits:
                     row_of,
                 )
             except InvalidInput as error:
+                # Not refused here: its jobs may not be in the program (`check`).
                 wrong[workload] = error
                 continue
             known[theirs] = True

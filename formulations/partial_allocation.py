@@ -183,9 +183,11 @@ def _without(program: AllocationProgram, k: int) -> AllocationProgram | None:
     """
     C, utility = program.classes, program.total
     if C.count[k] > 1:
+        # One of several equal jobs: only their number changes.
         return replace(program, classes=replace(C, count=C.count - (np.arange(len(C)) == k)))
     if len(C) == 1:
         return None
+    # Its only job goes, and with it the class, its columns, and what side rows say of these.
     stays = np.arange(len(C)) != k
     columns = np.flatnonzero(C.class_a != k)
     number = np.cumsum(stays) - 1

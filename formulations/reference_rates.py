@@ -84,6 +84,7 @@ def proportional(C: Classes) -> FloatArray:
     W = pool_gpus(C)
     prop = np.empty(len(C))
     for part, T in _some_by_some(C):
+        # Without a usable GPU it is 0, and the fastest column counts.
         prop[part] = T @ W / max(W.sum(), 1.0)
     bare = np.flatnonzero(prop <= 0)
     if len(bare):

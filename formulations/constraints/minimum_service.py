@@ -83,6 +83,7 @@ class MinimumService(SideConstraint):
             return None
         matrix, unit = C.member, np.ones(len(C))
         if self.options.of == "isolated":
+            # Isolated throughput of one job of each class.
             matrix, unit = C.throughput, np.asarray(C.throughput @ Isolated().totals(C)) / C.count
         lower = C.count[k] * a * unit[k] * self.asked_of(C, k)
         return SideRows(

@@ -147,6 +147,7 @@ class MinimumShare(_OfTenant):
     options: Options
 
     def rows(self, C: Classes) -> SideRows | None:
+        # Up to the demand, or else all of it, if the tenant's jobs could ever hold as much.
         held, G = self._held(C), self._amount(C)
         if self.options.up_to_demand:
             G = min(G, self._demand(C, held, C.alone))

@@ -56,6 +56,7 @@ class EarliestDeadlineFirst(Ranking):
 
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray | IntArray, ...]:
         d = jobs.deadline
+        # No deadline is below -inf: with `kept` none is lost.
         lost = {"last": d <= jobs.now, "kept": d < -np.inf, "hopeless": jobs.slack < 0}
         group = np.select([np.isinf(d), lost[self.options.late] & ~jobs.soft], [NONE, LATE], KEEPS)
         return group, d

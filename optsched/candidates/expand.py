@@ -74,6 +74,7 @@ def expand(classes: Classes, x: FloatArray, integral: bool = False) -> JobRows:
     parts = [_alone(classes, x, used[is_alone])]
 
     pairs = used[~is_alone]
+    # Pairs of single jobs are one row each, and need no loop.
     of_two = (count[classes.class_a[pairs]] == 1) & (count[classes.class_b[pairs]] == 1)
     two = pairs[of_two]
     parts.append(

@@ -165,6 +165,7 @@ class Filling:
         self.loose = LOOSE
         group = self.utility.group
         self.alone = group < 0
+        # Three ways to rise: alone, as the head of a queue, and together with others of a group.
         self.in_queue = (
             ~self.alone & self.utility.queued[group]
             if len(self.utility.queued)

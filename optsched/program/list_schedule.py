@@ -122,6 +122,7 @@ def list_schedule(
     after: list[list[int]] = [[] for _ in range(len(program))]
     for a, b in program.precedence.tolist():
         after[a].append(b)
+    # The longest activity first, of those that wait for nobody any more.
     ready = [(-int(shortest[a]), a) for a in np.flatnonzero(waits == 0).tolist()]
     heapq.heapify(ready)
     placer, low = _Placer(program), program.release.tolist()
@@ -138,6 +139,7 @@ def list_schedule(
         choices = list(range(first_mode[a], first_mode[a + 1]))
         if budgets is not None:
             choices = [m for m in choices if (budgets[:, m] <= left).all()]
+        # After everything that has a place, the calendars too, there is room for any mode.
         behind = max(low[a], last)
         options = [(behind if over else placer.earliest(m, low[a]), m) for m in choices]
         ends = [(begin + duration[m], m, begin) for begin, m in options if begin < FAR]

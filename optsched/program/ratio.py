@@ -255,6 +255,7 @@ class Ratio(Utility):
             return np.zeros(len(y))
         x, rows = y / tau, R.requirements
         activity = rows.A @ x
+        # How many times as much each row that limits x would allow.
         room = [
             side[some] / activity[some]
             for side, some in (

@@ -152,6 +152,7 @@ def time_indexed(timeline: TimelineProgram) -> TimeIndexed:
         span = lp.variables(1, name="C", upper=float(timeline.horizon))
         ones = np.ones((len(timeline), 1))
         lp.constrain(_sum_by(owner, end, len(timeline)) @ x - ones @ span <= 0.0, name="span")
+        # These rows follow from the others for whole numbers; for fractions they make the bound.
         load = sp.csr_matrix(timeline.usage @ sp.diags_array(timeline.duration.astype(float)))
         lp.constrain(
             load.tocsc()[:, mode] @ x - timeline.capacity[:, np.newaxis].astype(float) @ span
