@@ -207,6 +207,13 @@ def compile_for(
             "levels, as those of "
             "max-min-fairness, makespan, max-throughput and alpha-fairness"
         )
+    # Columns are priced by throughputs. Those of jobs alone on one pool do not show that these
+    # count for nothing in a pair.
+    if on_demand and formulation.has_ties:
+        raise UsageError(
+            f"{formulation.name} generates no columns with agnostic: they are priced by "
+            "throughputs, which do not count there"
+        )
     ahead, nodes = formulation.plans_ahead, formulation.awaits_nodes
     model = model_of(instance) if model is None else model
     return compile_candidates(instance, model, ahead, nodes, on_demand, timer)

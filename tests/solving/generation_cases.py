@@ -24,7 +24,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("water-filling", {}, "water-filling generates no columns"),
     ("isolated", {}, "isolated generates no columns"),
     ("max-throughput", {"integral": True}, "jobs are whole"),
-    ("max-min-fairness", {"agnostic": True}, "its throughput times a number"),
+    ("max-min-fairness", {"agnostic": True}, "generates no columns with agnostic"),
     (
         "max-min-fairness",
         {"constraints": [{"kind": "minimum-service", "fraction": 0.1}]},

@@ -13,6 +13,7 @@ from documents import instance_document
 from generation_cases import REFUSED, interference
 
 import optsched
+from formulations.max_min_fairness import MaxMinFairness
 from optsched.assembly import compile, make_formulation, make_model
 from optsched.candidates import Candidates
 from optsched.cli.main import main
@@ -322,13 +323,38 @@ def test_refusals(formulation: str, more: dict[str, Any], words: str) -> None:
         )
 
 
-def test_columns_that_a_formulation_admits_itself_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("agnostic", "words"),
+    [
+        (True, "its throughput times a number"),
+        ("literal", "an option changes which columns there are"),
+    ],
+)
+def test_levels_that_are_no_throughputs_are_refused_of_any_formulation(
+    monkeypatch: pytest.MonkeyPatch, agnostic: bool | str, words: str
+) -> None:
+    monkeypatch.setattr(MaxMinFairness, "has_ties", False)  # which those of others may not state
     document = packed(0)
     document["jobs"][0]["throughput"] = {"p": 1.0, "q": 0.0}
-    with pytest.raises(UsageError, match="an option changes which columns there are"):
+    with pytest.raises(UsageError, match=words):
         optsched.solve(
-            optsched.Instance.from_document(document), agnostic="literal", generate_columns=True
+            optsched.Instance.from_document(document), agnostic=agnostic, generate_columns=True
         )
+
+
+def test_throughputs_that_do_not_count_are_refused_on_one_pool_too() -> None:
+    """Jobs alone have one rate each there, so that their levels are multiples of their rates."""
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 1}]},
+        "workloads": {"u": {"throughput": {"p": 4.0}}, "v": {"throughput": {"p": 2.0}}},
+        "colocation": [{"workloads": ["u", "v"], "pool": "p", "throughput": [1.1, 0.6]}],
+        "jobs": [{"id": "a", "workload": "u"}, {"id": "b", "workload": "v"}],
+    }
+    assert optsched.solve(document, agnostic=True).objective == pytest.approx(1.0)
+    for options in ({}, {"formulation": "makespan", "reference_pool": "p"}):
+        with pytest.raises(UsageError, match="generates no columns with agnostic"):
+            optsched.solve(document, agnostic=True, generate_columns=True, **options)
 
 
 def test_candidates_have_their_columns() -> None:
