@@ -406,9 +406,8 @@ def place(
     spent = time.perf_counter() - started
     # Who places a solution again replaces its placement, and the time that this took.
     timings = dict(solution.timings)
-    timings["total"] = timings.get("total", 0.0) - timings.pop("place", 0.0) + spent
-    timings["place"] = spent
-    timings["total"] = timings.pop("total")  # the last one, as ever
+    total = timings.pop("total", 0.0) - timings.pop("place", 0.0) + spent
+    timings |= {"place": spent, "total": total}
     formulation = formulation_of(solution)
     # Placing reads fields that the formulation does not: notes are written anew, others stay.
     before = notes_on(formulation, solution.candidates, extended=solution.extended)
