@@ -77,12 +77,12 @@ def condensed(column: NDArray[Scalar]) -> NDArray[Scalar]:
     )
 
 
-def shown(column: NDArray[Scalar]) -> NDArray[Scalar]:
-    """The rows that say all there is: of a column made by `constant` the first one."""
+def without_repeats(column: NDArray[Scalar]) -> NDArray[Scalar]:
+    """The first row of a column that `constant` made, all rows of any other."""
     return column[:1] if is_constant(column) else column
 
 
-def taken(column: NDArray[Scalar], rows: AnyArray | None) -> NDArray[Scalar]:
+def take_rows(column: NDArray[Scalar], rows: AnyArray | None) -> NDArray[Scalar]:
     """``column[rows]``, for row numbers or a mask; what is constant stays so.
 
     All rows (None) are the column itself.
@@ -98,7 +98,7 @@ def taken(column: NDArray[Scalar], rows: AnyArray | None) -> NDArray[Scalar]:
 
 
 def rows_where(mask: BoolArray) -> IntArray | None:
-    """Row numbers where a mask is true, for `taken`; None where it is true everywhere."""
+    """Row numbers where a mask is true, for `take_rows`; None where it is true everywhere."""
     return None if mask.all() else mask.nonzero()[0]
 
 

@@ -35,9 +35,9 @@ from optsched.arrays import (
     pointers,
     ranges,
     refined,
-    shown,
     stable_order,
-    taken,
+    take_rows,
+    without_repeats,
 )
 from optsched.arrays.matrices import rows_in_order, same_places
 from optsched.candidates.columns import Drop, KindColumns, WayColumns, is_kept
@@ -539,7 +539,7 @@ class Classes(DisplayedTable):
     @cached_property
     def configuration(self) -> IntArray:
         """Row of the configurations table of each column, shape (N,)."""
-        return taken(self.candidates.configuration, self.origin)
+        return take_rows(self.candidates.configuration, self.origin)
 
     @cached_property
     def pool(self) -> IntArray:
@@ -582,12 +582,12 @@ class Classes(DisplayedTable):
         labels = self._labels_of_configurations[self.configuration[some]]
         columns = self.candidates.columns
         kind_column = self.kind_column[some]
-        if (shown(columns.option) >= 0).any():
+        if (without_repeats(columns.option) >= 0).any():
             option = columns.option[kind_column]
             lists = np.append(self.candidates.kinds.options, -1)[columns.kind[kind_column]]
             first = self.instance.options.indptr[np.maximum(lists, 0)]
             labels[:, 3] = np.where(option >= 0, option - first, -1)
-        if shown(columns.workers).any():
+        if without_repeats(columns.workers).any():
             labels[:, 4] = columns.workers[kind_column]
             labels[:, 5] = columns.servers[kind_column]
         return labels
@@ -620,7 +620,7 @@ class Classes(DisplayedTable):
     @cached_property
     def all_alone(self) -> bool:
         """Whether no column has a partner."""
-        return bool((shown(self.class_b) < 0).all())
+        return bool((without_repeats(self.class_b) < 0).all())
 
     @cached_property
     def limit(self) -> FloatArray:
@@ -834,7 +834,7 @@ def merge_jobs(
             groups = refined(kinds.groups, [*read, *labels])
         else:
             groups = group_rows(
-                [taken(array, rows) for array in (kinds.of_job, *read, *labels)], len(placed)
+                [take_rows(array, rows) for array in (kinds.of_job, *read, *labels)], len(placed)
             )
         first, inverse, count = groups.first, groups.inverse, groups.count
         if rows is not None:
@@ -866,11 +866,11 @@ def assemble(
     columns, kinds, first = candidates.columns, candidates.kinds, groups.first
     if origin is not None and is_range(origin, len(columns)):
         origin = None
-    rate_a, rate_b = taken(columns.rate, origin), taken(columns.partner_rate, origin)
+    rate_a, rate_b = take_rows(columns.rate, origin), take_rows(columns.partner_rate, origin)
     shape = (len(first), len(class_a))
     if len(pairs[1]):
         # A pair has the lower class first, which may be of the partner's kind: rates change places.
-        swapped = (class_b >= 0) & (kinds.of_job[first[class_a]] != taken(columns.kind, origin))
+        swapped = (class_b >= 0) & (kinds.of_job[first[class_a]] != take_rows(columns.kind, origin))
         rate_a, rate_b = np.where(swapped, rate_b, rate_a), np.where(swapped, rate_a, rate_b)
         pair = np.flatnonzero(class_b >= 0)
         number = np.arange(len(class_a), dtype=np.int64)

@@ -21,7 +21,7 @@ from optsched.arrays import (
     is_constant,
     joined,
     looked_up,
-    taken,
+    take_rows,
 )
 from optsched.arrays.columns import Columns
 from optsched.display import Displayed
@@ -168,7 +168,7 @@ class KindColumns(Displayed):
     def take(self, rows: AnyArray) -> KindColumns:
         """The columns at these rows, given by numbers or a mask."""
         return KindColumns(
-            ways=self.ways, **{name: taken(getattr(self, name), rows) for name in _COLUMNS}
+            ways=self.ways, **{name: take_rows(getattr(self, name), rows) for name in _COLUMNS}
         )
 
     def sifted(self, drop: NDArray[np.uint8]) -> tuple[KindColumns, KindColumns]:

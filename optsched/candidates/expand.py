@@ -14,7 +14,7 @@ from optsched.arrays import (
     joined,
     mask_of,
     ranges,
-    taken,
+    take_rows,
 )
 from optsched.arrays.columns import Columns
 from optsched.candidates.classes import Classes
@@ -137,7 +137,7 @@ def _rows(classes: Classes, parts: list[Part]) -> JobRows:
     if not in_order([job, column]):
         order = np.lexsort((column, job))
         job = job[order]
-        partner = taken(partner, order)
+        partner = take_rows(partner, order)
         column = column[order]
         fraction = fraction[order]
     return JobRows(job, partner, column, fraction, classes.rate_a[column], classes.rate_b[column])

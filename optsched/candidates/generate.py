@@ -21,7 +21,7 @@ from optsched.arrays import (
     owners,
     ranges,
     rows_where,
-    taken,
+    take_rows,
 )
 from optsched.candidates.columns import Drop, KindColumns, WayColumns, is_kept
 from optsched.candidates.kinds import Kinds
@@ -151,7 +151,7 @@ def rated(task: CompileTask, columns: KindColumns) -> Sifted:
     drop = drop_roomless(task, columns, drop_unfit(task, columns))
     # Models are asked about what can run alone.
     fits = rows_where(is_kept(drop))
-    kind, way = taken(columns.kind, fits), taken(columns.way, fits)
+    kind, way = take_rows(columns.kind, fits), take_rows(columns.way, fits)
     used = mask_of(way, len(ways))
     if used.all():
         asked, number = ways, way
@@ -164,12 +164,12 @@ def rated(task: CompileTask, columns: KindColumns) -> Sifted:
         prediction = _with_model(prediction, task, configurations, (kind, number))
     runs = rows_where(prediction.feasible == OK)
     kept = KindColumns.of(
-        taken(kind, runs),
-        taken(way, runs),
+        take_rows(kind, runs),
+        take_rows(way, runs),
         ways,
-        rate=taken(prediction.rate, runs),
-        log_sd=taken(prediction.log_sd, runs),
-        source=taken(prediction.source, runs),
+        rate=take_rows(prediction.rate, runs),
+        log_sd=take_rows(prediction.log_sd, runs),
+        source=take_rows(prediction.source, runs),
     )
     if fits is None and runs is None:
         return kept, KindColumns.none()

@@ -23,7 +23,7 @@ from optsched.arrays import (
     owners,
     pointers,
     ranges,
-    taken,
+    take_rows,
 )
 from optsched.display import Displayed
 from optsched.errors import InvalidInput
@@ -156,14 +156,14 @@ class Kinds(Displayed):
         """
         (plain,) = ((self.options < 0) & (self.law < 0) & (self.levels < 0)).nonzero()
         rows = None if len(plain) == len(self) else plain
-        low = taken(self.gpus_min, rows)
-        high = np.maximum(np.minimum(taken(self.gpus_max, rows), limit), low)
+        low = take_rows(self.gpus_min, rows)
+        high = np.maximum(np.minimum(take_rows(self.gpus_max, rows), limit), low)
         if not self.level_lists and (low == high).all():  # nobody is elastic
             return plain, low
         # Where the table says all, a count that it does not list has no rate.
-        by_table = taken(self.own, rows) | complete
+        by_table = take_rows(self.own, rows) | complete
         row, count = listed.listed_counts(
-            taken(self.profile, rows), low, np.where(by_table, high, low)
+            take_rows(self.profile, rows), low, np.where(by_table, high, low)
         )
         length = np.where(by_table, 0, high - low)
         self._refuse_endless_range(plain, length)
@@ -255,7 +255,7 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
         profile, own, table.workload, table.gpus_min, table.gpus_max, table.levels, table.options, steps, named,
     ]  # fmt: skip
     if len(present) < jobs:
-        decisive = [taken(column, present) for column in decisive]
+        decisive = [take_rows(column, present) for column in decisive]
     groups = group_rows(decisive, len(present))
     first, of_job = groups.first, groups.inverse
     if len(present) < jobs:
@@ -266,14 +266,14 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
         of_job=of_job,
         absence=absence,
         first=first,
-        workload=taken(table.workload, rows),
-        profile=taken(profile, rows),
-        own=taken(own, rows),
-        gpus_min=taken(table.gpus_min, rows),
-        gpus_max=taken(table.gpus_max, rows),
-        levels=taken(table.levels, rows),
-        options=taken(table.options, rows),
-        law=taken(law, rows),
+        workload=take_rows(table.workload, rows),
+        profile=take_rows(profile, rows),
+        own=take_rows(own, rows),
+        gpus_min=take_rows(table.gpus_min, rows),
+        gpus_max=take_rows(table.gpus_max, rows),
+        levels=take_rows(table.levels, rows),
+        options=take_rows(table.options, rows),
+        law=take_rows(law, rows),
         level_lists=table.level_lists,
         laws=laws,
     )

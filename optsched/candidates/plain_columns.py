@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import BLOCK, constant, shown
+from optsched.arrays import BLOCK, constant, without_repeats
 from optsched.candidates.columns import Drop, KindColumns, is_kept
 from optsched.candidates.generate import unfit, ways_on_fewest_nodes
 from optsched.candidates.task import CompileTask
@@ -25,9 +25,11 @@ def plain_columns(task: CompileTask) -> tuple[KindColumns, KindColumns] | None:
     kinds, table, workloads = task.kinds, task.table, task.instance.workloads
     if table.plain is None or not len(kinds):
         return None
-    others = any((shown(column) >= 0).any() for column in (kinds.levels, kinds.options, kinds.law))
+    others = any(
+        (without_repeats(column) >= 0).any() for column in (kinds.levels, kinds.options, kinds.law)
+    )
     needs = workloads.gpu_memory.any() or workloads.demand
-    if others or needs or not shown(kinds.own).all():
+    if others or needs or not without_repeats(kinds.own).all():
         return None
     pools, ways, place, counts = ways_on_fewest_nodes(kinds.gpus_min, table.sizes)
     wrong, most = unfit(ways, table.sizes), len(kinds) * len(pools)

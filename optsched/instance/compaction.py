@@ -27,7 +27,7 @@ from optsched.arrays import (
     looked_up,
     pointers,
     ranges,
-    taken,
+    take_rows,
 )
 from optsched.instance.rates import RateTable
 from optsched.instance.tables import OptionTable, Workloads
@@ -107,7 +107,7 @@ def take_profiles(rates: RateTable, rows: IntArray) -> RateTable:
         return rates
     length = np.diff(rates.indptr)[rows]
     entry = ranges(rates.indptr[rows], length)
-    columns = {name: taken(getattr(rates, name), entry) for name in ENTRY}
+    columns = {name: take_rows(getattr(rates, name), entry) for name in ENTRY}
     return RateTable(indptr=pointers(length), **columns, places=rates.places)
 
 

@@ -88,7 +88,7 @@ class JobPlaces:
             return places.kept(stay, after[stay])
         some = np.flatnonzero(stay)
         some = some[np.argsort(after[some])]
-        return places.taken(some, after[some])
+        return places.take(some, after[some])
 
     def names(self, names: JobNames) -> tuple[str, ...]:
         """Names of those that stay."""

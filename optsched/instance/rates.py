@@ -26,7 +26,7 @@ from optsched.arrays import (
     lengths,
     owners,
     ranges,
-    shown,
+    without_repeats,
 )
 from optsched.display import Displayed, count
 
@@ -106,17 +106,17 @@ class RateTable(Displayed):
     @cached_property
     def has_plain_numbers(self) -> bool:
         """Whether some rate does not say for how many GPUs it is."""
-        return bool((shown(self.gpus) == OWN_GANG).any())
+        return bool((without_repeats(self.gpus) == OWN_GANG).any())
 
     @cached_property
     def has_counts(self) -> bool:
         """Whether some rate is for a number of GPUs."""
-        return bool((shown(self.gpus) != OWN_GANG).any())
+        return bool((without_repeats(self.gpus) != OWN_GANG).any())
 
     @cached_property
     def has_spreads(self) -> bool:
         """Whether some rate is for a number of nodes spanned."""
-        return bool((shown(self.nodes) != ANY_SPREAD).any())
+        return bool((without_repeats(self.nodes) != ANY_SPREAD).any())
 
     @cached_property
     def entries(self) -> Entries:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import EMPTY, IntArray, joined, looked_up, shown, taken
+from optsched.arrays import EMPTY, IntArray, joined, looked_up, take_rows, without_repeats
 from optsched.errors import InvalidArgument, InvalidInput, UsageError, did_you_mean
 from optsched.instance.build import check_deadlines, with_labels
 from optsched.instance.columns import JobColumns
@@ -193,7 +193,7 @@ def _joined_arrays(
 ) -> dict[str, Any]:
     """Columns of the jobs that stay and of those that are added, whose rows in other tables follow the instance's."""
     table = instance.jobs_table
-    arrays = {name: taken(getattr(table, name), moved.kept) for name in ARRAY_FIELDS}
+    arrays = {name: take_rows(getattr(table, name), moved.kept) for name in ARRAY_FIELDS}
     if added is None:
         return arrays
     new = added.jobs_table
@@ -206,7 +206,7 @@ def _joined_arrays(
         theirs = getattr(new, name)
         if name == "workload":
             theirs = looked_up(workload_rows, theirs)
-        elif name in sizes and (shown(theirs) >= 0).any():
+        elif name in sizes and (without_repeats(theirs) >= 0).any():
             theirs = theirs + np.where(theirs >= 0, sizes[name], 0)
         arrays[name] = joined([mine, theirs])
     return arrays

@@ -156,7 +156,7 @@ class RunningJobs(Displayed, Mapping[int, Place]):
 
     # --- other such mappings --------------------------------------------------------------
 
-    def taken(self, some: IntArray, job: IntArray, since: FloatArray | None = None) -> RunningJobs:
+    def take(self, some: IntArray, job: IntArray, since: FloatArray | None = None) -> RunningJobs:
         """Some of the R, as the rows ``job`` of another table; ``since`` other times, if given."""
         names = None if self._names is None else self.gpus(some)
         numbers = None
@@ -168,7 +168,7 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         )
 
     def kept(self, stay: BoolArray, job: IntArray) -> RunningJobs:
-        """Those of a mask of the R, as the ascending rows ``job`` of another table; faster than `taken`."""
+        """Those of a mask of the R, as the ascending rows ``job`` of another table; faster than `take`."""
         names = None if self._names is None else list(compress(self._names, stay.tolist()))
         numbers = None
         if self._numbers is not None:
@@ -200,4 +200,4 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         if (self.job[1:] > self.job[:-1]).all():
             return self
         order = np.argsort(self.job)
-        return self.taken(order, self.job[order])
+        return self.take(order, self.job[order])

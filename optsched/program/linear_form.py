@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, blocks, constant, is_range, shown
+from optsched.arrays import BoolArray, FloatArray, blocks, constant, is_range, without_repeats
 from optsched.arrays.matrices import largest_of_rows
 from optsched.program.arrays import Block, row_sizes
 from optsched.program.feasible_region import FeasibleRegion
@@ -401,7 +401,10 @@ class SmallestLevelForm:
     def _largest(self, factor: FloatArray) -> FloatArray:
         """The same of the columns x alone."""
         largest, C = np.zeros(self.shape[0]), self.region.classes
-        whole = all((shown(factor)[part] == 1.0).all() for part in blocks(len(shown(factor))))
+        whole = all(
+            (without_repeats(factor)[part] == 1.0).all()
+            for part in blocks(len(without_repeats(factor)))
+        )
         # The largest entry of a time row is 1, where the class has a column.
         if whole:
             largest[self.rows[0].slice] = np.diff(C.throughput.indptr) > 0

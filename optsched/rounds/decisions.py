@@ -204,7 +204,7 @@ def _places(state: RoundState, verdict: IntArray, arrays: Packed) -> RunningJobs
         arrays["held.since"],
         numbers=(numbering, arrays["held.gpu"]),
     )
-    return before.taken(stay, before.job[stay]).and_also(changed)
+    return before.take(stay, before.job[stay]).and_also(changed)
 
 
 def _stay(before: RunningJobs, verdict: IntArray) -> BoolArray:

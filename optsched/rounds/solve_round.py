@@ -291,7 +291,7 @@ def _holdings(
     stays[job[seated_again[same]]] = True
     goes_on = (held >= 0) & stays[job]
     since = before.since[held[goes_on]]
-    going = before.taken(held[goes_on], job[goes_on], np.where(np.isnan(since), state.now, since))
+    going = before.take(held[goes_on], job[goes_on], np.where(np.isnan(since), state.now, since))
     new = ~goes_on
     starting = RunningJobs(
         job[new],
@@ -303,7 +303,7 @@ def _holdings(
     left = np.flatnonzero(outside)
     own = before.among(jobs)[left]
     since = before.since[own]
-    staying = before.taken(own, left, np.where(np.isnan(since), state.now, since))
+    staying = before.take(own, left, np.where(np.isnan(since), state.now, since))
     return going.and_also(starting).and_also(staying), stays
 
 

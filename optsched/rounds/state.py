@@ -433,7 +433,7 @@ class RoundState(DisplayedTable):
         places = table.places
         # Three places know who runs: the job table, the ledger and the service.
         stay = np.flatnonzero(~jobs[places.job])
-        running = places.taken(stay, places.job[stay])
+        running = places.take(stay, places.job[stay])
         return replace(
             self,
             instance=replace(self.instance, jobs_table=replace(table, running=running)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, blocks, quotient, shown
+from optsched.arrays import BoolArray, FloatArray, IntArray, blocks, quotient, without_repeats
 from optsched.candidates import Classes, JobRows, expand, expand_first
 from optsched.display import DisplayedTable, TableColumns, columns_of, count, first_of
 from optsched.lazy import convenience
@@ -32,7 +32,7 @@ class ColumnRecords:
         self._instance, table = classes.instance, classes.configurations
         self._row = classes.configuration
         self._option = classes.candidates.columns.option
-        self._has_options = bool((shown(self._option) >= 0).any())
+        self._has_options = bool((without_repeats(self._option) >= 0).any())
         self._kind_column = classes.kind_column
         # Ways without a pool have the row -1, which picks the last name.
         pools = [*(pool.name for pool in self._instance.cluster.pools), None]
@@ -104,7 +104,7 @@ class Allocation(DisplayedTable):
         for part in blocks(len(x)):
             # In blocks and into one array: with millions of columns each copy would count.
             some = np.maximum(np.minimum(x[part], limit[part]), 0.0)
-            np.multiply(some, some >= NEGLIGIBLE * shown(members[part]), out=kept[part])
+            np.multiply(some, some >= NEGLIGIBLE * without_repeats(members[part]), out=kept[part])
         return cls(classes, kept)
 
     @cached_property

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optsched.arrays import FloatArray, is_constant, shown
+from optsched.arrays import FloatArray, is_constant, without_repeats
 from optsched.display import Displayed
 from optsched.program.parts import ColumnPart, ColumnSlices, RowPart
 
@@ -390,7 +390,7 @@ def _one_side(multipliers: FloatArray, rows: RowPart) -> FloatArray | None:
     side = rows.upper if multipliers.min(initial=0.0) >= 0.0 else rows.lower
     if side is rows.lower and multipliers.max(initial=0.0) > 0.0:
         return None
-    return side if np.isfinite(shown(side)).all() else None
+    return side if np.isfinite(without_repeats(side)).all() else None
 
 
 def zero_duals_prove(arrays: LinearForm, value: float, bound: float) -> bool:

@@ -26,7 +26,7 @@ from optsched.arrays import (
     ranges,
     refined,
     rows_where,
-    taken,
+    take_rows,
 )
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True)
@@ -179,10 +179,10 @@ def test_constant_columns_take_the_memory_of_one_row_and_stay_constant() -> None
     assert is_constant(ones)
     assert not is_constant(np.ones(4))
     for rows in (np.array([0, 3, 3]), np.array([True, True, False, True]), np.zeros(0, np.int64)):
-        assert is_constant(taken(ones, rows)) or len(taken(ones, rows)) == 0
-        assert taken(ones, rows).tolist() == ones.copy()[rows].tolist()
+        assert is_constant(take_rows(ones, rows)) or len(take_rows(ones, rows)) == 0
+        assert take_rows(ones, rows).tolist() == ones.copy()[rows].tolist()
     with pytest.raises(IndexError):
-        taken(constant(0, 0, np.int64), np.array([0]))
+        take_rows(constant(0, 0, np.int64), np.array([0]))
     assert len(group_rows([ones, constant(3, 4, np.int64)], 4)) == 1
 
 
@@ -337,5 +337,5 @@ def test_pointers_say_where_lists_of_these_lengths_are(length: list[int]) -> Non
 def test_rows_where_a_mask_is_true() -> None:
     column = np.array([3.0, 4.0, 5.0])
     some, every = np.array([True, False, True]), np.ones(3, bool)
-    assert taken(column, rows_where(some)).tolist() == [3.0, 5.0]
-    assert taken(column, rows_where(every)) is column
+    assert take_rows(column, rows_where(some)).tolist() == [3.0, 5.0]
+    assert take_rows(column, rows_where(every)) is column

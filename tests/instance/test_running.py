@@ -53,9 +53,9 @@ def test_arrays_that_are_carried_over_follow_from_the_places(
         places.numbers(CLUSTER.numbering)
     assert places == one and one == places and list(places) == sorted(one)
     stay = np.array([place for place in range(len(one)) if random.random() < 0.7], np.int64)  # type: ignore[attr-defined]
-    kept = places.taken(stay, places.job[stay] + 20)
+    kept = places.take(stay, places.job[stay] + 20)
     assert dict(kept) == {int(places.job[i]) + 20: one[int(places.job[i])] for i in stay.tolist()}
-    assert_follows(places.taken(stay, np.arange(len(stay))))
+    assert_follows(places.take(stay, np.arange(len(stay))))
     both = places.and_also(RunningJobs.of(other))
     assert dict(both) == one | other and list(both) == sorted(one | other)
     assert_follows(both)

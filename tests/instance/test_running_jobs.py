@@ -54,7 +54,7 @@ def test_some_of_them_and_others(numbering: Numbering) -> None:
             both = jobs.and_also(others)
             assert list(both.items()) == sorted((PLACES | more).items())
             assert both.numbers(numbering).tolist() == [3, 7, 4, 5, 6, 1, 0]
-        assert dict(jobs.taken(np.array([2, 0]), np.array([0, 3]))) == {0: PLACES[7], 3: PLACES[4]}
+        assert dict(jobs.take(np.array([2, 0]), np.array([0, 3]))) == {0: PLACES[7], 3: PLACES[4]}
         stay = np.array([True, False, True])
         assert dict(jobs.kept(stay, np.array([0, 3]))) == {0: PLACES[4], 3: PLACES[7]}
     assert dict(RunningJobs.of({}).and_also(numbered(numbering))) == PLACES
