@@ -488,6 +488,23 @@ def elastic_jobs() -> optsched.Instance:
     return generate("cluster", jobs=12, pools=2, elastic=1.0, tenants=2, seed=1).instance
 
 
+@pytest.mark.unit
+def test_an_optimum_of_0_is_proved_with_all_columns_too() -> None:
+    """A sum of logarithms is 0 where every job has its proportional share: no gap is a part of that."""
+    jobs = [
+        {"id": f"j{row}", "gpus": 2, "weight": weight, "throughput": {"p": rate}}
+        for row, (weight, rate) in enumerate(((1, 2.0), (1, 3.0), (2, 3.0), (2, 4.0)))
+    ]
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "p", "nodes": 3, "gpus_per_node": 4}]},
+        "jobs": jobs,
+    }
+    solution = optsched.solve(document, "proportional-fairness", generate_columns=True)
+    assert solution.status == "optimal" and solution.ok
+    assert solution.objective == pytest.approx(0.0, abs=1e-9)
+
+
 def test_jobs_that_can_run_nowhere_are_explained_by_all_columns() -> None:
     none = [{"kind": "budget", "limit": 10}, {"kind": "quota", "tenant": "t0", "gpus": 0}]
     instance = elastic_jobs()

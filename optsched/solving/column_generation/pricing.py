@@ -16,7 +16,7 @@ from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.errors import InvalidArgument, UsageError
 from optsched.program import AllocationProgram, Method
-from optsched.solution.certificate import OPTIMALITY, gap_of
+from optsched.solution.certificate import OPTIMALITY, gap_of, is_closed
 from optsched.solution.plan import Plan
 from optsched.solution.solution import Status
 from optsched.solving.outcome import Outcome
@@ -152,8 +152,11 @@ class ColumnPricing(ABC):
         if outcome.bound is None or outcome.duals is None:
             return outcome
         bound = outcome.bound + self.left_out(Duals.of(outcome.duals, program))
-        gap = gap_of(outcome.value, bound)
-        if outcome.status is Status.OPTIMAL and gap is not None and gap > OPTIMALITY:
+        value, gap = outcome.value, gap_of(outcome.value, bound)
+        if outcome.status is not Status.OPTIMAL or value is None or gap is None:
+            return replace(outcome, bound=bound)
+        # A sum of logarithms may be 0, of which no gap is a small part: its noise counts, too.
+        if not is_closed(value, bound, OPTIMALITY, outcome.noise):
             problem = (
                 f"with all {self.of_what} that could be columns the duals leave a gap of {gap:.2g}"
             )
