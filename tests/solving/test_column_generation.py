@@ -357,6 +357,25 @@ def test_throughputs_that_do_not_count_are_refused_on_one_pool_too() -> None:
             optsched.solve(document, agnostic=True, generate_columns=True, **options)
 
 
+def test_side_constraints_on_pairs_alone_are_refused() -> None:
+    """Neither job runs on q alone: over the first columns, what is forbidden there has no rows."""
+    jobs = [{"id": name, "workload": "u", "throughput": {"p": 1.0}} for name in "ab"]
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {
+            "pools": [{"name": name, "nodes": 1, "gpus_per_node": 1} for name in ("p", "q")]
+        },
+        "workloads": {"u": {}},
+        "colocation": [{"workloads": ["u", "u"], "pool": "q", "throughput": [3.0, 3.0]}],
+        "constraints": [{"kind": "forbidden", "pools": ["q"]}],
+        "jobs": jobs,
+    }
+    for formulation in ("max-min-fairness", "max-throughput"):
+        assert optsched.solve(document, formulation).status == "optimal"
+        with pytest.raises(UsageError, match="side constraints have rows"):
+            optsched.solve(document, formulation, generate_columns=True)
+
+
 def test_candidates_have_their_columns() -> None:
     candidates = optsched.compile(optsched.Instance.from_document(packed(0)))
     with pytest.raises(UsageError, match="generate_columns needs an instance"):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 
+from optsched.candidates import Classes
 from optsched.program import AllocationProgram
+from optsched.solution.plan import Plan
 from optsched.solving.column_generation.configuration_generation import generate_configurations
 from optsched.solving.column_generation.pair_generation import generate_pairs
-from optsched.solving.column_generation.pricing import Build
+from optsched.solving.column_generation.pricing import Build, refuse
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import SolvedProgram
 
@@ -33,10 +35,18 @@ def generate_columns(engine: Engine, program: AllocationProgram, build: Build) -
     UsageError
         For programs whose columns cannot be priced by the levels of jobs.
     """
+
+    def checked(classes: Classes) -> AllocationProgram | Plan:
+        # A constraint that has no rows over the first columns may have some over those made.
+        made = build(classes)
+        if isinstance(made, AllocationProgram):
+            refuse(made, gone=False, concave=True)
+        return made
+
     if program.classes.candidates.elastic is not None:
-        return generate_configurations(engine, program, build)
+        return generate_configurations(engine, program, checked)
     log.info(
         "jobs can share GPUs: columns are generated of pairs, "
         "and all configurations of jobs alone are columns"
     )
-    return generate_pairs(engine, program, build)
+    return generate_pairs(engine, program, checked)
