@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from itertools import count as count_from
 from typing import Any, Unpack
 
 import numpy as np
@@ -40,20 +39,17 @@ from optsched.instance.resize import resized
 from optsched.instance.staying import held_for
 from optsched.placement import jobs_without_nodes
 from optsched.solution import Schedule, Solution, Status
-from optsched.solving.limits import LimitOptions, takes_limits, timer_of
+from optsched.solving.limits import LimitOptions, make_limits, takes_limits, timer_of
+from optsched.study.conflicts import FLUID, MISSED, Shortfall, Undecided, irreducible
 
 FORMAT = "optsched-admission/1"
-ELASTIC, FLUID = "deadline-elastic", "deadline-fluid"
+ELASTIC = "deadline-elastic"
 MOST_PROGRAMMED = 40
 """Jobs up to which the program of `deadline-elastic` is solved. With more, it seldom finds a plan
 that the rule does not, and not in a second.
 """
 NODES = 1000
 """Nodes of the search tree after which such a program gives up."""
-MOST_TRIED = 1000
-"""Jobs in all of the sets that are tried in search of a smallest conflict."""
-MISSED = 1e-6
-"""Part of a job that must be shown to miss its deadline: less is rounding."""
 MOST_GPUS = 4096
 """Most GPUs that are added to a pool in search of the fewest that let a job in."""
 MOST_MIXES = 100
@@ -462,13 +458,42 @@ class _Probes:
         found = self._relaxed(rows, {"admission": False})
         return "; ".join(conflict.words for conflict in found.conflicts)
 
-    def _relaxed(self, rows: IntArray, options: Mapping[str, Any]) -> Solution:
+    def conflict(self, kept: IntArray, row: int) -> tuple[IntArray, bool]:
+        """Jobs that cannot all meet their deadlines beside one, and whether none can be left out."""
+        given = {name: how for name, how in self._how.items() if name != "solver"}
+        # After a change of cost the last basis is a better start than any presolve.
+        limits = replace(make_limits(**given), options={"presolve": "off"})
+        known = self._known(np.append(kept, row))
+        there = with_jobs(self.instance, known)
+        proof, own = Shortfall.of(there, self._solver, limits, given["time_limit"])
+        jobs = known[own]
+        nowhere = np.setdiff1d(kept, [*jobs, *self.endless])
+        if len(nowhere):
+            return nowhere[:1], True
+        last = jobs == row
+        try:
+            needed = None if proof is None else proof(np.ones(len(jobs), bool))
+        except Undecided:
+            needed = None
+        if proof is None or needed is None:
+            return kept, False
+        needed |= last
+        jobs, last = jobs[needed], last[needed]
+        asked, tried = irreducible(proof.only(needed), last)
+        return jobs[asked & ~last], tried
+
+    def _known(self, rows: IntArray) -> IntArray:
+        """Jobs of a proof about some: it holds even if one whose end is not known ended now."""
+        return np.setdiff1d(np.union1d(rows, self.beside), self.endless)
+
+    @property
+    def _solver(self) -> str:
         # The simplex method is the fastest here: ten times faster than an interior point.
-        solver = "highs" if self._how["solver"] == "auto" else self._how["solver"]
-        # What is shown holds even if a job whose end is not known ended now.
-        known = np.setdiff1d(np.union1d(rows, self.beside), self.endless)
-        how = {**self._how, "solver": solver}
-        return solve(with_jobs(self.instance, known), FLUID, options=options, **how)
+        return "highs" if self._how["solver"] == "auto" else str(self._how["solver"])
+
+    def _relaxed(self, rows: IntArray, options: Mapping[str, Any]) -> Solution:
+        how = {**self._how, "solver": self._solver}
+        return solve(with_jobs(self.instance, self._known(rows)), FLUID, options=options, **how)
 
 
 # --- why not, and what would let it in ----------------------------------------------------------
@@ -485,13 +510,7 @@ def _refusal(probes: _Probes, kept: IntArray, row: int, advise: bool) -> Refusal
         words = probes.why_refuted(np.array([row])) or "it cannot meet its deadline even alone"
     elif probes.refuted(np.append(kept, row)):
         reason = Reason.CONFLICT
-        # The bound is on the jobs of all questions together; each question has up to all of `kept`.
-        tried = count_from(0)
-        most = MOST_TRIED // len(kept)
-        rows = smallest_conflict(
-            lambda some: next(tried) < most and probes.refuted(some), row, kept
-        )
-        smallest = next(tried) <= most
+        rows, smallest = probes.conflict(kept, row)
         conflict = tuple(names[other] for other in rows.tolist())
         words = f"{_listed(('it', *conflict))} cannot all meet their deadlines"
         words += "" if smallest else "; perhaps fewer of them cannot either"
@@ -509,35 +528,6 @@ def _refusal(probes: _Probes, kept: IntArray, row: int, advise: bool) -> Refusal
 
 def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def smallest_conflict(impossible: Callable[[IntArray], bool], row: int, kept: IntArray) -> IntArray:
-    """The jobs of which none can be left out of what is impossible beside one job.
-
-    U. Junker, "QuickXplain: Preferred explanations and relaxations for over-constrained problems",
-    AAAI 2004: about c log(n / c) questions for c of n jobs.
-
-    Parameters
-    ----------
-    impossible : callable
-        Rows of jobs -> whether they cannot all be admitted; true of ``kept`` and ``row`` together.
-    row : int
-    kept : IntArray
-        In order of preference: later ones are left out first.
-    """
-
-    def needed(background: IntArray, asked: bool, some: IntArray) -> IntArray:
-        if asked and impossible(background):
-            return some[:0]
-        if len(some) == 1:
-            return some
-        first, second = np.array_split(some, 2)
-        # What of the second half is needed beside the first; then of the first beside that alone.
-        of_second = needed(np.concatenate([background, first]), len(first) > 0, second)
-        of_first = needed(np.concatenate([background, of_second]), len(of_second) > 0, first)
-        return np.concatenate([of_first, of_second])
-
-    return np.sort(needed(np.array([row], np.int64), False, kept))
 
 
 def _earliest_deadline(probes: _Probes, kept: IntArray, row: int) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,8 +15,9 @@ from optsched import AdmissionDecision, Instance, admit
 from optsched.errors import UsageError
 from optsched.study import Refusal
 
-# Private names: advice in sentences, and the search for a smallest conflict, with a condition of the test's own
-from optsched.study.admission import advice, smallest_conflict
+# Private names: advice in sentences, and the deletion filter with a condition of the test's own
+from optsched.study.admission import advice
+from optsched.study.conflicts import Shortfall, Undecided, irreducible
 
 Document = dict[str, Any]
 SLOWS = {"1": 1.0, "2": 1.5, "4": 2.0}
@@ -92,16 +92,16 @@ def test_a_proven_refusal_names_a_smallest_conflict() -> None:
     assert (refusal.earliest_deadline, refusal.extra_gpus, refusal.cheapest) == (None, None, None)
 
 
-@pytest.mark.parametrize(("most", "smallest"), [(1000, True), (1, False)])
-def test_a_conflict_that_may_be_larger_than_needed_says_so(
-    monkeypatch: pytest.MonkeyPatch, most: int, smallest: bool
-) -> None:
-    monkeypatch.setattr("optsched.study.admission.MOST_TRIED", most)
+def test_a_conflict_that_may_be_larger_than_needed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*given: object) -> None:
+        raise Undecided
+
+    monkeypatch.setattr(Shortfall, "__call__", stopped)
     refusal = only(admit(cluster(OLD), job("d", 55.0), advise=False))
-    assert (refusal.reason, refusal.smallest) == ("conflict", smallest)
-    assert (refusal.conflict == ("c",)) == smallest
-    assert ("perhaps" in refusal.words) != smallest
-    assert refusal.to_document()["smallest"] == smallest
+    assert (refusal.reason, refusal.smallest) == ("conflict", False)
+    assert refusal.conflict == ("a", "b", "c")
+    assert "perhaps" in refusal.words
+    assert not refusal.to_document()["smallest"]
 
 
 def test_a_job_that_cannot_alone_is_told_so() -> None:
@@ -154,21 +154,44 @@ def test_the_cheapest_mixture_is_found() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_smallest_conflict_is_smallest(seed: int) -> None:
-    """Sets are impossible that hold one of two random sets: none of what is found can be left out."""
+def test_no_job_can_be_left_out_of_a_conflict(seed: int) -> None:
+    """Sets are impossible that hold one of two random sets."""
     random = np.random.default_rng([29, seed])
-    kept = np.arange(1, 13)
-    causes = [set(random.choice(kept, random.integers(1, 5), replace=False).tolist()) for _ in "ab"]
+    causes = [
+        np.isin(np.arange(13), [0, *random.choice(np.arange(1, 13), size, replace=False)])
+        for size in random.integers(1, 5, 2)
+    ]
 
-    def impossible(rows: np.ndarray) -> bool:
-        return 0 in rows and any(cause <= set(rows.tolist()) for cause in causes)
+    def proof(asked: np.ndarray) -> np.ndarray | None:
+        held = [cause for cause in causes if asked[cause].all()]
+        return asked & np.logical_or.reduce(held) if held else None
 
-    found = smallest_conflict(impossible, 0, kept)
-    assert impossible(np.append(found, 0))
-    assert not any(
-        impossible(np.append(some, 0))
-        for some in itertools.combinations(found.tolist(), len(found) - 1)
-    )
+    found, tried = irreducible(proof, np.arange(13) == 0)
+    assert tried and proof(found) is not None
+    for job in np.flatnonzero(found[1:]) + 1:
+        assert proof(np.where(np.arange(13) == job, False, found)) is None
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("seed", range(4))
+def test_a_conflict_of_many_jobs_is_irreducible(seed: int) -> None:
+    """40 jobs of one GPU on four, due one after the other, with more work than there is time."""
+    random = np.random.default_rng([31, seed])
+    due = np.sort(random.uniform(50, 500, 40))
+    kept = [
+        {"id": f"k{n}", "steps": float(random.uniform(5, 40)), "throughput": {"p": 1.0}, "deadline": float(d)}
+        for n, d in enumerate(due)
+    ]  # fmt: skip
+    table = {one["id"]: one for one in kept}
+    new = {"id": "new", "steps": 300.0, "gpus": 4, "throughput": {"p": 1.0}, "deadline": 390.0}
+    refusal = only(admit(cluster(kept), new, advise=False))
+    assert (refusal.reason, refusal.smallest) == ("conflict", True)
+    all_of_them = [table[name] for name in refusal.conflict]
+    fewer = [[one for one in all_of_them if one is not left] for left in all_of_them]
+    for some in ([*all_of_them, new], *([*others, new] for others in fewer)):
+        bound = optsched.solve(cluster(some), "deadline-fluid", options={"schedule": False}).bound
+        assert bound is not None and (bound > 1e-6) == (len(some) > len(all_of_them))
+    assert len(all_of_them) > 8
 
 
 @pytest.mark.parametrize(
