@@ -10,6 +10,7 @@ CATALOGUE: dict[str, str] = {
     "deadline-fluid": "formulations.deadline_fluid:DeadlineFluid",
     "dominant-resource-fairness": "formulations.drf:DominantResourceFairness",
     "drf": "formulations.drf:DominantResourceFairness",
+    "elasticflow": "formulations.elasticflow:ElasticFlow",
     "fifo": "formulations.fifo:Fifo",
     "finish-time-fairness": "formulations.finish_time_fairness:FinishTimeFairness",
     "gandiva": "formulations.gandiva:Gandiva",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -148,7 +148,7 @@ class DeadlineElastic(Formulation):
         """Options of the program of levels."""
 
         admission: bool = False
-        guarantee: Annotated[float, Field(ge=0, le=1)] = 0.25
+        guarantee: Annotated[float, Field(ge=0, le=1)] = 0.15
         program: bool = True
         intervals: Annotated[int, Field(ge=1, le=1000)] = 30
         slot: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
@@ -190,10 +190,17 @@ class DeadlineElastic(Formulation):
             options.admission,
             promised,
             restarts,
+            self.plan_by_rule,
             options.program,
             options.intervals,
             options.slot,
         ).plan()
+
+    def plan_by_rule(
+        self, jobs: Sequence[LevelJob], profile: Profile, last: Mapping[int, Run]
+    ) -> LevelPlan:
+        """The plan that each job of the program may keep; ``last`` as of `plan_levels`."""
+        return plan_levels(jobs, profile, self.options.program, last)
 
 
 @dataclass(frozen=True)
@@ -211,6 +218,7 @@ class ElasticProgram:
     admission: bool
     promised: BoolArray
     restarts: Restarts
+    rule: Callable[[Sequence[LevelJob], Profile, Mapping[int, Run]], LevelPlan]
     solved: bool
     intervals: int
     slot: float | None
@@ -281,7 +289,7 @@ class ElasticProgram:
     @cached_property
     def witness(self) -> LevelPlan:
         """The plan by rule."""
-        return plan_levels(self.jobs, self.profile, self.solved, self._last)
+        return self.rule(self.jobs, self.profile, self._last)
 
     @cached_property
     def _last(self) -> dict[int, Run]:
@@ -932,7 +940,7 @@ class ElasticProgram:
 
     def _fluid(self) -> LinearPlan:
         """The program in which jobs may change at any moment, without cost: it bounds all plans."""
-        return FluidProgram(self.C, self.supply, self.optional, 0.0).plan()
+        return FluidProgram(self.C, self.supply, self.optional).plan()
 
     def _of_job(self, j: int, alone: bool = False) -> str:
         return f"{self.C.job_name(j)} {needs_of(self.C, j, alone)}"

@@ -149,7 +149,10 @@ class DeadlineFluid(Formulation):
         supply = Supply.of(C, options.capacity, self.name, self.restarts_of(C.instance))
         promised = np.zeros(len(C), bool) if self.promised is None else self.promised[C.first]
         optional = C.soft_deadline | (options.admission & ~promised) | (not options.schedule)
-        return FluidProgram(C, supply, optional, options.early, options.schedule).plan()
+        # A bound counts jobs that can run nowhere, where there are others.
+        leaves_out = options.admission or (not options.schedule and len(C) > 0)
+        early, schedule = options.early, options.schedule
+        return FluidProgram(C, supply, optional, leaves_out, early, schedule).plan()
 
 
 @dataclass(frozen=True)
@@ -160,12 +163,15 @@ class FluidProgram:
     ----------
     optional : BoolArray, shape (K,)
         Classes whose jobs may be declined.
+    leaves_out : bool
+        Whether jobs that can run nowhere do not make the instance infeasible.
     """
 
     C: Classes
     supply: Supply
     optional: BoolArray
-    early: float
+    leaves_out: bool = True
+    early: float = 0.0
     has_schedule: bool = True
 
     @property
@@ -719,7 +725,7 @@ class FluidProgram:
         refuse_endless(C, np.flatnonzero(~self.optional))
         stuck = np.flatnonzero(~self.optional & (work < 1.0 - ROUNDING)).tolist()
         conflicts = [Conflict("work", k, self._of_class(k, alone=True)) for k in stuck]
-        conflicts += [] if self.optional.all() and len(C) else without_column(C)
+        conflicts += [] if self.leaves_out else without_column(C)
         if conflicts:
             raise Infeasible(conflicts)
 

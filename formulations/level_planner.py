@@ -310,27 +310,33 @@ class Profile:
         self, levels: Sequence[Level], begin: float, end: float, own: Sequence[Piece]
     ) -> Iterator[Piece]:
         """The stretches of time in which one of some levels, and always the first, has room."""
-        first = max(int(self._edges.searchsorted(begin + ROUNDING, "right")) - 1, 0)
-        beyond = int(self._edges.searchsorted(end))
-        if beyond <= first:
-            return
-        chosen = np.full(beyond - first, -1)
-        for number, level in enumerate(levels):
-            if all(_by(amount, float(self.left[r])) for r, amount in level.spends):
-                room = chosen < 0
-                for r, amount in level.holds:
-                    room &= self.free[r, first:beyond] >= amount * (1.0 - ROUNDING)
-                chosen[room] = number
+        starts, room = self.room(levels, begin, end)
         for piece in own:
-            start, stop = self._edges.searchsorted((piece.begin, piece.end)).tolist()
-            chosen[max(start - first, 0) : max(stop - first, 0)] = -1
-        changes = np.flatnonzero(chosen[1:] != chosen[:-1]) + 1
-        begins = [0, *changes.tolist()]
-        times = self._edges[[first + step for step in begins]].tolist()
+            room[:, (starts >= piece.begin) & (starts < piece.end)] = False
+        if not len(starts):
+            return
+        chosen = np.where(room.any(axis=0), room.argmax(axis=0), -1)
+        begins = np.append(0, np.flatnonzero(chosen[1:] != chosen[:-1]) + 1)
+        times = starts[begins].tolist()
         numbers = chosen[begins].tolist()
         for number, start, stop in zip(numbers, times, [*times[1:], end], strict=True):
             if number >= 0:
                 yield Piece(levels[number], max(start, begin), min(stop, end))
+
+    def room(
+        self, levels: Sequence[Level], begin: float, end: float
+    ) -> tuple[FloatArray, BoolArray]:
+        """When the steps of a stretch of time begin, shape (steps,), and whether there is room for
+        each of some levels in each of them, shape (levels, steps).
+        """
+        first = max(int(self._edges.searchsorted(begin + ROUNDING, "right")) - 1, 0)
+        beyond = max(int(self._edges.searchsorted(end)), first)
+        room = np.ones((len(levels), beyond - first), bool)
+        for number, level in enumerate(levels):
+            room[number] = all(_by(amount, float(self.left[r])) for r, amount in level.spends)
+            for r, amount in level.holds:
+                room[number] &= self.free[r, first:beyond] >= amount * (1.0 - ROUNDING)
+        return self._edges[first:beyond], room
 
     def has_room(self, run: Run) -> bool:
         """Whether all that a run holds and spends is free."""
@@ -408,7 +414,7 @@ class LevelPlan:
         """Plan a job beside the others, or in the place of one of them, if it can be."""
         run = self.profile.cheapest(self.jobs[number])
         if run is not None:
-            self._put(number, run)
+            self.put(number, run)
         elif len(self.runs) <= MOST_MOVABLE:
             self._add_in_place_of_another(number)
 
@@ -422,7 +428,7 @@ class LevelPlan:
                 self.add(number)
         for number, run in last.items():
             if self.profile.has_room(run):
-                self._put(number, run)
+                self.put(number, run)
 
     def _add_in_place_of_another(self, number: int) -> None:
         """Drop the job that is worth least per GPU second, if that makes room for one that is worth
@@ -445,7 +451,7 @@ class LevelPlan:
             run = self.profile.cheapest(job)
             if run is not None and self._makes_way(other, job, run):
                 del self.runs[other]
-                self._put(number, run)
+                self.put(number, run)
                 return
             self.profile.take(dropped)
 
@@ -458,7 +464,8 @@ class LevelPlan:
         cheaper = its.value == run.value and its.cost > run.cost
         return job.promised or its.value < run.value or cheaper
 
-    def _put(self, number: int, run: Run) -> None:
+    def put(self, number: int, run: Run) -> None:
+        """Plan a job so."""
         self.runs[number] = run
         self.profile.take(run)
 

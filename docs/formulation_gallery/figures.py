@@ -62,6 +62,7 @@ HINTS: dict[str, Hint] = {
     "deadline-elastic": Hint("leases", more=("-O admission=true",)),
     "deadline-fluid": Hint("leases", more=("-O admission=true",)),
     "deadlines": Hint(with_formulation="max-min-fairness"),
+    "elasticflow": Hint("leases", more=("-O admission=true",)),
     "forbidden": Hint(options={"jobs": ["bert-base-2"], "pools": ["v100"]}),
     "gandiva": Hint("packing", more=("-O pairing=greedy",)),
     "lease": Hint("leases"),

@@ -18,6 +18,7 @@ from optsched.instance import Instance
 from optsched.instance.durations import Timer
 from optsched.program import Block, LinearArrays
 from optsched.registry import load_solver
+from optsched.solution.plan import LinearPlan
 from optsched.solution.values import Termination
 from optsched.solvers import Limits
 
@@ -97,7 +98,9 @@ class Shortfall:
         """
         formulation = make_formulation(FLUID, {"schedule": False})
         C = formulation.classes(compile_for(formulation, instance).per_job())
-        arrays = formulation.build(C).program.arrays
+        plan = formulation.build(C)
+        assert isinstance(plan, LinearPlan)
+        arrays = plan.program.arrays
         work = np.arange(arrays.shape[0])[next(b.slice for b in arrays.rows if b.name == "work")]
         if not len(work) == np.count_nonzero(arrays.cost) == len(C):
             return None, C.first

@@ -385,24 +385,23 @@ def test_leases_are_its_case_without_levels(seed: int) -> None:
 # --- oracles --------------------------------------------------------------------------------------
 
 
+def elasticflow_case(case: dict[str, Any]) -> Instance:
+    jobs = []
+    for one in case["jobs"]:
+        most = min(one.get("max_gpus", 64), case["capacity"])
+        rates = {int(gpus): rate for gpus, rate in one["rate"].items() if int(gpus) <= most}
+        due = case["slot_seconds"] * one["deadline_slot"]
+        jobs.append(elastic(one["id"], one["iters"], due, rates))
+    return made(cluster=pool(case["capacity"]), jobs=jobs)
+
+
 @pytest.mark.oracle
 @pytest.mark.skipif(not ORACLES.exists(), reason=MISSING)
 def test_elasticflow_sets() -> None:
     cases = json.loads((ORACLES / "elasticflow" / "elasticflow_cases.json").read_text())["cases"]
     won = 0
     for case in cases:
-        jobs = []
-        for one in case["jobs"]:
-            rates = {
-                int(gpus): rate
-                for gpus, rate in one["rate"].items()
-                if int(gpus) <= min(one.get("max_gpus", 64), case["capacity"])
-            }
-            due = case["slot_seconds"] * one["deadline_slot"]
-            jobs.append(elastic(one["id"], one["iters"], due, rates))
-        found = solve(
-            made(cluster=pool(case["capacity"]), jobs=jobs), slot=float(case["slot_seconds"])
-        )
+        found = solve(elasticflow_case(case), slot=float(case["slot_seconds"]))
         expected = case["expected"]
         assert (found.status == "optimal") == expected["exact_feasible"]
         if found.objective is not None:
@@ -410,6 +409,34 @@ def test_elasticflow_sets() -> None:
             assert found.objective <= most * (1 + 1e-9)
             won += not expected["all_admitted"]
     assert won == 2
+
+
+@pytest.mark.oracle
+@pytest.mark.skipif(not ORACLES.exists(), reason=MISSING)
+def test_elasticflow_as_published_keeps_what_its_shares_keep() -> None:
+    """It keeps no set that cannot be kept, and each of which all jobs find a share."""
+    path = ORACLES / "elasticflow" / "elasticflow_cases.json"
+    for case in json.loads(path.read_text())["cases"]:
+        expected = case["expected"]
+        options = {"slot": float(case["slot_seconds"])}
+        kept = optsched.solve(elasticflow_case(case), "elasticflow", options=options)
+        if kept.schedule is not None:
+            assert expected["exact_feasible"] and verified(kept).certificate.ok
+        assert kept.schedule is not None or not expected["all_admitted"]
+
+
+def test_elasticflow_gives_the_least_share_and_then_what_is_free() -> None:
+    """Two jobs need 2 and 1 GPUs; of the two that are left, each step goes where GPU time grows most."""
+    rates = {1: 1.0, 2: 1.5, 4: 2.0}
+    jobs = [elastic("a", 170, 120, rates), elastic("b", 100, 170, rates)]
+    alone = optsched.solve(made(cluster=pool(4), jobs=jobs[:1]), "elasticflow")
+    assert stretches(alone) == [("a", 4, 0.0, 85.0)]
+    both = optsched.solve(made(cluster=pool(4), jobs=jobs), "elasticflow")
+    assert [row[:3] for row in stretches(both)] == [("a", 2, 0.0), ("b", 2, 0.0)]
+    tight = optsched.solve(
+        made(cluster=pool(2), jobs=jobs), "elasticflow", options={"admission": True}
+    )
+    assert [name for name, _ in tight.declined] == ["b"]
 
 
 @pytest.mark.oracle
@@ -464,3 +491,22 @@ def test_rounds_follow_the_plan_and_fill_what_it_leaves() -> None:
     )
     assert result.metrics()["deadlines_met"] == 1.0
     assert result.metrics()["makespan"] == pytest.approx(140.0)
+
+
+# --- all programs of deadlines ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["deadline-elastic", "deadline-fluid", "elasticflow", "lease"])
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("kind", ["hard", "soft"])
+def test_who_can_run_nowhere_is_unplaced_and_counts_for_nothing_where_jobs_may_be_declined(
+    name: str, others: int, kind: str
+) -> None:
+    wide = job("wide", 5, 200, gpus=4, deadline_kind=kind)
+    given = made(cluster=pool(1), jobs=[wide, job("a", 5, 200)][: 1 + others], round=5.0)
+    found = optsched.solve(given, name, options={"admission": True})
+    assert (found.status == "infeasible", found.declined) == (False, ())
+    assert found.objective == (others if name == "lease" else 0.0)
+    assert [job for job, _ in found.unplaced] == ["wide"]
+    strict = optsched.solve(given, name)
+    assert [conflict.words[:8] for conflict in strict.conflicts] == ["job wide"] * (kind == "hard")
