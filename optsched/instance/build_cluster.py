@@ -12,7 +12,6 @@ from optsched.instance.cluster import Cluster, Partition, Pool, Resource
 from optsched.instance.documents import (
     NODE_STATES,
     ClusterDocument,
-    NodeDocument,
     PoolDocument,
     ResourceDocument,
     parse_index,
@@ -74,7 +73,7 @@ def _pool(document: PoolDocument) -> Pool:
     return Pool(
         name=document.name,
         gpu=document.gpu or document.name,
-        node_names=_names(document.name, named) if named else count,
+        node_names=names_of_nodes(document.name, [node.name for node in named]) if named else count,
         node_gpus=_column([node.gpus for node in named], document.gpus_per_node, count).astype(
             np.int64
         ),
@@ -96,12 +95,12 @@ def _pool(document: PoolDocument) -> Pool:
     )
 
 
-def _names(pool: str, nodes: Sequence[NodeDocument]) -> tuple[str, ...] | int:
+def names_of_nodes(pool: str, names: Sequence[str]) -> tuple[str, ...] | int:
     """Names of nodes that are written out;
     how many there are where they are called like those of a plain pool.
     """
-    usual = all(node.name == f"{pool}-{row}" for row, node in enumerate(nodes))
-    return len(nodes) if usual else tuple(node.name for node in nodes)
+    usual = all(name == f"{pool}-{row}" for row, name in enumerate(names))
+    return len(names) if usual else tuple(names)
 
 
 def _column(given: Sequence[float | None], default: float | None, count: int) -> FloatArray:

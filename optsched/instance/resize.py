@@ -24,7 +24,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import InvalidArgument, did_you_mean, unknown_name
-from optsched.instance.build_cluster import MAX_GPUS, MAX_NODES
+from optsched.instance.build_cluster import MAX_GPUS, MAX_NODES, names_of_nodes
 from optsched.instance.cluster import PER_NODE, UP, Cluster, Pool, Resource
 from optsched.instance.instance import Instance
 from optsched.instance.tables import JobTable
@@ -208,12 +208,9 @@ def _shrunk(pool: Pool, gpus: int, now: float) -> Pool:
     stay = (left > 0) | (removed == 0)
     part = np.where(removed > 0, left / np.maximum(pool.node_gpus, 1), 1.0)
     rows = np.flatnonzero(stay)
-    # Generated names say the row: they stay right only if the nodes at the end go.
-    prefix = len(rows) == 0 or int(rows[-1]) == len(rows) - 1
-    counted = isinstance(pool.node_names, int) and prefix
     return replace(
         pool,
-        node_names=len(rows) if counted else tuple(pool.node_name(row) for row in rows.tolist()),
+        node_names=names_of_nodes(pool.name, [pool.node_name(row) for row in rows.tolist()]),
         node_gpus=left[rows],
         node_cpus=(pool.node_cpus * part)[rows],
         node_memory=(pool.node_memory * part)[rows],

@@ -315,6 +315,22 @@ def test_removed_gpus_are_the_last_of_usable_nodes(listed: optsched.Instance) ->
         assert optsched.Instance.from_document(made.to_document()).sha256 == made.sha256
 
 
+@pytest.mark.parametrize(("names", "gone"), [(["n0"], 2), (["a-0", "n1"], 2), (["n0", "a-1"], 4)])
+def test_a_smaller_cluster_is_what_its_document_says(names: list[str], gone: int) -> None:
+    """Nodes that are left may be none at all, or called like those that nobody named."""
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {
+            "pools": [{"name": "a", "nodes": [{"name": name, "gpus": 2} for name in names]}]
+        },
+        "jobs": [],
+    }
+    smaller = resized(optsched.Instance.from_document(document), {"a": -gone})
+    back = optsched.Instance.from_document(smaller.to_document())
+    assert back.sha256 == smaller.sha256
+    assert back.cluster.pools[0].node_names == smaller.cluster.pools[0].node_names
+
+
 def test_a_resource_keeps_its_nodes_or_is_refused(listed: optsched.Instance) -> None:
     assert resized(listed, {"a": -3}).cluster.resources[1].nodes == ("n3",)
     with refuses("add a: found no node of the resource disk left", UsageError):
