@@ -116,6 +116,7 @@ def from_npz(data: bytes) -> Instance:
         raise InvalidInput("", found, "an npz file written by optsched") from None
     header = validate(ArchiveHeader, _json(arrays, "header"), "header")
     for field in LATER_FIELDS - set(header.later):
+        # One 0 stands for all jobs: the file is older, or no job states anything else.
         arrays[f"jobs_{field}"] = np.zeros(())
     job_arrays = {
         field: as_column(f"jobs_{field}", _get(arrays, f"jobs_{field}"), kind, header.count)

@@ -189,6 +189,7 @@ def with_labels(workloads: Workloads, labels: Sequence[str]) -> Workloads:
 def _workloads(header: HeaderDocument, rates: RateInterner, cluster: Cluster) -> Workloads:
     documents = dict(header.workloads)
     for name, entries in header.throughputs.items():
+        # Rates under `throughputs` may be all that is said of a workload, or complete one.
         document = documents.get(name, WorkloadDocument())
         if document.throughput is not None:
             raise InvalidInput(

@@ -104,6 +104,7 @@ def names_of_nodes(pool: str, names: Sequence[str]) -> tuple[str, ...] | int:
 
 
 def _column(given: Sequence[float | None], default: float | None, count: int) -> FloatArray:
+    # NaN where neither the node nor its pool says anything.
     fill = np.nan if default is None else float(default)
     if not given:
         return np.full(count, fill)

@@ -201,6 +201,7 @@ class JobColumns:
 
     def _gpus(self, gpus: list[Any], at: Path) -> tuple[list[int], list[int], list[int]]:
         """Least and most GPUs, and the row of the list of levels."""
+        # Gangs alone: no range has to be looked at.
         if set(map(type, gpus)) == {int}:
             return gpus, gpus, [-1] * len(gpus)
         ranges = [self._range(each, place, at) for place, each in enumerate(gpus)]
@@ -232,6 +233,7 @@ class JobColumns:
                 raise InvalidInput(path, "no workload, throughput or options", "one of them")
             return -1
         row = self._workload_rows.get(name)
+        # A label has no rates to offer.
         if not brings_own and (row is None or name in self._labels):
             raise InvalidInput(
                 f"{path}.workload",

@@ -112,6 +112,7 @@ def parse_index(text: str) -> int:
     """The whole number that a text spells in the one usual way (no sign, space
     or leading zero); -1 for any other.
     """
+    # 18 digits always fit into 64 bits.
     usual = (
         text.isascii() and text.isdecimal() and len(text) <= 18 and (text[0] != "0" or text == "0")
     )
@@ -449,6 +450,7 @@ class HeaderDocument(Document):
     round: Positive = 360.0
     now: Finite = 0.0
     cluster: ClusterDocument
+    # Not validated, which would build a schema when this module loads.
     performance: PerformanceDocument = PerformanceDocument.model_construct(model="table")
     workloads: dict[Name, WorkloadDocument] = Field(default_factory=dict)
     throughputs: dict[Name, Rates] = Field(default_factory=dict)

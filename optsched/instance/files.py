@@ -51,6 +51,7 @@ def read_file(source: str | Path, what: str, build: Callable[[Any], Read]) -> Re
         if Path(source).suffix.lower() == ".csv":
             expected = "JSON, YAML or npz; optsched import csv makes an instance of tables"
             raise InvalidInput("", "a table", expected)
+        # Standard input has no suffix: an npz file is also known by how a zip begins.
         if kind == "npz" or data[:4] == NPZ_MAGIC:
             from optsched.instance.archive import from_npz
 

@@ -149,6 +149,7 @@ class Instance(DisplayedTable):
         tenant, number = table.tenant[jobs], np.arange(len(jobs))
         first = np.flatnonzero(np.append(True, tenant[1:] != tenant[:-1])) if len(jobs) else number
         place = np.zeros(len(table), np.int64)
+        # Counted from the first one of each tenant.
         place[jobs] = number - np.repeat(first, np.diff(np.append(first, len(jobs)))) + 1
         return place
 

@@ -33,6 +33,7 @@ class RateInterner:
 
     def add(self, entries: tuple[RateEntry, ...], path: str) -> int:
         """Row of the profile; a new one is checked first. ``path`` names the field it came from."""
+        # Equal entries in another order are a profile of their own.
         row = self._profiles.get(entries)
         if row is None:
             for entry in entries:

@@ -22,6 +22,7 @@ def check_topology(document: Mapping[str, Any], path: str) -> None:
     """Check networkx node-link JSON:
     nodes with ids, links between known nodes, positive bandwidths (GB/s).
     """
+    # The keys that networkx writes, of which newer versions write `edges` for `links`.
     unknown = set(document) - {"directed", "multigraph", "graph", "nodes", "links", "edges"}
     if unknown:
         raise InvalidInput(

@@ -38,6 +38,7 @@ def check_needs(
     """Check that every resource needed is one of the cluster's, and one that this place can use."""
     resources = {resource.name: resource for resource in cluster.resources}
     for name in needs:
+        # Every pool has them, in its nodes.
         if name in ("cpu", "memory"):
             continue
         if name not in resources:
@@ -75,6 +76,7 @@ def check_gpus(gpus: Sequence[str], pool: int, cluster: Cluster, path: str) -> N
     for place, gpu in enumerate(gpus):
         node, _, index = gpu.rpartition("/")
         owner, row = cluster.find_node(node)
+        # The pool comes first: a row of another pool, or none, means nothing in these sizes.
         if owner != pool or not 0 <= parse_index(index) < sizes[row]:
             expected = f"a GPU of pool {show(cluster.pools[pool].name)} written node/index"
             raise InvalidInput(f"{path}[{place}]", show(gpu), expected)
@@ -121,6 +123,7 @@ def resolve_predecessors(
                 )
         if rows:
             resolved[job] = tuple(rows)
+        # All names, those found here as well: the jobs are joined by name (`joined_predecessors`).
         if len(rows) < len(predecessors):
             awaits[job] = tuple(predecessors)
     _refuse_cycle(resolved, names, path)

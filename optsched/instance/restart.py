@@ -41,6 +41,7 @@ def restart_costs_document(costs: RestartCosts) -> dict[str, Any]:
     """Restart costs as a workload document states them; `read_restart_costs` reads it back."""
     return {
         place: by_gpus[ANY_NUMBER]
+        # A cost for one number of GPUs holds for all: a plain number says the same.
         if by_gpus.keys() == {ANY_NUMBER}
         else {str(count): cost for count, cost in sorted(by_gpus.items())}
         for place, by_gpus in costs.items()

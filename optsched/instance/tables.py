@@ -194,6 +194,7 @@ class JobNames(Displayed):
     def get(self, name: str) -> int:
         """Row of a job, -1 if there is none of this name."""
         if self._names is None:
+            # `j07` is nobody: `parse_index` takes a number in its usual spelling alone.
             row = parse_index(name[1:]) if name[:1] == "j" else -1
             return row if row < self.count else -1
         if self._index is None:
