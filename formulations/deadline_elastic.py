@@ -940,7 +940,7 @@ class ElasticProgram:
 
     def _fluid(self) -> LinearPlan:
         """The program in which jobs may change at any moment, without cost: it bounds all plans."""
-        return FluidProgram(self.C, self.supply, self.optional).plan()
+        return FluidProgram(self.C, self.supply, self.optional | ~self.asked).plan()
 
     def _of_job(self, j: int, alone: bool = False) -> str:
         return f"{self.C.job_name(j)} {needs_of(self.C, j, alone)}"

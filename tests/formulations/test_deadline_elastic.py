@@ -213,6 +213,9 @@ def test_only_what_the_relaxation_refutes_is_called_infeasible() -> None:
     # Half of the time for a gang of four, all of it for one GPU beside it: the fluid program keeps both.
     gangs = made(cluster=pool(4), jobs=[job("a", 5.0, 10.0, gpus=4), job("b", 10.0, 10.0)])
     assert solve(gangs).status == "limit"
+    free = {"id": "free", "steps": 5.0, "throughput": {"v100": 1.0}}
+    beside = made(cluster=pool(4), jobs=[job("a", 5.0, 10.0, gpus=4), job("b", 10.0, 10.0), free])
+    assert solve(beside).status == "limit"  # a job of best effort is in nobody's way
     slots = solve(gangs, slot=1.0)
     assert slots.status == "infeasible"
     assert all(conflict.assumption is not None for conflict in slots.conflicts)
