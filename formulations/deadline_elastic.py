@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from formulations.deadline_fluid import FluidProgram
+from formulations.deadline_fluid import DONE, FluidProgram
 from formulations.horizon import (
     ROUNDING,
     Calendar,
@@ -62,8 +62,6 @@ from optsched.solution import Conflict, Schedule
 from optsched.solution.plan import Later, LinearPlan
 
 MOST_COLUMNS = 1_000_000
-DONE = 1e-6
-"""Part of its work that may be missing where a job counts as done: the tolerance of certificates."""
 
 
 class DeadlineElastic(Formulation):
@@ -450,9 +448,7 @@ class ElasticProgram:
     @cached_property
     def q(self) -> FloatArray:
         """GPUs of each level, (c,)."""
-        C = self.C
-        gpus = C.gpus * C.configurations.share[C.configuration]
-        return np.where(C.pool >= 0, gpus, 0.0)[self.c]
+        return np.array([level.gpus for level in self._levels])
 
     @cached_property
     def _levels(self) -> list[Level]:
