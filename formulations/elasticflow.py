@@ -108,7 +108,7 @@ def _share(job: LevelJob, profile: Profile, slot: float) -> Run | None:
     if job.goes_on is not None:
         return profile.earliest(job, levels)
     end = math.floor(job.deadline / slot + ROUNDING) * slot
-    begin, stop, room = _steps(profile, levels, job.release, end)
+    begin, stop, room = profile.room(levels, job.release, end)
     rate = np.array([0.0, *(1.0 / level.duration for level in levels)])
     largest = np.zeros(len(begin), np.int64)
     for share in range(1, len(levels) + 1):
@@ -128,14 +128,6 @@ def _share(job: LevelJob, profile: Profile, slot: float) -> Run | None:
         if run is not None:
             return run
     return None
-
-
-def _steps(
-    profile: Profile, levels: Sequence[Level], begin: float, end: float
-) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Begin and end of the steps of a stretch of time, and whether levels have room in them."""
-    starts, room = profile.room(levels, begin, end)
-    return np.maximum(starts, begin), np.append(starts[1:], end)[: len(starts)], room
 
 
 def _pieces(
@@ -189,7 +181,7 @@ def _wider(plan: LevelPlan, number: int) -> Run | None:
     if job.release > 0 or not above:
         return None
     plan.profile.take(run, -1.0)
-    begin, _, room = _steps(plan.profile, above[:1], 0.0, job.deadline)
+    begin, _, room = plan.profile.room(above[:1], 0.0, job.deadline)
     plan.profile.take(run)
     until = float(np.append(begin, job.deadline)[np.append(room[0], False).argmin()])
     rest = [Piece(level, max(start, until), end) for level, start, end in run.pieces if end > until]

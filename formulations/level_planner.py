@@ -310,7 +310,7 @@ class Profile:
         self, levels: Sequence[Level], begin: float, end: float, own: Sequence[Piece]
     ) -> Iterator[Piece]:
         """The stretches of time in which one of some levels, and always the first, has room."""
-        starts, room = self.room(levels, begin, end)
+        starts, _, room = self.room(levels, begin, end)
         for piece in own:
             room[:, (starts >= piece.begin) & (starts < piece.end)] = False
         if not len(starts):
@@ -321,13 +321,13 @@ class Profile:
         numbers = chosen[begins].tolist()
         for number, start, stop in zip(numbers, times, [*times[1:], end], strict=True):
             if number >= 0:
-                yield Piece(levels[number], max(start, begin), min(stop, end))
+                yield Piece(levels[number], start, stop)
 
     def room(
         self, levels: Sequence[Level], begin: float, end: float
-    ) -> tuple[FloatArray, BoolArray]:
-        """When the steps of a stretch of time begin, shape (steps,), and whether there is room for
-        each of some levels in each of them, shape (levels, steps).
+    ) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """When the steps of a stretch of time begin and end, shape (steps,), and whether there is room
+        for each of some levels in each of them, shape (levels, steps).
         """
         first = max(int(self._edges.searchsorted(begin + ROUNDING, "right")) - 1, 0)
         beyond = max(int(self._edges.searchsorted(end)), first)
@@ -336,7 +336,8 @@ class Profile:
             room[number] = all(_by(amount, float(self.left[r])) for r, amount in level.spends)
             for r, amount in level.holds:
                 room[number] &= self.free[r, first:beyond] >= amount * (1.0 - ROUNDING)
-        return self._edges[first:beyond], room
+        edges = np.clip(self._edges[first : beyond + 1], begin, end)
+        return edges[:-1], edges[1:], room
 
     def has_room(self, run: Run) -> bool:
         """Whether all that a run holds and spends is free."""
