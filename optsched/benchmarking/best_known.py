@@ -4,9 +4,6 @@ and how far each row is from it.
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +11,15 @@ from typing import Any
 
 from optsched.benchmarking.cells import text_of
 from optsched.errors import InvalidInput
-from optsched.instance.reading import read_bytes
+from optsched.formats.tables import Kind, read_table
 
 Row = Mapping[str, Any]
 PROVED = ("dual", "cross-checked")
 """Proofs that do not rest on a solver's word."""
 WITH_POINT = ("optimal", "feasible")
 """Status of rows whose objective is that of a point that was checked."""
-NEEDED = ("instance", "formulation", "objective")
+READ: dict[str, Kind] = {"instance": "text", "formulation": "text", "objective": "number"}
+"""Columns of a table of best known objectives."""
 
 COLUMNS = ("best_known", "best_known_from", "gap_to_best")
 
@@ -52,49 +50,25 @@ def problem_of(row: Row) -> tuple[str, ...]:
 
 
 def read_best(path: str | Path) -> dict[tuple[str, str], float]:
-    """A table of best known objectives:
-    CSV with the columns instance, formulation (may be empty), objective.
+    """A table of best known objectives: CSV with the columns instance, objective,
+    and formulation, which may be empty.
 
     Raises
     ------
     InvalidInput
-        With the line, what was found and what was expected.
+        With ``file:line:column``, what was found and what was expected.
     """
-    text = read_bytes(Path(path)).decode("utf-8-sig", errors="replace")
-    reader = csv.DictReader(io.StringIO(text))
-    missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
-    if missing:
-        found = ", ".join(reader.fieldnames or ()) or "nothing"
-        raise InvalidInput(
-            "line 1", f"the columns {found}", f"the columns {', '.join(NEEDED)}", str(path)
-        )
+    table = read_table(
+        Path(path), "", READ, ("instance", "objective"), least="problem", others=True
+    )
     known: dict[tuple[str, str], float] = {}
-    for line in reader:
-        where = f"line {reader.line_num}"
-        key = (text_of((line["instance"] or "").strip()), (line["formulation"] or "").strip())
-        value = _number(line["objective"])
-        if not key[0]:
-            raise InvalidInput(where, "no instance", "the name of an instance", str(path))
-        if value is None:
-            raise InvalidInput(
-                f"{where}, objective", repr(line["objective"]), "a finite number", str(path)
-            )
+    for row, cells in enumerate(table.documents()):
+        key = (text_of(str(cells["instance"])), str(cells.get("formulation", "")))
+        value = float(cells["objective"])
         if known.setdefault(key, value) != value:
-            raise InvalidInput(
-                where,
-                f"{key[0]} {key[1]} again with another objective",
-                "each problem once",
-                str(path),
-            )
+            found = f"{key[0]} {key[1]} again with another objective"
+            raise InvalidInput(table.row_place(row), found, "each problem once")
     return known
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
 
 
 def best_of(

@@ -5,7 +5,6 @@ and read again, from JSON lines too.
 from __future__ import annotations
 
 import csv
-import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from optsched.benchmarking.cells import NUMBER, cell_of, text_of
 from optsched.benchmarking.results import OVERHEAD
 from optsched.benchmarking.results_file import FORMAT, parse_lines
 from optsched.errors import InvalidInput, wrong_ending
+from optsched.formats.tables import csv_lines
 from optsched.instance.files import pretty_json
 from optsched.instance.reading import named, parse_json, read_bytes, show
 
@@ -253,27 +253,20 @@ def _rows_in(document: Any) -> list[Row]:
 
 
 def _rows_of_csv(data: bytes, path: str | Path) -> list[Row]:
-    try:
-        reader = csv.reader(io.StringIO(data.decode("utf-8-sig")), strict=True)
-        lines = [(reader.line_num, line) for line in reader if line]
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InvalidInput(
-            "", f"text that is not CSV ({error})", "a table of results", str(path)
-        ) from None
-    if not lines:
-        return []
-    columns, rows = [text_of(cell) for cell in lines[0][1]], lines[1:]
+    name = str(path)
+    lines = csv_lines(data, name)
+    columns = [text_of(cell) for cell in next(lines, (1, []))[1]]
     if len(set(columns)) < len(columns):
-        raise InvalidInput("line 1", "a column twice", "each column once", str(path))
-    for number, line in rows:
-        if len(line) != len(columns):
-            raise InvalidInput(
-                f"line {number}", f"{len(line)} cells", f"{len(columns)}, as in line 1", str(path)
-            )
-    return [
-        {name: _value(name, cell) for name, cell in zip(columns, line, strict=True)}
-        for _, line in rows
-    ]
+        raise InvalidInput(f"{name}:1", "a column twice", "each column once")
+    rows = []
+    for number, cells in lines:
+        if len(cells) != len(columns):
+            expected = f"{len(columns)}, as in the first line"
+            raise InvalidInput(f"{name}:{number}", f"{len(cells)} cells", expected)
+        rows.append(
+            {column: _value(column, cell) for column, cell in zip(columns, cells, strict=True)}
+        )
+    return rows
 
 
 def _value(name: str, cell: str) -> Any:

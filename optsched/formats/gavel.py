@@ -111,7 +111,7 @@ def import_gavel(
     with named_by_path({"throughputs": throughputs, "trace": trace}):
         return gavel_document(
             read_throughputs(contents(throughputs)),
-            read_trace(contents(trace)),
+            read_trace(trace),
             pools,
             active=active,
             at=at,
@@ -225,7 +225,7 @@ def _check_job_types(table: GavelThroughputs, jobs: GavelTrace, count: int) -> N
         if job_type not in table.job_types:
             hint = did_you_mean(job_type, sorted(table.job_types), aside=True)
             raise InvalidInput(
-                jobs.path(row, "job_type"),
+                jobs.table.place(row, "job_type"),
                 show(job_type),
                 f"a job type of the throughput file{hint}",
             )
@@ -367,7 +367,7 @@ def _deadline(jobs: GavelTrace, row: int, duration: float) -> float:
     deadline = float(jobs.arrival[row]) + slo * duration
     if not math.isfinite(deadline):
         found = f"{slo:g}, with a deadline beyond all numbers"
-        raise InvalidInput(jobs.path(row, "SLO"), found, "an SLO with a finite deadline")
+        raise InvalidInput(jobs.table.place(row, "SLO"), found, "an SLO with a finite deadline")
     return deadline
 
 
@@ -383,7 +383,7 @@ def _duration(
         jobs.job_type[row],
         int(jobs.gpus[row]),
         reference,
-        jobs.path(row, "SLO"),
+        jobs.table.place(row, "SLO"),
     )
     return None if rate is None else float(jobs.steps[row]) / rate
 

@@ -7,24 +7,25 @@ run" or "unknown" alike. A rate is that of the whole job on all its SCALE GPUs.
 
 A trace has one job a line, cells between tabs, no header. There are 10 columns, or 7 in an older
 format that has no working directory, weight and SLO; the first line shows which. Blank lines don't
-count as jobs. Formats that only add columns read theirs with the same `TraceLines`.
+count as jobs.
 """
 
 from __future__ import annotations
 
 import ast
-import math
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
+from optsched.formats.inputs import Source
+from optsched.formats.tables import Kind, Table, read_headless
 from optsched.instance.reading import parse_json, show
 
 JOB_TYPE = re.compile(r"(.+) \(batch size ([1-9]\d{0,8})\)", re.ASCII)
@@ -57,16 +58,18 @@ OLD_COLUMNS = (
     "arrival_time",
     "scale_factor",
 )
-LAYOUTS = {len(COLUMNS): COLUMNS, len(OLD_COLUMNS): OLD_COLUMNS}
-EXPECTED = "10 columns, or the 7 of the old format"
+NUMBERS: dict[str, Kind] = {
+    "total_steps": "number",
+    "scale_factor": "whole",
+    "priority_weight": "number",
+    "SLO": "number",
+    "arrival_time": "number",
+}
+# Columns that are read; those of how a job is started may hold anything.
+READ = ("job_type", *NUMBERS)
 
 MAX_GPUS = 2**31
 NO_SLO = -1.0
-
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_WHOLE = re.compile(r"\+?\d{1,18}", re.ASCII)
-
-Value = TypeVar("Value", str, bool, int, float)
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -99,16 +102,6 @@ def gpu_type_of(worker_type: str) -> str:
 def one_line(text: str) -> str:
     """A name for a message: on one line and of a readable length."""
     return text if text.isprintable() and len(text) <= 60 else show(text)
-
-
-def decode(data: bytes, what: str) -> str:
-    """UTF-8 with or without a byte order mark; raises `InvalidInput` with the line."""
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        found = f"a byte 0x{error.object[error.start]:02x} that is not UTF-8"
-        raise InvalidInput(f"{what} line {line}", found, "UTF-8 text") from None
 
 
 # --- throughput tables ----------------------------------------------------------------------------
@@ -164,7 +157,7 @@ def read_throughputs(data: bytes) -> GavelThroughputs:
         Not UTF-8, not JSON, another nesting, a key that is no ``('TYPE', SCALE)``, or a rate that
         is no finite number of at least 0.
     """
-    document = _object(_json(decode(data, "throughputs")), "throughputs", "worker types")
+    document = _object(_json(data), "throughputs", "worker types")
     keys: dict[str, RowKey] = {}
     alone: dict[str, dict[RowKey, float]] = {}
     shared: dict[str, dict[tuple[RowKey, RowKey], tuple[float, float]]] = {}
@@ -184,9 +177,9 @@ def read_throughputs(data: bytes) -> GavelThroughputs:
     return GavelThroughputs(alone, shared)
 
 
-def _json(text: str) -> object:
+def _json(data: bytes) -> object:
     try:
-        return parse_json(text, "throughput table")
+        return parse_json(data, "throughput table")
     except InvalidInput as error:
         raise InvalidInput("throughputs", error.found, "Gavel's throughput table in JSON") from None
 
@@ -268,15 +261,12 @@ def _throughput(value: object, path: str) -> float:
 
 @dataclass(frozen=True, eq=False)
 class GavelTrace:
-    """A trace: one entry per job in every column, in order of arrival.
+    """A trace: one entry per job in every array, in order of arrival.
 
     Attributes
     ----------
-    line : IntArray
-        Line of the job in the file, from 1.
-    job_type, command, working_directory, num_steps_arg : tuple of str
-        ``working_directory`` is empty in the old format.
-    needs_data_dir : BoolArray
+    table : Table
+        All columns of the file.
     steps : FloatArray
     gpus : IntArray
         The scale factor.
@@ -286,87 +276,30 @@ class GavelTrace:
         Deadline after the arrival as a multiple of the job's duration; NaN where there is none.
     arrival : FloatArray
         Seconds, ascending.
-    names : tuple of str
-        The columns of the file.
     """
 
-    line: IntArray
-    job_type: tuple[str, ...]
-    command: tuple[str, ...]
-    working_directory: tuple[str, ...]
-    num_steps_arg: tuple[str, ...]
-    needs_data_dir: BoolArray
+    table: Table
     steps: FloatArray
     gpus: IntArray
     weight: FloatArray
     slo: FloatArray
     arrival: FloatArray
-    names: tuple[str, ...] = COLUMNS
 
     def __len__(self) -> int:
-        return len(self.line)
+        return len(self.table)
 
-    def path(self, row: int, column: str) -> str:
-        """The place of a cell: line, column number and name."""
-        return _path(int(self.line[row]), self.names, column)
-
-
-@dataclass(frozen=True, eq=False)
-class TraceLines:
-    """The lines of a trace that hold jobs, column by column.
-
-    Attributes
-    ----------
-    line : IntArray, shape (N,)
-        Their numbers in the file, from 1.
-    names : tuple of str
-        Of the columns.
-    cells : mapping from str to tuple of str
-        Of each column its cells, without spaces around them.
-    """
-
-    line: IntArray
-    names: tuple[str, ...]
-    cells: Mapping[str, tuple[str, ...]]
-
-    def path(self, row: int, column: str) -> str:
-        """The place of a cell: line, column number and name."""
-        return _path(int(self.line[row]), self.names, column)
-
-    def read(
-        self,
-        column: str,
-        convert: Callable[[str], Value | None],
-        expected: str,
-    ) -> list[Value]:
-        """What the cells of a column say;
-        ``convert`` gives None for a text that is not what is expected.
-        """
-        cells = self.cells[column]
-        # Most cells of a trace repeat: each text is converted once
-        known = {text: convert(text) for text in set(cells)}
-        if None in known.values():
-            row = next(row for row, text in enumerate(cells) if known[text] is None)
-            found = show(cells[row]) if cells[row] or convert is not _text else "nothing"
-            raise InvalidInput(self.path(row, column), found, expected)
-        return [known[text] for text in cells]  # type: ignore[misc]
-
-    def texts(self, column: str, expected: str) -> tuple[str, ...]:
-        """Cells that may not be empty."""
-        return tuple(self.read(column, _text, expected))
-
-    def numbers(self, column: str, expected: str, *, above: float = -1.0) -> FloatArray:
-        """Finite numbers, at least 0 and above the bound."""
-        return np.array(self.read(column, lambda text: _number(text, above), expected), np.float64)
+    @property
+    def job_type(self) -> tuple[str, ...]:
+        """The type of each job, such as ``ResNet-18 (batch size 64)``."""
+        return self.table.cells["job_type"]
 
 
-def read_trace(data: bytes) -> GavelTrace:
+def read_trace(source: Source) -> GavelTrace:
     """Parse a trace in the format of 10 columns or the older one of 7.
 
     Parameters
     ----------
-    data : bytes
-        Tab-separated lines, UTF-8.
+    source : path or bytes
 
     Returns
     -------
@@ -375,119 +308,40 @@ def read_trace(data: bytes) -> GavelTrace:
     Raises
     ------
     InvalidInput
-        With line, column and its name: wrong number of columns, a cell that is no number or out of
-        range, arrivals that go back in time; also text that is not UTF-8 and a trace without jobs.
+        With line and column of the first wrong cells, what was found and what was expected.
     """
-    return jobs_of(read_lines(data, LAYOUTS, EXPECTED, "10 columns, or 7 in the old format"))
+    return jobs_of(read_headless(source, "trace", (COLUMNS, OLD_COLUMNS), NUMBERS, READ))
 
 
-def read_lines(
-    data: bytes,
-    layouts: Mapping[int, tuple[str, ...]],
-    expected: str,
-    least: str,
-) -> TraceLines:
-    """Cut a trace into cells; all lines have the layout of the first.
-
-    Parameters
-    ----------
-    layouts : mapping from int to tuple of str
-        Names of the columns by their number.
-    expected, least : str
-        The layouts as text, for a line that has none of them and for a trace without any line.
-
-    Raises
-    ------
-    InvalidInput
-        With the line.
-    """
-    rows = [
-        (number, line.split("\t"))
-        for number, line in enumerate(decode(data, "trace").split("\n"), 1)
-        if line.strip()
-    ]
-    if not rows:
-        raise InvalidInput("trace", "no jobs", f"at least one line of {least}")
-    # The first line decides between the layouts
-    width = len(rows[0][1])
-    for number, cells in rows:
-        if len(cells) not in layouts or len(cells) != width:
-            found = f"{len(cells)} tab-separated column{'s' * (len(cells) != 1)}"
-            if len(cells) in layouts:
-                sizes = " or ".join(map(str, layouts))
-                expected = (
-                    f"{width}, as on line {rows[0][0]} ({sizes} columns, the same on all lines)"
-                )
-            raise InvalidInput(f"trace line {number}", found, expected)
-    columns = zip(*(cells for _, cells in rows), strict=True)
-    cells_of = {
-        name: tuple(map(str.strip, column))
-        for name, column in zip(layouts[width], columns, strict=True)
-    }
-    return TraceLines(np.array([number for number, _ in rows], np.int64), layouts[width], cells_of)
-
-
-def jobs_of(lines: TraceLines) -> GavelTrace:
+def jobs_of(table: Table) -> GavelTrace:
     """The columns that Gavel's traces have, checked; raises `InvalidInput`."""
-    count = len(lines.line)
-    old = "SLO" not in lines.names
-    trace = GavelTrace(
-        line=lines.line,
-        job_type=lines.texts("job_type", "a job type such as ResNet-18 (batch size 64)"),
-        command=lines.cells["command"],
-        working_directory=lines.cells.get("working_directory", ("",) * count),
-        num_steps_arg=lines.cells["num_steps_arg"],
-        needs_data_dir=np.array(lines.read("needs_data_dir", _flag, "0 or 1"), np.bool_),
-        steps=lines.numbers("total_steps", "a number of steps, at least 0"),
-        gpus=np.array(
-            lines.read("scale_factor", _scale, "a whole number of GPUs, at least 1"), np.int64
+    numbers = table.numbers
+    gpus = table.whole("scale_factor", 1, "a whole number of GPUs, at least 1")
+    ones = np.ones(len(table))
+    weight = numbers.get("priority_weight", ones)
+    slo = numbers.get("SLO", NO_SLO * ones)
+    for column, wrong, expected in (
+        ("total_steps", numbers["total_steps"] < 0, "a number of steps, at least 0"),
+        ("priority_weight", weight <= 0, "a weight above 0"),
+        (
+            "SLO",
+            (slo <= 0) & (slo != NO_SLO),
+            "a multiple of the duration above 0, or -1 for none",
         ),
-        weight=np.ones(count)
-        if old
-        else lines.numbers("priority_weight", "a weight above 0", above=0.0),
-        slo=np.full(count, math.nan)
-        if old
-        else np.array(
-            lines.read("SLO", _slo, "a multiple of the duration above 0, or -1 for none"),
-            np.float64,
+        ("arrival_time", numbers["arrival_time"] < 0, "a time in seconds, at least 0"),
+        (
+            "arrival_time",
+            np.diff(numbers["arrival_time"], prepend=0.0) < 0,
+            "arrivals in ascending order",
         ),
-        arrival=lines.numbers("arrival_time", "a time in seconds, at least 0"),
-        names=lines.names,
+    ):
+        if column in table:
+            table.refuse(column, wrong, expected)
+    return GavelTrace(
+        table=table,
+        steps=numbers["total_steps"],
+        gpus=gpus,
+        weight=weight,
+        slo=np.where(slo == NO_SLO, np.nan, slo),
+        arrival=numbers["arrival_time"],
     )
-    back = np.flatnonzero(np.diff(trace.arrival) < 0)
-    if len(back):
-        row = int(back[0]) + 1
-        before = trace.arrival[row - 1]
-        after = trace.arrival[row]
-        found = f"{after:.15g} after {before:.15g} on line {trace.line[row - 1]}"
-        raise InvalidInput(trace.path(row, "arrival_time"), found, "arrivals in ascending order")
-    return trace
-
-
-def _path(line: int, names: tuple[str, ...], column: str) -> str:
-    return f"trace line {line}, column {names.index(column) + 1} ({column})"
-
-
-def _text(text: str) -> str | None:
-    return text or None
-
-
-def _flag(text: str) -> bool | None:
-    return {"0": False, "1": True}.get(text)
-
-
-def _scale(text: str) -> int | None:
-    return int(text) if _WHOLE.fullmatch(text) and 1 <= int(text) <= MAX_GPUS else None
-
-
-def _slo(text: str) -> float | None:
-    """A positive multiple of the duration; NaN for Gavel's -1, which means that there is none."""
-    # Traces say -1 where a job has no SLO
-    if _NUMBER.fullmatch(text) and float(text) == NO_SLO:
-        return math.nan
-    return _number(text, 0.0)
-
-
-def _number(text: str, above: float) -> float | None:
-    number = float(text) if _NUMBER.fullmatch(text) else math.nan
-    return number if 0 <= number < math.inf and number > above else None

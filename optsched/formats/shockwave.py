@@ -23,14 +23,16 @@ from optsched.formats.gavel import colocation, gavel_document, rates_of
 from optsched.formats.gavel_files import COLUMNS as GAVEL_COLUMNS
 from optsched.formats.gavel_files import (
     JOB_TYPE,
+    NUMBERS,
+    READ,
     GavelThroughputs,
     GavelTrace,
     job_type_of,
     jobs_of,
-    read_lines,
     read_throughputs,
 )
 from optsched.formats.inputs import PoolSizes, Seconds, Source, contents, importer
+from optsched.formats.tables import Kind, read_headless
 from optsched.instance.reading import listed, named_by_path, show
 from optsched.performance.batches import BATCH, NAME, PER_GPU
 from optsched.traces.trace import FORMAT
@@ -63,20 +65,17 @@ class ShockwaveTrace:
         return len(self.mode)
 
 
-def read_shockwave_trace(data: bytes) -> ShockwaveTrace:
+def read_shockwave_trace(source: Source) -> ShockwaveTrace:
     """Parse a trace of 12 columns;
     raises `InvalidInput` with line and column, as `read_trace` of Gavel's does.
     """
-    lines = read_lines(data, {len(COLUMNS): COLUMNS}, "12 columns", "12 columns")
-    return ShockwaveTrace(
-        jobs_of(lines),
-        tuple(
-            lines.read(
-                "mode", lambda text: text if text in MODES else None, f"one of {listed(MODES)}"
-            )
-        ),
-        lines.numbers("duration", "seconds above 0", above=0.0),
-    )
+    kinds: dict[str, Kind] = {**NUMBERS, "duration": "number"}
+    table = read_headless(source, "trace", [COLUMNS], kinds, (*READ, "mode", "duration"))
+    mode, duration = table.cells["mode"], table.numbers["duration"]
+    unknown = np.array([cell not in MODES for cell in mode])
+    table.refuse("mode", unknown, f"one of {listed(MODES)}")
+    table.refuse("duration", duration <= 0, "seconds above 0")
+    return ShockwaveTrace(jobs_of(table), mode, duration)
 
 
 @importer
@@ -141,7 +140,7 @@ def import_shockwave(
     with named_by_path({"throughputs": throughputs, "trace": trace}):
         return _document(
             read_throughputs(contents(throughputs)),
-            read_shockwave_trace(contents(trace)),
+            read_shockwave_trace(trace),
             pools,
             active=active,
             at=at,
@@ -225,7 +224,7 @@ def _changes(
     if model not in SAMPLES or (match is None and model in LARGEST):
         found = f"{show(jobs.job_type[row])} in mode {mode}"
         expected = f"mode static, or one of {listed(SAMPLES)} with its batch"
-        raise InvalidInput(jobs.path(row, "job_type"), found, expected)
+        raise InvalidInput(jobs.table.place(row, "job_type"), found, expected)
     if match is None:
         return
     first = int(match[2])
@@ -234,7 +233,9 @@ def _changes(
     epochs = -(-int(jobs.steps[row]) // steps)
     if epochs > MOST_EPOCHS:
         found = f"{jobs.steps[row]:.15g}, {epochs} epochs of {steps} steps"
-        raise InvalidInput(jobs.path(row, "total_steps"), found, f"at most {MOST_EPOCHS} epochs")
+        raise InvalidInput(
+            jobs.table.place(row, "total_steps"), found, f"at most {MOST_EPOCHS} epochs"
+        )
     now = first
     for epoch, size in batch_changes(mode, model, first, gpus, epochs, planned=planned):
         # The simulator keeps the batch where the table has no rate for the next one

@@ -268,7 +268,7 @@ class Table:
 
 def read_header(data: bytes, name: str) -> tuple[str, ...]:
     """The cells of the first line of a table that is not empty; of an empty file none."""
-    for _, cells in _lines(_decoded(data, name), name):
+    for _, cells in csv_lines(data, name):
         return tuple(cell.strip() for cell in cells)
     return ()
 
@@ -320,7 +320,7 @@ def read_table(
         With ``file:line:column``, what was found and what was expected, of each wrong cell.
     """
     name = called(source, otherwise)
-    lines = _lines(_decoded(contents(source), name), name)
+    lines = csv_lines(contents(source), name)
     first = next(lines, None)
     if first is None:
         expected = f"a first line with the columns, such as {','.join(required)}"
@@ -334,30 +334,87 @@ def read_table(
     if not rows and least is not None:
         raise InvalidInput(name, "no line below the first", f"at least one {least}")
     found = WrongCells() if wrong is None else wrong
-    rows = _with_all_cells(rows, len(header), name, found)
-    cells = {
-        column: tuple(cells[place].strip() for _, cells in rows)
-        for place, column in enumerate(header)
-    }
     written = dict(zip(header, as_written, strict=True))
-    line = np.array([number for number, _ in rows], np.int64)
-    table = Table(name, line, cells, {}, columns, written)
-    for column in required:
-        table.find_empty(column, found)
-    numbers = {
-        column: _numbers(table, column, found) for column in header if columns[column] != "text"
-    }
-    unreadable = set(found.lines)
-    for column in distinct:
-        if column in table:
-            table.find_repeated(column, found)
+    table = _checked_table(name, rows, written, columns, required, distinct, found)
     if wrong is None:
         found.refuse()
-    table = replace(table, numbers=numbers).without(unreadable)
     for column in header:
         if columns[column] == "count":
             _warn_of_thousands(table, column)
     return table
+
+
+def read_headless(
+    source: Source,
+    otherwise: str,
+    layouts: Collection[Sequence[str]],
+    columns: Mapping[str, Kind],
+    required: Sequence[str],
+) -> Table:
+    """Read a table of cells between tabs, without a line that names its columns.
+
+    Parameters
+    ----------
+    source, otherwise, required
+        As for `read_table`; ``required`` are those of the columns that the layout has.
+    layouts : collection of sequences of str
+        Columns that there may be, in order; the number of cells in the first line says which.
+    columns : mapping
+        What the cells of columns hold that are no texts.
+
+    Raises
+    ------
+    InvalidInput
+        With ``file:line:column N (NAME)``, what was found and what was expected, of each wrong cell.
+    """
+    name = called(source, otherwise)
+    # Not by csv: a cell may hold quotes and line separators of its own
+    text = enumerate(_decoded(contents(source), name).split("\n"), 1)
+    rows = [(number, line.split("\t")) for number, line in text if line.strip()]
+    widths = {len(layout): layout for layout in layouts}
+    expected = f"{' or '.join(map(str, widths))} cells between tabs"
+    if not rows:
+        raise InvalidInput(name, "an empty file", f"lines of {expected}")
+    number, first = rows[0]
+    if len(first) not in widths:
+        raise InvalidInput(f"{name}:{number}", f"{len(first)} cells", expected)
+    layout = widths[len(first)]
+    written = {column: f"column {place} ({column})" for place, column in enumerate(layout, 1)}
+    kinds: dict[str, Kind] = {**dict.fromkeys(layout, "text"), **columns}
+    wrong = WrongCells()
+    there = [column for column in required if column in layout]
+    table = _checked_table(name, rows, written, kinds, there, (), wrong)
+    wrong.refuse()
+    return table
+
+
+def _checked_table(
+    name: str,
+    rows: Sequence[tuple[int, list[str]]],
+    written: Mapping[str, str],
+    columns: Mapping[str, Kind],
+    required: Sequence[str],
+    distinct: Sequence[str],
+    wrong: WrongCells,
+) -> Table:
+    """The table of the rows whose cells can be read; the errors of the others go to ``wrong``."""
+    rows = _with_all_cells(rows, len(written), name, wrong)
+    cells = {
+        column: tuple(cells[place].strip() for _, cells in rows)
+        for place, column in enumerate(written)
+    }
+    line = np.array([number for number, _ in rows], np.int64)
+    table = Table(name, line, cells, {}, columns, written)
+    for column in required:
+        table.find_empty(column, wrong)
+    numbers = {
+        column: _numbers(table, column, wrong) for column in written if columns[column] != "text"
+    }
+    unreadable = set(wrong.lines)
+    for column in distinct:
+        if column in table:
+            table.find_repeated(column, wrong)
+    return replace(table, numbers=numbers).without(unreadable)
 
 
 def _with_all_cells(
@@ -420,10 +477,11 @@ def _decoded(data: bytes, name: str) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise InvalidInput(
-            f"{name}:{line}", f"the byte 0x{data[error.start]:02x}", "text in UTF-8"
-        ) from None
+        # The text that was decoded: without the byte order mark
+        decoded, start = error.object, error.start
+        line = decoded[:start].count(b"\n") + 1
+        found = f"the byte 0x{decoded[start]:02x}"
+        raise InvalidInput(f"{name}:{line}", found, "text in UTF-8") from None
     before, null, _ = text.partition("\0")
     if null:
         expected = "text in UTF-8 without such"
@@ -445,10 +503,11 @@ def _refuse_long_lines(data: bytes, name: str) -> None:
             )
 
 
-def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
+def csv_lines(data: bytes, name: str) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells) of the lines that are not empty;
-    a quoted cell may go over several lines.
+    a quoted cell may go over several lines. Raises `InvalidInput` with ``name:line``.
     """
+    text = _decoded(data, name)
     # Delimiters in quotes are part of a name, and do not count
     head = next((line for line in text.splitlines() if line.strip(" \t,;")), "")
     unquoted = "".join(head.split('"')[::2])

@@ -332,7 +332,7 @@ WRONG = [
     (
         ["@quickstart", "--best", "best.csv"],
         3,
-        "best.csv: line 3, objective: found 'many', expected a finite number",
+        'best.csv:3:objective: found "many", expected a number',
     ),
     (
         ["wrong.toml"],

@@ -221,18 +221,18 @@ def test_pairs_have_the_rates_of_the_batches_they_run_in() -> None:
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        (["a\tb"], "trace line 1: found 2 tab-separated columns, expected 12 columns"),
-        ([job(), job() + "\tx"], "trace line 2: found 13 tab-separated columns, expected 12 columns"),
-        ([job(mode="fast")], 'trace line 1, column 8 (mode): found "fast", expected one of static, accordion, gns'),
-        ([job(duration=0)], 'trace line 1, column 11 (duration): found "0", expected seconds above 0'),
-        ([job(arrival=3), job(arrival=2)], "trace line 2, column 12 (arrival_time): found 2 after 3 on line 1"),
+        (["a\tb"], "trace:1: found 2 cells, expected 12 cells between tabs"),
+        ([job(), job() + "\tx"], "trace:2: found 13 cells, expected 12, as in the first line"),
+        ([job(mode="fast")], 'trace:1:column 8 (mode): found "fast", expected one of static, accordion, gns'),
+        ([job(duration=0)], 'trace:1:column 11 (duration): found "0", expected seconds above 0'),
+        ([job(arrival=3), job(arrival=2)], 'trace:2:column 12 (arrival_time): found "2"...'),
         ([job("MyNet (batch size 8)")],
-         'trace line 1, column 1 (job_type): found "MyNet (batch size 8)" in mode gns, expected mode...'),
+         'trace:1:column 1 (job_type): found "MyNet (batch size 8)" in mode gns, expected mode...'),
         ([job(steps=5968 * 10**7)],
-         "trace line 1, column 6 (total_steps): found 59680000000, 10000000 epochs of 5968 steps"),
+         "trace:1:column 6 (total_steps): found 59680000000, 10000000 epochs of 5968 steps"),
         ([job("XNet (batch size 8)")],
-         'trace line 1, column 1 (job_type): found "XNet (batch size 8)", expected a job type of...'),
-        ([""], "trace: found no jobs, expected at least one line of 12 columns"),
+         'trace:1:column 1 (job_type): found "XNet (batch size 8)", expected a job type of...'),
+        ([""], "trace: found an empty file, expected lines of 12 cells between tabs"),
     ],
 )  # fmt: skip
 def test_wrong_traces(lines: Sequence[str], words: str) -> None:
@@ -267,7 +267,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     (tmp_path / "bad.trace").write_bytes(b"x\n")
     with reported() as errors:
         assert main([*base, str(tmp_path / "bad.trace"), "-o", str(tmp_path / "no.json")]) == 3
-    assert stated("bad.trace: trace line 1: found 1 tab-separated column...").holds(errors[0])
+    assert stated("bad.trace:1: found 1 cells, expected 12 cells between tabs...").holds(errors[0])
 
 
 # The real ones -----------------------------------------------------------------------------------------------------
