@@ -9,15 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self
 
 from optsched.benchmarking.best_known import with_best_known
 from optsched.display import Displayed, DisplayedTable, TableColumns, columns_of, count, seconds
+from optsched.display.picture import Picture
 from optsched.errors import InvalidArgument
 from optsched.lazy import convenience
-
-if TYPE_CHECKING:
-    from optsched.display.picture import Picture
 
 Row = Mapping[str, Any]
 IDENTITY = (
@@ -222,7 +220,7 @@ class Results(DisplayedTable):
 
     def plot(self) -> Picture:
         """The performance profile of times; of objectives where there are no times."""
-        return cast("Picture", convenience("Results.plot")(self))
+        return Picture(convenience("Results.plot")(self))
 
     def _headline(self) -> str:
         methods, problems = count(len(self.methods), "method"), count(len(self.problems), "problem")

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypedDict, cast
+from typing import Any, Self, TypedDict
 
 from optsched.benchmarking.machine import cores, here
 from optsched.benchmarking.results_file import FAILED, ResultsFile, Row
 from optsched.benchmarking.task import Task
 from optsched.benchmarking.worker import Prepare, Request, TaskEnd, Work
 from optsched.display import DisplayedTable, TableColumns, columns_of, count, first_of
+from optsched.display.picture import Picture
 from optsched.errors import InvalidArgument, OptschedError, SolverCrashed, UsageError
 from optsched.lazy import convenience
 from optsched.processes import (
@@ -36,9 +37,6 @@ from optsched.processes import (
     peak_memory,
     tells_of_memory,
 )
-
-if TYPE_CHECKING:
-    from optsched.display.picture import Picture
 
 # --- limits --------------------------------------------------------------------------------------
 
@@ -341,7 +339,7 @@ class Sweep(DisplayedTable):
         UsageError
             If there are no two methods to compare.
         """
-        return cast("Picture", convenience("Sweep.plot")(self))
+        return Picture(convenience("Sweep.plot")(self))
 
     def _headline(self) -> str:
         return count(len(self.rows), "row") + (", interrupted" if self.interrupted else "")

@@ -7,22 +7,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from optsched.arrays import IntArray
 from optsched.display import Displayed, DisplayedTable, TableColumns, count, first_of
+from optsched.display.picture import Picture
 from optsched.errors import checks_keywords
 from optsched.instance.cluster import Cluster, PoolSizes, Tenant
 from optsched.instance.documents import FORMAT
 from optsched.instance.rates import RateTable
 from optsched.instance.tables import Colocation, JobTable, OptionTable, Workloads
 from optsched.lazy import convenience
-
-if TYPE_CHECKING:
-    from optsched.display.picture import Picture
 
 
 class Job(NamedTuple):
@@ -284,7 +282,7 @@ class Instance(DisplayedTable):
 
     def plot(self) -> Picture:
         """A picture of the cluster and of what runs on it."""
-        return cast("Picture", convenience("Instance.plot")(self))
+        return Picture(convenience("Instance.plot")(self))
 
     def _headline(self) -> str:
         jobs, pools = len(self.jobs_table), len(self.cluster.pools)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from optsched.instance.cluster import Cluster
@@ -41,3 +42,45 @@ def topology_graph(cluster: Cluster) -> networkx.Graph[Any]:
 
 def _bandwidth(bandwidth: Mapping[str, float], level: str) -> dict[str, float]:
     return {"bandwidth": bandwidth[level]} if level in bandwidth else {}
+
+
+def undirected(graph: networkx.Graph[Any]) -> networkx.Graph[Any]:
+    """A simple graph with the ``bandwidth`` of each link in GB/s per direction,
+    inf where it is not stated.
+
+    Parallel links add up; an arc counts where there is one back, with the smaller bandwidth of the
+    two.
+    """
+    import networkx
+
+    # Both directions are kept apart, so that an arc without one back joins nothing.
+    width: dict[tuple[Any, Any], float] = {}
+    for one, other, data in graph.edges(data=True):
+        stated = data.get("bandwidth")
+        bandwidth = math.inf if stated is None else float(stated)
+        for ends in ((one, other),) if graph.is_directed() else ((one, other), (other, one)):
+            width[ends] = width.get(ends, 0.0) + bandwidth
+    simple: networkx.Graph[Any] = networkx.Graph()
+    simple.add_nodes_from(graph.nodes(data=True))
+    for (one, other), bandwidth in width.items():
+        if one != other and (other, one) in width:
+            simple.add_edge(one, other, bandwidth=min(bandwidth, width[other, one]))
+    return simple
+
+
+def insides(graph: networkx.Graph[Any], nodes: Iterable[str]) -> dict[str, set[Any]]:
+    """What each node is made of in an `undirected` graph.
+
+    These are its own vertex, its GPUs and whatever else is named ``node/...``, and switches inside:
+    vertices next to these parts whose neighbours are all parts or the node.
+    """
+    inside = {node: {node} if node in graph else set[Any]() for node in nodes}
+    for vertex in graph:
+        owner = str(vertex).rpartition("/")[0]
+        if owner in inside:
+            inside[owner].add(vertex)
+    for node, parts in inside.items():
+        # A switch that joins nodes may have but one: it is next to the node alone
+        around = {other for part in parts if part != node for other in graph.adj[part]}
+        parts |= {other for other in around if parts.issuperset(graph.adj[other])}
+    return inside

@@ -3,12 +3,12 @@ hosts with their GPUs, in groups under leaf switches, and links between them.
 
 The topology graph may be the default tree or anybody's node-link document. Names say what its
 vertices are: a node of the cluster is a host; ``node/index`` is a GPU and counts as its host, and
-so does what has no neighbours beyond one host and its GPUs (a switch inside); all others are
-switches.
+so does what else is inside of it (`optsched.instance.topology.insides`); all others are switches.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,9 @@ import numpy as np
 
 from optsched.arrays import IntArray, owners
 from optsched.errors import UsageError
-from optsched.instance import Instance, topology_graph
+from optsched.instance import Instance
 from optsched.instance.documents import NODE_STATES
+from optsched.instance.topology import insides, topology_graph, undirected
 
 if TYPE_CHECKING:
     import networkx
@@ -34,10 +35,10 @@ Vertex = int | str
 
 @dataclass(frozen=True)
 class Link:
-    """Two ends, and GB/s per direction of all parallel links together (None: not stated)."""
+    """Two ends, and GB/s per direction of all parallel links together (inf: not stated)."""
 
     ends: tuple[Vertex, Vertex]
-    bandwidth: float | None
+    bandwidth: float
 
 
 @dataclass(frozen=True)
@@ -112,14 +113,17 @@ def fabric_of(instance: Instance) -> Fabric:
     late = np.concatenate([~pool.usable(now) & (pool.node_state == 0) for pool in pools])
     state = np.where(late, len(STATES) - 1, np.concatenate([pool.node_state for pool in pools]))
     of_host = owners([len(pool.node_gpus) for pool in pools])
-    graph = topology_graph(instance.cluster)
-    links, inside = _condensed(graph, _owners(graph, names, gpus))
-    uplinks: dict[int, dict[str, float | None]] = {}
+    graph = undirected(topology_graph(instance.cluster))
+    counts_as: dict[Any, Vertex] = {vertex: str(vertex) for vertex in graph}
+    for host, parts in enumerate(insides(graph, names).values()):
+        counts_as |= dict.fromkeys(parts, host)
+    links, inside = _condensed(graph, counts_as)
+    uplinks: dict[int, dict[str, float]] = {}
     others = []
     for (one, other), bandwidth in links.items():
-        host, switch = (one, other) if isinstance(one, int) else (other, one)
-        if isinstance(host, int) and isinstance(switch, str):
-            uplinks.setdefault(host, {})[switch] = bandwidth
+        # Of a host and a switch the host comes first
+        if isinstance(one, int) and isinstance(other, str):
+            uplinks.setdefault(one, {})[other] = bandwidth
         else:
             others.append(Link((one, other), bandwidth))
     members: dict[tuple[tuple[str, ...], int], list[int]] = {}
@@ -147,54 +151,22 @@ def fabric_of(instance: Instance) -> Fabric:
     return Fabric(names, gpus, state, first, groups, _levels(bottom, others), tuple(others))
 
 
-def _owners(
-    graph: networkx.Graph[Any], names: tuple[str, ...], gpus: IntArray
-) -> dict[Any, Vertex]:
-    """What each vertex of the graph counts as."""
-    hosts = {name: row for row, name in enumerate(names)}
-    owner: dict[Any, Vertex] = {}
-    chips = set()
-    for vertex in graph:
-        name = str(vertex)
-        node, slash, index = name.rpartition("/")
-        if name in hosts:
-            owner[vertex] = hosts[name]
-        elif slash and node in hosts and index.isdecimal() and int(index) < gpus[hosts[node]]:
-            owner[vertex] = hosts[node]
-            chips.add(vertex)
-    for vertex in graph:
-        if vertex not in owner:
-            # A switch inside a host, such as NVSwitch: all its neighbours are that host's
-            around = {owner.get(other, str(other)) for other in graph.adj[vertex]}
-            within = len(around) == 1 and any(other in chips for other in graph.adj[vertex])
-            owner[vertex] = around.pop() if within else str(vertex)
-    return owner
-
-
 def _condensed(
-    graph: networkx.Graph[Any], owner: Mapping[Any, Vertex]
-) -> tuple[dict[tuple[Vertex, Vertex], float | None], dict[int, list[float | None]]]:
+    graph: networkx.Graph[Any], counts_as: Mapping[Any, Vertex]
+) -> tuple[dict[tuple[Vertex, Vertex], float], dict[int, list[float]]]:
     """Links between hosts and switches with the sum of their bandwidths,
     and the bandwidths inside each host.
-
-    The two directions of a directed graph are one link.
     """
-    links: dict[tuple[Vertex, Vertex], float | None] = {}
-    inside: dict[int, list[float | None]] = {}
-    for one, other, data in graph.edges(data=True):
-        # Of the two directions of a link one is counted
-        if graph.is_directed() and graph.has_edge(other, one) and str(other) < str(one):
-            continue
-        a = owner[one]
-        b = owner[other]
-        bandwidth = data.get("bandwidth")
-        if a == b:
-            if isinstance(a, int):
-                inside.setdefault(a, []).append(bandwidth)
-            continue
-        ends = (a, b) if (str(type(a)), str(a)) < (str(type(b)), str(b)) else (b, a)
-        before = links.get(ends, 0.0)
-        links[ends] = None if bandwidth is None or before is None else before + bandwidth
+    links: dict[tuple[Vertex, Vertex], float] = {}
+    inside: dict[int, list[float]] = {}
+    bandwidth: float
+    for one, other, bandwidth in graph.edges(data="bandwidth"):
+        a, b = counts_as[one], counts_as[other]
+        if a != b:
+            ends = (a, b) if (str(type(a)), str(a)) < (str(type(b)), str(b)) else (b, a)
+            links[ends] = links.get(ends, 0.0) + bandwidth
+        elif isinstance(a, int):
+            inside.setdefault(a, []).append(bandwidth)
     return links, inside
 
 
@@ -221,5 +193,5 @@ def _levels(leaves: Iterable[str], links: Iterable[Link]) -> dict[str, int]:
     return {name: step for name, step in level.items() if step > 0}
 
 
-def _values(parts: Iterable[Iterable[float | None]]) -> tuple[float, ...]:
-    return tuple(sorted({value for part in parts for value in part if value is not None}))
+def _values(parts: Iterable[Iterable[float]]) -> tuple[float, ...]:
+    return tuple(sorted({value for part in parts for value in part if math.isfinite(value)}))

@@ -554,9 +554,9 @@ def _own_axes(layout: ClusterLayout, words: float, lines: int) -> Axes:
     return ax
 
 
-def link_width(bandwidth: float | None) -> float:
+def link_width(bandwidth: float) -> float:
     """Points: 0.6 where no bandwidth is stated, then more by 0.8 for ten times the bandwidth."""
-    return 0.6 if bandwidth is None else 0.8 + 0.8 * math.log10(1.0 + bandwidth)
+    return 0.6 if math.isinf(bandwidth) else 0.8 + 0.8 * math.log10(1.0 + bandwidth)
 
 
 def _draw_panel(ax: Axes, cells: TopologyCells, layout: ClusterLayout, panel: HostPanel) -> None:
@@ -589,7 +589,7 @@ def _draw_panel(ax: Axes, cells: TopologyCells, layout: ClusterLayout, panel: Ho
         )
     if not named or not group.leaves:
         return
-    width = link_width(group.uplink[0] if group.uplink else None)
+    width = link_width(group.uplink[0] if group.uplink else math.inf)
     trunk = panel.left + MARGIN / 2
     for row in panel.rows:
         boxes = layout.host[list(row)]
@@ -639,7 +639,7 @@ def _draw_links(ax: Axes, cells: TopologyCells, layout: ClusterLayout) -> None:
             line = [(x, y), (other_x, other_y + BAR)]
         lines.append(line)
         widths.append(link_width(link.bandwidth))
-        if link.bandwidth is not None and not isinstance(link.ends[0], int):
+        if math.isfinite(link.bandwidth) and not isinstance(link.ends[0], int):
             labels.add(line[len(line) // 2 - 1], line[len(line) // 2], f"{link.bandwidth:g} GB/s")
     ax.add_collection(
         LineCollection(lines, linewidths=widths, colors=SWITCH, zorder=1, capstyle="round")

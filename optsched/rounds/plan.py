@@ -23,6 +23,7 @@ from optsched.display import (
     number,
     percent,
 )
+from optsched.display.picture import Picture
 from optsched.instance import Instance
 from optsched.instance.cluster import NONE
 from optsched.instance.references import job_row
@@ -39,7 +40,6 @@ from optsched.solution import Allocation, Certificate, Solution, Status
 from optsched.solving.warm_start import WarmStart
 
 if TYPE_CHECKING:
-    from optsched.display.picture import Picture
     from optsched.rounds.state import RoundState
 
 
@@ -642,7 +642,7 @@ class Plan(DisplayedTable):
 
     def plot(self) -> Picture:
         """A picture of the cluster and of the jobs that run in the round."""
-        return cast("Picture", convenience("Plan.plot")(self))
+        return Picture(convenience("Plan.plot")(self))
 
     # --- figures and documents ------------------------------------------------------------
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 
 from optsched.arrays import finite
 from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count, number
 from optsched.display.columns import DURATION, ColumnFormat
+from optsched.display.picture import Picture
 from optsched.formulation import Formulation
 from optsched.instance import Instance
 from optsched.lazy import convenience
 from optsched.registry import objective_words
 from optsched.solution import Solution
-
-if TYPE_CHECKING:
-    from optsched.display.picture import Picture
 
 FORMAT = "optsched-pareto/1"
 # Points closer than this in both objectives, relative to the range of the front, are one.
@@ -194,7 +192,7 @@ class Front(DisplayedTable):
 
     def plot(self) -> Picture:
         """The points in the plane of both objectives."""
-        return cast("Picture", convenience("Front.plot")(self))
+        return Picture(convenience("Front.plot")(self))
 
     def _headline(self) -> str:
         first, second = (axis.formulation for axis in self.axes)

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.display import DisplayedTable, TableColumns, count
 from optsched.display.columns import title, written
+from optsched.display.picture import Picture
 from optsched.lazy import convenience
 from optsched.simulation.fairness import finish_time_ratios
 from optsched.simulation.options import RHO
 from optsched.simulation.recording import JobLog, RoundLog, Segments
 from optsched.traces import Trace
-
-if TYPE_CHECKING:
-    from optsched.display.picture import Picture
 
 SECONDS_PER_HOUR = 3600.0
 JOULES_PER_KWH = 3.6e6
@@ -148,7 +146,7 @@ class Simulation(DisplayedTable):
 
     def plot(self) -> Picture:
         """Completion times, fairness, utilisation and the queue, in one picture."""
-        return cast("Picture", convenience("Simulation.plot")(self))
+        return Picture(convenience("Simulation.plot")(self))
 
     def _headline(self) -> str:
         done = f"{int(self.completed.sum()):,} of {count(len(self.completed), 'job')} complete"

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, blocks, quotient, without_repeats
 from optsched.candidates import Classes, JobRows, expand, expand_first
 from optsched.display import DisplayedTable, TableColumns, columns_of, count, first_of
+from optsched.display.picture import Picture
 from optsched.lazy import convenience
-
-if TYPE_CHECKING:
-    from optsched.display.picture import Picture
 
 EVERYTHING = slice(None)
 NEGLIGIBLE = 1e-10
@@ -226,7 +224,7 @@ class Allocation(DisplayedTable):
 
     def plot(self) -> Picture:
         """A picture of jobs x pools, coloured by the fraction of time."""
-        return cast("Picture", convenience("Allocation.plot")(self))
+        return Picture(convenience("Allocation.plot")(self))
 
     def _headline(self) -> str:
         kind = "whole jobs" if self.integral else "fractions of time"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
 
 from optsched.display import DisplayedTable, TableColumns, amount, first_of
+from optsched.display.picture import Picture
 from optsched.instance import Instance
 from optsched.lazy import convenience
 from optsched.solution.allocation import Allocation
-
-if TYPE_CHECKING:
-    from optsched.display.picture import Picture
 
 
 class Prices(DisplayedTable, dict[str, float]):
@@ -64,7 +61,7 @@ class Prices(DisplayedTable, dict[str, float]):
         UsageError
             If there are none: the solution is not optimal, or its program has no duals.
         """
-        return cast("Picture", convenience("Prices.plot")(self))
+        return Picture(convenience("Prices.plot")(self))
 
     def _headline(self) -> str:
         prices = [f"{name} {amount(price)}" for name, price in self.items()]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,10 +15,8 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.display import DisplayedTable, TableColumns, count, seconds
+from optsched.display.picture import Picture
 from optsched.lazy import convenience
-
-if TYPE_CHECKING:
-    from optsched.display.picture import Picture
 
 WHOLE = 1e-9
 """Share of the window that is rounding."""
@@ -142,7 +140,7 @@ class Rounds(DisplayedTable):
         UsageError
             If nothing runs.
         """
-        return cast("Picture", convenience("Rounds.plot")(self))
+        return Picture(convenience("Rounds.plot")(self))
 
     def _headline(self) -> str:
         share = "" if self.scale >= 1.0 - WHOLE else f", {100 * self.scale:.3g} % of each fraction"

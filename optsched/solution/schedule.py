@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.display import DisplayedTable, TableColumns, amount, columns_of, count
+from optsched.display.picture import Picture
 from optsched.lazy import convenience
 from optsched.solution.allocation import EVERYTHING, ColumnRecords
-
-if TYPE_CHECKING:
-    from optsched.display.picture import Picture
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -191,7 +189,7 @@ class Schedule(DisplayedTable):
 
     def plot(self) -> Picture:
         """A Gantt chart: time against the GPUs of each pool."""
-        return cast("Picture", convenience("Schedule.plot")(self))
+        return Picture(convenience("Schedule.plot")(self))
 
     def _headline(self) -> str:
         jobs = count(len(np.unique(self.job)), "job")

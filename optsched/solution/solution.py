@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from optsched.display import (
     percent,
     seconds,
 )
+from optsched.display.picture import Picture
 from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.lazy import convenience
@@ -37,7 +38,6 @@ from optsched.solution.prices import Prices
 from optsched.solution.values import Termination
 
 if TYPE_CHECKING:  # what few solutions have
-    from optsched.display.picture import Picture
     from optsched.solution.placement import Placement
     from optsched.solution.rounds import Rounds
     from optsched.solution.schedule import Schedule
@@ -533,7 +533,7 @@ class Solution(DisplayedTable):
         UsageError
             For another kind, or where the solution has nothing of the kind.
         """
-        return cast("Picture", convenience("Solution.plot")(self, kind))
+        return Picture(convenience("Solution.plot")(self, kind))
 
     def _headline(self) -> str:
         objective = "none" if self.objective is None else f"{self.objective:.9g}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import Any, Unpack
 
 from optsched.api import (
     InstanceSource,
@@ -29,6 +29,7 @@ from optsched.display import (
     count,
     percent,
 )
+from optsched.display.picture import Picture
 from optsched.errors import Interrupted, OptschedError, UsageError, given_twice
 from optsched.formulation import Formulation
 from optsched.instance import Instance
@@ -39,9 +40,6 @@ from optsched.registry import load_formulation, names, objective_words
 from optsched.solution import Solution, Status, Termination
 from optsched.solution.measures import Measures, measure
 from optsched.solving.limits import LimitOptions, make_limits, takes_limits
-
-if TYPE_CHECKING:
-    from optsched.display.picture import Picture
 
 FORMAT = "optsched-comparison/1"
 
@@ -158,7 +156,7 @@ class Comparison(DisplayedTable):
 
     def plot(self) -> Picture:
         """The measures that all answers share, a bar for each formulation."""
-        return cast("Picture", convenience("Comparison.plot")(self))
+        return Picture(convenience("Comparison.plot")(self))
 
     def _headline(self) -> str:
         answers = sum(row.measures is not None for row in self.rows)

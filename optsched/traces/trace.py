@@ -11,13 +11,14 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from optsched.arrays import EMPTY, FloatArray, IntArray
 from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count, number
+from optsched.display.picture import Picture
 from optsched.errors import InvalidInput
 from optsched.instance import Instance, JobTable
 from optsched.instance.documents import (
@@ -31,9 +32,6 @@ from optsched.instance.documents import (
 )
 from optsched.instance.reading import inside, key, show, validate
 from optsched.lazy import convenience
-
-if TYPE_CHECKING:
-    from optsched.display.picture import Picture
 
 FORMAT = "optsched-trace/1"
 
@@ -221,7 +219,7 @@ class Trace(DisplayedTable):
 
     def plot(self) -> Picture:
         """Arrivals, load, durations and gangs, in one picture."""
-        return cast("Picture", convenience("Trace.plot")(self))
+        return Picture(convenience("Trace.plot")(self))
 
     @property
     def events_in_words(self) -> list[str]:

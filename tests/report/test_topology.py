@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -118,6 +119,18 @@ def test_parallel_links_add_up_and_directions_do_not() -> None:
     fabric = fabric_of(custom(both_ways, directed=True))
     assert fabric.groups[0].uplink == (10.0,)
     assert [(set(link.ends), link.bandwidth) for link in fabric.links] == [({"s", "t"}, 7.0)]
+
+
+def test_a_switch_of_one_host_is_none_inside_of_it() -> None:
+    fabric = fabric_of(custom([("h0/0", "h0", 300.0), ("h0", "leaf0", 25.0)]))
+    assert fabric.groups[0].leaves == ("leaf0",)
+    assert (fabric.groups[0].inside, fabric.groups[0].uplink) == ((300.0,), (25.0,))
+
+
+def test_an_arc_without_one_back_is_no_link() -> None:
+    arcs = [("h0", "s", 10.0), ("s", "h0", 5.0), ("h1", "s", 10.0)]
+    groups = fabric_of(custom(arcs, directed=True)).groups
+    assert [(group.leaves, group.uplink) for group in groups[:2]] == [(("s",), (5.0,)), ((), ())]
 
 
 def test_switches_rise_level_by_level() -> None:
@@ -364,7 +377,7 @@ def test_colours_repeat_but_numbers_do_not() -> None:
 
 
 def test_links_are_as_wide_as_their_bandwidth() -> None:
-    assert link_width(None) < link_width(1.0) < link_width(100.0) < link_width(900.0) < 4
+    assert link_width(math.inf) < link_width(1.0) < link_width(100.0) < link_width(900.0) < 4
     links: list[tuple[Any, Any, float | None]] = [
         ("h0", "x", 1.0),
         ("h1", "y", 1.0),
@@ -373,7 +386,11 @@ def test_links_are_as_wide_as_their_bandwidth() -> None:
     above = [("x", "core", 400.0), ("y", "core", 25.0), ("z", "core", None)]
     ax = topology_picture(custom([*links, *above]))
     (lines,) = [item for item in ax.collections if len(set(item.get_linewidths())) == 3]
-    assert sorted(lines.get_linewidths()) == [link_width(None), link_width(25.0), link_width(400.0)]
+    assert sorted(lines.get_linewidths()) == [
+        link_width(math.inf),
+        link_width(25.0),
+        link_width(400.0),
+    ]
     assert {"400 GB/s", "25 GB/s"} <= set(texts(ax))
 
 

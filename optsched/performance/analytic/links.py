@@ -16,7 +16,7 @@ and a 100 Gb/s NIC 12 GB/s; src/graph/tuning.cc: latency of a step of a ring wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.instance import Cluster, Pool
-from optsched.instance.topology import INTRA_NODE, topology_graph
+from optsched.instance.topology import INTRA_NODE, insides, topology_graph, undirected
 from optsched.instance.topology import LEAF as LEAF_LINK
 from optsched.instance.topology import NODE as NODE_LINK
 from optsched.performance.analytic.hardware import Board
@@ -56,29 +56,6 @@ class Rings(NamedTuple):
     bandwidth: float
     links: frozenset[Edge]
     slowest: Edge | None
-
-
-def undirected(graph: networkx.Graph[Any]) -> networkx.Graph[Any]:
-    """A simple graph with the ``bandwidth`` of each link in GB/s per direction,
-    inf where it is not stated.
-
-    Parallel links add up; an arc counts where there is one back, with the smaller bandwidth of the
-    two.
-    """
-    import networkx
-
-    # Both directions are kept apart, so that an arc without one back joins nothing.
-    width: dict[tuple[Any, Any], float] = {}
-    for one, other, data in graph.edges(data=True):
-        bandwidth = float(np.inf if data.get("bandwidth") is None else data["bandwidth"])
-        for ends in ((one, other),) if graph.is_directed() else ((one, other), (other, one)):
-            width[ends] = width.get(ends, 0.0) + bandwidth
-    simple: networkx.Graph[Any] = networkx.Graph()
-    simple.add_nodes_from(graph.nodes(data=True))
-    for (one, other), bandwidth in width.items():
-        if one != other and (other, one) in width:
-            simple.add_edge(one, other, bandwidth=min(bandwidth, width[other, one]))
-    return simple
 
 
 def rings(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> Rings:
@@ -141,23 +118,6 @@ def _tree(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> list[tuple[An
     while ends := [one for one, links in tree.degree if links == 1 and one not in wanted]:
         tree.remove_nodes_from(ends)
     return list(tree.edges)
-
-
-def insides(graph: networkx.Graph[Any], nodes: Iterable[str]) -> dict[str, set[Any]]:
-    """What each node is made of:
-    its own vertex, its GPUs, and what has no neighbours beyond these.
-    """
-    wanted = dict.fromkeys(nodes)
-    inside = {node: {node} & set(graph) for node in wanted}
-    for vertex in graph:
-        owner = str(vertex).rpartition("/")[0]
-        if owner in wanted:
-            inside[owner].add(vertex)
-    for parts in inside.values():
-        for vertex in {other for part in parts for other in graph.adj[part]} - parts:
-            if all(other in parts for other in graph.adj[vertex]):
-                parts.add(vertex)
-    return inside
 
 
 def neighbours(graph: networkx.Graph[Any], parts: set[Any]) -> set[Any]:
@@ -361,12 +321,8 @@ def _of_pool(
     """The slowest island, node, leaf and whole of a pool."""
     # A document may name hosts without their GPUs: then the host represents them.
     chips = {
-        node: [part for part in sorted(parts, key=str) if part != node]
+        node: sorted((part for part in parts if _is_gpu(part, node)), key=str) or [node]
         for node, parts in inside.items()
-    }
-    chips = {
-        node: [part for part in parts if _is_gpu(part, node)] or [node]
-        for node, parts in chips.items()
     }
     islands = [_island(graph, parts - {node}, chips[node]) for node, parts in inside.items()]
     # An island counts if every node of the pool has one of at least that size.

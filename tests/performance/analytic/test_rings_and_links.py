@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched.instance import Instance, topology_graph
+from optsched.instance.topology import undirected
 
 # Private names: a model by its class, where the registry knows it by name
 from optsched.performance.analytic.hardware import find
@@ -23,7 +24,6 @@ from optsched.performance.analytic.links import (
     ONE_GPU,
     PoolLinks,
     rings,
-    undirected,
 )
 
 Document = dict[str, Any]
