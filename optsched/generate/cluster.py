@@ -21,7 +21,6 @@ from optsched.generate.generator import (
     split,
 )
 from optsched.generate.jobs import (
-    HOUR,
     Deadlines,
     Gangs,
     Median,
@@ -50,6 +49,7 @@ from optsched.generate.workloads import TrainedModel
 from optsched.instance import FORMAT, Instance, RateTable
 from optsched.instance.build import build_header
 from optsched.instance.documents import refused
+from optsched.instance.durations import HOUR
 from optsched.instance.from_arrays import assemble
 from optsched.instance.rates import ANY_SPREAD, OWN_GANG
 from optsched.instance.reading import show

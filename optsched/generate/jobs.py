@@ -14,8 +14,8 @@ from pydantic import Field
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.generate.generator import Share, split
+from optsched.instance.durations import DAY, HOUR
 
-DAY, HOUR = 86_400.0, 3600.0
 # Share of long jobs in Gavel's mixture.
 LONG = 0.2
 

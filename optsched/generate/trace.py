@@ -20,7 +20,6 @@ from optsched.generate.generator import (
     split,
 )
 from optsched.generate.jobs import (
-    HOUR,
     Deadlines,
     Gangs,
     Median,
@@ -39,6 +38,7 @@ from optsched.generate.rows import COUNTS, TYPES
 from optsched.generate.workloads import WORKLOADS
 from optsched.instance import Instance, with_columns
 from optsched.instance.documents import refused
+from optsched.instance.durations import HOUR
 from optsched.instance.reading import show
 from optsched.traces import Trace, describe
 

@@ -14,7 +14,9 @@ from pydantic import BeforeValidator
 
 from optsched.errors import InvalidArgument, OptschedError
 
-UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+HOUR, DAY = 3600.0, 86_400.0
+"""Seconds."""
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": HOUR, "d": DAY}
 PATTERN = re.compile(r"(\d+\.?\d*|\.\d+)\s*(s|min|m|h|d|)", re.ASCII)
 
 Duration = float | str

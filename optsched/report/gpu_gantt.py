@@ -15,6 +15,7 @@ from optsched.display import count
 from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.instance.cluster import Numbering, Pool
+from optsched.instance.durations import HOUR
 from optsched.report.gantt import (
     WIDTH,
     Blocks,
@@ -352,7 +353,6 @@ VECTORS = 600
 WINDOWS = 400
 # Inches that the name of a node needs.
 LABELLED = 0.14
-HOUR = 3600.0
 # Lengths of the part of a long simulation that is drawn, in seconds.
 SPANS = (
     60.0,

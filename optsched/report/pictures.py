@@ -17,6 +17,7 @@ import numpy as np
 from optsched.api import write_atomically
 from optsched.arrays import FloatArray
 from optsched.errors import SolverUnavailable, wrong_ending
+from optsched.instance.durations import DAY, HOUR
 from optsched.report.palette import INK, LABEL, LINE, MUTED, SMALL, SUBTITLE, TITLE
 
 if TYPE_CHECKING:
@@ -296,7 +297,6 @@ def time_words(seconds: float) -> str:
     return f"{seconds / unit:.3g} {name}"
 
 
-HOUR, DAY = 3600.0, 86_400.0
 WIDTHS = (1, 10, 60, 300, 900, 1800, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY)
 """Widths of windows in seconds; longer ones are whole days."""
 

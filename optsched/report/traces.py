@@ -9,6 +9,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.display import amount, count
 from optsched.errors import UsageError
+from optsched.instance.durations import HOUR
 from optsched.report.palette import INK, MAIN, PAPER, SECOND, SMALL
 from optsched.report.pictures import (
     LEGEND,
@@ -25,7 +26,6 @@ from optsched.report.pictures import (
     time_words,
 )
 from optsched.traces import TraceSummary
-from optsched.traces.demand import HOUR
 from optsched.traces.summary import largest_parts
 
 if TYPE_CHECKING:

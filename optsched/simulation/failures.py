@@ -6,11 +6,11 @@ import heapq
 
 import numpy as np
 
-from optsched.instance.cluster import Cluster
 from optsched.instance.documents import NODE_STATES
-from optsched.traces import NodeEvents
+from optsched.instance.durations import HOUR
+from optsched.simulation.options import SimulationOptions
+from optsched.traces import Trace
 
-SECONDS_PER_HOUR = 3600.0
 AVAILABLE = "available"
 """A node can be used from now on (``available_from``), in the state that it is in."""
 
@@ -21,32 +21,22 @@ class NodeChanges:
 
     Parameters
     ----------
-    cluster : Cluster
-    events : NodeEvents
-        Beside these, nodes become available as the cluster says.
+    trace : Trace
+        Beside its events, nodes become available as its cluster says.
     start : float
         Seconds.
-    mean_hours : float, optional
-        Between two failures of a node, while it is up (exponential); None: there are none but those
-        of the trace.
-    repair_hours : float
-        That a node is down afterwards.
-    seed : int
+    options : SimulationOptions
+        ``failures``, the mean hours between two failures of a node while it is up (exponential; None:
+        there are none but those of the trace), ``repair``, the hours that it is down, and the seed.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        events: NodeEvents,
-        start: float,
-        mean_hours: float | None,
-        repair_hours: float,
-        seed: int,
-    ) -> None:
-        self._mean = None if mean_hours is None else mean_hours * SECONDS_PER_HOUR
-        self._repair = repair_hours * SECONDS_PER_HOUR
+    def __init__(self, trace: Trace, start: float, options: SimulationOptions) -> None:
+        cluster = trace.instance.cluster
+        events = trace.node_events
+        self._mean = None if options.failures is None else options.failures * HOUR
+        self._repair = options.repair * HOUR
         # A stream of its own, so that failures do not change with what else is drawn from the seed.
-        self._random = np.random.default_rng([seed, 1])
+        self._random = np.random.default_rng([options.seed, 1])
         # (when, number, node, state, drawn); numbers keep events of one time in their order.
         self._queue = [
             (float(at), place, node, state, False)
@@ -73,9 +63,7 @@ class NodeChanges:
         }
         self._failed: set[str] = set()
         if self._mean is not None:
-            names = [
-                pool.node_name(row) for pool in cluster.pools for row in range(len(pool.node_gpus))
-            ]
+            names = list(self._stated)
             for name, wait in zip(
                 names, self._random.exponential(self._mean, len(names)).tolist(), strict=True
             ):

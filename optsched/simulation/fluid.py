@@ -10,7 +10,6 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, quotient
 from optsched.instance import with_nodes
 from optsched.rounds.policy import RoundPolicy
 from optsched.simulation.allocator import Allocator, TimeShares
-from optsched.simulation.failures import NodeChanges
 from optsched.simulation.history import IsolatedHistory
 from optsched.simulation.options import SimulationOptions
 from optsched.simulation.recording import Stint
@@ -45,14 +44,6 @@ class Fluid(SimulationRun):
             self.notices.append(
                 "fluid mode stops and starts nothing: jobs that cannot be preempted share too"
             )
-        self.changes = NodeChanges(
-            instance.cluster,
-            trace.node_events,
-            self.origin,
-            options.failures,
-            options.repair,
-            options.seed,
-        )
         self._history = IsolatedHistory(truth.alone[: truth.jobs], instance.jobs_table.gpus_min)
         self._now = self.origin
 

@@ -10,8 +10,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.arrays.columns import Columns
 from optsched.display import Displayed, count
 from optsched.instance import Instance
-
-SECONDS_PER_HOUR = 3600.0
+from optsched.instance.durations import HOUR
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,8 +113,8 @@ class Segments(Columns):
     first_gpu: IntArray
 
 
-@dataclass(frozen=True)
-class Stint:
+@dataclass(frozen=True, repr=False)
+class Stint(Columns):
     """What runs for some time; arrays of length k, one entry per job.
 
     Attributes
@@ -175,7 +174,7 @@ class Recorder:
         for total, more in (
             (self.held, seconds * stint.time),
             (self.gpu_seconds, gpu_seconds),
-            (self.cost, gpu_seconds * self._price[stint.pool] / SECONDS_PER_HOUR),
+            (self.cost, gpu_seconds * self._price[stint.pool] / HOUR),
             (self.restoring, np.minimum(stint.restoring, seconds) * stint.gpus * stint.share),
         ):
             total += np.bincount(
@@ -243,32 +242,24 @@ class Recorder:
         none = np.zeros(0, np.int64)
         if not self._stints:
             return Segments(none, none.astype(float), none.astype(float), none, none, none, none)
-        job, pool, gpus, nodes, first, fresh = (
-            np.concatenate([getattr(stint, name) for stint in self._stints])
-            for name in ("job", "pool", "gpus", "nodes", "first_gpu", "fresh")
-        )
-        start = np.concatenate([stint.start for stint in self._stints])
-        end = np.concatenate([stint.end for stint in self._stints])
-        order = np.lexsort((start, job))
-        same = np.ones(max(len(order) - 1, 0), bool)
-        for column in (job, pool, gpus, nodes, first):
-            same &= column[order[1:]] == column[order[:-1]]
+        stints = Stint.join(self._stints)
+        stints = stints.take(np.lexsort((stints.start, stints.job)))
         # A job that was put on the same GPUs anew begins a new segment.
-        same &= (start[order[1:]] <= end[order[:-1]]) & (fresh[order[1:]] == 0)
-        begins = order[np.flatnonzero(np.append(True, ~same))]
-        ends = order[np.flatnonzero(np.append(~same, True))]
-        by_start = np.lexsort((job[begins], start[begins]))
-        begins = begins[by_start]
-        ends = ends[by_start]
-        return Segments(
-            job[begins],
-            start[begins],
-            end[ends],
-            pool[begins],
-            gpus[begins],
-            nodes[begins],
-            first[begins],
+        same = (stints.start[1:] <= stints.end[:-1]) & (stints.fresh[1:] == 0)
+        for name in ("job", "pool", "gpus", "nodes", "first_gpu"):
+            column = getattr(stints, name)
+            same &= column[1:] == column[:-1]
+        begins = stints.take(np.append(True, ~same))
+        segments = Segments(
+            begins.job,
+            begins.start,
+            stints.end[np.append(~same, True)],
+            begins.pool,
+            begins.gpus,
+            begins.nodes,
+            begins.first_gpu,
         )
+        return segments.take(np.lexsort((segments.job, segments.start)))
 
 
 def spread_of(

@@ -13,13 +13,13 @@ from optsched.arrays import BoolArray, FloatArray
 from optsched.display import DisplayedTable, TableColumns, count
 from optsched.display.columns import title, written
 from optsched.display.picture import Picture
+from optsched.instance.durations import HOUR
 from optsched.lazy import convenience
 from optsched.simulation.fairness import finish_time_ratios
 from optsched.simulation.options import RHO
 from optsched.simulation.recording import JobLog, RoundLog, Segments
 from optsched.traces import Trace
 
-SECONDS_PER_HOUR = 3600.0
 JOULES_PER_KWH = 3.6e6
 
 
@@ -136,8 +136,8 @@ class Simulation(DisplayedTable):
             "worst_rho": float(ratios[known].max()) if known.any() else None,
             "unfair_fraction": _mean((ratios[known] > unfair).astype(float)),
             "deadlines_met": _mean(met.astype(float)),
-            "gpu_hours": float(log.gpu_seconds[counted].sum()) / SECONDS_PER_HOUR,
-            "gpu_hours_per_job": _mean(log.gpu_seconds[counted] / SECONDS_PER_HOUR),
+            "gpu_hours": float(log.gpu_seconds[counted].sum()) / HOUR,
+            "gpu_hours_per_job": _mean(log.gpu_seconds[counted] / HOUR),
             "restarts_per_job": _mean((log.starts[started] - 1).astype(float)),
             "cost": _cost(self, counted),
             "lost_steps": float(log.lost[counted].sum()),
@@ -183,7 +183,7 @@ class Simulation(DisplayedTable):
             "finish": known(log.finish),
             "completion_time": known(self.completion_times),
             "steps_done": log.steps_done[rows].tolist(),
-            "gpu_hours": (log.gpu_seconds[rows] / SECONDS_PER_HOUR).tolist(),
+            "gpu_hours": (log.gpu_seconds[rows] / HOUR).tolist(),
             "starts": log.starts[rows].tolist(),
         }
 

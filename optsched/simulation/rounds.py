@@ -13,7 +13,6 @@ from optsched.instance import Instance, Workloads
 from optsched.instance.restart import restart_costs
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.stops import checkpoint_interval
-from optsched.simulation.failures import NodeChanges
 from optsched.simulation.options import SimulationOptions
 from optsched.simulation.recording import Stint
 from optsched.simulation.run import SimulationRun
@@ -58,14 +57,6 @@ class RoundsRun(SimulationRun):
         # Seconds between two checkpoints of each job; 0: it saves its state when it is stopped.
         self._interval = checkpoint_interval(table.checkpoint_interval, policy)
         self.scheduled = Scheduled(trace, begun, policy.model_copy(update={"progress": False}))
-        self.changes = NodeChanges(
-            instance.cluster,
-            trace.node_events,
-            self.origin,
-            options.failures,
-            options.repair,
-            options.seed,
-        )
         self.arrived = np.zeros(len(self.arrival), bool)
         self.begun = np.full(len(self.arrival), self.origin)
         self.saved = self.world.done.copy()  # steps at the last checkpoint

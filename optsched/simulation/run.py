@@ -8,6 +8,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.errors import UsageError
+from optsched.simulation.failures import NodeChanges
 from optsched.simulation.options import SimulationOptions
 from optsched.simulation.recording import Recorder
 from optsched.simulation.truth import Truth
@@ -32,6 +33,8 @@ class SimulationRun:
         Seconds; no job arrives before its predecessors.
     origin, end : float
         When the simulation begins, and when it ends at the latest; seconds.
+    changes : NodeChanges
+        What happens to nodes.
     gone : BoolArray, shape (jobs,)
         Jobs that are complete.
     recorder : Recorder
@@ -48,6 +51,7 @@ class SimulationRun:
         first = float(self.arrival.min()) if len(self.arrival) else trace.instance.now
         self.origin = max(trace.instance.now, first)
         self.end = np.inf if options.until is None else self.origin + options.until
+        self.changes = NodeChanges(trace, self.origin, options)
         self.gone: BoolArray = np.zeros(len(self.arrival), bool)
         self.recorder = Recorder(self.instance, options.segments)
         self.notices: list[str] = []

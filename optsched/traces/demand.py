@@ -13,10 +13,10 @@ from optsched.assembly import compile
 from optsched.candidates import Candidates
 from optsched.display import Displayed
 from optsched.instance import Instance
+from optsched.instance.durations import HOUR
 from optsched.instance.tables import ARRAY_FIELDS, JobNames
 from optsched.traces.trace import Trace
 
-HOUR = 3600.0
 # Kinds of jobs that can run nowhere whose reasons are reported; further ones share a line.
 REASONS = 100
 

@@ -11,7 +11,8 @@ import numpy as np
 from optsched.arrays import AnyArray, FloatArray, IntArray, group_rows
 from optsched.display import Displayed, percent
 from optsched.instance import Instance
-from optsched.traces.demand import HOUR, Demand, Nowhere, demand_of
+from optsched.instance.durations import HOUR
+from optsched.traces.demand import Demand, Nowhere, demand_of
 from optsched.traces.trace import Trace
 
 FORMAT = "optsched-trace-summary/1"
