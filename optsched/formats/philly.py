@@ -14,11 +14,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BaseModel, BeforeValidator
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
@@ -35,7 +37,8 @@ from optsched.formats.inputs import (
 )
 from optsched.formats.recorded import ImportedLog, RecordedJobs, recorded_instance
 from optsched.formats.tables import Kind, Table, read_table
-from optsched.instance.reading import listed, named, parse_json, show
+from optsched.instance.documents import Name, refused
+from optsched.instance.reading import listed, named, parse_json, show, validate
 from optsched.lazy import no_collection
 from optsched.performance.ways import numbered
 
@@ -51,6 +54,86 @@ MEMORY = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*(?:GB|G)", re.IGNORECASE | re.ASCII)
 EPOCH = datetime(1970, 1, 1)
 # How the log says that a time was not recorded.
 NONE = (None, "", "None")
+TIME = "a time such as 2017-10-09 07:01:55"
+
+
+def seconds_since_1970(text: str) -> float:
+    """Of a time such as ``2017-10-09 07:01:55``; NaN for any other text."""
+    if len(text) == 19:
+        with suppress(ValueError):
+            return (datetime.fromisoformat(text) - EPOCH).total_seconds()
+    return math.nan
+
+
+def _logged_time(value: Any) -> float:
+    if value in NONE:
+        return math.nan
+    seconds = seconds_since_1970(value) if isinstance(value, str) else math.nan
+    if math.isnan(seconds):
+        raise refused(show(value), TIME)
+    return seconds
+
+
+LoggedTime = Annotated[float, BeforeValidator(_logged_time)]
+"""Seconds since 1970; NaN where none was recorded."""
+
+
+class LoggedMachine(BaseModel):
+    """A machine of an attempt. The log says more of it, which is not read; so with the others."""
+
+    gpus: list[Any]
+
+
+class LoggedAttempt(BaseModel):
+    """An attempt to run a job."""
+
+    start_time: LoggedTime = math.nan
+    end_time: LoggedTime = math.nan
+    detail: list[LoggedMachine]
+
+    @property
+    def seconds(self) -> float:
+        """NaN where a time was not recorded."""
+        return self.end_time - self.start_time
+
+    @property
+    def gpus(self) -> int:
+        return sum(len(machine.gpus) for machine in self.detail)
+
+
+class LoggedJob(BaseModel):
+    """A job of the log."""
+
+    jobid: Name
+    vc: Name
+    submitted_time: LoggedTime = math.nan
+    attempts: list[LoggedAttempt]
+
+    @property
+    def lengths(self) -> list[float]:
+        """Seconds of the attempts whose times were recorded."""
+        return [one.seconds for one in self.attempts if not math.isnan(one.seconds)]
+
+    @property
+    def gang(self) -> int:
+        """GPUs of the first attempt that has any; 0 where none has."""
+        return next((one.gpus for one in self.attempts if one.gpus), 0)
+
+    def why_left_out(self) -> str:
+        """In words; empty where it is not."""
+        if not self.attempts:
+            return "without attempts"
+        if math.isnan(self.submitted_time):
+            return "without a time of submission"
+        if not self.gang:
+            return "without a GPU"
+        if math.isnan(self.attempts[-1].end_time):
+            return "that still ran when the log was written"
+        if not self.lengths:
+            return "whose attempts have no times"
+        if min(self.lengths) < 0:
+            return "with an attempt that ends before it starts"
+        return "" if sum(self.lengths) > 0 else "that ran for no second"
 
 
 @importer
@@ -155,7 +238,7 @@ def _of_table(data: bytes, clusters: Collection[str], file: str) -> RecordedJobs
 
 
 def _times(table: Table, column: str) -> FloatArray:
-    """Seconds since 1970 of times such as ``2017-10-09 07:01:55``."""
+    """Seconds since 1970; raises `InvalidInput` for a cell that is no time."""
     cells = table.cells[column]
     try:
         # numpy reads a column of equal lengths at once; cell by cell finds the one that is wrong
@@ -163,9 +246,9 @@ def _times(table: Table, column: str) -> FloatArray:
             return np.array(cells, "datetime64[s]").astype(np.float64)
     except ValueError:
         pass
-    return np.array(
-        [_time(cell or "?", table.place(row, column)) for row, cell in enumerate(cells)]
-    )
+    times = np.array([*map(seconds_since_1970, cells)])
+    table.refuse(column, np.isnan(times), TIME)
+    return times
 
 
 def _indexed(texts: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
@@ -193,24 +276,19 @@ def _of_log(data: bytes, clusters: Collection[str]) -> tuple[RecordedJobs, dict[
     there: dict[str, None] = {}
     seen = set()
     for number, entry in enumerate(entries):
-        path = f"[{number}]"
-        if not isinstance(entry, dict):
-            raise InvalidInput(path, show(entry), "a job: an object")
-        identity = _text(entry, "jobid", path)
-        cluster = _text(entry, "vc", path)
-        there[cluster] = None
-        if clusters and cluster not in clusters:
+        job = validate(LoggedJob, entry, f"[{number}]")
+        there[job.vc] = None
+        if clusters and job.vc not in clusters:
             continue
-        if identity in seen:
-            raise InvalidInput(
-                f"{path}.jobid", f"{show(identity)} a second time", "ids that differ"
-            )
-        seen.add(identity)
-        found = _job(entry, path)
-        if isinstance(found, str):
-            left_out[found] += 1
+        if job.jobid in seen:
+            found = f"{show(job.jobid)} a second time"
+            raise InvalidInput(f"[{number}].jobid", found, "ids that differ")
+        seen.add(job.jobid)
+        why = job.why_left_out()
+        if why:
+            left_out[why] += 1
         else:
-            rows.append((*found, identity, cluster))
+            rows.append((job.submitted_time, sum(job.lengths), job.gang, job.jobid, job.vc))
     _check_clusters(clusters, there)
     arrival, seconds, gpus, ids, of = zip(*rows, strict=True) if rows else ((), (), (), (), ())
     tenants, tenant = _indexed(of)
@@ -223,66 +301,3 @@ def _of_log(data: bytes, clusters: Collection[str]) -> tuple[RecordedJobs, dict[
         tenants,
     )
     return jobs, dict(left_out)
-
-
-def _job(entry: Mapping[str, Any], path: str) -> tuple[float, float, int] | str:
-    """Submission, seconds and GPUs of a job, or why it is left out."""
-    attempts = entry.get("attempts")
-    if not isinstance(attempts, list) or not all(isinstance(attempt, dict) for attempt in attempts):
-        raise InvalidInput(f"{path}.attempts", show(attempts), "a list of attempts")
-    submitted = _time(entry.get("submitted_time"), f"{path}.submitted_time")
-    times = [
-        tuple(
-            _time(attempt.get(key), f"{path}.attempts[{number}].{key}")
-            for key in ("start_time", "end_time")
-        )
-        for number, attempt in enumerate(attempts)
-    ]
-    counts = [
-        _gpus(attempt, f"{path}.attempts[{number}]") for number, attempt in enumerate(attempts)
-    ]
-    if not attempts:
-        return "without attempts"
-    if math.isnan(submitted):
-        return "without a time of submission"
-    if not any(counts):
-        return "without a GPU"
-    if math.isnan(times[-1][1]):
-        return "that still ran when the log was written"
-    # Attempts whose times were not recorded count as 0 seconds
-    lengths = [end - start for start, end in times if not (math.isnan(start) or math.isnan(end))]
-    if not lengths:
-        return "whose attempts have no times"
-    if min(lengths) < 0:
-        return "with an attempt that ends before it starts"
-    if sum(lengths) <= 0:
-        return "that ran for no second"
-    return submitted, sum(lengths), next(count for count in counts if count)
-
-
-def _text(entry: Mapping[str, Any], key: str, path: str) -> str:
-    value = entry.get(key)
-    if not isinstance(value, str) or not value:
-        raise InvalidInput(f"{path}.{key}", show(value) if key in entry else "nothing", "a text")
-    return value
-
-
-def _time(value: Any, path: str) -> float:
-    """Seconds since 1970, NaN where none was recorded."""
-    if value in NONE:
-        return math.nan
-    try:
-        if not isinstance(value, str) or len(value) != 19:
-            raise ValueError
-        return (datetime.fromisoformat(value) - EPOCH).total_seconds()
-    except ValueError:
-        raise InvalidInput(path, show(value), "a time such as 2017-10-09 07:01:55") from None
-
-
-def _gpus(attempt: Mapping[str, Any], path: str) -> int:
-    detail = attempt.get("detail")
-    if not isinstance(detail, list) or not all(
-        isinstance(part, dict) and isinstance(part.get("gpus"), list) for part in detail
-    ):
-        raise InvalidInput(f"{path}.detail", show(detail), "a list of machines with their gpus")
-    return sum(len(part["gpus"]) for part in detail)

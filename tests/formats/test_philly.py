@@ -173,20 +173,23 @@ def broken(path: str, value: Any) -> list[dict[str, Any]]:
     ("log", "message"),
     [
         ({}, "jobs: found {}, expected a list of jobs"),
-        ([3], "jobs: [0]: found 3, expected a job: an object"),
+        ([3], "jobs: [0]: found 3, expected an object"),
         ([], "jobs: found no jobs, expected at least one that ran"),
         (
             broken("jobid", "late"),
             'jobs: [1].jobid: found "late" a second time, expected ids that differ',
         ),
-        (broken("vc", 7), "jobs: [1].vc: found 7, expected a text"),
-        (broken("attempts", None), "jobs: [1].attempts: found null, expected a list of attempts"),
+        (broken("vc", 7), "jobs: [1].vc: found 7, expected text"),
+        (broken("attempts", None), "jobs: [1].attempts: found null, expected a list"),
         (
             broken("submitted_time", "noon"),
             'jobs: [1].submitted_time: found "noon", expected a time such as...',
         ),
         (broken("attempts.0.end_time", "2017-10-32 00:00:00"), "jobs: [1].attempts[0].end_time"),
-        (broken("attempts.0.detail", [{"ip": "m"}]), "jobs: [1].attempts[0].detail"),
+        (
+            broken("attempts.0.detail", [{"ip": "m"}]),
+            "jobs: [1].attempts[0].detail[0].gpus: found nothing, expected this key",
+        ),
         (TABLE.replace("66.0,1", "0,1"), 'jobs:2:duration: found "0", expected seconds above 0'),
         (
             TABLE.replace("50.0,2", "50.0,0"),
