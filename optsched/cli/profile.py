@@ -10,33 +10,17 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from optsched.cli import values
 from optsched.cli.command import Argument, Option
 from optsched.cli.options import OUTPUT, Json, output_option
-from optsched.cli.shell import Shell, check_target
-from optsched.cli.values import Kind, Seconds
-from optsched.errors import UsageError, did_you_mean, wrong_ending
+from optsched.cli.shell import Shell
+from optsched.cli.values import Page, Seconds
+from optsched.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from optsched.benchmarking.results import Results
     from optsched.benchmarking.summary_table import SummaryTable
 
-ENDINGS = (".html", ".png", ".svg", ".pdf")
-
 
 def _columns(text: str, option: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
-
-
-def _page_or_picture(path: str, option: str) -> str:
-    """A page or a picture that can be written."""
-    if Path(path).suffix.lower() not in ENDINGS:
-        raise wrong_ending(path, ".html, .svg, .png or .pdf")
-    check_target(path)
-    from optsched.report.pictures import require_matplotlib
-
-    require_matplotlib()
-    return path
-
-
-PageOrPicture = Annotated[str, Kind(_page_or_picture, "FILE")]
 
 
 @dataclass(frozen=True)
@@ -76,7 +60,7 @@ def profile(
     ],
     readings: Readings,
     output: Annotated[
-        PageOrPicture | None,
+        Page | None,
         output_option(
             "FILE.html: a page with everything; .svg, .png or .pdf: the performance profile."
         ),

@@ -22,7 +22,7 @@ from optsched.cli.progress import progress
 from optsched.cli.rounds import read_policy
 from optsched.cli.shell import Shell, check_target, written_to
 from optsched.cli.sweeps import RowsFile, TaskOptions, run_sweep, sweep_exit_code, write_rows
-from optsched.cli.values import Bytes, Kind, Seconds
+from optsched.cli.values import Bytes, Kind, Page, Seconds
 from optsched.errors import InvalidArgument, InvalidInput, UsageError, did_you_mean, unknown_name
 from optsched.processes import few_threads
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from optsched.benchmarking.simulations import Simulations
     from optsched.instance import Instance
 
-PAGES = (".html", ".svg", ".png", ".pdf")
 POLICY_FILES = (".json", ".yaml", ".yml")
 
 
@@ -152,28 +151,9 @@ class ResultOptions:
         str | None, Option("Write every simulation (npz) to this folder.", "FOLDER")
     ] = None
     page: Annotated[
-        str | None,
-        Option(
-            "FILE.html: tables and pictures; .svg, .png or .pdf: pictures. It needs --keep.",
-            "FILE",
-        ),
+        Page | None,
+        Option("FILE.html: tables and pictures; .svg, .png or .pdf: pictures. It needs --keep."),
     ] = None
-
-    def check_page(self) -> None:
-        """Refuse a page that cannot be made, before anything is simulated."""
-        if self.page is None:
-            return
-        from optsched.report.pictures import require_matplotlib
-
-        if Path(self.page).suffix.lower() not in PAGES:
-            endings = ", ".join(PAGES)
-            raise UsageError(f"--page: {self.page}: expected a name that ends in {endings}")
-        if self.keep is None:
-            raise UsageError(
-                "--page needs --keep FOLDER: it is made of the simulations that are kept there"
-            )
-        check_target(self.page)
-        require_matplotlib()
 
     @property
     def folder(self) -> str | None:
@@ -230,7 +210,10 @@ def simulate(
     # The mode is always part of a task, by which earlier results are found
     options = {"mode": "rounds", **options}
     policies = policy.policies or [policy_document(DEFAULT_FORMULATION)]
-    results.check_page()
+    if results.page is not None and results.keep is None:
+        raise UsageError(
+            "--page needs --keep FOLDER: it is made of the simulations that are kept there"
+        )
     from optsched.benchmarking.simulations import Simulations
     from optsched.benchmarking.sources import seeds_of
     from optsched.benchmarking.table import rows_document

@@ -11,10 +11,11 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from optsched.cli.shell import check_target
-from optsched.errors import InvalidArgument, given_twice
+from optsched.errors import InvalidArgument, given_twice, wrong_ending
 
 SIZE = re.compile(r"(\d+\.?\d*|\.\d+)\s*(?:([KMGT])?(i)?B)?", re.ASCII | re.IGNORECASE)
 MOST_DIGITS = 18
@@ -217,6 +218,17 @@ def picture(path: str, option: str) -> str:
     return path
 
 
+def page(path: str, option: str) -> str:
+    """A file for a page or a picture, where there is a library that draws what is on it."""
+    from optsched.report.pictures import require_matplotlib
+
+    if Path(path).suffix.lower() not in (".html", ".svg", ".png", ".pdf"):
+        raise wrong_ending(path, ".html, .svg, .png or .pdf")
+    check_target(path)
+    require_matplotlib()
+    return path
+
+
 def _parts(text: str) -> list[str]:
     """``key=value,key=value`` cut at the commas before a key that stand
     in no quotes and no brackets.
@@ -288,3 +300,4 @@ Named = Annotated[tuple[str, dict[str, Any]], Kind(named, NAMED)]
 NamedList = Annotated[list[tuple[str, dict[str, Any]]], Kind(named_each, NAMED, many=True)]
 Target = Annotated[str, Kind(target, "FILE")]
 Picture = Annotated[str, Kind(picture, "FILE")]
+Page = Annotated[str, Kind(page, "FILE")]

@@ -120,7 +120,7 @@ def test_a_simulation_that_fails_is_a_row_and_an_exit_code(run: Any, trace: str)
         (
             ["--page", "page.txt", "--keep", "runs"],
             2,
-            "--page: page.txt: expected a name that ends in .html",
+            "found page.txt, expected a name that ends in .html, .svg, .png or .pdf",
         ),
     ],
 )
