@@ -159,10 +159,10 @@ SUFFIXES = (".csv", ".json", ".jsonl")
 
 def check_results_name(path: str | Path) -> str:
     """The suffix of a results file; raises `UsageError` for any but `SUFFIXES`."""
-    kind = Path(path).suffix.lower()
-    if kind not in SUFFIXES:
+    ending = Path(path).suffix.lower()
+    if ending not in SUFFIXES:
         raise wrong_ending(path, ".csv, .json or .jsonl")
-    return kind
+    return ending
 
 
 def columns_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -223,14 +223,14 @@ def read_rows(path: str | Path) -> tuple[list[Row], list[str]]:
     ------
     UsageError, InvalidInput
     """
-    kind, data = check_results_name(path), read_bytes(Path(path))
+    ending, data = check_results_name(path), read_bytes(Path(path))
     notices = []
-    if kind == ".jsonl":
+    if ending == ".jsonl":
         lines = parse_lines(data, path)
         if lines.torn:
             notices.append(f"{path}: an unfinished last line is left out")
         rows = lines.latest
-    elif kind == ".json":
+    elif ending == ".json":
         with named(path):
             rows = _rows_in(parse_json(data, "table of results"))
     else:

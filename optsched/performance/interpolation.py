@@ -26,7 +26,7 @@ from optsched.instance.reading import join, validate
 from optsched.performance.parametric.fitting import (
     LEAST_LOG_SD,
     MOST_LOG_SD,
-    Cells,
+    KnownPairs,
     LogSd,
     NoOptions,
     by_names,
@@ -156,14 +156,14 @@ class MeasuredPoints(Columns):
 
     Attributes
     ----------
-    cells : Cells
+    pairs : KnownPairs
         Pairs (workload, GPU type).
-    cell, gpus, nodes, passes : IntArray, shape (P,)
+    pair, gpus, nodes, passes : IntArray, shape (P,)
     samples, seconds : FloatArray, shape (P,)
     """
 
-    cells: Cells
-    cell: IntArray
+    pairs: KnownPairs
+    pair: IntArray
     gpus: IntArray
     nodes: IntArray
     samples: FloatArray
@@ -178,8 +178,8 @@ class MeasuredPoints(Columns):
         rows = [row for points in by_pair.values() for row in points]
         gpus, nodes, samples, passes, seconds = np.array(rows, np.float64).T
         return cls(
-            cells=Cells(tuple(by_pair)),
-            cell=owners(count),
+            pairs=KnownPairs(tuple(by_pair)),
+            pair=owners(count),
             gpus=gpus.astype(np.int64),
             nodes=nodes.astype(np.int64),
             samples=samples,
@@ -191,7 +191,7 @@ class MeasuredPoints(Columns):
         """Whether a way has more or less GPUs, nodes,
         samples or passes than its pair was measured with.
         """
-        least, most = (ends[self.cells.find(ways)] for ends in self._ranges)
+        least, most = (ends[self.pairs.find(ways)] for ends in self._ranges)
         asked = np.stack([ways.gpus, ways.nodes, ways.samples, ways.passes], axis=1)
         return np.asarray(((asked < least) | (asked > most)).any(axis=1))
 
@@ -201,10 +201,10 @@ class MeasuredPoints(Columns):
         two arrays of shape (pairs + 1, 4); the last is for none.
         """
         rows = np.stack([self.gpus, self.nodes, self.samples, self.passes], axis=1)
-        least, most = np.full((2, len(self.cells) + 1, 4), np.inf)
+        least, most = np.full((2, len(self.pairs) + 1, 4), np.inf)
         most *= -1
-        np.minimum.at(least, self.cell, rows)
-        np.maximum.at(most, self.cell, rows)
+        np.minimum.at(least, self.pair, rows)
+        np.maximum.at(most, self.pair, rows)
         return least, most
 
     # --- exactly what was measured ----------------------------------------------------------------
@@ -212,7 +212,7 @@ class MeasuredPoints(Columns):
     def measured(self, ways: Ways) -> FloatArray:
         """Seconds that were measured in exactly this way, bit for bit; NaN where it was not."""
         return self._measured(
-            self.cells.find(ways),
+            self.pairs.find(ways),
             ways.nodes,
             ways.samples,
             ways.passes,
@@ -224,7 +224,7 @@ class MeasuredPoints(Columns):
 
     @cached_property
     def _by_way(self) -> Lookup:
-        return Lookup(self.cell, self.nodes, self.samples, self.passes, self.gpus)
+        return Lookup(self.pair, self.nodes, self.samples, self.passes, self.gpus)
 
     # --- lines over samples -----------------------------------------------------------------------
 
@@ -236,19 +236,19 @@ class MeasuredPoints(Columns):
     @cached_property
     def _shapes(self) -> MeasuredPoints:
         """A point of each shape (pair, GPUs, nodes), in this order."""
-        order = np.lexsort((self.nodes, self.gpus, self.cell))
-        columns = (self.cell[order], self.gpus[order], self.nodes[order])
+        order = np.lexsort((self.nodes, self.gpus, self.pair))
+        columns = (self.pair[order], self.gpus[order], self.nodes[order])
         return self.take(order[group_rows(columns, len(order)).first])
 
     @cached_property
     def _by_shape(self) -> Lookup:
-        return Lookup(self._shapes.cell, self._shapes.nodes, self._shapes.gpus)
+        return Lookup(self._shapes.pair, self._shapes.nodes, self._shapes.gpus)
 
     @cached_property
     def of_shapes(self) -> list[IntArray]:
         """Rows of `single` of each shape."""
         single = self.single
-        shape = self._by_shape.find(single.cell, single.nodes, single.gpus)
+        shape = self._by_shape.find(single.pair, single.nodes, single.gpus)
         count = np.bincount(shape, minlength=len(self._shapes))
         return np.split(np.argsort(shape, kind="stable"), np.cumsum(count)[:-1])
 
@@ -265,7 +265,7 @@ class MeasuredPoints(Columns):
 
     def on_line(self, ways: Ways) -> FloatArray:
         """Seconds of a step of one pass by the line of the way's shape."""
-        shape = self._by_shape.find(self.cells.find(ways), ways.nodes, ways.gpus)
+        shape = self._by_shape.find(self.pairs.find(ways), ways.nodes, ways.gpus)
         return self._on_line(shape, ways.samples)
 
     def _on_line(self, shape: IntArray, samples: FloatArray) -> FloatArray:
@@ -279,7 +279,7 @@ class MeasuredPoints(Columns):
         """
         at = self._shapes.take(shape)
         one_pass = np.ones(len(shape), np.int64)
-        exact = self._measured(at.cell, at.nodes, samples, one_pass, at.gpus)
+        exact = self._measured(at.pair, at.nodes, samples, one_pass, at.gpus)
         exact[shape < 0] = np.nan
         return np.where(np.isnan(exact), self._on_line(shape, samples), exact)
 
@@ -293,8 +293,8 @@ class MeasuredPoints(Columns):
         """
         ends = self.single if same_batch else self._shapes
         fullest = -(-ends.gpus // ends.nodes)
-        columns = (ends.cell, fullest if by_density else ends.nodes)
-        wanted = (self.cells.find(ways), ways.max_per_node if by_density else ways.nodes)
+        columns = (ends.pair, fullest if by_density else ends.nodes)
+        wanted = (self.pairs.find(ways), ways.max_per_node if by_density else ways.nodes)
         if same_batch:
             series = Lookup(*columns, ends.samples * ends.gpus, ends.gpus)
             low, high = series.around(*wanted, ways.samples_per_step, ways.gpus)
@@ -404,8 +404,8 @@ def _batch_log_sd(points: MeasuredPoints) -> float:
 def _count_log_sd(points: MeasuredPoints) -> float:
     """Error of each k between its two neighbours on as many nodes."""
     single = points.single
-    single = single.take(np.lexsort((single.gpus, single.samples, single.nodes, single.cell)))
-    series = group_rows((single.cell, single.nodes, single.samples), len(single)).inverse
+    single = single.take(np.lexsort((single.gpus, single.samples, single.nodes, single.pair)))
+    series = group_rows((single.pair, single.nodes, single.samples), len(single)).inverse
     here = 1 + np.flatnonzero((series[:-2] == series[1:-1]) & (series[1:-1] == series[2:]))
     below = here - 1
     above = here + 1

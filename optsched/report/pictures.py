@@ -91,10 +91,10 @@ def figure_of(ax: Axes) -> Figure:
 
 def picture_format(path: str | Path) -> str:
     """``png``, ``svg`` or ``pdf`` by the suffix of a file; raises `UsageError` for any other."""
-    kind = Path(path).suffix.lower().removeprefix(".")
-    if kind not in UNDATED:
+    ending = Path(path).suffix.lower().removeprefix(".")
+    if ending not in UNDATED:
         raise wrong_ending(path, ".png, .svg or .pdf")
-    return kind
+    return ending
 
 
 def save_picture(ax: Axes, path: str | Path) -> None:
@@ -115,14 +115,14 @@ def save_picture(ax: Axes, path: str | Path) -> None:
     require_matplotlib()
     from matplotlib import rc_context
 
-    kind = picture_format(path)
+    ending = picture_format(path)
     figure = figure_of(ax)
     buffer = io.BytesIO()
     plain_text(figure)
     with rc_context({"svg.hashsalt": "optsched"}), quiet_glyphs():
-        figure.savefig(buffer, format=kind, dpi=RESOLUTION, metadata=UNDATED[kind])
+        figure.savefig(buffer, format=ending, dpi=RESOLUTION, metadata=UNDATED[ending])
     data = buffer.getvalue()
-    write_atomically(path, drawable(data.decode()).encode() if kind == "svg" else data)
+    write_atomically(path, drawable(data.decode()).encode() if ending == "svg" else data)
 
 
 @contextmanager

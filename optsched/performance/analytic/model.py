@@ -290,10 +290,12 @@ class AnalyticModel(RateModel):
 
         transformers = [one for one in workloads if isinstance(one, TransformerDocument)]
         lists = [one for one in workloads if isinstance(one, OperationsDocument)]
-        self._kind = np.array([*(_kind(one) for one in workloads), NOT_STATED], np.int64)
-        among = [np.cumsum(self._kind == number) - 1 for number in (AS_TRANSFORMER, AS_OPERATIONS)]
-        # Row of each workload among those of its kind.
-        self._row = np.where(self._kind == AS_TRANSFORMER, *among)
+        self._stated_as = np.array([*(_stated_as(one) for one in workloads), NOT_STATED], np.int64)
+        among = [
+            np.cumsum(self._stated_as == number) - 1 for number in (AS_TRANSFORMER, AS_OPERATIONS)
+        ]
+        # Row of each workload among those that are stated as it is.
+        self._row = np.where(self._stated_as == AS_TRANSFORMER, *among)
         self._transformers = Transformers.of(transformers, options.precision)
         self._operations = Operations.of(
             [
@@ -355,12 +357,12 @@ class AnalyticModel(RateModel):
         asked = cells.asked
         # A pool with an unknown board is left to the next model of a chain.
         asked = asked[self._known[cells.pool[asked]]]
-        kind = self._kind[cells.workload[asked]]
+        stated_as = self._stated_as[cells.workload[asked]]
         for number, answer in (
             (AS_TRANSFORMER, self._of_transformers),
             (AS_OPERATIONS, self._of_operations),
         ):
-            here = asked[kind == number]
+            here = asked[stated_as == number]
             rate[here], feasible[here] = answer(cells.take(here))
         log_sd = np.where(cells.pool >= 0, self._log_sd[cells.pool], 0.0)
         source = np.where(cells.pool >= 0, self._source[cells.pool], np.uint8(Source.PRIOR))
@@ -449,7 +451,7 @@ class AnalyticModel(RateModel):
         )
 
     def _check_batches(self, instance: Instance) -> None:
-        for row in np.flatnonzero(self._kind == AS_OPERATIONS).tolist():
+        for row in np.flatnonzero(self._stated_as == AS_OPERATIONS).tolist():
             if np.isnan(self._batches.step[row]):
                 raise InvalidInput(
                     f"workloads.{key(instance.workloads[row].name)}.parameters",
@@ -458,7 +460,7 @@ class AnalyticModel(RateModel):
                 )
 
 
-def _kind(document: TransformerDocument | OperationsDocument | None) -> int:
+def _stated_as(document: TransformerDocument | OperationsDocument | None) -> int:
     if document is None:
         return NOT_STATED
     return AS_TRANSFORMER if isinstance(document, TransformerDocument) else AS_OPERATIONS

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from optsched import performance
-from optsched.arrays import BoolArray, FloatArray
+from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, PlainObject, Tuple
 from optsched.instance.reading import show, validate
@@ -147,7 +147,9 @@ class Blend(TimeModel):
 
         # Unknown entries have a weight of 0. NaN times 0 is NaN, so that they are masked as well.
         precision = 1.0 / np.maximum(log_sd, LEAST_LOG_SD) ** 2
-        distance = np.where(known, log_time - _median(log_time, known), 0.0) / APART
+        unknown = np.where(some_known, np.nan, 0.0)
+        middle = np.nanmedian(np.where(known, log_time, unknown), axis=0)
+        distance = np.where(known, log_time - middle, 0.0) / APART
         weight = np.where(known, precision / (1.0 + distance**2), 0.0)
         weight /= np.where(some_known, weight.sum(axis=0), 1.0)
         mean = np.where(known, weight * log_time, 0.0).sum(axis=0)
@@ -157,16 +159,6 @@ class Blend(TimeModel):
             log_sd=np.sqrt(spread.sum(axis=0)),
             source=np.where(known, source, Source.MEASURED).max(axis=0).astype(np.uint8),
         )
-
-
-def _median(log_time: FloatArray, known: BoolArray) -> FloatArray:
-    """Median of what is known of each column, shape (E,); 0 where nothing is."""
-    ordered = np.sort(np.where(known, log_time, np.inf), axis=0)
-    # Unknown values are sorted to the end, so that the middle is that of the known ones.
-    count = np.maximum(known.sum(axis=0), 1)
-    columns = np.arange(log_time.shape[1])
-    middle = (ordered[(count - 1) // 2, columns] + ordered[count // 2, columns]) / 2
-    return np.where(known.any(axis=0), middle, 0.0)
 
 
 # --- conformal ------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from optsched.performance.interpolation import Interpolation
 from optsched.performance.learned.validation import each_left_out, folds_of
 from optsched.performance.parametric.fitting import (
     STATED_LOG_SD,
-    Cells,
+    KnownPairs,
     LogSd,
     NoOptions,
     check_some,
@@ -137,7 +137,7 @@ class CrossValidated(TimeModel):
     ) -> None:
         self.laws = dict(laws)
         self.chosen = dict(chosen)
-        self._cells = Cells(tuple(chosen))
+        self._pairs = KnownPairs(tuple(chosen))
         orders = [[NAMES.index(law) for law in pair.laws] for pair in chosen.values()]
         self._order = np.array(orders, np.int64).T
         self._log_sd = np.array([pair.log_sd for pair in chosen.values()])
@@ -169,17 +169,17 @@ class CrossValidated(TimeModel):
         predicted = _times(self.laws, ways)
         seconds = np.array([times.seconds for times in predicted])
         sources = np.array([times.source for times in predicted])
-        cell = self._cells.find(ways)
-        known = cell < len(self._cells)
+        pair = self._pairs.find(ways)
+        known = pair < len(self._pairs)
         rows = np.arange(len(ways))
-        cell = np.where(known, cell, 0)
-        law = _first_known(seconds, self._order[:, cell])
+        pair = np.where(known, pair, 0)
+        law = _first_known(seconds, self._order[:, pair])
         measured = sources[INTERPOLATION] == Source.MEASURED
         # A measured time is better than any law: interpolation returns it bit for bit.
         law[measured & np.isfinite(seconds[INTERPOLATION])] = INTERPOLATION
         source = sources[law, rows]
         of_measured = predicted[INTERPOLATION].log_sd
-        log_sd = np.where(source == Source.MEASURED, of_measured, self._log_sd[cell])
+        log_sd = np.where(source == Source.MEASURED, of_measured, self._log_sd[pair])
         interpolation = self.laws["interpolation"]
         assert isinstance(interpolation, Interpolation)
         outside = interpolation.points.outside(ways)

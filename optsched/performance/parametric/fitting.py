@@ -31,27 +31,27 @@ def level_of(gpus: IntArray, nodes: IntArray) -> IntArray:
     return np.add(gpus > 1, nodes > 1, dtype=np.int64)
 
 
-class Cells:
+class KnownPairs:
     """The pairs (workload, GPU type) that a model knows, numbered.
 
     Attributes
     ----------
-    pairs : tuple of (str, str)
+    names : tuple of (str, str)
         Without repetition.
     workloads, gpu_types : dict of str to int
         Row of each name, in order of first appearance.
     """
 
-    def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
-        self.pairs = tuple(pairs)
-        self.workloads = numbered(workload for workload, _ in self.pairs)
-        self.gpu_types = numbered(gpu for _, gpu in self.pairs)
+    def __init__(self, names: Sequence[tuple[str, str]]) -> None:
+        self.names = tuple(names)
+        self.workloads = numbered(workload for workload, _ in self.names)
+        self.gpu_types = numbered(gpu for _, gpu in self.names)
         # The names of the latest ways and their table: an instance asks many times with the same.
-        self._names: tuple[Any, Any] = (None, None)
+        self._latest: tuple[Any, Any] = (None, None)
         self._table = np.zeros((0, 0), np.int64)
 
     def __len__(self) -> int:
-        return len(self.pairs)
+        return len(self.names)
 
     def finder(self, ways: Ways) -> Callable[[slice], IntArray]:
         """A function of rows of the ways:
@@ -75,17 +75,17 @@ class Cells:
 
     def _table_of(self, workloads: tuple[str, ...], gpu_types: tuple[str, ...]) -> IntArray:
         """Number of each pair of names; the last row and the last column are those of no name."""
-        known_workloads, known_types = self._names
+        known_workloads, known_types = self._latest
         if known_workloads is workloads and known_types is gpu_types:
             return self._table
         shape = (len(self.workloads) + 1, len(self.gpu_types) + 1)
         number = np.full(shape, len(self), np.int64)
-        for row, (workload, gpu) in enumerate(self.pairs):
+        for row, (workload, gpu) in enumerate(self.names):
             number[self.workloads[workload], self.gpu_types[gpu]] = row
         rows = rows_among(workloads, self.workloads, len(self.workloads))
         columns = rows_among(gpu_types, self.gpu_types, len(self.gpu_types))
         self._table = number[rows[:, np.newaxis], columns]
-        self._names = (workloads, gpu_types)
+        self._latest = (workloads, gpu_types)
         return self._table
 
 

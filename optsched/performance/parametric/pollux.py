@@ -16,7 +16,7 @@ from optsched.instance.documents import Document, Name, NonNegative, PlainObject
 from optsched.instance.reading import validate
 from optsched.performance.parametric.fitting import (
     ROBUST,
-    Cells,
+    KnownPairs,
     LogSd,
     check_compute,
     check_some,
@@ -113,7 +113,7 @@ class Pollux(StoredModel):
         super().__init__(stored)
         self.laws = flat(stored.coefficients)
         rows = [row for law in self.laws.values() for row in _levels(law)]
-        self._table = TwoPhaseTable(Cells(tuple(self.laws)), rows, 7)
+        self._table = TwoPhaseTable(KnownPairs(tuple(self.laws)), rows, 7)
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:

@@ -13,7 +13,7 @@ from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonEmpty, NonNegative, Positive, refused
 from optsched.instance.reading import join, key, validate
 from optsched.performance.parametric.fitting import (
-    Cells,
+    KnownPairs,
     LogSd,
     NoOptions,
     check_some,
@@ -89,11 +89,11 @@ class Amdahl(StoredModel):
     def __init__(self, stored: ScalingDocument) -> None:
         super().__init__(stored)
         curves = self.curves = flat(stored.curves)
-        self.cells = Cells(tuple(curves))
-        rows = [(cell, curve) for cell, pair in enumerate(curves) for curve in curves[pair]]
+        self.pairs = KnownPairs(tuple(curves))
+        rows = [(row, curve) for row, pair in enumerate(curves) for curve in curves[pair]]
         self._batches = np.unique([curve.batch for _, curve in rows])
-        cell = np.array([cell for cell, _ in rows], np.int64)
-        keys = self._key(cell, np.array([curve.batch for _, curve in rows]))
+        pair = np.array([row for row, _ in rows], np.int64)
+        keys = self._key(pair, np.array([curve.batch for _, curve in rows]))
         order = np.argsort(keys, kind="stable")
         self._keys = keys[order]
         fields = ("batch", "work", "serial", "crosstalk", "log_sd")
@@ -101,12 +101,12 @@ class Amdahl(StoredModel):
         table = [[getattr(rows[row][1], field) for field in fields] for row in order]
         self._table = columns(table, len(fields))
 
-    def _key(self, cell: IntArray, batch: FloatArray) -> IntArray:
+    def _key(self, pair: IntArray, batch: FloatArray) -> IntArray:
         """A number that orders pairs, then batches:
         of the largest curve's batch not above a way's.
         """
         rank = np.searchsorted(self._batches, batch, side="right")
-        return np.asarray(cell * (len(self._batches) + 1) + rank, np.int64)
+        return np.asarray(pair * (len(self._batches) + 1) + rank, np.int64)
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
@@ -168,12 +168,12 @@ class Amdahl(StoredModel):
 
     def times(self, ways: Ways) -> Times:
         """The law of each way's batch."""
-        cell = self.cells.find(ways)
-        wanted = self._key(cell, ways.samples_per_step * (1 + SAME_BATCH))
+        pair = self.pairs.find(ways)
+        wanted = self._key(pair, ways.samples_per_step * (1 + SAME_BATCH))
         # The largest batch not above that of the way, which is rounded up to whole samples.
         at = np.searchsorted(self._keys, wanted, side="right") - 1
         known = at >= 0
-        known[known] = self._keys[at[known]] // (len(self._batches) + 1) == cell[known]
+        known[known] = self._keys[at[known]] // (len(self._batches) + 1) == pair[known]
         batch, work, serial, crosstalk, log_sd = self._table[:, np.where(known, at, -1)]
         k = ways.gpus.astype(np.float64)
         seconds = work * (1 + serial * (k - 1) + crosstalk * k * (k - 1)) / k

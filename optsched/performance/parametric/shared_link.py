@@ -26,7 +26,7 @@ from optsched.instance.reading import join, listed, validate
 from optsched.performance.parametric.fitting import (
     LEVELS,
     ROBUST,
-    Cells,
+    KnownPairs,
     LogSd,
     check_compute,
     check_some,
@@ -206,7 +206,7 @@ class FittedSteps:
 
 def rows_of(
     profiles: Profiles,
-    cell: IntArray,
+    pair: IntArray,
     one_gpu: FloatArray,
     base: IntArray,
     workload: IntArray,
@@ -217,7 +217,7 @@ def rows_of(
 
     Parameters
     ----------
-    cell : IntArray, shape (E,)
+    pair : IntArray, shape (E,)
         Pair (workload, GPU type) of each measurement.
     one_gpu : FloatArray, shape (E,)
         T_1 of it, as measured where it was; NaN where its pair was not measured on one GPU.
@@ -228,9 +228,9 @@ def rows_of(
     """
     ways = profiles.ways
     across = (ways.nodes > 1).astype(np.int64)
-    order = np.lexsort((ways.samples, ways.gpus, 2 * cell + across))
+    order = np.lexsort((ways.samples, ways.gpus, 2 * pair + across))
     order = order[ways.gpus[order] > 1]
-    _, start, count = np.unique((2 * cell + across)[order], return_index=True, return_counts=True)
+    _, start, count = np.unique((2 * pair + across)[order], return_index=True, return_counts=True)
     place = np.arange(len(order)) - np.repeat(start, count)
     measured = np.repeat(count, count)
     # Every step-th row of a large block, which is sorted by k and m.
@@ -240,7 +240,7 @@ def rows_of(
     return FittedSteps(
         workload=workload[rows],
         link=2 * gpu[rows] + across[rows],
-        block=2 * cell[rows] + across[rows],
+        block=2 * pair[rows] + across[rows],
         base=base[rows],
         k=ways.gpus[rows].astype(np.float64),
         samples=ways.samples[rows],
@@ -621,7 +621,7 @@ class SharedLink(StoredModel):
         super().__init__(given)
         compute = flat(given.compute)
         rows = [row for pair, one in compute.items() for row in _levels(given, pair, one)]
-        self._table = TwoPhaseTable(Cells(tuple(compute)), rows, 7)
+        self._table = TwoPhaseTable(KnownPairs(tuple(compute)), rows, 7)
         # Models without anchors, which are the usual ones, spend no time on them.
         anchored = any(one.one_gpu for one in compute.values())
         lines = [(one.a, one.b, one.one_gpu) for one in compute.values()]
@@ -712,8 +712,8 @@ class Anchors:
         values = [*(each if len(each) else none for each in log_factor), none]
         self._least = np.array([each[0] for each in logs])
         self._most = np.array([each[-1] for each in logs])
-        cell = owners([len(each) for each in logs])
-        self._knots = np.concatenate(logs) + SPAN * cell
+        pair = owners([len(each) for each in logs])
+        self._knots = np.concatenate(logs) + SPAN * pair
         self._values = np.concatenate(values)
 
     @classmethod
@@ -728,11 +728,11 @@ class Anchors:
             log_factor.append(np.log(seconds) - np.log(a + b * m))
         return cls(samples, log_factor)
 
-    def factor(self, cell: IntArray, samples: FloatArray) -> FloatArray:
+    def factor(self, pair: IntArray, samples: FloatArray) -> FloatArray:
         """Factors of pairs, numbered 0 to C (C: a pair that is not known, 1),
         with so many samples; shape (E,).
         """
-        at = np.clip(np.log(samples), self._least[cell], self._most[cell]) + SPAN * cell
+        at = np.clip(np.log(samples), self._least[pair], self._most[pair]) + SPAN * pair
         right = np.searchsorted(self._knots, at)
         left = np.maximum(right - 1, 0)
         width = self._knots[right] - self._knots[left]
@@ -750,9 +750,9 @@ class _JointFit:
 
     Attributes
     ----------
-    cells : Cells
+    pairs : KnownPairs
         Pairs (workload, GPU type) that were measured.
-    cell : IntArray, shape (E,)
+    pair : IntArray, shape (E,)
         Pair of each measurement.
     gpu_rows : mapping of str to int
         GPU types that were measured, stated, or known to an earlier model.
@@ -764,24 +764,24 @@ class _JointFit:
         self.profiles = profiles
         self.chosen = chosen
         self.parts = split(profiles)
-        self.cells = Cells(tuple(self.parts))
-        self.cell = self.cells.find(profiles.ways)
+        self.pairs = KnownPairs(tuple(self.parts))
+        self.pair = self.pairs.find(profiles.ways)
         self.earlier = None if chosen.prior is None else _read_prior(chosen.prior)
         # GPU types that are only stated keep their links in the document.
         known = self.earlier.gpus if self.earlier else ()
-        types = dict.fromkeys([*self.cells.gpu_types, *chosen.links, *known])
+        types = dict.fromkeys([*self.pairs.gpu_types, *chosen.links, *known])
         self.gpu_rows = {name: row for row, name in enumerate(types)}
         self.lines = {pair: _line(part) for pair, part in self.parts.items()}
         without = [pair for pair, line in self.lines.items() if line is None]
         self.free = {pair: row for row, pair in enumerate(without)}
-        self.at = Parameters(len(self.cells.workloads), len(types), len(without))
+        self.at = Parameters(len(self.pairs.workloads), len(types), len(without))
 
     def document(self) -> SharedLinkDocument:
         """What was fitted, by names, and how uncertain it is."""
         one_gpu = [_measured(part) for part in self.parts.values()]
         rows = self._rows(one_gpu)
         z = fit_links(rows, self.at, self._prior())
-        blocks = 2 * len(self.cells)
+        blocks = 2 * len(self.pairs)
         own = np.ones(blocks), np.zeros(blocks)
         if self.chosen.own:
             own = fit_own(z, self.at, rows, blocks)
@@ -790,7 +790,7 @@ class _JointFit:
             gate=self.chosen.gate,
             gradient_bytes={
                 name: float(np.exp(z[self.at.bytes + row]))
-                for name, row in self.cells.workloads.items()
+                for name, row in self.pairs.workloads.items()
             },
             gpus=self._links(z),
             compute=nested(self._compute(z, own)),
@@ -802,7 +802,7 @@ class _JointFit:
         the usual, then the earlier model, then what is stated.
         """
         prior = ParameterPrior(self.at, [_guess(self.parts[pair]) for pair in self.free])
-        workloads = self.cells.workloads
+        workloads = self.pairs.workloads
         earlier = self.earlier
         if earlier:
             prior.state_bytes(workloads, earlier.gradient_bytes)
@@ -830,14 +830,14 @@ class _JointFit:
         bends = Anchors.through(
             [(a, b, measured) for (a, b), measured in zip(lines, one_gpu, strict=True)]
         )
-        a, b = np.array(lines)[self.cell].T
-        base = np.array([self.free.get(pair, -1) for pair in self.cells.pairs], np.int64)
+        a, b = np.array(lines)[self.pair].T
+        base = np.array([self.free.get(pair, -1) for pair in self.pairs.names], np.int64)
         return rows_of(
             self.profiles,
-            self.cell,
-            (a + b * ways.samples) * bends.factor(self.cell, ways.samples),
-            base[self.cell],
-            ways.workload_among(self.cells.workloads),
+            self.pair,
+            (a + b * ways.samples) * bends.factor(self.pair, ways.samples),
+            base[self.pair],
+            ways.workload_among(self.pairs.workloads),
             ways.gpu_among(self.gpu_rows),
         )
 
@@ -888,7 +888,7 @@ class _JointFit:
     ) -> SharedLinkDocument:
         """The model with its anchors, if asked for, and log_sd from its own residuals."""
         ways = self.profiles.ways
-        pairs = len(self.cells)
+        pairs = len(self.pairs)
         compute = flat(fitted.compute)
         residual = self._residual(fitted)
         if self.chosen.anchored:
@@ -900,7 +900,7 @@ class _JointFit:
             # On one GPU the residuals stay those of the line: what goes through all measurements
             # has none, which says nothing.
             residual = np.where(ways.gpus > 1, self._residual(fitted), residual)
-        block = LEVELS * self.cell + level_of(ways.gpus, ways.nodes)
+        block = LEVELS * self.pair + level_of(ways.gpus, ways.nodes)
         counts = np.bincount(block, minlength=LEVELS * pairs)
         squares = np.bincount(block, residual**2, minlength=LEVELS * pairs)
         free = self._coefficients(counts)
@@ -932,13 +932,13 @@ class _JointFit:
         """
         alone = np.flatnonzero(self.profiles.ways.gpus == 1)
         samples = self.profiles.ways.samples[alone]
-        groups = group_rows([self.cell[alone], samples], len(alone))
-        different = np.bincount(self.cell[alone][groups.first], minlength=len(self.cells))
+        groups = group_rows([self.pair[alone], samples], len(alone))
+        different = np.bincount(self.pair[alone][groups.first], minlength=len(self.pairs))
         levels = counts.reshape(-1, LEVELS) > 0
         links = self._measured_links
         shared = np.sum(links) + np.sum(links.reshape(-1, 2).any(axis=1)) + 1
         each = 2.0 + shared / max(int(levels[:, 1:].sum()), 1)
-        base = np.array([2.0 if pair in self.free else 0.0 for pair in self.cells.pairs])
+        base = np.array([2.0 if pair in self.free else 0.0 for pair in self.pairs.names])
         free: FloatArray = np.full(levels.shape, each) + base[:, np.newaxis]
         free[:, 0] = np.minimum(different, 2)
         return free.ravel()
@@ -949,11 +949,11 @@ def _measured(part: Profiles) -> OneGpuDocument | None:
     the mean in logs of those measured; None without any.
     """
     alone = np.flatnonzero(part.ways.gpus == 1)
-    samples, kind = np.unique(part.ways.samples[alone], return_inverse=True)
+    samples, which = np.unique(part.ways.samples[alone], return_inverse=True)
     if len(samples) == 0:
         return None
     logs = np.log(part.seconds[alone] / part.ways.passes[alone])
-    seconds = np.exp(np.bincount(kind, logs) / np.bincount(kind))
+    seconds = np.exp(np.bincount(which, logs) / np.bincount(which))
     return OneGpuDocument(samples=tuple(samples.tolist()), seconds=tuple(seconds.tolist()))
 
 

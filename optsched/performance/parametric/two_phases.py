@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.performance.parametric.fitting import LEVELS, Cells, columns, level_of
+from optsched.performance.parametric.fitting import LEVELS, KnownPairs, columns, level_of
 from optsched.performance.protocol import Source
 from optsched.performance.times import Times
 from optsched.performance.ways import Ways
@@ -72,14 +72,14 @@ class TwoPhaseTable:
 
     Parameters
     ----------
-    cells : Cells
+    pairs : KnownPairs
         The pairs.
     rows : sequence of tuples of float
         For each pair and level, in this order, what the law needs, then log_sd and source.
     """
 
-    def __init__(self, cells: Cells, rows: Sequence[tuple[float, ...]], width: int) -> None:
-        self.cells = cells
+    def __init__(self, pairs: KnownPairs, rows: Sequence[tuple[float, ...]], width: int) -> None:
+        self.pairs = pairs
         *law, self._log_sd, source = columns(rows, width, LEVELS)
         self._law = np.array(law)
         self._source = np.nan_to_num(source, nan=float(Source.PRIOR)).astype(np.uint8)
@@ -95,7 +95,7 @@ class TwoPhaseTable:
         count = len(ways)
         # Both arrays at once cost fewer new pages of memory.
         (seconds, log_sd), source = np.empty((2, count)), np.empty(count, np.uint8)
-        find = self.cells.finder(ways)
+        find = self.pairs.finder(ways)
         work = np.empty((len(self._law), CHUNK))
         for start in range(0, count, CHUNK):
             rows = slice(start, min(start + CHUNK, count))
