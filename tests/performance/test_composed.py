@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 from documents import instance_document
+from instance_cases import batch_of, configurations
 from refusals import refuses, stated
 
 import optsched
@@ -58,20 +59,7 @@ def instance_of(**more: Any) -> Instance:
     )
 
 
-def batch(instance: Instance) -> JobBatch:
-    table = instance.jobs_table
-    own = table.rates >= 0
-    workload_rates = np.array([*(workload.rates for workload in instance.workloads), -1])
-    profile = np.where(own, table.rates, workload_rates[table.workload])
-    return JobBatch(table.workload, profile, own, table.gpus_min)
-
-
-def ways(*rows: tuple[int, int, int]) -> Configurations:
-    pool, gpus, nodes = np.array(rows, np.int64).T
-    return Configurations(pool, gpus, nodes, np.ones(len(pool)), np.zeros(len(pool), np.int64))
-
-
-FOUR = ways((0, 1, 1), (1, 1, 1), (0, 2, 1), (1, 2, 1))
+FOUR = configurations([(0, 1, 1), (1, 1, 1), (0, 2, 1), (1, 2, 1)])
 
 
 def oracle(**rates: Any) -> Document:
@@ -88,7 +76,7 @@ def test_each_cell_comes_from_the_first_model_that_knows() -> None:
         oracle(b={"fast": 9.0}, c={"slow": 5.0}),
     )
     model = make_model(instance, {"model": "chain", "models": [TABLE, first, second]})
-    said = model.predict(batch(instance), FOUR)
+    said = model.predict(batch_of(instance), FOUR)
     assert said.rate.tolist()[:3] == [
         [10.0, 4.0, 18.0, 7.0],
         [9.0, 1.0, 0.0, 0.0],
@@ -97,7 +85,7 @@ def test_each_cell_comes_from_the_first_model_that_knows() -> None:
     ok, zero, none = Feasibility.OK, Feasibility.ZERO_RATE, Feasibility.NO_RATE
     assert said.feasible[2].tolist() == [ok, zero, none, none]
     rows, columns = (index.ravel() for index in np.indices(said.rate.shape))
-    flat = model.predict(batch(instance), FOUR, edges=(rows, columns))
+    flat = model.predict(batch_of(instance), FOUR, edges=(rows, columns))
     assert (flat.rate.reshape(said.rate.shape) == said.rate).all()
     assert (flat.feasible.reshape(said.rate.shape) == said.feasible).all()
 
@@ -176,11 +164,11 @@ def test_noise_has_its_size_and_its_seed_and_nothing_else() -> None:
             workloads={f"w{row}": {"throughput": {"p": 2.0}} for row in range(count)},
         )
     )
-    one = ways((0, 1, 1))
+    one = configurations([(0, 1, 1)])
 
     def logs(**options: Any) -> FloatArray:
         model = make_model(instance, {"model": "noisy", "of": TABLE, **options})
-        said = model.predict(batch(instance), one)
+        said = model.predict(batch_of(instance), one)
         assert said.log_sd[0, 0] > 0
         return np.log(said.rate[:, 0] / 2.0)
 
@@ -198,14 +186,14 @@ def test_noise_has_its_size_and_its_seed_and_nothing_else() -> None:
 def test_noise_does_not_depend_on_the_order_or_on_the_process() -> None:
     instance = instance_of()
     model = make_model(instance, {"model": "noisy", "of": TABLE})
-    said = model.predict(batch(instance), FOUR)
+    said = model.predict(batch_of(instance), FOUR)
     rows = np.array([2, 0, 1])
-    jobs = JobBatch(*(column[rows] for column in vars(batch(instance)).values()))
+    jobs = JobBatch(*(column[rows] for column in vars(batch_of(instance)).values()))
     assert (model.predict(jobs, FOUR).rate == said.rate[rows]).all()
     code = (
         "import sys; sys.path[:0] = ['tests', 'tests/performance']; import test_composed as t;"
         "i = t.instance_of(); m = t.make_model(i, {'model': 'noisy', 'of': t.TABLE});"
-        "print(m.predict(t.batch(i), t.FOUR).rate.tolist())"
+        "print(m.predict(t.batch_of(i), t.FOUR).rate.tolist())"
     )
     again = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -216,7 +204,7 @@ def test_noise_does_not_depend_on_the_order_or_on_the_process() -> None:
 def test_noise_may_be_hidden_from_the_scheduler() -> None:
     instance = instance_of()
     model = make_model(instance, {"model": "noisy", "of": TABLE, "known": False})
-    assert not model.predict(batch(instance), FOUR).log_sd.any()
+    assert not model.predict(batch_of(instance), FOUR).log_sd.any()
 
 
 # --- cached ---------------------------------------------------------------------------------------------------------
@@ -243,7 +231,7 @@ def test_what_was_said_is_remembered_until_it_changes() -> None:
     instance = instance_of()
     counting = Counting(instance)
     model = CachedModel(instance, counting)
-    jobs = JobBatch(*(np.tile(column, 50) for column in vars(batch(instance)).values()))
+    jobs = JobBatch(*(np.tile(column, 50) for column in vars(batch_of(instance)).values()))
     right = counting.table.predict(jobs, FOUR)
     for _ in range(3):
         said = model.predict(jobs, FOUR)
@@ -252,7 +240,8 @@ def test_what_was_said_is_remembered_until_it_changes() -> None:
     edges = (np.array([7, 1, 100]), np.array([3, 1, 0]))
     assert (model.predict(jobs, FOUR, edges=edges).rate == right.rate[edges]).all()
     assert counting.asked == [4]
-    assert model.predict(jobs, ways((0, 1, 1))).rate[:, 0].tolist() == right.rate[:, 0].tolist()
+    one = model.predict(jobs, configurations([(0, 1, 1)]))
+    assert one.rate[:, 0].tolist() == right.rate[:, 0].tolist()
     assert counting.asked == [4, 4]
     assert model.observe(seen(instance, 0, 0, 1.0)) == {1}
     assert (model.predict(jobs, FOUR).rate == right.rate).all()
@@ -267,7 +256,7 @@ def test_models_that_look_at_workloads_alone_are_looked_up_by_them() -> None:
     of = make_model(instance, oracle(a={"fast": 1.5, "slow": {"2": 3.0}}, c={"fast": 2.5}))
     model = CachedModel(instance, of)
     for rows in ([0], [2, 0, 0], [3, 2, 1, 0]):
-        jobs = JobBatch(*(column[rows] for column in vars(batch(instance)).values()))
+        jobs = JobBatch(*(column[rows] for column in vars(batch_of(instance)).values()))
         right, said = of.predict(jobs, FOUR), model.predict(jobs, FOUR)
         assert (said.rate == right.rate).all() and (said.feasible == right.feasible).all()
     model.observe(seen(instance, 0, 0, 1.0))
@@ -278,10 +267,10 @@ def test_old_tables_leave() -> None:
     counting = Counting(instance)
     model = CachedModel(instance, counting)
     for gpus in range(1, 21):
-        model.predict(batch(instance_of()), ways((0, gpus, 1)))
-    model.predict(batch(instance_of()), ways((0, 20, 1)))
+        model.predict(batch_of(instance_of()), configurations([(0, gpus, 1)]))
+    model.predict(batch_of(instance_of()), configurations([(0, 20, 1)]))
     assert len(counting.asked) == 20
-    model.predict(batch(instance_of()), ways((0, 1, 1)))
+    model.predict(batch_of(instance_of()), configurations([(0, 1, 1)]))
     assert len(counting.asked) == 21
 
 
@@ -295,18 +284,18 @@ def online(instance: Instance, **options: Any) -> PerformanceModel:
 def seen(
     instance: Instance, job: int, configuration: int, rate: float, times: int = 1
 ) -> Observations:
-    jobs = JobBatch(*(column[[job] * times] for column in vars(batch(instance)).values()))
+    jobs = JobBatch(*(column[[job] * times] for column in vars(batch_of(instance)).values()))
     return Observations(jobs, FOUR, np.full(times, configuration), np.full(times, rate))
 
 
 def test_a_measurement_moves_its_cell_most_its_type_less_and_other_workloads_not() -> None:
     instance = instance_of()
     model = online(instance)
-    before = model.predict(batch(instance), FOUR)
+    before = model.predict(batch_of(instance), FOUR)
     version = model.version
     assert model.observe(seen(instance, 0, 0, 12.0)) == {0}
     assert model.version > version
-    after = model.predict(batch(instance), FOUR)
+    after = model.predict(batch_of(instance), FOUR)
     moved = np.log(after.rate[0] / before.rate[0])
     assert 0 < moved[1] < moved[2] < moved[0] < np.log(1.2)
     assert moved[1] == pytest.approx(moved[3])
@@ -322,7 +311,7 @@ def test_equal_measurements_converge_to_what_they_say() -> None:
     model = online(instance)
     for _ in range(60):
         model.observe(seen(instance, 0, 0, 25.0))
-    assert model.predict(batch(instance), FOUR).rate[0, 0] == pytest.approx(25.0, rel=1e-3)
+    assert model.predict(batch_of(instance), FOUR).rate[0, 0] == pytest.approx(25.0, rel=1e-3)
 
 
 def test_an_outlier_moves_a_rate_by_at_most_the_clip() -> None:
@@ -330,11 +319,11 @@ def test_an_outlier_moves_a_rate_by_at_most_the_clip() -> None:
     for factor in (100.0, 0.01):
         model = online(instance)
         model.observe(seen(instance, 0, 0, 10.0 * factor))
-        after = model.predict(batch(instance), FOUR).rate[0, 0]
+        after = model.predict(batch_of(instance), FOUR).rate[0, 0]
         assert abs(np.log(after / 10.0)) <= 3.0 * np.hypot(0.15, 0.05)
         for _ in range(20):
             model.observe(seen(instance, 0, 0, 10.0))
-        assert model.predict(batch(instance), FOUR).rate[0, 0] == pytest.approx(10.0, rel=0.02)
+        assert model.predict(batch_of(instance), FOUR).rate[0, 0] == pytest.approx(10.0, rel=0.02)
 
 
 def test_old_measurements_are_forgotten() -> None:
@@ -344,10 +333,10 @@ def test_old_measurements_are_forgotten() -> None:
         model.observe(seen(instance, 0, 0, 12.0))
     for _ in range(50):
         model.observe(seen(instance, 0, 0, 9.0))
-    assert model.predict(batch(instance), FOUR).rate[0, 0] == pytest.approx(9.0, rel=0.01)
+    assert model.predict(batch_of(instance), FOUR).rate[0, 0] == pytest.approx(9.0, rel=0.01)
     for _ in range(400):  # a cell that is not measured any more disappears
         model.observe(seen(instance, 0, 1, 4.0))
-    assert np.isfinite(model.predict(batch(instance), FOUR).rate).all()
+    assert np.isfinite(model.predict(batch_of(instance), FOUR).rate).all()
 
 
 def test_the_error_falls_as_the_field_says() -> None:
@@ -406,8 +395,8 @@ def test_what_teaches_nothing_changes_nothing() -> None:
         model.observe(seen(instance, 0, 0, 0.0))
     with refuses("observations[0].rate: found NaN, expected a finite rate above 0"):
         model.observe(seen(instance, 0, 0, float("nan")))
-    before = online(instance).predict(batch(instance), FOUR)
-    assert (model.predict(batch(instance), FOUR).rate == before.rate).all()
+    before = online(instance).predict(batch_of(instance), FOUR)
+    assert (model.predict(batch_of(instance), FOUR).rate == before.rate).all()
 
 
 def test_many_measurements_in_one_call_equal_one_of_their_weight() -> None:
@@ -416,8 +405,8 @@ def test_many_measurements_in_one_call_equal_one_of_their_weight() -> None:
     many.observe(seen(instance, 0, 0, 11.0, times=3))
     for _ in range(3):
         few.observe(seen(instance, 0, 0, 11.0))
-    assert many.predict(batch(instance), FOUR).rate == pytest.approx(
-        few.predict(batch(instance), FOUR).rate
+    assert many.predict(batch_of(instance), FOUR).rate == pytest.approx(
+        few.predict(batch_of(instance), FOUR).rate
     )
 
 

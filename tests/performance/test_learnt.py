@@ -10,6 +10,7 @@ import pytest
 from documents import instance_document
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from instance_cases import batch_of
 from refusals import refuses
 
 from optsched.assembly import make_model, model_of, remembering
@@ -61,18 +62,6 @@ def instance_of(
     )
 
 
-def batch(instance: Instance) -> JobBatch:
-    table = instance.jobs_table
-    own = table.rates >= 0
-    workload_rates = np.array([*(workload.rates for workload in instance.workloads), -1])
-    return JobBatch(
-        table.workload,
-        np.where(own, table.rates, workload_rates[table.workload]),
-        own,
-        table.gpus_min,
-    )
-
-
 def ways(instance: Instance) -> Configurations:
     pool, gpus = (
         part.ravel()
@@ -88,7 +77,7 @@ Measured = list[tuple[str, int, float]]
 def seen(instance: Instance, measured: Measured) -> Observations:
     """Measurements of jobs by name, each in a row of `ways`."""
     rows = [instance.jobs_table.names.index(name) for name, _, _ in measured]
-    jobs = batch(instance)
+    jobs = batch_of(instance)
     return Observations(
         JobBatch(*(column[rows] for column in vars(jobs).values())),
         ways(instance),
@@ -100,7 +89,7 @@ def seen(instance: Instance, measured: Measured) -> Observations:
 def bits(model: PerformanceModel, instance: Instance, names: list[str]) -> tuple[bytes, ...]:
     """What a model says of some jobs in all ways, to the last bit."""
     rows = [instance.jobs_table.names.index(name) for name in names]
-    said = model.predict(batch(instance), ways(instance))
+    said = model.predict(batch_of(instance), ways(instance))
     return tuple(
         getattr(said, name)[rows].tobytes() for name in ("rate", "log_sd", "feasible", "source")
     )
@@ -311,8 +300,8 @@ def test_noise_of_jobs_without_a_workload_goes_by_what_they_state() -> None:
     document = instance_document(pools, jobs)
     instance = Instance.from_document(document)
     noisy = {"model": "noisy", "of": TABLE, "sd": 0.5}
-    said = make_model(instance, noisy).predict(batch(instance), ways(instance)).rate
+    said = make_model(instance, noisy).predict(batch_of(instance), ways(instance)).rate
     assert len(set((said[:, 0] / np.arange(1, 5)).tolist())) == 4
     rows = np.array([3, 1])
     later = with_jobs(instance, rows)
-    assert (make_model(later, noisy).predict(batch(later), ways(later)).rate == said[rows]).all()
+    assert (make_model(later, noisy).predict(batch_of(later), ways(later)).rate == said[rows]).all()

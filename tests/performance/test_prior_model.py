@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from documents import instance_document
+from instance_cases import configurations
 from refusals import refuses
 
 import optsched
 from optsched.assembly import load, model_of
 from optsched.instance import Instance
-from optsched.performance import Configurations, Feasibility, JobBatch, Profiles, Source
+from optsched.performance import Feasibility, JobBatch, Profiles, Source
 
 # Private names: a model by its class, where the registry knows it by name
 from optsched.performance.analytic.hardware import find
@@ -55,13 +56,11 @@ def ratio(one: str, other: str) -> float:
 
 def predict(rows: list[tuple[int, int, int]], **options: Any) -> Any:
     instance = Instance.from_document(document(**options))
-    pool, gpus, nodes = (np.array(column, np.int64) for column in zip(*rows, strict=True))
-    ways = Configurations(pool, gpus, nodes, np.ones(len(rows)), np.zeros(len(rows), np.int64))
     count = len(WORKLOADS)
     batch = JobBatch(
         np.arange(count), np.full(count, -1), np.zeros(count, bool), np.ones(count, np.int64)
     )
-    return model_of(instance).predict(batch, ways)
+    return model_of(instance).predict(batch, configurations(rows))
 
 
 def test_from_what_workloads_state() -> None:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from documents import instance_document
+from instance_cases import batch_of, configurations
 from refusals import refuses
 
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.performance import (
     CATALOGUE,
-    Configurations,
     Feasibility,
     JobBatch,
     Observations,
@@ -53,21 +53,6 @@ def instance_of(
             job["workload"] = f"w{row}"
             workloads[f"w{row}"] = {"throughput": profile}
     return Instance.from_document(instance_document(POOLS, jobs, workloads=workloads) | more)
-
-
-def batch_of(instance: Instance) -> JobBatch:
-    """All jobs, as compile hands them over."""
-    table = instance.jobs_table
-    workload_rates = np.array([*(workload.rates for workload in instance.workloads), -1])
-    own = table.rates >= 0
-    profile = np.where(own, table.rates, workload_rates[table.workload])
-    return JobBatch(table.workload, profile, own, table.gpus_min)
-
-
-def configurations(rows: list[tuple[int, int, int]]) -> Configurations:
-    """From (pool, GPUs, nodes)."""
-    pool, gpus, nodes = (np.array(column, np.int64) for column in zip(*rows, strict=True))
-    return Configurations(pool, gpus, nodes, np.ones(len(rows)), np.zeros(len(rows), np.int64))
 
 
 def fewest(pool: str, gpus: int) -> int:
