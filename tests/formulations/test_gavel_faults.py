@@ -240,26 +240,18 @@ def test_a_trace_of_seven_columns_is_read_and_a_wrong_line_is_named() -> None:
     ten = ["A", "run", "cv", "--steps", "1", "5e2", "1", "1", "-1", "0"]
     assert len(read_trace(("\t".join(ten) + "\n").encode())) == 1
     for column, cell, words in (
-        (
-            7,
-            "heavy",
-            'trace line 2, column 8 (priority_weight): found "heavy", expected a weight above 0',
-        ),
+        (7, "heavy", 'trace:2:column 8 (priority_weight): found "heavy", expected a number'),
         (
             6,
             "0",
-            'trace line 2, column 7 (scale_factor): found "0", expected a whole number of GPUs, at least 1',
+            'trace:2:column 7 (scale_factor): found "0", expected a whole number of GPUs, at least 1',
         ),
-        (
-            8,
-            "soon",
-            'trace line 2, column 9 (SLO): found "soon", expected a multiple of the duration above 0, or -1 for none',
-        ),
+        (8, "soon", 'trace:2:column 9 (SLO): found "soon", expected a number'),
     ):
         wrong = [*ten[:column], cell, *ten[column + 1 :]]
         with refuses(words):
             imported(ten, wrong)
-    with refuses("trace line 1: found 3 ..., expected 10 columns, or the 7 of the old format..."):
+    with refuses("trace:1: found 3 cells, expected 10 or 7 cells between tabs"):
         imported(ten[:3])
 
 

