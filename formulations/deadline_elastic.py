@@ -71,7 +71,8 @@ class DeadlineElastic(Formulation):
     The *plan by rule* is made first (`formulations.level_planner`): jobs come by slack or by
     deadline, in rounds also after those of the last plan; the best of these plans counts. Each takes
     the level with the least GPU time that still meets its deadline, or changes its level where no level
-    alone meets it; one that finds no room may take the place of another that costs more. In the program
+    alone meets it; of several deadlines the one that is worth most and has room. A job that finds no room
+    may take the place of another that costs more. In the program
     a job keeps that plan, or is planned anew in whole intervals.
 
     Sets

@@ -563,8 +563,7 @@ class FluidProgram:
         short = [jobs[job] for job in own if done[job] < 1.0 - ROUNDING]
         for job in sorted(short, key=lambda job: job.deadline):
             rest = 1.0 - done[job.job]
-            choices = [*([level] for level in job.in_time), job.mixture]
-            if not any(run(job.job, levels, work=rest) for levels in choices if levels):
+            if not any(run(job.job, levels, work=rest) for levels in job.choices):
                 if job.promised:
                     return None
                 own[job.job] = []

@@ -95,10 +95,11 @@ def _shares(
 
 
 def _levels(job: LevelJob) -> list[Level]:
-    """Its levels by GPUs, up to the fastest."""
+    """Its levels by GPUs, up to the fastest, until its deadline."""
     if job.goes_on is not None:
         return [job.goes_on]
-    levels = sorted(job.levels, key=lambda level: (level.gpus, level.duration))
+    levels = [level for level in job.levels if level.deadline == job.deadline]
+    levels.sort(key=lambda level: (level.gpus, level.duration))
     return levels[: 1 + int(np.argmin([level.duration for level in levels]))]
 
 

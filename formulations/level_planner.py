@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -172,26 +173,44 @@ class LevelJob:
         )
 
     @cached_property
-    def mixture(self) -> list[Level]:
-        """Levels among which it may change before its last deadline, the fastest first."""
-        last = [level for level in self.levels if level.deadline == self.deadline]
-        mixes = self.preemptible and len(last) > 1 and not any(level.spends for level in last)
-        return sorted(last, key=lambda level: level.duration) if mixes else []
+    def choices(self) -> list[list[Level]]:
+        """Levels at which a run may be, the best choice first: of each value a level alone, the cheapest
+        first, then all before the last deadline of that value, the fastest first.
+        """
+        found: list[list[Level]] = []
+        for _, own in groupby(self.in_time, key=lambda level: level.value):
+            single = list(own)
+            found += [[level] for level in single]
+            due = max(level.deadline for level in single)
+            mixture = [
+                level
+                for level in self.levels
+                if level.deadline == due and level.value == single[0].value
+            ]
+            if self.preemptible and len(mixture) > 1 and not any(one.spends for one in mixture):
+                found.append(sorted(mixture, key=lambda level: level.duration))
+        return found
+
+    @cached_property
+    def _aims(self) -> list[Level]:
+        """Levels with the largest value that it can have alone."""
+        levels = self.in_time or self.levels
+        return [level for level in levels if level.value == levels[0].value]
 
     @cached_property
     def deadline(self) -> float:
-        """The last one."""
-        return max((level.deadline for level in self.levels), default=0.0)
+        """The last one of those with the largest value that it can have."""
+        return max((level.deadline for level in self._aims), default=0.0)
 
     @property
     def slack(self) -> float:
-        """The most seconds that it can wait."""
-        return max((level.deadline - level.shortest for level in self.levels), default=0.0)
+        """The most seconds that it can wait before that is lost."""
+        return max((level.deadline - level.shortest for level in self._aims), default=0.0)
 
-    @cached_property
+    @property
     def least_cost(self) -> float:
-        """The least GPU seconds with which it is in time; 0 if it cannot be."""
-        return min((level.cost for level in self.in_time), default=0.0)
+        """The least GPU seconds with which it has that value; 0 if it cannot be in time."""
+        return self.in_time[0].cost if self.in_time else 0.0
 
 
 def _by(moment: float, deadline: float) -> bool:
@@ -268,11 +287,8 @@ class Profile:
         return Profile(self.times, self.free, self.left)
 
     def cheapest(self, job: LevelJob) -> Run | None:
-        """The run at the first of the job's levels, the most valuable and cheapest first, that fits;
-        else one that changes among them.
-        """
-        choices = [*([level] for level in job.in_time), job.mixture]
-        runs = (self.earliest(job, levels) for levels in choices if levels)
+        """The run at the first of the job's choices that fits."""
+        runs = (self.earliest(job, levels) for levels in job.choices)
         return next((run for run in runs if run is not None), None)
 
     def earliest(

@@ -44,6 +44,17 @@ def elastic(name: str, steps: float, deadline: float, rates: dict[int, float], *
     }  # fmt: skip
 
 
+def soft(name: str, durations: dict[int, float], worth: dict[float, float]) -> dict[str, Any]:
+    """A job with durations by GPUs, and values by deadlines."""
+    options = [
+        {"pool": "v100", "gpus": gpus, "duration": seconds, "value": value}
+        | {"attributes": {"deadline": due}}
+        for due, value in worth.items()
+        for gpus, seconds in durations.items()
+    ]
+    return {"id": name, "options": options}
+
+
 def stretches(solution: optsched.Solution) -> list[tuple[str, int, float, float]]:
     assert solution.schedule is not None
     records = solution.schedule.to_records()
@@ -199,6 +210,31 @@ def test_value_decides_who_is_declined() -> None:
         found = solve(made(cluster=pool(1), jobs=jobs), admission=True, **options)
         assert [name for name, _ in found.declined] == ["cheap"]
         assert found.objective == 1.0
+
+
+def test_a_job_is_planned_for_the_deadline_that_is_worth_most() -> None:
+    """By its last deadline the soft job would come second, and be worth 1."""
+    jobs = [soft("soft", {1: 10.0}, {10.0: 10.0, 100.0: 1.0}), job("hard", 10.0, 30.0)]
+    found = solve(made(cluster=pool(1), jobs=jobs), program=False, admission=True)
+    assert found.objective == pytest.approx(0.0)
+    assert stretches(found) == [("soft", 1, 0.0, 10.0), ("hard", 1, 10.0, 20.0)]
+
+
+def test_a_level_changes_before_a_value_is_lost() -> None:
+    """On one GPU the job is done at 20, too late for 10; a second GPU is free from 4 on."""
+    jobs = [soft("soft", {1: 16.0, 2: 8.0}, {10.0: 10.0, 100.0: 1.0})]
+    cluster = {
+        "pools": [
+            {
+                "name": "v100",
+                "nodes": [{"name": "n0"}, {"name": "n1", "available_from": 4.0}],
+                "gpus_per_node": 1,
+            }
+        ]
+    }
+    found = solve(made(cluster=cluster, jobs=jobs), program=False, admission=True)
+    assert found.objective == pytest.approx(0.0)
+    assert stretches(found) == [("soft", 1, 0.0, 4.0), ("soft", 2, 4.0, 10.0)]
 
 
 # --- what is not possible, and what is not proven -------------------------------------------------
