@@ -58,7 +58,7 @@ if TYPE_CHECKING:  # few candidates leave columns for later, or are asked why th
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-MOST_PAIRS = 5_000_000
+MOST_PAIR_COLUMNS = 5_000_000
 """Columns of two jobs that a program may have;
 each takes about 1.5 kB by the time that it is solved.
 """
@@ -938,18 +938,18 @@ def _pair_columns(candidates: Candidates, kind_of_class: IntArray, count: IntArr
 
 def _refuse_many_pairs(candidates: Candidates, products: IntArray, classes: int) -> None:
     """Refuse pairs of so many different jobs that their columns would not fit
-    in memory, before any is made.
+    in memory, before columns of classes are made.
 
     Jobs that a formulation can tell apart are paired one by one: n of them make n^2 / 2 columns.
     """
     columns = candidates.columns
     within = columns.kind[columns.pairs] == columns.partner[columns.pairs]
     made = float(np.sum(np.where(within, products / 2, products)))
-    if made > MOST_PAIRS:
+    if made > MOST_PAIR_COLUMNS:
         raise InvalidInput(
             "colocation" if candidates.instance.colocation else "performance",
             f"{classes:,} different jobs, which make about {made:,.0f} columns of two jobs",
-            f"at most {MOST_PAIRS:,}; --generate-columns (generate_columns=True) makes only "
+            f"at most {MOST_PAIR_COLUMNS:,}; --generate-columns (generate_columns=True) makes only "
             "those that are "
             "needed, where the formulation can",
         )

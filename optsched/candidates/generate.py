@@ -41,6 +41,8 @@ from optsched.performance.composed import corrects
 
 ROUNDING = 1e-9
 """Relative slack when the memory of two workloads, or of a share of a GPU, is compared."""
+MOST_KIND_PAIRS = 5_000_000
+"""Pairs of kinds in a configuration that are looked at, at most."""
 
 
 Sifted = tuple[KindColumns, KindColumns]
@@ -383,14 +385,23 @@ def _pairs_of_workloads(
     start = np.searchsorted(workload, wanted, "left")
     size = (np.searchsorted(workload, wanted, "right") - start).astype(np.int64)
     products = size[:, 0] * size[:, 1]
+    # Where both workloads are the same, every two kinds come in both orders.
+    same = wanted[:, 0] == wanted[:, 1]
+    made = int(np.where(same, products // 2, products).sum())
+    if made > MOST_KIND_PAIRS:
+        raise InvalidInput(
+            "colocation",
+            f"entries of workloads for {made:,} pairs of different jobs",
+            f"at most {MOST_KIND_PAIRS:,}; --generate-columns (generate_columns=True) makes only "
+            "those that are needed, where the formulation can",
+        )
     entry = owners(products)
     number = ranges(np.zeros(len(wanted), np.int64), products)
     if not len(number):
         return number, number, number
     first = order[start[entry, 0] + number // size[entry, 1]]
     second = order[start[entry, 1] + number % size[entry, 1]]
-    # Where both workloads are the same, two kinds come in both orders.
-    once = (wanted[entry, 0] != wanted[entry, 1]) | (first <= second)
+    once = ~same[entry] | (first <= second)
     return entry[once], first[once], second[once]
 
 

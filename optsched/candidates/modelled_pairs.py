@@ -8,7 +8,7 @@ import numpy as np
 
 from optsched.arrays import IntArray, group_rows, mask_of, ranges
 from optsched.candidates.columns import KindColumns, is_kept
-from optsched.candidates.generate import drop_unfit
+from optsched.candidates.generate import MOST_KIND_PAIRS, drop_unfit
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.room import drop_roomless
 from optsched.candidates.task import CompileTask
@@ -16,8 +16,6 @@ from optsched.errors import InvalidInput
 from optsched.performance import Configurations, Feasibility
 from optsched.performance.composed import colocating
 
-MOST_PAIRS = 5_000_000
-"""Pairs of kinds in a configuration that are looked at, at most."""
 GAIN = 1e-9
 """A pair is a column only if its two jobs together run faster than in turns by more than this."""
 
@@ -35,7 +33,7 @@ def modelled_pairs(task: CompileTask, alone: KindColumns, stated: KindColumns) -
     Raises
     ------
     InvalidInput
-        If there are more than `MOST_PAIRS` pairs to look at.
+        If there are more than `MOST_KIND_PAIRS` pairs to look at.
     """
     pairs = colocating(task.model)
     if pairs is None:
@@ -94,12 +92,12 @@ def _pairs(kinds: Kinds, alone: KindColumns) -> tuple[IntArray, IntArray]:
     begin = np.maximum.accumulate(np.where(start, np.arange(len(rows)), 0))
     end = begin + same.count[same.inverse]
     partners = (end - np.arange(len(rows))).astype(np.int64)  # itself and all that follow
-    if partners.sum() > MOST_PAIRS:
+    if partners.sum() > MOST_KIND_PAIRS:
         raise InvalidInput(
             "performance",
             f"a model that pairs {int(partners.sum()):,} times two kinds of jobs in a "
             "configuration",
-            f"at most {MOST_PAIRS:,}; jobs of fewer workloads, or of fewer GPU counts, make fewer",
+            f"at most {MOST_KIND_PAIRS:,}; jobs of fewer workloads, or of fewer GPU counts, make fewer",
         )
     first = np.repeat(rows, partners)
     second = rows[ranges(np.arange(len(rows), dtype=np.int64), partners)]

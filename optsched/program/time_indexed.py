@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray, owners, ranges
+from optsched.arrays.matrices import sum_by
 from optsched.errors import UsageError
 from optsched.program.linear import Expression, LinearProgram
 from optsched.program.timeline import TimelineProgram
@@ -141,7 +142,7 @@ def time_indexed(timeline: TimelineProgram) -> TimeIndexed:
 
     lp = LinearProgram()
     x = lp.variables(columns, name="x", upper=1.0, integer=True)
-    lp.constrain(_sum_by(owner, np.ones(columns), len(timeline)) @ x == 1.0, name="one")
+    lp.constrain(sum_by(owner, 1.0, len(timeline)) @ x == 1.0, name="one")
     _constrain_resources(lp, x, timeline, mode, start)
     if timeline.budget_usage is not None:
         lp.constrain(timeline.budget_usage.tocsc()[:, mode] @ x <= timeline.budget, name="spend")
@@ -151,7 +152,7 @@ def time_indexed(timeline: TimelineProgram) -> TimeIndexed:
     if timeline.cost.makespan:
         span = lp.variables(1, name="C", upper=float(timeline.horizon))
         ones = np.ones((len(timeline), 1))
-        lp.constrain(_sum_by(owner, end, len(timeline)) @ x - ones @ span <= 0.0, name="span")
+        lp.constrain(sum_by(owner, end, len(timeline)) @ x - ones @ span <= 0.0, name="span")
         # These rows follow from the others for whole numbers; for fractions they make the bound.
         load = sp.csr_matrix(timeline.usage @ sp.diags_array(timeline.duration.astype(float)))
         lp.constrain(
@@ -164,12 +165,6 @@ def time_indexed(timeline: TimelineProgram) -> TimeIndexed:
         lp.constrain(objective <= float(timeline.most), name="most")
     lp.minimise(objective)
     return TimeIndexed(timeline, lp, mode, start)
-
-
-def _sum_by(owner: IntArray, value: FloatArray | IntArray, rows: int) -> sp.csr_matrix:
-    return sp.csr_matrix(
-        (np.asarray(value, float), (owner, np.arange(len(owner)))), shape=(rows, len(owner))
-    )
 
 
 def _cost(timeline: TimelineProgram, mode: IntArray, start: IntArray, end: IntArray) -> FloatArray:

@@ -276,7 +276,7 @@ def passed(
         held[table.places.job] = table.places.length
         service = service.after(seconds, held)
         until = now if ends is None else np.minimum(now, ledger.earliest(ends))
-        ledger = ledger.after(until - state.now, state.lead())
+        ledger = ledger.after(until - state.now, state.most_ahead())
     table = replace(table, steps_done=done, isolated_time=isolated_time)
     instance = replace(state.instance, jobs_table=table, now=now)
     return replace(state, instance=instance, ledger=ledger, service=service)

@@ -52,7 +52,9 @@ ROUNDING = 1e-9
 """Rounds."""
 
 
-def worth_of(rows: JobRows, deficit: FloatArray, ahead: FloatArray, lead: FloatArray) -> FloatArray:
+def worth_of(
+    rows: JobRows, deficit: FloatArray, head_start: FloatArray, most_ahead: FloatArray
+) -> FloatArray:
     """w of each row, in rounds;
     negative for rows that have no claim, or could not be credited with a round.
 
@@ -61,9 +63,9 @@ def worth_of(rows: JobRows, deficit: FloatArray, ahead: FloatArray, lead: FloatA
     rows : JobRows, A rows
     deficit : FloatArray, shape (A,)
         Rounds that each row is owed.
-    ahead : FloatArray, shape (A,)
+    head_start : FloatArray, shape (A,)
         h_r.
-    lead : FloatArray, shape (A,)
+    most_ahead : FloatArray, shape (A,)
         Rounds that each row may be ahead of what it is owed.
     """
     claims = rows.fraction > 0
@@ -78,13 +80,16 @@ def worth_of(rows: JobRows, deficit: FloatArray, ahead: FloatArray, lead: FloatA
     np.add.at(job_x, ends, np.concatenate([x, x[shared]]))
     np.add.at(job_owed, ends, np.concatenate([owed, owed[shared]]))
     worth = (
-        _weight(owed + ahead, x) - 0.5 + _weight(job_owed[rows.job] + ahead, job_x[rows.job]) - 0.5
+        _weight(owed + head_start, x)
+        - 0.5
+        + _weight(job_owed[rows.job] + head_start, job_x[rows.job])
+        - 0.5
     )
     pairs = np.flatnonzero(shared)
     other = rows.partner[shared]
-    worth[pairs] += _weight(job_owed[other] + ahead[pairs], job_x[other]) - 0.5
+    worth[pairs] += _weight(job_owed[other] + head_start[pairs], job_x[other]) - 0.5
     # A row that would be further ahead than the ledger counts gains nothing by running.
-    counts = deficit + x - 1.0 >= -lead - ROUNDING
+    counts = deficit + x - 1.0 >= -most_ahead - ROUNDING
     return np.where(claims & counts, worth, -1.0)
 
 

@@ -7,7 +7,7 @@ elsewhere (`optsched.rounds.solve_round.verdicts`); only the reason tells an evi
 preemption.
 
 The rules follow in the order in which a round applies them. A function without a module is in this
-file; the modules are in `optsched.rounds`, but for `staying`, `occupied` and `beside`, which are in
+file; the modules are in `optsched.rounds`, but for `staying`, `one_node` and `beside`, which are in
 `optsched.placement`.
 
 1. **Keep.** A job that cannot be preempted keeps its GPUs (`optsched.instance.staying`), unless a
@@ -26,9 +26,9 @@ file; the modules are in `optsched.rounds`, but for `staying`, `occupied` and `b
    (`round_rows.RoundRows.urgent`), then all others by the time at which they are due
    (`due_times`). A running row has a head start of the hysteresis and of what it costs to stop it
    now (`head_start`, `stops.Stops.cost`). Under a ranking, its order replaces the due times.
-6. **Pairs.** Where rows of pairs have a claim, the set of rows that is worth most goes to the front
-   of the last group (`selection.best_set_first`); a running row outside the set may lose its GPUs
-   to it.
+6. **Sets.** Where rows of pairs have a claim, or claims on single GPUs are split over rows, the set
+   of rows that is worth most goes to the front of the last group (`selection.best_set_first`); a
+   running row outside the set may lose its GPUs to it.
 7. **Preempt.** A running job is preempted if no row is chosen in which it can go on (`displaced`).
 8. **Limit.** With `max_moves` no more than so many are, the ones that are due last: the others stay
    (`rows_that_stay`). Only starved jobs may preempt beyond that. Running jobs that can go on in no

@@ -207,13 +207,13 @@ class RoundRows:
         return larger(self.rows, self.state.stops.cost) / self.view.instance.round
 
     @cached_property
-    def lead(self) -> FloatArray:
+    def head_start(self) -> FloatArray:
         """h_r: rounds by which rows that run are ahead of others that are owed as much."""
         return head_start(self.continues, self.state.policy.hysteresis, self.restart)
 
     @cached_property
     def due(self) -> FloatArray:
-        return due_times(self.rows.fraction, self.deficit, self.lead)
+        return due_times(self.rows.fraction, self.deficit, self.head_start)
 
     @cached_property
     def position(self) -> IntArray | None:
@@ -286,14 +286,14 @@ class RoundRows:
     def _order_for_hosts(self) -> IntArray:
         """All rows in the order in which jobs that cannot be preempted choose among theirs.
 
-        A running row alone has no lead here: a guest that joins its job preempts nobody.
+        A running row alone has no head start here: a guest that joins its job preempts nobody.
         """
         group = priority_groups(np.zeros(len(self.rows), bool), self.waits, self.urgent)
         if self.position is not None:
             return np.lexsort((self.position, group)).astype(np.int64)
         claimed = self.rows.fraction > 0
-        lead = np.where((self.rows.partner < 0) & claimed, self.lead, 0.0)
-        due = self.due + lead / np.where(claimed, self.rows.fraction, 1.0)
+        own = np.where((self.rows.partner < 0) & claimed, self.head_start, 0.0)
+        due = self.due + own / np.where(claimed, self.rows.fraction, 1.0)
         return order_due(self.rows, due, group, np.where(self.waits, -self.longest, 0.0))
 
     def _worth(self) -> FloatArray | None:
@@ -303,9 +303,9 @@ class RoundRows:
             return None
         # Of a pair that parts only one job can go on, so a row alone has no head start over the
         # pair.
-        lead = np.where(parting_rows(rows, self.partner_now), 0.0, self.lead)
+        own = np.where(parting_rows(rows, self.partner_now), 0.0, self.head_start)
         most_ahead = 1.0 + self.state.policy.hysteresis + self.restart
-        return worth_of(rows, self.deficit, lead, most_ahead)
+        return worth_of(rows, self.deficit, own, most_ahead)
 
     def _block_each_other(self) -> bool:
         """Whether claims on GPUs are shared, or claims on single GPUs are split over several rows.
@@ -346,7 +346,7 @@ class RoundRows:
         if hosts.shared.any():
             must_run = hosts.chosen(self._order_for_hosts(), allowed)
         group = priority_groups(must_run, self.waits, self.urgent)
-        rank = rank_in_group(group, rows.partner >= 0, self.longest, self.slack - self.lead)
+        rank = rank_in_group(group, rows.partner >= 0, self.longest, self.slack - self.head_start)
         order = self._ordered(group, rank)
         uses = self.classes.uses
         queue = RowQueue(

@@ -7,9 +7,9 @@ A row r has the fraction x_r of the time and the deficit d_r (rounds that it is 
     h_r   = hysteresis + restart cost / round  if r runs now, else 0
 
 Rows are taken by ascending due time, each if it fits beside those taken before, so smaller ones
-fill what is left. With a fixed allocation d_r = x_r e - k after e rounds, k of them with the row,
-and the order is that of (k + 1/2) / x_r: Webster's method of apportionment, and Gavel's priority
-x_r / f_r (`optsched.placement.instant`). Unlike those two rules, the due time depends on the past
+fill what is left. With a fixed allocation and h_r = 0, d_r = x_r e - k after e rounds, k of them
+with the row, and the order is that of (k + 1/2) / x_r: Webster's method of apportionment, and
+Gavel's priority x_r / f_r (`optsched.placement.instant`). Unlike those two rules, the due time depends on the past
 only through d_r, so it stays valid when the allocation changes. With h_r > 0 a row that runs goes
 on until another one is owed h_r rounds more.
 

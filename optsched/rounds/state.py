@@ -471,7 +471,7 @@ class RoundState(DisplayedTable):
             warm=None,
         )
 
-    def lead(self) -> FloatArray:
+    def most_ahead(self) -> FloatArray:
         """How far each row of the ledger may be ahead of what it is owed.
 
         Returns

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from optsched.program.linear_form import LinearForm
 
 FEASIBILITY = 1e-6
-"""Largest residual accepted, relative to the size of the row's terms (at least 1)."""
+"""Largest residual accepted, relative to the size of the row: its terms, its sides, and the effect
+of one unit of its columns. For the bounds of a column: relative to max(1, |x|).
+"""
 INTEGRALITY = 1e-6
 OPTIMALITY = 1e-6
 """Largest relative gap of an answer that is called optimal."""

@@ -70,7 +70,7 @@ class Prices(DisplayedTable, dict[str, float]):
     def _facts(self) -> Mapping[str, str]:
         free = [name for name, price in self.items() if price == 0]
         return {
-            "a price is": f"the change of the objective of {self.formulation} per unit"
+            "a price is": f"the improvement of the objective of {self.formulation} per unit"
             if self
             else "",
             "more would not help": first_of(free),

@@ -75,7 +75,7 @@ class Values(Displayed):
         Point, shape (N,).
     y : FloatArray or None
         Duals of the rows, shape (M,), as derivatives of the optimum with respect to the right-hand
-        sides.
+        sides; of a conic program its multipliers z, in the dual cone.
     objective, bound : float or None
         As the solver states them.
     iterations, nodes : int

@@ -231,7 +231,7 @@ def _cones(cvxpy: Any, program: ConicProgram, slack: Any) -> tuple[list[Any], li
 
 def _multipliers(constraints: list[Any], places: list[IntArray], rows: int) -> FloatArray | None:
     """Multipliers z of the rows:
-    in the dual cone, with cost + ... = A'z for the minimisation form.
+    in the dual cone, with c + A'z = 0 for minimise c'x subject to b - Ax in the cone.
     """
     z = np.zeros(rows)
     for constraint, here in zip(constraints, places, strict=True):

@@ -52,7 +52,7 @@ class Outcome(Displayed):
         Of an infeasible program: rows that cannot all hold.
     explanation : Explanation
         How small this set is known to be.
-    solver : str
+    solver : type of Solver
     duals_alone : bool
         Whether no solver gave the duals: they prove what jobs could have alone.
     noise : float

@@ -554,3 +554,10 @@ def test_pairs_of_too_many_different_jobs_are_refused_before_they_are_made() -> 
     ):
         optsched.solve(instance, "makespan")
     assert optsched.solve(instance, "max-throughput").status == "optimal"  # two classes of jobs
+
+    # Where each job has rates of its own, even the pairs of kinds are too many.
+    for number, job in enumerate(document["jobs"]):
+        job["throughput"] = {"p": 1.0 + number / 10_000}
+    instance = optsched.Instance.from_document(document)
+    with refuses("colocation: found entries of workloads for 37,500,000 pairs of different jobs"):
+        optsched.solve(instance, "max-throughput")

@@ -165,7 +165,7 @@ def test_packing_by_a_model_raises_the_optimum_and_is_certified() -> None:
 
 
 def test_too_many_pairs_are_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optsched.candidates.modelled_pairs, "MOST_PAIRS", 10)
+    monkeypatch.setattr(optsched.candidates.modelled_pairs, "MOST_KIND_PAIRS", 10)
     instance = instance_of()
     with refuses("performance: found a model that pairs..."):
         optsched.compile(instance, model=Slowed(instance))

@@ -1,5 +1,7 @@
-"""Writing a journal: a record is on the disk when `append` returns,
-or it is not in the journal at all.
+"""Writing a journal: a record is on the disk when `append` returns.
+
+When `append` raises, the record is not in the journal, unless the message says otherwise. After a
+crash within `append` it may be there.
 """
 
 from __future__ import annotations
