@@ -143,7 +143,7 @@ def largest_of_rows(indptr: AnyArray, data: FloatArray) -> FloatArray:
     return largest
 
 
-def sum_by(group: IntArray, amount: FloatArray | float, groups: int) -> sp.csr_matrix:
+def sum_by(group: IntArray, amount: FloatArray | IntArray | float, groups: int) -> sp.csr_matrix:
     """Matrix that adds up the entries of each group, times an amount; shape (groups, entries)."""
     each = np.broadcast_to(np.asarray(amount, np.float64), len(group))
     return sp.csr_matrix((each, (group, np.arange(len(group)))), shape=(groups, len(group)))
