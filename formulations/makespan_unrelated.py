@@ -63,6 +63,7 @@ class MakespanUnrelated(Formulation):
     """
 
     name = "makespan-unrelated"
+    aliases = ("rcpsp",)
     reads = frozenset({"steps_left", "arrival"})
     also_reads = frozenset({"after"})
     reads_pairs = False

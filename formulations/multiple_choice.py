@@ -49,6 +49,7 @@ class MultipleChoice(Formulation):
     """
 
     name = "multiple-choice"
+    aliases = ("multidimensional-knapsack",)
     reads = frozenset({"weight"})
     also_reads = frozenset({"value"})
     sense = "max"

@@ -187,7 +187,9 @@ def without_rate(
     job = int(C.first[k[0]])
     name = C.instance.jobs_table.names[job]
     if C.instance.options.value.any() or C.instance.options.cost.any():
-        expected = f"{expected}; -f multiple-choice needs no rates, but values of options"
+        wanted = "multiple-choice" if C.instance.options.value.any() else "gap"
+        stated = "values" if wanted == "multiple-choice" else "costs"
+        expected = f"{expected}; -f {wanted} needs no rates, but {stated} of options"
     return InvalidInput(
         f"jobs[{job}].options",
         f"no throughput or duration (job {name!r})",

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optsched.assembly import (
+    DEFAULT_FORMULATION,
     InstanceSource,
     Performance,
     compile,
     compile_for,
     constraints_in_force,
+    default_formulation,
     formulation_for,
     formulation_of,
     load,
@@ -69,7 +71,7 @@ together they take about 60 bytes."""
 @checks_arguments
 def solve(
     instance: InstanceSource | Candidates,
-    formulation: str = "max-min-fairness",
+    formulation: str | None = None,
     *,
     solver: str = "auto",
     constraints: Sequence[Any] = (),
@@ -97,8 +99,9 @@ def solve(
     Parameters
     ----------
     instance : Instance, Candidates, or what `load` takes
-    formulation : str
-        Registry name.
+    formulation : str, optional
+        Registry name (default: what a file of a benchmark library belongs to, else
+        max-min-fairness).
     solver : str
         Registry name or ``auto``.
     constraints : sequence
@@ -168,6 +171,7 @@ def solve(
     limits = make_limits(
         timer, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
     )
+    formulation = default_formulation(instance) if formulation is None else formulation
     _check_options(formulation, options, formulation_options)
     clock = timer.clock
     started = clock()
@@ -507,12 +511,14 @@ def _umask() -> int:
 
 
 __all__ = [
+    "DEFAULT_FORMULATION",
     "InstanceSource",
     "OptschedError",
     "Performance",
     "compile",
     "compile_for",
     "constraints_in_force",
+    "default_formulation",
     "formulation_for",
     "load",
     "make_constraint",

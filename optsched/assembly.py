@@ -17,11 +17,14 @@ from optsched.instance import Instance, read_instance, shipped_path
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.durations import UNLIMITED, Timer
 from optsched.instance.reading import named, show
+from optsched.libraries import may_be_library_file
 from optsched.performance import PerformanceModel, with_learnt
 from optsched.performance.composed import MODELS, OF, ComposedModel
 from optsched.performance.files import PERFORMANCE, below, check_performance, read_model
 from optsched.registry import catalogue, load_constraint, load_formulation, load_model, names
 from optsched.solution import Solution
+
+DEFAULT_FORMULATION = "max-min-fairness"
 
 Performance = Mapping[str, Any] | str | Path
 """A performance object, or a file that `optsched model fit` wrote."""
@@ -39,8 +42,9 @@ def load(source: InstanceSource, performance: Performance | None = None) -> Inst
     Parameters
     ----------
     source : str, path, mapping or Instance
-        A JSON, YAML or npz file, ``-`` for standard input, ``@name`` for one that ships; a parsed
-        document; or an instance, which is returned as it is.
+        A JSON, YAML or npz file, ``-`` for standard input, ``@name`` for one that ships; a file of
+        a benchmark library, ``FILE#2`` for its second problem; a parsed document; or an instance,
+        which is returned as it is.
     performance : mapping, str or path, optional
         A performance object, or a file that `optsched model fit` wrote, that takes the place of the
         instance's own.
@@ -71,8 +75,22 @@ def _instance_of(source: InstanceSource) -> Instance:
         return Instance.from_document(source)
     if not isinstance(source, str | Path):
         raise InvalidArgument("instance", show(source), "an Instance, its document or a file of it")
-    shipped = isinstance(source, str) and source.startswith("@")
-    return read_instance(shipped_path(str(source)[1:]) if shipped else source)
+    if isinstance(source, str) and source.startswith("@"):
+        return read_instance(shipped_path(source[1:]))
+    if may_be_library_file(source):
+        from optsched.libraries import read_problem
+
+        return read_problem(source).instance
+    return read_instance(source)
+
+
+def default_formulation(source: object) -> str:
+    """The formulation that a library file belongs to, else `DEFAULT_FORMULATION`."""
+    if isinstance(source, str | Path) and may_be_library_file(source):
+        from optsched.libraries import formulation_of_file
+
+        return formulation_of_file(source)
+    return DEFAULT_FORMULATION
 
 
 def _check_file(instance: Instance, file: str | Path) -> None:

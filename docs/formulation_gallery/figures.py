@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from PIL.Image import Image
 
-INSTANCES = ("quickstart", "packing", "topology", "leases", "smd", "unrelated", "knapsack")
+INSTANCES = (
+    "quickstart",
+    "packing",
+    "topology",
+    "leases",
+    "smd",
+    "unrelated",
+    "knapsack",
+    "assignment",
+)
 """Instances that are tried in this order: the first that the formulation solves is drawn."""
 RESOLUTION = 75
 """Dots per inch of the pictures."""
@@ -65,6 +74,7 @@ HINTS: dict[str, Hint] = {
     "elasticflow": Hint("leases", more=("-O admission=true",)),
     "forbidden": Hint(options={"jobs": ["bert-base-2"], "pools": ["v100"]}),
     "gandiva": Hint("packing", more=("-O pairing=greedy",)),
+    "gap": Hint("assignment"),
     "lease": Hint("leases"),
     "makespan": Hint(more=("-O agnostic=true -O reference_pool=v100",)),
     "makespan-unrelated": Hint("unrelated"),

@@ -8,17 +8,25 @@ import glob
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from optsched.api import DEFAULT_FORMULATION, default_formulation
 from optsched.benchmarking.task import canonical
 from optsched.display import Displayed
-from optsched.errors import InvalidArgument, UsageError, unknown_name
+from optsched.errors import InvalidArgument, InvalidInput, UsageError, unknown_name
 from optsched.formats.mps import is_program
 from optsched.instance.files import SUFFIXES as INSTANCE_SUFFIXES
 from optsched.instance.reading import read_bytes
 from optsched.instance.shipped import shipped_path
+from optsched.libraries import (
+    file_and_problem,
+    formulation_of_file,
+    may_be_library_file,
+    problem_names,
+)
 
 SPAN = re.compile(r"\s*(\d{1,18})\s*\.\.\s*(\d{1,18})\s*", re.ASCII)
 MOST_SEEDS = 100_000
@@ -37,11 +45,14 @@ class ProblemSource(Displayed):
         generator's options.
     program : bool
         Whether it is a program (.mps, .lp), which no formulation makes.
+    formulation : str
+        The one that it is solved with where none is asked for.
     """
 
     name: str
     content: Mapping[str, Any]
     program: bool = False
+    formulation: str = DEFAULT_FORMULATION
 
     def _headline(self) -> str:
         return self.name
@@ -53,8 +64,9 @@ def from_names(names: Iterable[str], folder: Path | None = None) -> list[Problem
     Parameters
     ----------
     names : iterable of str
-        A file; a folder, for the instances and programs in it; a pattern (``*``,
-        ``?``, ``[...]``, ``**`` for all folders below); ``@name`` of an instance that ships.
+        A file, of a benchmark library all its problems, or one as ``FILE#2``; a folder, for the
+        instances and programs in it; a pattern (``*``, ``?``, ``[...]``, ``**`` for all folders
+        below); ``@name`` of an instance that ships.
     folder : Path, optional
         What relative paths are relative to (default: the current folder).
 
@@ -82,28 +94,45 @@ def _expanded(name: str, folder: Path | None) -> list[ProblemSource]:
         inside = sorted(file for file in path.iterdir() if file.is_file() and _readable(file))
         if not inside:
             raise UsageError(f"{path}: no instance or program is in this folder")
-        return [_of_file(file) for file in inside]
+        return [source for file in inside for source in _of_file(file)]
     if not path.exists() and glob.has_magic(str(path)):
         matches = sorted(
             match for match in glob.glob(str(path), recursive=True) if Path(match).is_file()
         )
         if not matches:
             raise UsageError(f"{name}: no file matches")
-        return [_of_file(Path(match)) for match in matches]
-    return [_of_file(path)]
+        return [source for match in matches for source in _of_file(Path(match))]
+    return _of_file(path)
 
 
 def _readable(path: Path) -> bool:
-    """Whether a file of a folder ends like an instance or a program."""
-    return path.suffix.lower() in INSTANCE_SUFFIXES or (
-        is_program(path) and not path.name.startswith(".")
-    )
+    """Whether a file of a folder ends like an instance or a program, or is of a library."""
+    if path.suffix.lower() in INSTANCE_SUFFIXES:
+        return True
+    return not path.name.startswith(".") and (is_program(path) or _is_of_library(path))
 
 
-def _of_file(path: Path) -> ProblemSource:
-    return ProblemSource(
-        path.as_posix(), {"file": path.as_posix(), "sha256": _digest(path)}, is_program(path)
-    )
+def _is_of_library(path: Path) -> bool:
+    if not may_be_library_file(path):
+        return False
+    try:
+        formulation_of_file(path)
+    except InvalidInput:  # the other files of a folder, such as a README
+        return False
+    return True
+
+
+def _of_file(path: Path) -> list[ProblemSource]:
+    """The problems of a file: several of some library files, else one."""
+    names, formulation = [path.as_posix()], DEFAULT_FORMULATION
+    if may_be_library_file(path):
+        with suppress(InvalidInput):  # the row of its task says what is wrong with it
+            names, formulation = problem_names(path.as_posix()), default_formulation(path)
+    sha256 = _digest(file_and_problem(path)[0])
+    return [
+        ProblemSource(name, {"file": name, "sha256": sha256}, is_program(path), formulation)
+        for name in names
+    ]
 
 
 def _digest(path: Path) -> str:

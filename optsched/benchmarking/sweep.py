@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Unpack
 
-from optsched.api import make_constraint, make_formulation, make_limits
+from optsched.api import DEFAULT_FORMULATION, make_constraint, make_formulation, make_limits
 from optsched.arrays import finite
 from optsched.benchmarking.machine import cores
 from optsched.benchmarking.run import Sweep, SweepOptions, run_tasks
@@ -25,7 +25,8 @@ Seeds = Sequence[int]
 Settings = Mapping[str, Any]
 Bytes = float
 
-DEFAULT = "max-min-fairness"
+OWN = ""
+"""In the place of a formulation: the one that belongs to each problem."""
 GRACE_SHARE, GRACE = 0.1, 5.0
 """A task is killed when it has had its time limit, this share of it, and so many seconds more."""
 
@@ -40,6 +41,7 @@ class Benchmark(Displayed):
         Instances and programs. Programs are solved as they are: formulations and constraints are
         not for them.
     formulations : sequence of (name, options)
+        Without a name (the default) that of a library file, else max-min-fairness.
     constraints : sequence of mappings
         Side constraints of all formulations, beside those of the instances.
     solvers : sequence of str
@@ -64,7 +66,7 @@ class Benchmark(Displayed):
     """
 
     sources: Sequence[ProblemSource]
-    formulations: Sequence[tuple[str, Mapping[str, Any]]] = ((DEFAULT, {}),)
+    formulations: Sequence[tuple[str, Mapping[str, Any]]] = ((OWN, {}),)
     constraints: Sequence[Mapping[str, Any]] = ()
     solvers: Names = ("auto",)
     seeds: Seeds = (0,)
@@ -100,7 +102,8 @@ class Benchmark(Displayed):
         found = []
         for source in self.sources:
             plain: list[tuple[str | None, Mapping[str, Any]]] = [(None, {})]
-            for name, options in plain if source.program else self.formulations:
+            for given, options in plain if source.program else self.formulations:
+                name = source.formulation if given == OWN else given
                 for solver, seed in product(self.solvers, self.seeds):
                     found += [
                         self._task(source, name, options, solver, seed, turn)
@@ -184,8 +187,11 @@ class Benchmark(Displayed):
                 raise given_twice(what, str(twice[0]))
         if self.repeat < 1:
             raise InvalidArgument("repeat", str(self.repeat), "1 or more")
-        for name, options in self.formulations:
-            make_formulation(name, options, [make_constraint(item) for item in self.constraints])
+        own = sorted({source.formulation for source in self.sources if not source.program})
+        for given, options in self.formulations:
+            for name in (own or [DEFAULT_FORMULATION]) if given == OWN else [given]:
+                constraints = [make_constraint(item) for item in self.constraints]
+                make_formulation(name, options, constraints)
         for solver in self.solvers:
             if solver != "auto":
                 load_solver(solver)

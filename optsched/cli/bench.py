@@ -48,14 +48,15 @@ class Swept:
         list[str],
         Argument(
             "SET...",
-            "Instances and programs: files, folders, patterns, @names, "
+            "Instances and programs: files (of libraries all problems), folders, patterns, @names, "
             "generate:NAME:KEY=VALUE,... (seeds=1..5), or one sweep file (.toml).",
         ),
     ]
     formulations: Annotated[
         NamedList | None,
         formulations_option(
-            "Can be repeated, also with other options.  [default: max-min-fairness]"
+            "Can be repeated, also with other options.  [default: that of a library file, else "
+            "max-min-fairness]"
         ),
     ] = None
     option: Annotated[
@@ -143,7 +144,7 @@ def benchmark_of(swept: Swept, contest: Mapping[str, Any]) -> Benchmark:
     """What the command line and a sweep file say together; the command line wins."""
     given = {**contest, **given_fields(swept, "set", "formulations", "option")}
     from optsched.benchmarking.sources import seeds_of
-    from optsched.benchmarking.sweep import DEFAULT, Benchmark
+    from optsched.benchmarking.sweep import OWN, Benchmark
     from optsched.cli.sweep_file import is_sweep_file, options_of, read_sweep
 
     files = [name for name in swept.set if is_sweep_file(name)]
@@ -158,7 +159,7 @@ def benchmark_of(swept: Swept, contest: Mapping[str, Any]) -> Benchmark:
         given = {**options_of(document), **given}
     else:
         sources = _sources(swept.set, None)
-    kept = given.pop("formulations", [(DEFAULT, {})])
+    kept = given.pop("formulations", [(OWN, {})])
     entries = swept.formulations or kept
     seeds = given.pop("seeds", None)
     if seeds is not None:

@@ -33,7 +33,10 @@ WRITING = 2e-5
 100,000 jobs take 0.7 to 1.7 s of CPU time, and more where each has several rows."""
 INFEASIBLE, NOTHING_FOUND, NOT_CERTIFIED, SOLVER_FAILED = 4, 5, 6, 7
 
-FILE = "File (json, yaml, npz), - for standard input, or @name of a shipped instance"
+FILE = (
+    "File (json, yaml, npz, or of a benchmark library), - for standard input, or @name of a shipped "
+    "instance"
+)
 InstanceFile = Annotated[str, Argument("INSTANCE", f"{FILE}.", source=True)]
 InstanceOrProgram = Annotated[
     str, Argument("INSTANCE", f"{FILE}; or a program (mps, lp, .gz).", source=True)

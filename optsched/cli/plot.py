@@ -40,7 +40,7 @@ class Drawn(ProblemOptions):
         str,
         formulation_option(
             "Solve with this one first, where no SOLUTION is given "
-            f"(default: {DEFAULT_FORMULATION})."
+            f"(default: that of a library file, else {DEFAULT_FORMULATION})."
         ),
     ] = ""
 
@@ -121,10 +121,12 @@ def _check(problem: Drawn, search: Search, solution: str | None, kind: str | Non
 def _solve_and_draw(
     shell: Shell, problem: Drawn, search: Search, output: str, kind: str | None
 ) -> int:
+    from optsched import api
     from optsched.report import ProgressRecorder
     from optsched.report.plots import completed, solution_picture
 
-    problem = replace(problem, formulation=problem.formulation or DEFAULT_FORMULATION)
+    own = problem.formulation or api.default_formulation(problem.instance)
+    problem = replace(problem, formulation=own)
     # Only a run of the solver itself has a progress
     recorder = ProgressRecorder() if kind == "progress" else None
     made = solved(shell, problem, search, recorder)

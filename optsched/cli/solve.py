@@ -46,7 +46,10 @@ class Solved(ProblemOptions):
     instance: InstanceOrProgram
     formulation: Annotated[
         str,
-        formulation_option(f"See `optsched formulations`.  [default: {DEFAULT_FORMULATION}]"),
+        formulation_option(
+            "See `optsched formulations`.  [default: that of a library file, else "
+            f"{DEFAULT_FORMULATION}]"
+        ),
     ] = ""
 
 
@@ -143,6 +146,7 @@ def solve(
         optsched solve cluster.json -C deadlines:soft=true --json | jq .objective
         optsched solve cluster.json --start yesterday.json -o today.json
         optsched solve model.mps --time-limit 5m -o model.sol
+        optsched solve mknapcb1.txt#2 --time-limit 20s
     """
     # Before anything is checked, imported or read: all that follows shares this clock
     search.timer  # noqa: B018
@@ -163,7 +167,8 @@ def solve(
         solution = _solve_program(shell, problem.instance, search, start)
     else:
         _check_ending(output)
-        chosen = replace(problem, formulation=problem.formulation or DEFAULT_FORMULATION)
+        own = problem.formulation or api.default_formulation(problem.instance)
+        chosen = replace(problem, formulation=own)
         solution = solved(
             shell, chosen, search, check=api.check_placeable if place else None,
             start=start, generate_columns=generate_columns,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from optsched.cli.command import Argument, Option
-from optsched.cli.options import OUTPUT, Json, ModelFile
+from optsched.cli.options import FILE, OUTPUT, Json, ModelFile
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.errors import UsageError
@@ -32,9 +32,7 @@ def validate(
     shell: Shell,
     instance: Annotated[
         str | None,
-        Argument(
-            "INSTANCE", "File (json, yaml, npz), - for standard input, or @name.", source=True
-        ),
+        Argument("INSTANCE", f"{FILE}.", source=True),
     ] = None,
     model: ModelFile = None,
     schema: Annotated[

@@ -36,13 +36,6 @@ class Field(NamedTuple):
     part_of: str = ""
 
 
-INSTEAD_OF_COST = (
-    "no formulation reads them; multiple-choice reads value: with value = M - cost, "
-    "M above the sum of each job's"
-    " largest cost, it gives an option to as many jobs as possible, at the least cost"
-)
-"""How a sum of costs is minimised today."""
-
 FIELDS = {
     "deadline": Field("deadlines"),
     "weight": Field("weights"),
@@ -61,7 +54,7 @@ FIELDS = {
     "isolated_time": Field("isolated times"),
     "colocation": Field("throughputs of jobs that share GPUs"),
     "value": Field("values of options"),
-    "cost": Field(f"costs of options ({INSTEAD_OF_COST})"),
+    "cost": Field("costs of options (gap reads them)"),
     "partitions": Field("partitions of GPUs (MIG; no formulation reads them yet)"),
 }
 """By the names that ``reads`` and ``also_reads`` use.

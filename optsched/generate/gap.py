@@ -8,20 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.generate.generator import (
-    Generated,
-    Generator,
-    GeneratorOptions,
-    SmallCount,
-    instance_of_resources,
-)
-
-# What is said of an instance with costs.
-UNREAD = (
-    "no formulation reads the costs of these options yet: "
-    "--objective value writes the same numbers to be maximised by"
-    " -f multiple-choice",
-)
+from optsched.generate.generator import Generated, Generator, GeneratorOptions, SmallCount
+from optsched.libraries import GeneralisedAssignment
 
 
 class GapOptions(GeneratorOptions):
@@ -34,7 +22,7 @@ class GapOptions(GeneratorOptions):
     objective: Annotated[
         Literal["cost", "value"],
         Field(
-            description="cost: numbers to be minimised, as the literature does (no formulation reads them yet); "
+            description="cost: numbers to be minimised by gap, as the literature does; "
             "value: the same, to be maximised by multiple-choice."
         ),
     ] = "cost"
@@ -102,23 +90,8 @@ def gap(options: GapOptions) -> Generated:
     of all jobs, as their capacities come from averages.
     """
     p, c, b = draw(options)
-    agents = [f"agent{i}" for i in range(options.agents)]
-    jobs = [
-        {
-            "id": f"j{j}",
-            "options": [
-                {"uses": {agent: use}, options.objective: cost}
-                for agent, use, cost in zip(agents, uses, costs, strict=True)
-            ],
-        }
-        for j, (uses, costs) in enumerate(zip(p.T.tolist(), c.T.tolist(), strict=True))
-    ]
-    instance = instance_of_resources(
-        options.titled(f"gap-{options.type}-{options.jobs}x{options.agents}"),
-        dict(zip(agents, b.tolist(), strict=True)),
-        jobs,
-    )
-    return Generated(instance, notes=lambda: UNREAD if options.objective == "cost" else ())
+    name = options.titled(f"gap-{options.type}-{options.jobs}x{options.agents}")
+    return Generated(GeneralisedAssignment(c, p, b).instance(name, options.objective))
 
 
 GAP = Generator(

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from optsched.arrays import FloatArray
 from optsched.display import Displayed
 from optsched.errors import InvalidArgument, WrongValue
-from optsched.instance import FORMAT, Instance
+from optsched.instance import Instance
 from optsched.instance.documents import refused
 from optsched.instance.reading import show, translate
 
@@ -119,27 +119,6 @@ class Generator:
         except InvalidArgument as error:  # an option that does not work with the others
             wrong = error
         raise InvalidArgument(named(wrong.path), wrong.found, wrong.expected)
-
-
-def instance_of_resources(
-    name: str, capacities: Mapping[str, float], jobs: list[dict[str, Any]]
-) -> Instance:
-    """An instance whose jobs use resources of the cluster and no GPUs."""
-    return Instance.from_document(
-        {
-            "format": FORMAT,
-            "name": name,
-            "cluster": {
-                # A cluster must have a pool; nobody uses this one
-                "pools": [{"name": "unused", "nodes": 0, "gpus_per_node": 1}],
-                "resources": [
-                    {"name": resource, "capacity": capacity}
-                    for resource, capacity in capacities.items()
-                ],
-            },
-            "jobs": jobs,
-        }
-    )
 
 
 def split(count: int, what: str = "shares") -> BeforeValidator:

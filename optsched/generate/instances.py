@@ -316,6 +316,12 @@ def knapsack(seed: int = 8) -> Document:
     return generate("knapsack", seed=seed, name="knapsack", **options).instance.to_document()
 
 
+def assignment(seed: int = 9) -> Document:
+    """20 jobs, each to one of four agents, of the hard type d: dear where they use little."""
+    options = {"jobs": 20, "agents": 4, "type": "d"}
+    return generate("gap", seed=seed, name="assignment", **options).instance.to_document()
+
+
 # What ships, by name: ``instances/<name>.json``.
 INSTANCES: dict[str, Callable[[], Document]] = {
     "quickstart": quickstart,
@@ -327,4 +333,5 @@ INSTANCES: dict[str, Callable[[], Document]] = {
     "unrelated": unrelated,
     "leases": leases,
     "knapsack": knapsack,
+    "assignment": assignment,
 }

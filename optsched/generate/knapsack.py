@@ -8,13 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from optsched.arrays import IntArray
-from optsched.generate.generator import (
-    Generated,
-    Generator,
-    GeneratorOptions,
-    SmallCount,
-    instance_of_resources,
-)
+from optsched.generate.generator import Generated, Generator, GeneratorOptions, SmallCount
+from optsched.libraries import Knapsack
 
 
 class KnapsackOptions(GeneratorOptions):
@@ -70,27 +65,9 @@ def knapsack(options: KnapsackOptions) -> Generated:
     each job has options with what they use and what they are worth.
     """
     r, u, b = draw(options)
-    names = [f"r{k}" for k in range(options.resources)]
-    jobs = [
-        {
-            "id": f"j{j}",
-            "options": [
-                {
-                    "uses": {name: use for name, use in zip(names, row, strict=True) if use},
-                    "value": value,
-                }
-                for row, value in zip(uses, values, strict=True)
-            ],
-        }
-        for j, (uses, values) in enumerate(zip(r.tolist(), u.tolist(), strict=True))
-    ]
     choices = "" if options.choices == 1 else f"x{options.choices}"
-    instance = instance_of_resources(
-        options.titled(f"knapsack-{options.jobs}{choices}-{options.resources}"),
-        dict(zip(names, b.tolist(), strict=True)),
-        jobs,
-    )
-    return Generated(instance)
+    name = options.titled(f"knapsack-{options.jobs}{choices}-{options.resources}")
+    return Generated(Knapsack(u, r, b).instance(name))
 
 
 KNAPSACK = Generator(

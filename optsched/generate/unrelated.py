@@ -14,9 +14,9 @@ from optsched.generate.generator import (
     GeneratorOptions,
     SmallCount,
 )
-from optsched.instance import FORMAT, Instance
 from optsched.instance.documents import refused
 from optsched.instance.reading import show
+from optsched.libraries import UnrelatedMachines
 
 Whole = Annotated[int, Field(ge=1, le=10**9)]
 
@@ -73,27 +73,8 @@ def unrelated(options: UnrelatedOptions) -> Generated:
     """Machines m0, m1, ... are pools of one GPU;
     each job has one option per machine with its exact duration.
     """
-    p = durations(options)
-    machines = [f"m{j}" for j in range(options.machines)]
-    jobs = [
-        {
-            "id": f"j{i}",
-            "options": [
-                {"pool": machine, "gpus": 1, "duration": duration}
-                for machine, duration in zip(machines, row, strict=True)
-            ],
-        }
-        for i, row in enumerate(p.tolist())
-    ]
-    document = {
-        "format": FORMAT,
-        "name": options.titled(f"unrelated-{options.jobs}x{options.machines}"),
-        "cluster": {
-            "pools": [{"name": machine, "nodes": 1, "gpus_per_node": 1} for machine in machines]
-        },
-        "jobs": jobs,
-    }
-    return Generated(Instance.from_document(document))
+    name = options.titled(f"unrelated-{options.jobs}x{options.machines}")
+    return Generated(UnrelatedMachines(durations(options)).instance(name))
 
 
 UNRELATED = Generator(

@@ -126,6 +126,46 @@ def _file_words(path: str | Path) -> str:
 
 
 GZIP_MAGIC = b"\x1f\x8b"
+MOST_UNPACKED = 2**28
+"""Bytes that a compressed file may have: a megabyte of it can unpack to a gigabyte."""
+
+
+def unpacked(data: bytes, what: str, path: str = "") -> bytes:
+    """The content of a file that gzip compressed.
+
+    Parameters
+    ----------
+    data : bytes
+    what : str
+        What the file should be, for messages.
+    path : str
+        Where it is, for messages.
+
+    Raises
+    ------
+    InvalidInput
+        Gzip cannot read it, or there is more than `MOST_UNPACKED` of it.
+    """
+    # A command line needs it for few files
+    import gzip
+    import io
+    import zlib
+
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+            plain = packed.read(MOST_UNPACKED + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InvalidInput(
+            path, f"data that gzip cannot read ({error})", "a file compressed with gzip"
+        ) from None
+    if len(plain) > MOST_UNPACKED:
+        found = f"{what} of more than {MOST_UNPACKED:,} bytes in {len(data):,} compressed ones"
+        raise InvalidInput(
+            path, found, "one that is not compressed, if it is meant to be that large"
+        )
+    return plain
+
+
 _LONE_SURROGATE = re.compile("unexpected end of hex escape|lone leading surrogate in hex escape")
 """What the parser says of an escape such as ``\\ud800`` without its other half."""
 

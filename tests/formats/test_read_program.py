@@ -329,7 +329,7 @@ def test_files_that_are_none(write, tmp_path: Path) -> None:  # type: ignore[no-
 
 
 def test_a_compressed_file_that_unpacks_to_too_much(write, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr("optsched.formats.mps.read.MOST_UNPACKED", len(MPS))
+    monkeypatch.setattr("optsched.instance.reading.MOST_UNPACKED", len(MPS))
     assert read_program(write(gzip.compress(MPS.encode()), "fits.mps.gz")).name == "foo bar"
     with pytest.raises(InvalidInput) as caught:
         read_program(write(gzip.compress(MPS.encode() + b"\n"), "large.mps.gz"))

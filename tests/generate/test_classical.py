@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from itertools import pairwise
@@ -143,16 +144,11 @@ def test_gap_as_an_instance(objective: str) -> None:
         ]
 
 
-def test_gap_with_costs_says_that_nothing_reads_them() -> None:
-    (note,) = generate("gap", jobs=3, agents=2).notes()
-    assert "--objective value" in note and "multiple-choice" in note
-    assert generate("gap", jobs=3, agents=2, objective="value").notes() == ()
-
-
-def test_least_costs_by_multiple_choice() -> None:
-    """As the note on costs says: value = M - cost."""
+def test_least_costs_are_those_of_all_assignments() -> None:
+    """By `gap`, and by `multiple-choice` with value = M - cost."""
     p, c, b = gap.draw(gap.GapOptions(jobs=5, agents=2, type="a", seed=1))
     document = generate("gap", jobs=5, agents=2, type="a", seed=1).instance.to_document()
+    least = optsched.solve(copy.deepcopy(document), "gap").objective
     M = int(c.max(axis=0).sum()) + 1
     for job in document["jobs"]:
         for option in job["options"]:
@@ -164,6 +160,7 @@ def test_least_costs_by_multiple_choice() -> None:
             sum(p[i, j] for j, agent in enumerate(agents) if agent == i) <= b[i] for i in range(2)
         )
     )
+    assert least == best
     assert 5 * M - optsched.solve(document, "multiple-choice").objective == pytest.approx(best)
 
 

@@ -8,11 +8,8 @@ with gzip. What HiGHS would repair in silence is refused.
 
 from __future__ import annotations
 
-import gzip
-import io
 import logging
 import tempfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,15 +22,13 @@ from optsched.display import Displayed
 from optsched.errors import InvalidInput, SolverUnavailable
 from optsched.formats.mps.names import SUFFIXES, ProgramNames
 from optsched.formats.mps.scan import Scan
-from optsched.instance.reading import read_bytes, show
+from optsched.instance.reading import read_bytes, show, unpacked
 from optsched.program import Block, LinearArrays
 from optsched.program.bounds import implied_bounds
 
 log = logging.getLogger("optsched")
 
 GZIP = ".gz"
-# Bytes of a program that a compressed file may have: a megabyte of it can unpack to a gigabyte.
-MOST_UNPACKED = 2**28
 # Warnings of HiGHS after which the program is still the one in the file, or that are reported
 # elsewhere.
 HARMLESS = (
@@ -97,7 +92,9 @@ def read_program(path: str | Path) -> ReadProgram:
             f"a name that ends in {' or '.join(SUFFIXES)} (or these and .gz)",
         )
     kind = SUFFIXES[_suffix(path)]
-    data = _plain(read_bytes(path), path, file)
+    data = read_bytes(path)
+    if path.suffix.lower() == GZIP:
+        data = unpacked(data, "a program", file)
     if not data.strip():
         raise InvalidInput(file, "an empty file", "a program")
     # HiGHS repairs what is wrong without a word, so the text is checked first
@@ -135,24 +132,6 @@ def show_path(path: Path) -> str:
     """A path as messages name it."""
     text = str(path)
     return text if text.isprintable() else text.encode("unicode_escape").decode()
-
-
-def _plain(data: bytes, path: Path, file: str) -> bytes:
-    if path.suffix.lower() != GZIP:
-        return data
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
-            plain = packed.read(MOST_UNPACKED + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InvalidInput(
-            file, f"data that gzip cannot read ({error})", "a file compressed with gzip"
-        ) from None
-    if len(plain) > MOST_UNPACKED:
-        found = f"a program of more than {MOST_UNPACKED:,} bytes in {len(data):,} compressed ones"
-        raise InvalidInput(
-            file, found, "one that is not compressed, if it is meant to be that large"
-        )
-    return plain
 
 
 def _by_highs(data: bytes, kind: str, file: str, free: bool) -> tuple[Any, str]:

@@ -1,0 +1,52 @@
+"""Files of the public benchmark libraries of operations research, as instances.
+
+A file is recognised by its text (`layout.Layout`), each layout in a module of its own. The
+generators of the same problems make their instances with the same classes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optsched.lazy import lazy_names
+from optsched.libraries.recognised import file_and_problem, may_be_library_file
+
+if TYPE_CHECKING:
+    from optsched.libraries.files import (
+        LibraryProblem,
+        formulation_of_file,
+        problem_names,
+        read_problem,
+    )
+    from optsched.libraries.generalised_assignment import GeneralisedAssignment
+    from optsched.libraries.knapsack import Knapsack
+    from optsched.libraries.project_scheduling import ProjectScheduling
+    from optsched.libraries.unrelated_machines import UnrelatedMachines
+
+__all__ = [
+    "GeneralisedAssignment",
+    "Knapsack",
+    "LibraryProblem",
+    "ProjectScheduling",
+    "UnrelatedMachines",
+    "file_and_problem",
+    "formulation_of_file",
+    "may_be_library_file",
+    "problem_names",
+    "read_problem",
+]
+
+# Loaded when used: most commands read no such file
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "GeneralisedAssignment": ".generalised_assignment",
+        "Knapsack": ".knapsack",
+        "LibraryProblem": ".files",
+        "ProjectScheduling": ".project_scheduling",
+        "formulation_of_file": ".files",
+        "UnrelatedMachines": ".unrelated_machines",
+        "problem_names": ".files",
+        "read_problem": ".files",
+    },
+)

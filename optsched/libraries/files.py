@@ -1,0 +1,132 @@
+"""Files of benchmark libraries: their problems by name, each as an instance with its formulation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from optsched.display import Displayed
+from optsched.display.text import enumerated
+from optsched.errors import InvalidInput
+from optsched.instance import Instance
+from optsched.instance.reading import GZIP_MAGIC, named, read_bytes, show, unpacked
+from optsched.libraries import (
+    generalised_assignment,
+    knapsack,
+    project_scheduling,
+    unrelated_machines,
+)
+from optsched.libraries.layout import Layout, Problem
+from optsched.libraries.numbers import at_line
+from optsched.libraries.recognised import GZIP, file_and_problem
+
+LAYOUTS = (
+    project_scheduling.LAYOUT,
+    unrelated_machines.LAYOUT,
+    generalised_assignment.LAYOUT,
+    knapsack.LAYOUT,
+)
+"""In the order in which they are tried; the last ones look at the first lines alone."""
+FIRST = 12
+"""Lines in which a file shows what it holds."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class LibraryProblem(Displayed):
+    """A problem of a library file.
+
+    Attributes
+    ----------
+    instance : Instance
+    formulation : str
+        The one that the problem belongs to.
+    """
+
+    instance: Instance
+    formulation: str
+
+    def _headline(self) -> str:
+        return f"{self.instance.name}, {self.formulation}"
+
+
+def read_problem(source: str | Path) -> LibraryProblem:
+    """Read a problem of a library file, which may be compressed with gzip.
+
+    Parameters
+    ----------
+    source : str or path
+        ``FILE``, or ``FILE#2`` for the second problem of a file that has several.
+
+    Raises
+    ------
+    InvalidInput
+        With the line, what was found and what was expected.
+    """
+    path, number = file_and_problem(source)
+    with named(path):
+        layout, problems = _read(path)
+        count = len(problems)
+        if number is None and count > 1:
+            names = f"one of them, {path.name}#1 to {path.name}#{count}"
+            raise InvalidInput("", f"{count} problems", names)
+        if number is not None and not 1 <= number <= count:
+            some = "1 problem" if count == 1 else f"{count} problems"
+            raise InvalidInput("", some, f"at least {number}, as number {number} is asked for")
+        stem = path.stem if path.suffix.lower() != GZIP else Path(path.stem).stem
+        name = stem if number is None else f"{stem}#{number}"
+        return LibraryProblem(problems[(number or 1) - 1].instance(name), layout.formulation)
+
+
+def formulation_of_file(source: str | Path) -> str:
+    """The formulation that the problems of a library file belong to."""
+    path, _ = file_and_problem(source)
+    with named(path):
+        return _layout_of(_text_of(path)).formulation
+
+
+def problem_names(source: str | Path) -> list[str]:
+    """The sources of all problems of a library file: itself, or ``FILE#1``, ``FILE#2``, ..."""
+    path, number = file_and_problem(source)
+    if number is not None:
+        return [str(source)]
+    with named(path):
+        _, problems = _read(path)
+    if len(problems) == 1:
+        return [str(source)]
+    return [f"{source}#{row + 1}" for row in range(len(problems))]
+
+
+def _read(path: Path) -> tuple[Layout, Sequence[Problem]]:
+    text = _text_of(path)
+    layout = _layout_of(text)
+    return layout, layout.read(text)
+
+
+def _text_of(path: Path) -> str:
+    data = read_bytes(path)
+    if data.startswith(GZIP_MAGIC):
+        data = unpacked(data, "a text")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise at_line(line, f"the byte 0x{data[error.start]:02x}", "text in UTF-8") from None
+
+
+def _layout_of(text: str) -> Layout:
+    """The layout of a text, by its first lines."""
+    lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1)]
+    some = [(number, words) for number, words in lines if words][:FIRST]
+    if not some:
+        raise at_line(1, "an empty file", _expected())
+    first = [words for _, words in some]
+    layout = next((layout for layout in LAYOUTS if layout.recognises(first)), None)
+    if layout is None:
+        number, words = some[0]
+        raise at_line(number, show(" ".join(words)), _expected())
+    return layout
+
+
+def _expected() -> str:
+    return f"a JSON document, or a file of {enumerated([each.words for each in LAYOUTS], 'or')}"

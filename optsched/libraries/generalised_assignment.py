@@ -1,0 +1,83 @@
+"""Generalised assignment (GAP): files of OR-Library and of the literature on types a to e."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+from optsched.arrays import AnyArray
+from optsched.instance import Instance
+from optsched.libraries.layout import (
+    FirstLines,
+    Layout,
+    are_whole,
+    header,
+    instance_of_resources,
+    one_or_several,
+)
+from optsched.libraries.numbers import Numbers
+
+
+class GeneralisedAssignment(NamedTuple):
+    """Each job to one agent of limited capacity.
+
+    Attributes
+    ----------
+    cost, use : array, shape (agents, jobs)
+    capacity : array, shape (agents,)
+    """
+
+    cost: AnyArray
+    use: AnyArray
+    capacity: AnyArray
+
+    def instance(self, name: str, objective: str = "cost") -> Instance:
+        """Agents are resources of the cluster, and a job has an option for each.
+
+        Parameters
+        ----------
+        name : str
+        objective : str
+            What the costs are for the options: ``cost``, or ``value`` to maximise them.
+        """
+        agents = [f"agent{i}" for i in range(len(self.capacity))]
+        jobs = [
+            {
+                "id": f"j{j}",
+                "options": [
+                    {"uses": {agent: use}, objective: cost}
+                    for agent, use, cost in zip(agents, uses, costs, strict=True)
+                ],
+            }
+            for j, (uses, costs) in enumerate(
+                zip(self.use.T.tolist(), self.cost.T.tolist(), strict=True)
+            )
+        ]
+        resources = [
+            {"name": agent, "capacity": capacity}
+            for agent, capacity in zip(agents, self.capacity.tolist(), strict=True)
+        ]
+        return instance_of_resources(name, resources, jobs)
+
+
+def recognises(lines: FirstLines) -> bool:
+    """``m n`` stand in the first line, or in the second one after the number of problems."""
+    words = header(lines)
+    return len(words) == 2 and are_whole(words)
+
+
+def read(text: str) -> list[GeneralisedAssignment]:
+    """Of each problem ``m n``, then m n costs and m n uses, agent by agent, and m capacities."""
+    return one_or_several(text, _problem)
+
+
+def _problem(numbers: Numbers) -> GeneralisedAssignment:
+    m = numbers.whole("the number of agents")
+    n = numbers.whole("the number of jobs")
+    cost = numbers.several(m * n, f"costs of {n} jobs for each of {m} agents", -inf)
+    use = numbers.several(m * n, f"uses of {n} jobs for each of {m} agents")
+    capacity = numbers.several(m, "capacities of the agents")
+    return GeneralisedAssignment(cost.reshape(m, n), use.reshape(m, n), capacity)
+
+
+LAYOUT = Layout("generalised assignment", "gap", recognises, read)

@@ -1,0 +1,118 @@
+"""Numbers of a text, one after the other; what is wrong with one is told with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray
+from optsched.errors import InvalidInput
+from optsched.instance.reading import show
+
+MOST = 1e15
+"""Largest number that is read: up to here all whole ones are exact."""
+
+
+def at_line(line: int, found: str, expected: str) -> InvalidInput:
+    """The refusal of what stands in a line, counted from 1."""
+    return InvalidInput(f"line {line}", found, expected)
+
+
+class Numbers:
+    """The words of a text, read from the first to the last. Line breaks mean nothing.
+
+    Parameters
+    ----------
+    text : str
+    """
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.splitlines()
+        self._words = text.split()
+        self._next = 0
+
+    def whole(self, what: str, least: int = 1) -> int:
+        """The next word, a whole number.
+
+        Parameters
+        ----------
+        what : str
+            What the number is, for messages.
+        least : int
+
+        Raises
+        ------
+        InvalidInput
+            With the line.
+        """
+        expected = f"{what}, a whole number of at least {least}"
+        return int(self._checked(1, expected, lambda value: (value % 1 == 0) & (value >= least))[0])
+
+    def several(self, count: int, what: str, least: float = 0.0) -> FloatArray:
+        """So many numbers.
+
+        Parameters
+        ----------
+        count : int
+        what : str
+            What the numbers are, for messages.
+        least : float
+
+        Returns
+        -------
+        FloatArray, shape (count,)
+
+        Raises
+        ------
+        InvalidInput
+            With the line.
+        """
+        limit = "numbers" if least == -np.inf else f"numbers of at least {least:g}"
+        expected = f"{count} {limit}: {what}"
+        return self._checked(count, expected, lambda value: value >= least)
+
+    def end(self, what: str) -> None:
+        """Refuse what follows; ``what`` says what was read."""
+        if self._next < len(self._words):
+            rest = len(self._words) - self._next
+            more = f" and {rest - 1} more" if rest > 1 else ""
+            found = f"{show(self._words[self._next])}{more} after {what}"
+            raise at_line(self.line_of(self._next), found, "the end of the file")
+
+    def _checked(
+        self, count: int, expected: str, right: Callable[[FloatArray], BoolArray]
+    ) -> FloatArray:
+        words = self._words[self._next : self._next + count]
+        try:
+            value = np.array(words, dtype=np.str_).astype(np.float64)
+        except ValueError:
+            value = np.array([_number(word) for word in words])
+        wrong = np.flatnonzero(~(right(value) & (np.abs(value) <= MOST)))
+        if len(wrong):
+            place = int(wrong[0])
+            ordinal = f", as number {place + 1} of these" if count > 1 else ""
+            found = show(words[place])
+            raise at_line(self.line_of(self._next + place), f"{found}{ordinal}", expected)
+        if len(words) < count:
+            found = f"the end of the file after {len(words)}" if words else "the end of the file"
+            raise at_line(max(len(self._lines), 1), found, expected)
+        self._next += count
+        return value
+
+    def line_of(self, word: int) -> int:
+        """The line of a word, counted from 1."""
+        before = 0
+        for number, line in enumerate(self._lines, 1):
+            before += len(line.split())
+            if word < before:
+                return number
+        return max(len(self._lines), 1)
+
+
+def _number(word: str) -> float:
+    """What a word says; NaN if it is no number."""
+    try:
+        return float(word)
+    except ValueError:
+        return np.nan

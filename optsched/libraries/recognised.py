@@ -1,0 +1,47 @@
+"""Which sources may be files of a benchmark library; nothing is parsed here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from optsched.instance.files import NPZ_MAGIC, SUFFIXES
+
+GZIP = ".gz"
+OTHER_SUFFIXES = frozenset({*SUFFIXES, ".csv", ".jsonl", ".mps", ".lp", ".sol", ".toml"})
+"""Files that end so are never files of a library."""
+BEGINNING = 4096
+"""Bytes in which a document of JSON shows that it is one."""
+DOCUMENT = re.compile(rb'(?:\xef\xbb\xbf)?\s*[{\["]')
+_NUMBERED = re.compile(r"(.+)#(\d{1,9})", re.DOTALL)
+
+
+def file_and_problem(source: str | Path) -> tuple[Path, int | None]:
+    """The file of a source, and the number of the problem in it: ``FILE#2`` is the second one.
+
+    A file that is called ``FILE#2`` itself is read as a whole.
+    """
+    numbered = _NUMBERED.fullmatch(str(source))
+    if numbered is None or Path(source).exists():
+        return Path(source), None
+    return Path(numbered[1]), int(numbered[2])
+
+
+def may_be_library_file(source: str | Path) -> bool:
+    """Whether a source is a file that is neither a document nor an archive, by its name and its
+    first bytes.
+    """
+    if str(source) == "-" or (isinstance(source, str) and source.startswith("@")):
+        return False  # standard input, or an instance that ships
+    path, _ = file_and_problem(source)
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] == GZIP:
+        suffixes.pop()
+    if (suffixes and suffixes[-1] in OTHER_SUFFIXES) or not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            data = file.read(BEGINNING)
+    except OSError:  # who reads the file says why it cannot be read
+        return False
+    return DOCUMENT.match(data) is None and not data.startswith(NPZ_MAGIC)

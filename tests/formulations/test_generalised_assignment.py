@@ -1,0 +1,109 @@
+"""Generalised assignment: brute force, bounds, jobs without room, and jobs that are no assignment."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from documents import instance_document
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from refusals import refuses
+
+import optsched
+
+
+def document(seed: int, jobs: int = 5, agents: int = 3) -> dict[str, Any]:
+    """Jobs of which two are equal; costs may be negative, and an option may use several agents."""
+    random = np.random.default_rng(seed)
+
+    def option(agent: int) -> dict[str, Any]:
+        uses = {f"a{agent}": float(random.integers(0, 6))}
+        if random.random() < 0.2:
+            uses[f"a{random.integers(agents)}"] = 1.0
+        way: dict[str, Any] = {"uses": uses, "cost": float(random.integers(-3, 20))}
+        if random.random() < 0.2:
+            way["throughput"] = 0.0  # no rate is needed
+        return way
+
+    lists = [[option(agent) for agent in range(agents)] for _ in range(jobs)]
+    lists[-1] = lists[0]
+    return instance_document(
+        {"none": (0, 1)},
+        [{"id": f"j{row}", "options": options} for row, options in enumerate(lists)],
+        resources=[
+            {"name": f"a{agent}", "capacity": float(random.integers(3, 12))}
+            for agent in range(agents)
+        ],
+    )
+
+
+def least_cost(given: dict[str, Any]) -> float | None:
+    """The optimum by trying all choices; None if there is none."""
+    capacity = {item["name"]: item["capacity"] for item in given["cluster"]["resources"]}
+    found = []
+    for choice in product(*(job["options"] for job in given["jobs"])):
+        use = dict.fromkeys(capacity, 0.0)
+        for option in choice:
+            for name, amount in option["uses"].items():
+                use[name] += amount
+        if all(use[name] <= capacity[name] for name in capacity):
+            found.append(sum(option["cost"] for option in choice))
+    return min(found, default=None)
+
+
+@pytest.mark.parametrize("solver", ["auto", "cp-sat"])
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=25, deadline=None)
+def test_against_all_assignments(solver: str, seed: int) -> None:
+    plain = document(seed)
+    best = least_cost(plain)
+    solution = optsched.solve(plain, "gap", solver=solver)
+    assert solution.certificate.ok
+    if best is None:
+        assert solution.status == "infeasible"
+        return
+    assert solution.status == "optimal" and solution.objective == pytest.approx(best, abs=1e-9)
+    assert solution.bound <= best + 1e-6
+    assert optsched.verify(solution).ok
+    apart = optsched.solve(plain, "gap", classes=False)
+    assert apart.objective == pytest.approx(best, abs=1e-9)
+
+
+def test_a_job_without_room_is_an_infeasible_instance() -> None:
+    plain = document(1, jobs=2, agents=1)
+    plain["jobs"][0]["options"] = [{"uses": {"a0": 99.0}, "cost": 1.0}]
+    solution = optsched.solve(plain, "gap")
+    assert solution.status == "infeasible" and solution.objective is None
+    plain["cluster"]["pools"] = [{"name": "g", "nodes": 1, "gpus_per_node": 1}]
+    plain["jobs"][0]["options"] = [{"pool": "g", "gpus": 3, "duration": 1.0, "cost": 1.0}]
+    solution = optsched.solve(plain, "gap")
+    assert solution.status == "infeasible"
+    (conflict,) = solution.conflicts
+    assert conflict.words.startswith(
+        "job j0 can run nowhere: g: needs 3 GPUs, but only 1 is usable"
+    )
+
+
+def test_an_overloaded_agent_is_named() -> None:
+    plain = document(1, jobs=3, agents=1)
+    for job in plain["jobs"]:
+        job["options"] = [{"uses": {"a0": 2.0}, "cost": 1.0}]
+    plain["cluster"]["resources"][0]["capacity"] = 5.0
+    solution = optsched.solve(plain, "gap")
+    assert solution.status == "infeasible"
+    words = [conflict.words for conflict in solution.conflicts]
+    assert any("must have one of its options" in text for text in words)
+    assert any("a0" in text for text in words)
+
+
+def test_jobs_without_options_have_no_costs() -> None:
+    with refuses("jobs[0].options: found none (job ..."):
+        optsched.solve("@quickstart", "gap")
+
+
+def test_the_assignment_that_ships() -> None:
+    solution = optsched.solve("@assignment", "gap")
+    assert (solution.status, solution.objective) == ("optimal", 1182.0)
