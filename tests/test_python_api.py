@@ -267,7 +267,7 @@ def test_a_limit_that_has_a_default_cannot_be_none(name: str) -> None:
         optsched.solve("nowhere.json", **{name: None})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("given", [3, None, ["makespan"], {"name": "makespan"}])
+@pytest.mark.parametrize("given", [3, ["makespan"], {"name": "makespan"}])
 def test_what_is_no_name_of_a_formulation_is_refused(given: Any) -> None:
     with refuses(f"formulation: found {given!r}, expected the name of one", optsched.UsageError):
         optsched.solve("nowhere.json", given)
