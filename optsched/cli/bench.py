@@ -159,7 +159,9 @@ def benchmark_of(swept: Swept, contest: Mapping[str, Any]) -> Benchmark:
         given = {**options_of(document), **given}
     else:
         sources = _sources(swept.set, None)
-    kept = given.pop("formulations", [(OWN, {})])
+    own = {source.formulation for source in sources if not source.program}
+    # One name for all can have options of its own (-O NAME:KEY=VALUE)
+    kept = given.pop("formulations", [(own.pop() if len(own) == 1 else OWN, {})])
     entries = swept.formulations or kept
     seeds = given.pop("seeds", None)
     if seeds is not None:
@@ -202,6 +204,8 @@ def _with_options(
     entries: Sequence[tuple[str, Any]], texts: Sequence[str]
 ) -> list[tuple[str, dict[str, Any]]]:
     """The formulations with the options of -O; those of -f win."""
+    from optsched.benchmarking.sweep import OWN
+
     made = []
     for name, own in entries:
         given: dict[str, Any] = {}
@@ -210,7 +214,8 @@ def _with_options(
             # `a:b=c` has an owner; in `key=a:b` the colon belongs to the value
             one = bool(colon) and "=" not in owner
             if one and owner.strip() not in [other for other, _ in entries]:
-                known = ", ".join(dict.fromkeys(other for other, _ in entries))
+                known = ", ".join(dict.fromkeys(other for other, _ in entries if other != OWN))
+                known = known or "those that -f names"
                 raise UsageError(
                     f"-O {owner.strip()}: it is not in the sweep, expected one of {known}"
                 )

@@ -423,7 +423,7 @@ def test_messages_options_without_a_command_change_nothing(
 @pytest.mark.parametrize(
     ("given", "code", "told"),
     [
-        (["@nothing"], 2, "instance: found '@nothing', expected one of @infeasible, @knapsack..."),
+        (["@nothing"], 2, "instance: found '@nothing', expected one of @assignment, @infeasible..."),
         (["-f", "fair"], 2, "formulation: found 'fair', expected one of allox, alpha-fairness..."),
         (["-f", "makespam"], 2, "formulation: found 'makespam'"),
         (["-f", ""], 2, "--formulation: found '', expected a name"),
