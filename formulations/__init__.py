@@ -5,6 +5,7 @@ one file per formulation, found by optsched through one entry point.
 CATALOGUE: dict[str, str] = {
     "allox": "formulations.allox:Allox",
     "alpha-fairness": "formulations.alpha_fairness:AlphaFairness",
+    "bin-packing": "formulations.bin_packing:BinPacking",
     "cost": "formulations.total_cost:TotalCost",
     "deadline-elastic": "formulations.deadline_elastic:DeadlineElastic",
     "deadline-fluid": "formulations.deadline_fluid:DeadlineFluid",
@@ -35,6 +36,7 @@ CATALOGUE: dict[str, str] = {
     "sum-completion": "formulations.allox:Allox",
     "themis": "formulations.finish_time_fairness:FinishTimeFairness",
     "throughput-per-cost": "formulations.throughput_per_cost:ThroughputPerCost",
+    "vector-bin-packing": "formulations.bin_packing:BinPacking",
     "water-filling": "formulations.water_filling:WaterFilling",
 }
 """Registry name -> "module:Class"."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from formulations.all_assigned import refuse_jobs_without_column
 from optsched.candidates import Candidates, Classes, Drop
-from optsched.candidates.kinds import Absence
 from optsched.errors import InvalidInput
-from optsched.formulation import SHOWN, Formulation, Infeasible
+from optsched.formulation import Formulation
 from optsched.program import AllocationProgram, Multiple, SideRows, Total
-from optsched.solution import Conflict
 
 
 class GeneralisedAssignment(Formulation):
@@ -66,7 +65,7 @@ class GeneralisedAssignment(Formulation):
         )
 
     def build(self, C: Classes) -> AllocationProgram:
-        _refuse_absent(C)
+        refuse_jobs_without_column(C, "assignment")
         columns = C.candidates.columns
         generated = np.flatnonzero(columns.option[C.kind_column] < 0)
         if len(generated):
@@ -91,21 +90,6 @@ class GeneralisedAssignment(Formulation):
             integral=True,
             units=Multiple(-1.0),
         )
-
-
-def _refuse_absent(C: Classes) -> None:
-    """Raise `Infeasible` for jobs that no option has room for."""
-    candidates = C.candidates
-    if not (candidates.absence == Absence.NO_COLUMN).any():
-        return
-    names = C.instance.jobs_table.names
-    raise Infeasible(
-        [
-            Conflict("assignment", -1, f"job {names[job]} {why}")
-            for job, why in candidates.unplaced()
-            if candidates.absence[job] == Absence.NO_COLUMN
-        ][:SHOWN]
-    )
 
 
 def _without_options(C: Classes, job: int) -> InvalidInput:

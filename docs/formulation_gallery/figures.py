@@ -89,6 +89,7 @@ HINTS: dict[str, Hint] = {
     "power": Hint(options={"limit": 3000, "idle": False}),
     "quota": Hint(options={"tenant": "vision", "gpus": 4}),
     "throughput-per-cost": Hint(more=("-O objective=ratio -C deadlines",)),
+    "vector-bin-packing": Hint("packing"),
 }
 """By name; whatever is not here is shown with its defaults, on the first instance that it solves."""
 

@@ -12,6 +12,7 @@ from optsched.lazy import lazy_names
 from optsched.libraries.recognised import file_and_problem, may_be_library_file
 
 if TYPE_CHECKING:
+    from optsched.libraries.bin_packing import BinPacking
     from optsched.libraries.files import (
         LibraryProblem,
         formulation_of_file,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from optsched.libraries.unrelated_machines import UnrelatedMachines
 
 __all__ = [
+    "BinPacking",
     "GeneralisedAssignment",
     "Knapsack",
     "LibraryProblem",
@@ -40,6 +42,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "BinPacking": ".bin_packing",
         "GeneralisedAssignment": ".generalised_assignment",
         "Knapsack": ".knapsack",
         "LibraryProblem": ".files",

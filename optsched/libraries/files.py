@@ -12,6 +12,7 @@ from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.reading import GZIP_MAGIC, named, read_bytes, show, unpacked
 from optsched.libraries import (
+    bin_packing,
     generalised_assignment,
     knapsack,
     project_scheduling,
@@ -23,6 +24,7 @@ from optsched.libraries.recognised import GZIP, file_and_problem
 
 LAYOUTS = (
     project_scheduling.LAYOUT,
+    bin_packing.LAYOUT,
     unrelated_machines.LAYOUT,
     generalised_assignment.LAYOUT,
     knapsack.LAYOUT,

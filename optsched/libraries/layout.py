@@ -75,12 +75,14 @@ def instance_of_resources(
     name: str,
     resources: Sequence[Mapping[str, Any]],
     jobs: Sequence[Mapping[str, Any]],
+    **fields: Any,
 ) -> Instance:
-    """An instance whose jobs use resources of the cluster and no GPUs."""
+    """An instance whose jobs use resources of the cluster and no GPUs, with further ``fields``."""
     return Instance.from_document(
         {
             "format": FORMAT,
             "name": name,
+            **fields,
             "cluster": {
                 # A cluster must have a pool; nobody uses this one
                 "pools": [{"name": "unused", "nodes": 0, "gpus_per_node": 1}],

@@ -47,7 +47,17 @@ class Numbers:
             With the line.
         """
         expected = f"{what}, a whole number of at least {least}"
-        return int(self._checked(1, expected, lambda value: (value % 1 == 0) & (value >= least))[0])
+        right = self._checked(
+            1, expected, lambda value: (value == np.round(value)) & (value >= least)
+        )
+        return int(right[0])
+
+    def word(self, what: str) -> str:
+        """The next word, such as a name."""
+        if self._next == len(self._words):
+            raise at_line(max(len(self._lines), 1), "the end of the file", what)
+        self._next += 1
+        return self._words[self._next - 1]
 
     def several(self, count: int, what: str, least: float = 0.0) -> FloatArray:
         """So many numbers.

@@ -41,6 +41,19 @@ MKP = """2
 3 3
 5 3
 """
+# 9 needs a bin of its own; 5 + 5, and 4 + 4
+PACKING = """2
+ first
+ 10 5 3
+5
+4
+9
+5
+4
+ second
+ 3.5 1 1
+3.5
+"""
 RCMAX = """4 2 1
 7 seed
 0 6 1 3
@@ -82,7 +95,13 @@ RESOURCEAVAILABILITIES:
     2    6
 ************************************************************************
 """
-FILES = {"gap": GAP, "mkp.txt": MKP, "rcmax.txt": RCMAX, "project.mm": RCPSP}
+FILES = {
+    "gap": GAP,
+    "mkp.txt": MKP,
+    "packing.txt": PACKING,
+    "rcmax.txt": RCMAX,
+    "project.mm": RCPSP,
+}
 
 
 @pytest.fixture
@@ -104,6 +123,8 @@ def written(folder: Path, text: str | bytes, name: str = "file.txt") -> Path:
         ("gap", "gap", 6.0),  # 1 + 2 + 3
         ("mkp.txt#1", "multiple-choice", 11.0),
         ("mkp.txt#2", "multiple-choice", 15.0),
+        ("packing.txt#1", "vector-bin-packing", 3.0),
+        ("packing.txt#2", "vector-bin-packing", 1.0),
         ("rcmax.txt", "makespan-unrelated", 9.0),
         # In mode 1, job 2 uses 5 of 6, which leaves too little for job 3; so it takes 4 s, then job 4
         ("project.mm", "makespan-unrelated", 5.0),
@@ -152,11 +173,13 @@ def test_all_problems_of_files_are_benchmarked(folder: Path) -> None:
         "gap",
         "mkp.txt#1",
         "mkp.txt#2",
+        "packing.txt#1",
+        "packing.txt#2",
         "project.mm",
         "rcmax.txt",
     ]
     rows = Benchmark(sources).run(processes=1).rows
-    assert [row["objective"] for row in rows] == [6.0, 11.0, 15.0, 5.0, 9.0]
+    assert [row["objective"] for row in rows] == [6.0, 11.0, 15.0, 3.0, 1.0, 5.0, 9.0]
     assert [row["formulation"] for row in rows][:2] == ["gap", "multiple-choice"]
     (task,) = Benchmark(from_names([str(folder / "mkp.txt#2")]), [("multiple-choice", {})]).tasks()
     assert task.labels["instance"].endswith("mkp.txt#2")
@@ -238,6 +261,13 @@ NUMBER = "expected a JSON document, or a file of project scheduling with modes, 
         ),
         (MKP + "1", 'line 11: found "1" after the last problem'),
         (MKP.replace("10 6 5", "10 6 5.x"), 'line 3: found "5.x", as number 3 of these'),
+        # bin packing
+        (
+            PACKING.replace(" second\n 3.5 1 1\n3.5\n", ""),
+            "line 8: found the end of the file, expected the name of a problem",
+        ),
+        (PACKING.replace("10 5 3", "10 6 3"), 'line 9: found "second", as number 6 of these...'),
+        (PACKING + "3.5", 'line 12: found "3.5" after the last problem'),
         # unrelated machines
         (
             RCMAX.replace("0 5 1 5", "0 5 2 5"),
