@@ -40,15 +40,15 @@ class BinPacking(Formulation):
         a bin is a path through 0, 1, ..., b; an arc (v, v + a) is a job of size a at place v.
         Sizes are taken in decreasing order, so that few arcs are needed.
         minimise z
-        one   sum_v f_(v, v+a)  =  number of jobs of size a             every size a
-        flow  sum_w f_(v, w)  <=  sum_u f_(u, v),  at v = 0  <=  z      every place v
+        one   sum_{vw: w = v + a} f_vw  =  number of jobs of size a     every size a
+        flow  sum_w f_vw  <=  sum_u f_uv,  at v = 0  <=  z              every place v
         f >= 0 integer
 
         ``assignment``, for several resources and choices; B: rounds of a first-fit packing:
         minimise  sum_b y_b
         one    sum_{c in C_k} sum_b x_cb  =  n_k                        every class k
         room   sum_c a_rc x_cb  <=  b_r y_b                             every r and round b
-        order  y_b  >=  y_(b+1)
+        order  y_b  >=  y_{b+1}
         x >= 0 integer;  y binary, 1 for as many rounds as the use of a resource fills at least
 
     The schedule says who is in which round, in seconds of the instance's ``round``. Durations and rates are
