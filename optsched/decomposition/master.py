@@ -1,0 +1,221 @@
+"""The master program of a decomposition, and the columns that pricing makes for it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.errors import InvalidArgument
+
+
+class Columns(NamedTuple):
+    """Columns of a master program.
+
+    Attributes
+    ----------
+    cost : FloatArray, shape (N,)
+    matrix : csc_matrix, shape (rows, N)
+        Their entries in the rows.
+    block : IntArray, shape (N,)
+        The block that each belongs to.
+    """
+
+    cost: FloatArray
+    matrix: sp.csc_matrix
+    block: IntArray
+
+    @classmethod
+    def of(cls, cost: ArrayLike, matrix: ArrayLike | sp.spmatrix, block: ArrayLike) -> Columns:
+        """Columns from arrays of any kind.
+
+        Parameters
+        ----------
+        cost : array, shape (N,)
+        matrix : array or sparse matrix, shape (rows, N)
+        block : array of int, shape (N,)
+
+        Returns
+        -------
+        Columns
+
+        Raises
+        ------
+        InvalidArgument
+            Sizes differ.
+        """
+        entries: Any = matrix if sp.issparse(matrix) else np.asarray(matrix, np.float64)
+        made = cls(
+            np.atleast_1d(np.asarray(cost, np.float64)),
+            sp.csc_matrix(entries).astype(np.float64),
+            np.atleast_1d(np.asarray(block, np.int64)),
+        )
+        if not len(made.cost) == made.matrix.shape[1] == len(made.block):
+            found = (
+                f"{len(made.cost)} costs, {made.matrix.shape[1]} columns, {len(made.block)} blocks"
+            )
+            raise InvalidArgument("columns", found, "as many of each")
+        return made
+
+    def __len__(self) -> int:
+        return len(self.cost)
+
+    def take(self, which: ArrayLike) -> Columns:
+        """Some of the columns.
+
+        Parameters
+        ----------
+        which : array
+            A mask, or numbers.
+
+        Returns
+        -------
+        Columns
+        """
+        rows = np.asarray(which)
+        return Columns(self.cost[rows], sp.csc_matrix(self.matrix[:, rows]), self.block[rows])
+
+    def beside(self, other: Columns) -> Columns:
+        """These columns and others behind them.
+
+        Parameters
+        ----------
+        other : Columns
+
+        Returns
+        -------
+        Columns
+        """
+        return Columns(
+            np.concatenate([self.cost, other.cost]),
+            sp.csc_matrix(sp.hstack([self.matrix, other.matrix])),
+            np.concatenate([self.block, other.block]),
+        )
+
+
+class Priced(NamedTuple):
+    """What pricing found at some duals.
+
+    Attributes
+    ----------
+    columns : Columns
+        Any number of them; those that would not improve the master are left out later.
+    least : array, shape (blocks,)
+        A lower bound on ``cost - y @ column`` over **all** columns of each block, also those that are
+        not made. If the pricing problem was solved to optimality, it is its optimum. The bound of the
+        decomposition rests on these numbers.
+    """
+
+    columns: Columns
+    least: ArrayLike
+
+
+class Master(NamedTuple):
+    """Rows that couple blocks, and how many columns of each block are taken.
+
+    ::
+
+        minimise    sum_j cost_j x_j
+        s.t.        lower_r  <=  sum_j A_rj x_j  <=  upper_r          rows
+                    least_k  <=  sum_{j in block k} x_j  <=  most_k   convexity
+                    x >= 0
+
+    Attributes
+    ----------
+    lower, upper : FloatArray, shape (rows,)
+        Infinite where a row has no such side.
+    least, most : FloatArray, shape (blocks,)
+        1 and 1 for blocks of which exactly one column is taken; ``most`` is finite.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    least: FloatArray
+    most: FloatArray
+
+    @classmethod
+    def of(cls, lower: ArrayLike, upper: ArrayLike, least: ArrayLike, most: ArrayLike) -> Self:
+        """A master from arrays of any kind.
+
+        Parameters
+        ----------
+        lower, upper : array, shape (rows,)
+        least, most : array, shape (blocks,)
+
+        Returns
+        -------
+        Master
+
+        Raises
+        ------
+        InvalidArgument
+            Sides cross, or a block is without limit.
+        """
+        made = cls(
+            *(np.atleast_1d(np.asarray(side, np.float64)) for side in (lower, upper, least, most))
+        )
+        for name, low, high in (
+            ("lower", made.lower, made.upper),
+            ("least", made.least, made.most),
+        ):
+            if low.shape != high.shape:
+                raise InvalidArgument(
+                    name, f"shape {low.shape}", f"{high.shape}, as the upper side"
+                )
+            wrong = np.flatnonzero(~(low <= high))
+            if len(wrong):
+                row = int(wrong[0])
+                raise InvalidArgument(f"{name}[{row}]", f"{low[row]:g}", f"at most {high[row]:g}")
+        if not ((made.least >= 0) & np.isfinite(made.most)).all():
+            raise InvalidArgument("least, most", "other numbers", "0 <= least <= most, finite")
+        return made
+
+    @property
+    def rows(self) -> int:
+        return len(self.lower)
+
+    @property
+    def blocks(self) -> int:
+        return len(self.most)
+
+    def bound(self, y: FloatArray, least: FloatArray) -> float:
+        """The Lagrangian bound of duals ``y`` of the rows.
+
+        ::
+
+            min { y'Ax : lower <= Ax <= upper }  +  sum_k min { n least_k : least_k <= n <= most_k }
+
+        Every solution of the master, of all columns, costs at least as much. Duals of the wrong sign
+        count as 0.
+
+        Parameters
+        ----------
+        y : FloatArray, shape (rows,)
+        least : FloatArray, shape (blocks,)
+            Least reduced cost of the columns of each block.
+
+        Returns
+        -------
+        float
+        """
+        y = self.signed(y)
+        side = np.where(y > 0, self.lower, self.upper)
+        rows = float(y @ np.where(y == 0, 0.0, side))
+        return rows + float(np.where(least > 0, self.least * least, self.most * least).sum())
+
+    def signed(self, y: FloatArray) -> FloatArray:
+        """Duals with 0 in the place of those whose side of the row is infinite.
+
+        Parameters
+        ----------
+        y : FloatArray, shape (rows,)
+
+        Returns
+        -------
+        FloatArray, shape (rows,)
+        """
+        bad = ((y > 0) & np.isneginf(self.lower)) | ((y < 0) & np.isposinf(self.upper))
+        return np.where(bad, 0.0, y)
