@@ -106,25 +106,23 @@ class Uses(Displayed):
         some = self.take(rows)
         return np.bincount(some.resource, some.share, minlength=self.resources).astype(np.float64)
 
-    def beyond(self, rows: IntArray, others: IntArray) -> Uses:
-        """What some rows hold beyond what others hold, row by row.
+    def beyond(self, rows: IntArray, others: IntArray, *more: IntArray) -> Uses:
+        """What some rows, with ``more`` rows beside each, hold beyond what others hold, row by row.
 
-        An other row of the number ``len(self)`` holds nothing.
+        A row of the number ``len(self)`` holds nothing.
         """
-        some = self.take(rows)
-        mine = np.flatnonzero(others < len(self))
-        if not len(mine):
-            return some
-        less = self.take(others[mine])
+        if not more and (others == len(self)).all():
+            return self.take(rows)
         # Row and resource as one number: equal ones add up, what others hold with a minus.
-        place = np.concatenate([some.row, mine[less.row]]) * self.resources
-        place, entry = np.unique(
-            place + np.concatenate([some.resource, less.resource]), return_inverse=True
-        )
-        amount = np.concatenate([some.share, -less.share])
-        share = np.bincount(entry, amount).astype(np.float64, copy=False)
-        place = place[share > 0]
-        row, resource = np.divmod(place, self.resources)
+        place, amount = [], []
+        for sign, part in ((1.0, rows), (-1.0, others), *((1.0, part) for part in more)):
+            mine = np.flatnonzero(part < len(self))
+            some = self.take(part[mine])
+            place.append(mine[some.row] * self.resources + some.resource)
+            amount.append(sign * some.share)
+        places, entry = np.unique(np.concatenate(place), return_inverse=True)
+        share = np.bincount(entry, np.concatenate(amount)).astype(np.float64, copy=False)
+        row, resource = np.divmod(places[share > 0], self.resources)
         start = pointers(np.bincount(row, minlength=len(rows)))
         return Uses(start, resource, share[share > 0], self.resources)
 

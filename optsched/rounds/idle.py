@@ -4,8 +4,9 @@ After these rows have GPUs, and where the policy fills what they leave (``fill``
 within `max_moves`, budgets and upper sides of side constraints:
 
 R1. No job waits that has a configuration for which there is room.
-R2. No job that runs alone and can be preempted stays where it is if it ended sooner on other GPUs
-    of its own and idle ones, of which it takes at least one:
+R2. No job that can be preempted stays where it is if it ended sooner on other GPUs: its own and
+    idle ones, of which it takes at least one. A job that shares its GPUs leaves them to its
+    partner, which must run alone there no slower than now, and takes idle ones only:
 
         delay' + S / R'  <  delay + S / R
 
@@ -29,7 +30,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, find_rows, mask_of
+from optsched.arrays import (
+    EMPTY,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    find_rows,
+    gathered,
+    mask_of,
+)
 from optsched.arrays.columns import Columns
 from optsched.candidates import JobRows, Uses
 from optsched.placement.instant import Instant, first_fit
@@ -89,6 +98,9 @@ class Wanted(Columns):
     rows : JobRows
     seat : IntArray, shape (A,)
         The row among the seats of the round that the job gives up, -1 for a job that waits.
+    partner_alone : IntArray, shape (A,)
+        Column in which the partner has the GPUs of the seat for itself when the job leaves, -1 for
+        a job that shares none.
     moves : BoolArray, shape (A,)
         Rows for which a job leaves GPUs on which it could go on.
     continues : BoolArray, shape (A,)
@@ -99,6 +111,7 @@ class Wanted(Columns):
 
     rows: JobRows
     seat: IntArray
+    partner_alone: IntArray
     moves: BoolArray
     continues: BoolArray
     saved: FloatArray
@@ -189,22 +202,44 @@ class IdleGpus:
         np.maximum.at(best, C.class_a[some], C.rate_a[some])
         return best[C.of_job]
 
-    def _seats(self) -> tuple[IntArray, FloatArray]:
-        """The seat of each job, -1 if it waits, and its rate there; shape (jobs,).
+    def _seats(self) -> tuple[IntArray, FloatArray, IntArray]:
+        """The seat of each job, -1 if it waits; its rate there; `Wanted.partner_alone`.
 
-        The rate is inf for jobs that are to stay as they are: there is nothing better for them.
+        All are of shape (jobs,). The rate is inf for jobs that are to stay as they are: there is
+        nothing better for them.
         """
         table = self._rows.view.instance.jobs_table
         seats = self._seating.seats.rows
         seat = np.full(len(table), -1, np.int64)
+        partner_alone = seat.copy()
         may_start = not self._rows.answer.strict
         rate = np.where(self._left.busy | (not may_start), np.inf, 0.0)
+        may_move = table.preemptible & ~self._rows.view.must
         alone = np.flatnonzero(seats.partner < 0)
         job = seats.job[alone]
         seat[job] = alone
-        may_move = table.preemptible[job] & ~self._rows.view.must[job]
-        rate[job] = np.where(may_move, seats.rate[alone], np.inf)
-        return seat, rate
+        rate[job] = np.where(may_move[job], seats.rate[alone], np.inf)
+        pair = np.flatnonzero(seats.partner >= 0)
+        if len(pair):
+            shared = seats.take(pair)
+            for leaves, rate_now, stays, least in (
+                (shared.job, shared.rate, shared.partner, shared.partner_rate),
+                (shared.partner, shared.partner_rate, shared.job, shared.rate),
+            ):
+                column = self._column_alone(stays, shared.column)
+                no_slower = (column >= 0) & (self._rows.classes.rate_a[column] >= least)
+                seat[leaves] = pair
+                partner_alone[leaves] = column
+                rate[leaves] = np.where(may_move[leaves] & no_slower, rate_now, np.inf)
+        return seat, rate, partner_alone
+
+    def _column_alone(self, job: IntArray, column: IntArray) -> IntArray:
+        """Columns of jobs alone in the configurations of some columns, -1 for none."""
+        C = self._rows.classes
+        rows = rows_alone(C, np.unique(job))
+        known = np.column_stack([rows.job, C.labels_of(rows.column)])
+        found = find_rows(known, np.column_stack([job, C.labels_of(column)]))
+        return gathered(rows.column, found, -1)
 
     def _wanted(self, fits: BoolArray, idle: BoolArray) -> Wanted:
         """Rows in which jobs gain, and that find room on nodes, or may with the GPUs that they give up.
@@ -216,7 +251,7 @@ class IdleGpus:
         idle : BoolArray, shape (N,)
             Columns of pools with idle GPUs, for jobs that have a seat.
         """
-        seat_of, rate = self._seats()
+        seat_of, rate, partner_alone = self._seats()
         if ((seat_of < 0) & np.isfinite(rate)).any():
             # Thousands may wait: only those columns are looked at in which one finds room.
             fits = self._seating.columns_with_room(np.flatnonzero(fits))
@@ -226,10 +261,10 @@ class IdleGpus:
         continues = self._rows.in_place.rows_continue(rows)
         stays = np.append(self._seating.seats.stays, False)[seat]
         saved = self._seconds_saved(rows, seat, continues, stays)
-        wanted = Wanted(rows, seat, stays & ~waits, continues, saved)
+        wanted = Wanted(rows, seat, partner_alone[rows.job], stays & ~waits, continues, saved)
         gains = self._gains(wanted) & ~np.isin(self._keys(rows), self._refused)
         # For a column with room, whoever moves there need not give up anything.
-        asks = gains & ~waits & ~self._gives_up(rows, seat)
+        asks = gains & ~waits & ~self._gives_up(wanted)
         room = self._seating.columns_with_room(np.unique(rows.column[asks]))
         gains[asks] = room[rows.column[asks]]
         return wanted.take(np.flatnonzero(gains))
@@ -265,14 +300,15 @@ class IdleGpus:
         )
         return same
 
-    def _gives_up(self, rows: JobRows, seat: IntArray) -> BoolArray:
+    def _gives_up(self, wanted: Wanted) -> BoolArray:
         """Rows of jobs that may give up what they lack room for: GPUs of the same pool."""
         C = self._rows.classes
+        leaves = (wanted.seat >= 0) & (wanted.partner_alone < 0)
         # What a job gives up elsewhere may be of a resource that several pools share.
         if C.instance.cluster.groups:
-            return seat >= 0
-        before = np.append(C.pool[self._seating.seats.rows.column], -1)[seat]
-        found: BoolArray = before == C.pool[rows.column]
+            return leaves
+        before = np.append(C.pool[self._seating.seats.rows.column], -1)[wanted.seat]
+        found: BoolArray = leaves & (before == C.pool[wanted.rows.column])
         return found
 
     def _keys(self, rows: JobRows) -> IntArray:
@@ -288,11 +324,20 @@ class IdleGpus:
         here = np.append(seats.column, 0)[seat]
         return seconds_saved(
             self._rows.view.instance.jobs_table.steps_left[rows.job],
-            np.append(seats.rate, 0.0)[seat],
+            self._rate_now(rows, seat),
             rows.rate,
             delay=stops.delays(rows.job, C.pool[here], C.gpus[here], stays),
             delay_there=stops.delays(rows.job, C.pool[rows.column], C.gpus[rows.column], continues),
         )
+
+    def _rate_now(self, rows: JobRows, seat: IntArray) -> FloatArray:
+        """steps/s of the job of each row in its seat, 0 where it waits."""
+        seats = self._seating.seats.rows
+        first = np.append(seats.job, -1)[seat] == rows.job
+        rate: FloatArray = np.where(
+            first, np.append(seats.rate, 0.0)[seat], np.append(seats.partner_rate, 0.0)[seat]
+        )
+        return rate
 
     # --- who goes first -------------------------------------------------------------------
 
@@ -306,7 +351,11 @@ class IdleGpus:
         if most < 1:
             order = order[~wanted.moves[order]]
         fits = np.zeros(len(rows), bool)
-        instant = Instant(rows.job, rows.partner, rows.fraction, self._need(wanted))
+        # Of two jobs that share GPUs only one leaves the other: they are in each other's way.
+        seats = self._seating.seats.rows
+        other = np.append(seats.job + seats.partner, -1)[wanted.seat] - rows.job
+        other = np.where(wanted.partner_alone >= 0, other, -1)
+        instant = Instant(rows.job, other, rows.fraction, self._need(wanted))
         fits[first_fit(instant, order, self._free)] = True
         chosen = order[fits[order]]
         return chosen[np.cumsum(wanted.moves[chosen]) <= most]
@@ -314,7 +363,13 @@ class IdleGpus:
     def _need(self, wanted: Wanted) -> Uses:
         """Shares of resources that rows take beyond those that their jobs give up."""
         # The last column is for jobs that wait: they give up nothing.
-        given_up = np.append(self._seating.seats.rows.column, len(self._uses))[wanted.seat]
+        nothing = len(self._uses)
+        given_up = np.append(self._seating.seats.rows.column, nothing)[wanted.seat]
+        # A job that shares gives up what the two hold, and its partner takes what it needs alone.
+        shares = wanted.partner_alone >= 0
+        if shares.any():
+            partner = np.where(shares, wanted.partner_alone, nothing)
+            return self._uses.beyond(wanted.rows.column, given_up, partner)
         return self._uses.beyond(wanted.rows.column, given_up)
 
     def _order(self, wanted: Wanted) -> IntArray:
@@ -342,8 +397,9 @@ class IdleGpus:
         C = self._rows.classes
         rows = wanted.rows
         before = np.append(self._seating.seats.rows.column, 0)[wanted.seat]
-        now = np.append(self._seating.seats.rows.rate, 0.0)[wanted.seat]
-        same_pool = (wanted.seat >= 0) & (C.pool[before] == C.pool[rows.column])
+        now = self._rate_now(rows, wanted.seat)
+        leaves = (wanted.seat >= 0) & (wanted.partner_alone < 0)
+        same_pool = leaves & (C.pool[before] == C.pool[rows.column])
         gpus = C.gpus[rows.column] - np.where(same_pool, C.gpus[before], 0)
         best = self._best_rate(self._allowed)[rows.job]
         gain: FloatArray = (rows.rate - now) / (best * np.maximum(gpus, 1))
@@ -355,12 +411,14 @@ class IdleGpus:
         """Seat rows as far as their nodes have room."""
         seating = self._seating
         seated = seating.seats.rows.column
-        placed = seating.reseat(wanted.rows, chosen, wanted.continues)
+        placed = seating.reseat(wanted.rows, chosen, wanted.continues, wanted.partner_alone)
         left = wanted.seat[placed]
         left = left[left >= 0]
         seating.spend(int(wanted.moves[placed].sum()))
         self._free = self._free - self._uses.total(wanted.rows.column[placed])
         self._free += self._uses.total(seated[left])
+        partner_alone = wanted.partner_alone[placed]
+        self._free -= self._uses.total(partner_alone[partner_alone >= 0])
         # What a job saves that would have gone on; others leave their GPUs for another reason.
         for row in placed[wanted.moves[placed] & (wanted.saved[placed] > 0)].tolist():
             where = (int(wanted.rows.job[row]), int(wanted.rows.column[row]))

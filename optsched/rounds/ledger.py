@@ -123,14 +123,17 @@ class Ledger(Displayed):
     def _counted_elsewhere(self, spare: FloatArray, deficit: FloatArray) -> FloatArray:
         """Seconds that each row receives of what other rows of its job alone had to spare.
 
-        Else a job that runs on faster GPUs than those of its claim would be owed ever more.
+        Else a job that runs on faster GPUs than those of its claim would be owed ever more. A pair
+        receives no more than both of its jobs can spare.
         """
         jobs = len(self.carried)
-        behind = np.where(self.partner < 0, np.maximum(deficit, 0.0), 0.0)
+        behind = np.maximum(deficit, 0.0)
+        shared = self.partner >= 0
         total = np.bincount(self.job, behind, minlength=jobs)
+        total += np.bincount(self.partner[shared], behind[shared], minlength=jobs)
         paid = np.minimum(np.bincount(self.job, spare, minlength=jobs), total)
         part = quotient(paid, total)
-        return behind * part[self.job]
+        return behind * np.minimum(part[self.job], gathered(part, self.partner, np.inf))
 
     def followed(self, seated: IntArray, others: IntArray) -> Ledger:
         """The ledger with the rows that run marked, by their keys; those without a claim are added.

@@ -45,8 +45,8 @@ file; the modules are in `optsched.rounds`, but for `staying`, `one_node` and `b
     would miss the deadline that it is held to stays (`round_rows.RoundRows.hurried`). This is
     done for the first `seating.ATTEMPTS` such rows, and for the job that has starved longest
     (`seating.Seating._seat_longest_starved`).
-12. **Idle GPUs.** Where the round fills, a job that runs alone moves to idle GPUs on which it ends
-    sooner, its restart counted (`idle.IdleGpus`).
+12. **Idle GPUs.** Where the round fills, a job moves to idle GPUs on which it ends sooner, its
+    restart counted; one that shares GPUs leaves them to its partner (`idle.IdleGpus`).
 13. **No plan.** If no round can be planned, jobs are only evicted, and jobs without steps left
     stop: all others run on (`runs_unplanned`).
 

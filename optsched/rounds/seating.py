@@ -8,7 +8,7 @@ none, others are moved or stopped (`Occupants.make_room`). Who may be moved or s
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,10 @@ class Seats:
         differs = now[np.lexsort((now, owner))] != then[np.lexsort((then, owner))]
         same[same] = np.bincount(owner[differs], minlength=len(row)) == 0
         return same
+
+    def occupied(self, classes: Classes) -> Occupied:
+        """The GPUs of all rows."""
+        return Occupied.of_numbers(classes, self.rows, np.arange(len(self)), self.gpu, self.count)
 
     def part(self, some: IntArray) -> Seats:
         return Seats(self.rows.take(some), self.gpus(some), self.count[some], self.stays[some])
@@ -182,7 +186,9 @@ class Seating:
             self.refused.setdefault(job, BARRED)
         return left
 
-    def reseat(self, rows: JobRows, chosen: IntArray, continues: BoolArray) -> IntArray:
+    def reseat(
+        self, rows: JobRows, chosen: IntArray, continues: BoolArray, partner_alone: IntArray
+    ) -> IntArray:
         """Give free GPUs to jobs alone; who has GPUs in this round gives them up for others.
 
         Parameters
@@ -192,6 +198,9 @@ class Seating:
             Rows of different jobs that have room by the sums, the first first.
         continues : BoolArray
             Rows in which a job goes on if it gets the GPUs that it holds.
+        partner_alone : IntArray
+            The column in which the partner of a job that shares its GPUs keeps them, -1 for none.
+            Of two such jobs only one is chosen.
 
         Returns
         -------
@@ -201,9 +210,15 @@ class Seating:
         C = self.classes
         seats = self.seats.rows
         while len(chosen):
-            leaves = np.zeros(len(self.must) + 1, bool)  # the last entry is for jobs in no table
+            # The last entries are for jobs in no table, and for no partner.
+            leaves = np.zeros(len(self.must) + 1, bool)
             leaves[rows.job[chosen]] = True
-            stays = self._earlier.part(~leaves[self._earlier.job])
+            column = np.full(len(self.must), -1, np.int64)
+            column[rows.job[chosen]] = partner_alone[chosen]
+            left_alone = self._left_alone(leaves, column)
+            earlier = self._earlier
+            stays = earlier.part(~(leaves[earlier.job] | leaves[earlier.partner]))
+            stays = stays.and_also(left_alone.occupied(C))
             barred = self._barred_nodes(rows, chosen)
             result = place_beside(C, rows, chosen, stays, self.constraints, barred=barred)
             for item in result.refused:
@@ -214,13 +229,37 @@ class Seating:
                 count = np.concatenate([result.count, np.zeros(len(bare), np.int64)])
                 more = Seats(rows.take(placed), result.gpu, count, np.zeros(len(placed), bool))
                 more.stays[:] = continues[placed] & self._on_held_gpus(more)
-                self.seats = self.seats.part(np.flatnonzero(~leaves[seats.job])).and_also(more)
+                stay = np.flatnonzero(~(leaves[seats.job] | leaves[seats.partner]))
+                self.seats = self.seats.part(stay).and_also(left_alone).and_also(more)
                 on = Occupied.of_numbers(C, rows, result.row, result.gpu, result.count)
                 self._earlier = stays.and_also(on)
                 return placed
             # Jobs of refused rows keep their GPUs: without these the others are placed anew.
             chosen = chosen[~np.isin(chosen, [item.row for item in result.refused])]
         return chosen
+
+    def _left_alone(self, leaves: BoolArray, column: IntArray) -> Seats:
+        """Seats of jobs whose partners leave them; they keep the GPUs.
+
+        Parameters
+        ----------
+        leaves : BoolArray, shape (jobs + 1,)
+        column : IntArray, shape (jobs,)
+            The column of its partner alone, for each job that leaves one.
+        """
+        seats = self.seats
+        pair = np.flatnonzero(
+            (seats.rows.partner >= 0) & (leaves[seats.rows.job] | leaves[seats.rows.partner])
+        )
+        shared = seats.part(pair)
+        first_leaves = leaves[shared.rows.job]
+        job = np.where(first_leaves, shared.rows.partner, shared.rows.job)
+        alone = column[np.where(first_leaves, shared.rows.job, shared.rows.partner)]
+        zero = np.zeros(len(job))
+        rows = JobRows(
+            job, np.full(len(job), -1, np.int64), alone, zero, self.classes.rate_a[alone], zero
+        )
+        return replace(shared, rows=rows)
 
     def _on_held_gpus(self, seats: Seats) -> BoolArray:
         """Seats in which jobs have the GPUs that they hold now."""

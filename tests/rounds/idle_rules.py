@@ -130,11 +130,12 @@ class World:
             name: 0 if name in self.closed else count for name, (_, count, _) in self.nodes.items()
         }
         cpus = {name: cpu for name, (_, _, cpu) in self.nodes.items()}
+        taken: dict[str, set[Any]] = {name: set() for name in gpus}
         for item in (*plan.start, *plan.keep, *plan.move):
             for node, held in item.nodes.items():
-                gpus[node] -= len(held)
+                taken[node] |= set(held)
                 cpus[node] -= len(held) * self.cpus[item.job]
-        return gpus, cpus
+        return {name: count - len(taken[name]) for name, count in gpus.items()}, cpus
 
     def places(
         self, job: str, way: Way, gpus: Mapping[str, int], cpus: Mapping[str, float]
@@ -176,11 +177,18 @@ def idle_gpus(
                 found.append(f"{item.job} waits, though {way} is free")
                 break
     kept = {item.job for item in plan.keep}
-    for item in (*plan.start, *plan.keep, *plan.move):
+    running = (*plan.start, *plan.keep, *plan.move)
+    for item in running:
         job = world.jobs[item.job]
         if not job.get("preemptible", True) or not (moves or item.job not in kept):
             continue
         own = {node: len(held) for node, held in item.nodes.items()}
+        partners = [other for other in running if other.gpus == item.gpus and other != item]
+        if partners:
+            own = {}  # whoever shares GPUs leaves them to its partner, if that can use them alone
+            alone = ways(world.jobs[partners[0].job], least=least)
+            if not any((way.pool, way.gpus) == (item.pool, len(item.gpus)) for way in alone):
+                continue
         with_own = {node: gpus[node] + own.get(node, 0) for node in gpus}
         with_own |= {node: own.get(node, 0) for node in world.closed}
         with_cpus = {node: cpus[node] + own.get(node, 0) * world.cpus[item.job] for node in cpus}

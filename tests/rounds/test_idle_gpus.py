@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -41,6 +42,10 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 
 
+PACKED = ("max-min", "max-min agnostic", "max-throughput", "finish-time-fairness", "drf")
+"""Policies of which jobs may share GPUs."""
+
+
 STOPS: list[dict[str, Any]] = [
     {},
     {"grace_time": 20.0},
@@ -53,7 +58,7 @@ STOPS: list[dict[str, Any]] = [
 class Storm:
     """A small cluster under random events, each round of which is checked."""
 
-    def __init__(self, seed: int, policy: dict[str, Any]) -> None:
+    def __init__(self, seed: int, policy: dict[str, Any], pairs: float | None = None) -> None:
         self.random = r = random.Random(seed)
         stops = STOPS[seed % len(STOPS)]
         self.policy = policy = {**policy, **stops}
@@ -95,13 +100,25 @@ class Storm:
                 "jobs": [],
                 "workloads": self.workloads,
                 "cluster": {"pools": pools},
+                "colocation": self.pairs(pairs),
             }
         )
         self.scheduler = Scheduler(instance, policy, isolate=False)
         self.now = 0.0
         self.made = 0
         self.moves = 0
+        self.shared = 0
         self.wrong: list[str] = []
+
+    def pairs(self, rate: float | None) -> list[dict[str, Any]]:
+        """Any two jobs may share one or two GPUs at this rate of each, slower than any job alone."""
+        return [
+            {"workloads": both, "pool": pool, "gpus": gpus, "throughput": [rate, rate]}
+            for both in itertools.combinations_with_replacement(sorted(self.workloads), 2)
+            for pool in self.pools
+            for gpus in (1, 2)
+            if rate is not None
+        ]
 
     def job(self) -> dict[str, Any]:
         r = self.random
@@ -176,6 +193,8 @@ class Storm:
         if bounded is not None and bounded.bound is not None:
             assert bounded.reached <= bounded.bound * (1 + 1e-9)
         self.moves += len(plan.move)
+        running = [item.gpus for item in (*plan.start, *plan.keep, *plan.move)]
+        self.shared += len(running) - len(set(running))
         # Under a formulation, claims move jobs too, which then may go on to better GPUs.
         vain = self.world.moves_in_vain(plan, left) if "ranking" in self.policy else []
         found = [*vain, *self.world.follow(plan)]
@@ -188,8 +207,10 @@ class Storm:
         return len(plan.move) + len(plan.preempt)
 
 
-def weathered(seed: int, policy: dict[str, Any], rounds: int = 12) -> Storm:
-    storm = Storm(seed, policy)
+def weathered(
+    seed: int, policy: dict[str, Any], rounds: int = 12, pairs: float | None = None
+) -> Storm:
+    storm = Storm(seed, policy, pairs)
     for _ in range(rounds):
         storm.round()
     return storm
@@ -200,6 +221,16 @@ def test_no_gpu_idles_in_storms(policy: str) -> None:
     for seed in range(15):
         storm = weathered(seed, POLICIES[policy])
         assert not storm.wrong, (seed, storm.wrong)
+
+
+@pytest.mark.parametrize("policy", PACKED)
+def test_no_gpu_idles_while_jobs_share_others(policy: str) -> None:
+    shared = 0
+    for seed in range(15):
+        storm = weathered(seed, POLICIES[policy], pairs=0.9)
+        assert not storm.wrong, (seed, storm.wrong)
+        shared += storm.shared
+    assert shared
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -272,6 +303,60 @@ def test_nobody_goes_to_and_fro_in_fifty_rounds(policy: dict[str, Any]) -> None:
         owed = plan.ledger.deficit[plan.ledger.fraction > 0]
         # Time on the fast GPUs counts for the slow ones: nobody is owed ever more.
         assert (owed <= 4 * ROUND).all()
+
+
+def sharing(policy: dict[str, Any], *, slow: float, together: float) -> Scheduler:
+    """Two jobs on one fast and one slow GPU; both may share the fast one."""
+    pools = [{"name": name, "nodes": 1, "gpus_per_node": 1} for name in ("slow", "fast")]
+    job = {
+        "steps": 1e7,
+        "workload": "w",
+        "throughput": {"fast": 4.0, "slow": slow},
+        "restart_cost": 30.0,
+    }
+    instance = optsched.Instance.from_document(
+        {
+            "format": "optsched-instance/1",
+            "now": 0.0,
+            "round": ROUND,
+            "workloads": {"w": {"throughput": {}}},
+            "tenants": [{"name": "red"}],
+            "jobs": [{"id": "j0", "tenant": "red", **job}, {"id": "j1", **job}],
+            "cluster": {"pools": pools},
+            "colocation": [
+                {"workloads": ["w", "w"], "pool": "fast", "gpus": 1, "throughput": [together] * 2}
+            ],
+        }
+    )
+    return Scheduler(instance, policy, isolate=False)
+
+
+def test_jobs_that_claim_a_gpu_together_run_apart_as_long_as_another_one_is_idle() -> None:
+    policy = {"formulation": "max-min-fairness", "options": AGNOSTIC, "hysteresis": 0.0}
+    with sharing(policy, slow=2.0, together=1.9) as cluster:
+        for number in range(50):
+            plan = cluster.solve(now=number * ROUND)
+            assert not plan.move and not plan.preempt
+            assert len({item.gpus for item in (*plan.start, *plan.keep)}) == 2
+        claims = plan.ledger.fraction > 0
+        assert (plan.ledger.partner[claims] >= 0).any(), "no claim is shared"
+        # Time that both ran alone counts for what they claim together.
+        assert (plan.ledger.deficit[claims] <= 4 * ROUND).all()
+
+
+def test_no_job_leaves_another_that_may_not_have_the_gpu_for_itself() -> None:
+    """Half a GPU is what the tenant may have: the job must share it, though another GPU is idle."""
+    quota = {"kind": "quota", "tenant": "red", "gpus": 0.5}
+    policy = {
+        "formulation": "max-throughput",
+        "options": {"integral": True},
+        "constraints": [quota],
+    }
+    with sharing(policy, slow=3.5, together=3.0) as cluster:
+        for number in range(3):
+            plan = cluster.solve(now=number * ROUND)
+            running = (*plan.start, *plan.keep)
+            assert [item.gpus for item in running] == [("fast-0/0",)] * 2
 
 
 def test_a_job_comes_back_only_when_another_one_claims_the_gpus() -> None:
