@@ -1,4 +1,4 @@
-"""Best known objectives: from a table, else the best of the sweep;
+"""Best known objectives: from a table, else from library files, else the best of the sweep;
 and how far each row is from it.
 """
 
@@ -18,7 +18,12 @@ PROVED = ("dual", "cross-checked")
 """Proofs that do not rest on a solver's word."""
 WITH_POINT = ("optimal", "feasible")
 """Status of rows whose objective is that of a point that was checked."""
-READ: dict[str, Kind] = {"instance": "text", "formulation": "text", "objective": "number"}
+READ: dict[str, Kind] = {
+    "instance": "text",
+    "formulation": "text",
+    "objective": "number",
+    "source": "text",
+}
 """Columns of a table of best known objectives."""
 
 COLUMNS = ("best_known", "best_known_from", "gap_to_best")
@@ -32,12 +37,17 @@ class BestKnown:
     ----------
     objective : float
     source : str
-        ``table``: from the user's table; ``proven``: the optimum of a row of the sweep, proved;
+        Of the user's table what its column ``source`` says, or ``table``; ``file``: what the file
+        of a benchmark library says; ``proven``: the optimum of a row of the sweep, proved;
         ``claimed``: an optimum on a solver's word; ``found``: the best point of the sweep.
     """
 
     objective: float
     source: str
+
+
+Table = Mapping[tuple[str, str], BestKnown]
+"""By instance and formulation."""
 
 
 def problem_of(row: Row) -> tuple[str, ...]:
@@ -49,9 +59,9 @@ def problem_of(row: Row) -> tuple[str, ...]:
     )
 
 
-def read_best(path: str | Path) -> dict[tuple[str, str], float]:
-    """A table of best known objectives: CSV with the columns instance, objective,
-    and formulation, which may be empty.
+def read_best(path: str | Path) -> dict[tuple[str, str], BestKnown]:
+    """A table of best known objectives: CSV with the columns instance, objective, formulation, which
+    may be empty, and source, such as a paper or the version of a list.
 
     Raises
     ------
@@ -61,30 +71,47 @@ def read_best(path: str | Path) -> dict[tuple[str, str], float]:
     table = read_table(
         Path(path), "", READ, ("instance", "objective"), least="problem", others=True
     )
-    known: dict[tuple[str, str], float] = {}
+    known: dict[tuple[str, str], BestKnown] = {}
     for row, cells in enumerate(table.documents()):
         key = (text_of(str(cells["instance"])), str(cells.get("formulation", "")))
-        value = float(cells["objective"])
-        if known.setdefault(key, value) != value:
+        best = BestKnown(float(cells["objective"]), str(cells.get("source") or "table"))
+        if known.setdefault(key, best).objective != best.objective:
             found = f"{key[0]} {key[1]} again with another objective"
             raise InvalidInput(table.row_place(row), found, "each problem once")
     return known
 
 
 def best_of(
-    rows: Iterable[Row], table: Mapping[tuple[str, str], float] | None = None
+    rows: Iterable[Row], table: Table | None = None, of_files: Table | None = None
 ) -> dict[tuple[str, ...], BestKnown]:
-    """The best known objective of each problem that has any."""
+    """The best known objective of each problem that has any.
+
+    Parameters
+    ----------
+    rows : iterable of mappings
+    table : mapping, optional
+        A user's, whose instances are named as in the rows, or by their files without the folders.
+    of_files : mapping, optional
+        What library files say of their problems, without options and side constraints.
+    """
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(problem_of(row), []).append(row)
     found = {}
     for problem, group in groups.items():
-        known = (table or {}).get((problem[0], problem[1]))
-        best = BestKnown(known, "table") if known is not None else _best_in(group)
+        best = _told(problem, table or {}, of_files or {}) or _best_in(group)
         if best is not None:
             found[problem] = best
     return found
+
+
+def _told(problem: tuple[str, ...], table: Table, of_files: Table) -> BestKnown | None:
+    """What a table or a library file says of a problem."""
+    instance, formulation, options, constraints = problem
+    for name in (instance, Path(instance).name):
+        if (name, formulation) in table:
+            return table[name, formulation]
+    return None if options or constraints else of_files.get((instance, formulation))
 
 
 def _best_in(group: Sequence[Row]) -> BestKnown | None:
@@ -132,14 +159,16 @@ def gap_to(row: Row, best: BestKnown | None) -> float | None:
 
 
 def with_best_known(
-    rows: Sequence[Row], table: Mapping[tuple[str, str], float] | None = None
+    rows: Sequence[Row], table: Table | None = None, of_files: Table | None = None
 ) -> list[dict[str, Any]]:
     """The rows with `COLUMNS`, None where nothing is known;
     rows that have them already keep them without a table.
+
+    ``table`` and ``of_files`` are those of `best_of`.
     """
     if table is None and rows and all(name in rows[0] for name in COLUMNS):
         return [dict(row) for row in rows]
-    best = best_of(rows, table)
+    best = best_of(rows, table, of_files)
     full = []
     for row in rows:
         known = best.get(problem_of(row))

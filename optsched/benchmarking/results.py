@@ -11,7 +11,7 @@ from functools import cached_property
 from statistics import median
 from typing import Any, Self
 
-from optsched.benchmarking.best_known import with_best_known
+from optsched.benchmarking.best_known import Table, with_best_known
 from optsched.display import Displayed, DisplayedTable, TableColumns, columns_of, count, seconds
 from optsched.display.picture import Picture
 from optsched.errors import InvalidArgument
@@ -119,7 +119,7 @@ class Results(DisplayedTable):
         cls,
         rows: Sequence[Row],
         by: Sequence[str] | None = None,
-        best: Mapping[tuple[str, str], float] | None = None,
+        best: Table | None = None,
     ) -> Self:
         """Arrange rows.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from optsched.api import DEFAULT_FORMULATION, default_formulation
+from optsched.api import DEFAULT_FORMULATION
 from optsched.benchmarking.task import canonical
 from optsched.display import Displayed
 from optsched.errors import InvalidArgument, InvalidInput, UsageError, unknown_name
@@ -25,7 +25,7 @@ from optsched.libraries import (
     file_and_problem,
     formulation_of_file,
     may_be_library_file,
-    problem_names,
+    problems_in,
 )
 
 SPAN = re.compile(r"\s*(\d{1,18})\s*\.\.\s*(\d{1,18})\s*", re.ASCII)
@@ -47,12 +47,15 @@ class ProblemSource(Displayed):
         Whether it is a program (.mps, .lp), which no formulation makes.
     formulation : str
         The one that it is solved with where none is asked for.
+    best_known : float or None
+        The best objective that the file of a benchmark library states.
     """
 
     name: str
     content: Mapping[str, Any]
     program: bool = False
     formulation: str = DEFAULT_FORMULATION
+    best_known: float | None = None
 
     def _headline(self) -> str:
         return self.name
@@ -124,15 +127,19 @@ def _is_of_library(path: Path) -> bool:
 
 def _of_file(path: Path) -> list[ProblemSource]:
     """The problems of a file: several of some library files, else one."""
-    names, formulation = [path.as_posix()], DEFAULT_FORMULATION
+    name, sha256 = path.as_posix(), _digest(file_and_problem(path)[0])
     if may_be_library_file(path):
         with suppress(InvalidInput):  # the row of its task says what is wrong with it
-            names, formulation = problem_names(path.as_posix()), default_formulation(path)
-    sha256 = _digest(file_and_problem(path)[0])
-    return [
-        ProblemSource(name, {"file": name, "sha256": sha256}, is_program(path), formulation)
-        for name in names
-    ]
+            return [
+                ProblemSource(
+                    each.source,
+                    {"file": each.source, "sha256": sha256},
+                    formulation=each.formulation,
+                    best_known=each.best_known,
+                )
+                for each in problems_in(name)
+            ]
+    return [ProblemSource(name, {"file": name, "sha256": sha256}, is_program(path))]
 
 
 def _digest(path: Path) -> str:

@@ -33,7 +33,9 @@ GENERATE = "generate:"
 Best = Annotated[
     str | None,
     Option(
-        "Best known objectives: CSV with instance, formulation, objective.", "FILE", section=OUTPUT
+        "Best known objectives: CSV with instance, formulation, objective, source.",
+        "FILE",
+        section=OUTPUT,
     ),
 ]
 
@@ -112,15 +114,21 @@ def bench(
         optsched bench sweep.toml -o results.csv
     """
     benchmark = benchmark_of(swept, contest)
-    from optsched.benchmarking.best_known import read_best, with_best_known
+    from optsched.benchmarking.best_known import BestKnown, read_best, with_best_known
     from optsched.benchmarking.solve_task import NEXT_NOTE
     from optsched.benchmarking.table import rows_document
     from optsched.cli.sweep_view import bench_view
 
     table = None if best is None else read_best(best)
 
+    of_files = {
+        (source.name, source.formulation): BestKnown(source.best_known, "file")
+        for source in benchmark.sources
+        if source.best_known is not None
+    }
+
     def completed(rows: Sequence[Row]) -> list[Row]:
-        return with_best_known(rows, table)
+        return with_best_known(rows, table, of_files)
 
     sweep = run_sweep(shell, benchmark, running, output)
     write_rows(sweep.rows, output, running.append, completed)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from optsched.libraries.files import (
         LibraryProblem,
         formulation_of_file,
-        problem_names,
+        problems_in,
         read_problem,
     )
     from optsched.libraries.generalised_assignment import GeneralisedAssignment
@@ -34,7 +34,7 @@ __all__ = [
     "file_and_problem",
     "formulation_of_file",
     "may_be_library_file",
-    "problem_names",
+    "problems_in",
     "read_problem",
 ]
 
@@ -49,7 +49,7 @@ __getattr__ = lazy_names(
         "ProjectScheduling": ".project_scheduling",
         "formulation_of_file": ".files",
         "UnrelatedMachines": ".unrelated_machines",
-        "problem_names": ".files",
+        "problems_in": ".files",
         "read_problem": ".files",
     },
 )

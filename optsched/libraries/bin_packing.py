@@ -22,10 +22,12 @@ class BinPacking(NamedTuple):
     ----------
     size : array, shape (items,)
     capacity : float
+    best_known : float or None
     """
 
     size: AnyArray
     capacity: float
+    best_known: float | None = None
 
     def instance(self, name: str) -> Instance:
         """Items are jobs that use a resource ``bin``; a round, of one second, is a bin."""
@@ -60,8 +62,8 @@ def _problem(numbers: Numbers) -> BinPacking:
     numbers.word("the name of a problem")
     (capacity,) = numbers.several(1, "the capacity of a bin")
     n = numbers.whole("the number of items")
-    numbers.several(1, "the best known number of bins")
-    return BinPacking(numbers.several(n, "sizes of the items"), float(capacity))
+    (best,) = numbers.several(1, "the best known number of bins")
+    return BinPacking(numbers.several(n, "sizes of the items"), float(capacity), float(best))
 
 
 LAYOUT = Layout("bin packing", "vector-bin-packing", recognises, read)

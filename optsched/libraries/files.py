@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from optsched.display import Displayed
 from optsched.display.text import enumerated
@@ -72,12 +73,9 @@ def read_problem(source: str | Path) -> LibraryProblem:
         if number is None and count > 1:
             names = f"one of them, {path.name}#1 to {path.name}#{count}"
             raise InvalidInput("", f"{count} problems", names)
-        if number is not None and not 1 <= number <= count:
-            some = "1 problem" if count == 1 else f"{count} problems"
-            raise InvalidInput("", some, f"at least {number}, as number {number} is asked for")
         stem = path.stem if path.suffix.lower() != GZIP else Path(path.stem).stem
         name = stem if number is None else f"{stem}#{number}"
-        return LibraryProblem(problems[(number or 1) - 1].instance(name), layout.formulation)
+        return LibraryProblem(_chosen(problems, number or 1).instance(name), layout.formulation)
 
 
 def formulation_of_file(source: str | Path) -> str:
@@ -87,16 +85,45 @@ def formulation_of_file(source: str | Path) -> str:
         return _layout_of(_text_of(path)).formulation
 
 
-def problem_names(source: str | Path) -> list[str]:
-    """The sources of all problems of a library file: itself, or ``FILE#1``, ``FILE#2``, ..."""
+class ListedProblem(NamedTuple):
+    """A problem of a library file, not made into an instance yet.
+
+    Attributes
+    ----------
+    source : str
+        What `read_problem` takes: the file itself, or ``FILE#2``.
+    formulation : str
+    best_known : float or None
+        The best objective that the file states.
+    """
+
+    source: str
+    formulation: str
+    best_known: float | None
+
+
+def problems_in(source: str | Path) -> list[ListedProblem]:
+    """The problems of a library file, or the one that ``FILE#2`` names; raises `InvalidInput`."""
     path, number = file_and_problem(source)
-    if number is not None:
-        return [str(source)]
     with named(path):
-        _, problems = _read(path)
-    if len(problems) == 1:
-        return [str(source)]
-    return [f"{source}#{row + 1}" for row in range(len(problems))]
+        layout, problems = _read(path)
+        if number is not None:
+            problems = [_chosen(problems, number)]
+    alone = len(problems) == 1
+    return [
+        ListedProblem(
+            str(source) if alone else f"{source}#{row}", layout.formulation, problem.best_known
+        )
+        for row, problem in enumerate(problems, 1)
+    ]
+
+
+def _chosen(problems: Sequence[Problem], number: int) -> Problem:
+    """The problem of a number, counted from 1."""
+    if not 1 <= number <= len(problems):
+        some = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise InvalidInput("", some, f"at least {number}, as number {number} is asked for")
+    return problems[number - 1]
 
 
 def _read(path: Path) -> tuple[Layout, Sequence[Problem]]:

@@ -30,6 +30,7 @@ class GeneralisedAssignment(NamedTuple):
     cost: AnyArray
     use: AnyArray
     capacity: AnyArray
+    best_known: None = None
 
     def instance(self, name: str, objective: str = "cost") -> Instance:
         """Agents are resources of the cluster, and a job has an option for each.

@@ -27,11 +27,13 @@ class Knapsack(NamedTuple):
     value : array, shape (items, choices)
     use : array, shape (items, choices, resources)
     capacity : array, shape (resources,)
+    best_known : float or None
     """
 
     value: AnyArray
     use: AnyArray
     capacity: AnyArray
+    best_known: float | None = None
 
     def instance(self, name: str) -> Instance:
         """Items are jobs, and what is limited are resources of the cluster."""
@@ -74,11 +76,13 @@ def read(text: str) -> list[Knapsack]:
 def _problem(numbers: Numbers) -> Knapsack:
     n = numbers.whole("the number of items")
     m = numbers.whole("the number of resources")
-    numbers.several(1, "the best known value", -inf)
+    (best,) = numbers.several(1, "the best known value", -inf)
     value = numbers.several(n, "values of the items", -inf)
     use = numbers.several(m * n, f"uses of {n} items for each of {m} resources")
     capacity = numbers.several(m, "capacities of the resources")
-    return Knapsack(value.reshape(n, 1), use.reshape(m, n).T.reshape(n, 1, m), capacity)
+    return Knapsack(
+        value.reshape(n, 1), use.reshape(m, n).T.reshape(n, 1, m), capacity, float(best) or None
+    )
 
 
 LAYOUT = Layout("multi-dimensional knapsacks", "multiple-choice", recognises, read)

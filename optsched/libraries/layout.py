@@ -14,6 +14,10 @@ Read = TypeVar("Read")
 class Problem(Protocol):
     """The numbers of one problem."""
 
+    @property
+    def best_known(self) -> float | None:
+        """The best objective that the file states; None if it states none."""
+
     def instance(self, name: str) -> Instance:
         """The instance of these numbers."""
 

@@ -46,6 +46,7 @@ class ProjectScheduling(NamedTuple):
     successors: tuple[tuple[int, ...], ...]
     capacity: tuple[int, ...]
     renewable: int
+    best_known: None = None
 
     def instance(self, name: str) -> Instance:
         """Activities are jobs ``a2``, ``a3``, ... with the numbers of the file, and modes their options.

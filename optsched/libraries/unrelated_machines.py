@@ -22,6 +22,7 @@ class UnrelatedMachines(NamedTuple):
     """
 
     duration: AnyArray
+    best_known: None = None
 
     def instance(self, name: str) -> Instance:
         """Machines are pools of one GPU, and a job has an option for each."""

@@ -13,7 +13,7 @@ import pytest
 from refusals import refuses
 
 from optsched.benchmarking import from_names, with_best_known
-from optsched.benchmarking.best_known import best_of, problem_of, read_best
+from optsched.benchmarking.best_known import BestKnown, best_of, problem_of, read_best
 from optsched.benchmarking.sources import generated, seeds_of
 
 # Private names: statistics, rows and their files are checked without a sweep
@@ -81,7 +81,7 @@ def test_gaps_to_the_best() -> None:
             row("a", "s", "feasible", 9.0, options='{"x":1}')]  # fmt: skip
     told = [
         (item["best_known"], item["gap_to_best"])
-        for item in with_best_known(rows, {("c", "f"): 5.0})
+        for item in with_best_known(rows, {("c", "f"): BestKnown(5.0, "table")})
     ]
     assert told == [
         (5.0, pytest.approx(0.2)), (5.0, 0.0), (5.0, None), (None, None),

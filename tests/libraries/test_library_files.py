@@ -17,7 +17,7 @@ from optsched.libraries import (
     file_and_problem,
     formulation_of_file,
     may_be_library_file,
-    problem_names,
+    problems_in,
     read_problem,
 )
 
@@ -185,6 +185,29 @@ def test_all_problems_of_files_are_benchmarked(folder: Path) -> None:
     assert task.labels["instance"].endswith("mkp.txt#2")
 
 
+def test_best_known_values_of_files_and_tables(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = written(
+        folder,
+        "instance,formulation,objective,source\nmkp.txt#2,multiple-choice,16,A list of 2026\n",
+        "best.csv",
+    )
+    given = [str(folder / name) for name in ("mkp.txt", "packing.txt#1", "gap")]
+    assert main(["bench", *given, "--best", str(table), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["best_known"], row["best_known_from"]) for row in rows] == [
+        (11.0, "claimed"),  # 0 in the file: not known
+        (16.0, "A list of 2026"),
+        (3.0, "file"),
+        (6.0, "claimed"),
+    ]
+    assert rows[1]["gap_to_best"] == pytest.approx(1 / 16)
+    assert main(["bench", given[1], "-f", "vector-bin-packing:program=assignment", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["best_known_from"] != "file"  # another option may be another problem
+
+
 def test_a_wrong_file_is_a_row_of_a_benchmark(tmp_path: Path) -> None:
     (row,) = Benchmark(from_names([str(written(tmp_path, GAP + "7"))])).run(processes=1).rows
     assert row["status"] == "error" and "line 7" in row["error"] and row["exit_code"] == 3
@@ -201,17 +224,20 @@ def test_other_ways_to_write_the_same(name: str, change: str, tmp_path: Path) ->
     }[change]
     path = written(tmp_path, changed, name + (".gz" if change == "gzip" else ""))
     same = written(tmp_path, plain, "same")
-    for one, other in zip(problem_names(path), problem_names(same), strict=True):
-        found, wanted = (read_problem(each).instance.to_document() for each in (one, other))
+    for one, other in zip(problems_in(path), problems_in(same), strict=True):
+        found, wanted = (read_problem(each.source).instance.to_document() for each in (one, other))
         assert found["jobs"] == wanted["jobs"] and found["cluster"] == wanted["cluster"]
 
 
 def test_several_assignments_and_one_knapsack(tmp_path: Path) -> None:
     several = written(tmp_path, f"2\n{GAP}{GAP.replace(' 4 1 9', ' 4 2 9')}", "several")
-    assert [read_problem(name).formulation for name in problem_names(several)] == ["gap", "gap"]
+    assert [(each.formulation, each.best_known) for each in problems_in(several)] == [
+        ("gap", None)
+    ] * 2
     assert optsched.solve(f"{several}#2").objective == 7.0
     one = written(tmp_path, "3 1 11\n10 6 5\n4 3 2\n5\n", "one")
-    assert problem_names(one) == [str(one)] and optsched.solve(one).objective == 11.0
+    assert problems_in(one) == [(str(one), "multiple-choice", 11.0)]
+    assert optsched.solve(one).objective == 11.0
     assert optsched.solve(f"{one}#1").objective == 11.0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import optsched
-from optsched.libraries import problem_names, read_problem
+from optsched.libraries import problems_in, read_problem
 
 ORLIB = Path(__file__).resolve().parents[3] / "shared" / "data" / "orlib"
 
@@ -61,26 +61,23 @@ def test_optima_of_assignments(path: str) -> None:
 
 
 def test_best_known_values_of_knapsacks() -> None:
-    names = problem_names(ORLIB / "mkp" / "mknapcb1.txt")
-    assert len(names) == 30
+    problems = problems_in(ORLIB / "mkp" / "mknapcb1.txt")
+    assert len(problems) == 30
     # 5.100-20, the first of those whose capacities are 75 % of all uses
-    solution = optsched.solve(names[20])
-    assert (solution.status, solution.objective) == ("optimal", 59822.0)
+    solution = optsched.solve(problems[20].source)
+    assert (solution.status, solution.objective) == ("optimal", problems[20].best_known)
 
 
 @pytest.mark.parametrize("file", ["binpack1.txt", "binpack3.txt"])
 def test_best_known_packings(file: str) -> None:
-    path = ORLIB / "binpack" / file
-    # Of each problem: its name, then `capacity n best`
-    words = [line.split() for line in path.read_text().splitlines()]
-    best = [float(line[2]) for line in words if len(line) == 3]
-    names = problem_names(path)
-    assert len(best) == len(names) == 20
+    problems = problems_in(ORLIB / "binpack" / file)
+    assert len(problems) == 20
     improved = 0
     for row in (0, 7, 8, 12, 19):
-        solution = optsched.solve(names[row])
-        assert solution.status == "optimal" and solution.objective <= best[row], names[row]
-        improved += solution.objective < best[row]
+        solution = optsched.solve(problems[row].source)
+        best = problems[row].best_known
+        assert solution.status == "optimal" and solution.objective <= best, row
+        improved += solution.objective < best
     # Two of the values of 1996 are improved in the literature, by one bin each
     assert improved == (2 if file == "binpack1.txt" else 0)
 
