@@ -335,7 +335,9 @@ class Engine(SolverRuns):
             [np.zeros(0), *(relaxed.duals.get(name, missing[name]) for name in missing)]
         )
         x = program.kept(relaxed.x)
-        if program.integral:
+        # A core is around a feasible point. Of rows that ask for something the easier program knows
+        # nothing, so its point need not keep them, and exchanges may break them.
+        if program.integral and len(easier.side) == len(program.side):
             if not program.concave:
                 from optsched.solving.core import Core
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from refusals import refuses
 
 import optsched
+from optsched.generate import generate
 
 
 def document(seed: int, jobs: int = 5, agents: int = 3) -> dict[str, Any]:
@@ -70,6 +71,15 @@ def test_against_all_assignments(solver: str, seed: int) -> None:
     assert optsched.verify(solution).ok
     apart = optsched.solve(plain, "gap", classes=False)
     assert apart.objective == pytest.approx(best, abs=1e-9)
+
+
+def test_many_different_jobs_need_no_second_solver() -> None:
+    """The prices of the easier program, in which nobody must be assigned, rule nothing out."""
+    instance = generate("gap", jobs=200, agents=20, type="a", seed=1).instance
+    solution = optsched.solve(instance, "gap")
+    assert (solution.status, solution.solver.name) == ("optimal", "highs")
+    other = optsched.solve(instance, "gap", solver="highs")
+    assert solution.objective == other.objective
 
 
 def test_a_job_without_room_is_an_infeasible_instance() -> None:
