@@ -71,8 +71,9 @@ class DeadlineElastic(Formulation):
     The *plan by rule* is made first (`formulations.level_planner`): jobs come by slack or by
     deadline, in rounds also after those of the last plan; the best of these plans counts. Each takes
     the level with the least GPU time that still meets its deadline, or changes its level where no level
-    alone meets it; of several deadlines the one that is worth most and has room. A job that finds no room
-    may take the place of another that costs more. In the program
+    alone meets it; of several deadlines the one that is worth most and has room. All run as early as
+    they can, or all when most GPUs are free. A job that finds no room may take the place of another that
+    costs more. In the program
     a job keeps that plan, or is planned anew in whole intervals.
 
     Sets
@@ -147,7 +148,7 @@ class DeadlineElastic(Formulation):
         """Options of the program of levels."""
 
         admission: bool = False
-        guarantee: Annotated[float, Field(ge=0, le=1)] = 0.15
+        guarantee: Annotated[float, Field(ge=0, le=1)] = 0.02
         program: bool = True
         intervals: Annotated[int, Field(ge=1, le=1000)] = 30
         slot: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -22,24 +21,25 @@ class ElasticFlow(DeadlineElastic):
     """The published rule for deadlines of elastic jobs: minimum satisfactory shares, and expansion.
 
     Sets
-        j in J: jobs with a deadline;  l in L_j: their levels by GPUs, up to the fastest;  t: slots from now on.
+        j in J: jobs with a deadline;  l in L_j: their levels by GPUs, up to the fastest;  t: periods from now on,
+        between which jobs with earlier deadlines start, end or change their levels.
     Parameters
-        r_jl: work of j in a slot at l;  D_j: the last slot before its deadline;  free_t: what jobs with earlier
-        deadlines leave in t.
+        r_jl: work of j per second at l;  D_j: the deadline;  free_t: what jobs with earlier deadlines leave in t.
     Rule
         Jobs come by deadline. The share of j is the least level s with which the levels a_t = the largest l <= s
-        that fits into free_t do its work, counted from D_j back to some slot T. It runs at a_t from T on, and before
-        T at the largest level below s that fits, so that it may end early. Jobs that were admitted before keep
-        their deadlines: a newcomer with which one of them finds no share is declined. GPUs that are free now go to
-        the jobs one level at a time: first to jobs without a GPU, then to those whose GPU time grows most by each
-        GPU more (as the authors' code has it; the paper asks for the least).
+        that fits into free_t do its work, counted from D_j back to some period T. It runs at a_t from the begin of T
+        on, and before T at the largest level below s that fits, so that it may end early. Jobs that were admitted
+        before keep their deadlines: a newcomer with which one of them finds no share is declined. GPUs that are free
+        now go to the jobs one level at a time: first to jobs without a GPU, then to those whose GPU time grows most by
+        each GPU more (as the authors' code has it; the paper asks for the least).
 
-    `deadline-elastic` has the program, and a rule that keeps more deadlines: plans there begin at any moment. Here
-    slots count from now, restarts do not count in shares, and a job whose restarts do not fit is declined.
+    `deadline-elastic` has the program, and a rule that keeps more deadlines. Here restarts do not count in shares: a
+    job whose restarts do not fit takes a larger share, or is declined. The authors' code has more rules: plans are 60 s
+    apart, ends are rounded up to that, all newcomers of a plan are declined together and never asked again, and a table
+    bounds the GPUs of each model.
 
     Options
         admission   jobs may be declined; otherwise all must meet their deadlines.
-        slot        length of slots, s.
         capacity    {resource: [capacity in round 0, 1, ...]}: calendars; the last number goes on.
 
     References
@@ -57,7 +57,7 @@ class ElasticFlow(DeadlineElastic):
         program: ClassVar[bool] = False
         intervals: ClassVar[int] = 1
         admission: bool = False
-        slot: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
+        slot: ClassVar[float | None] = None
         capacity: Calendar = Field(default_factory=dict)
 
     def promises(self, schedule: Schedule, promised: BoolArray) -> BoolArray:
@@ -66,32 +66,39 @@ class ElasticFlow(DeadlineElastic):
     def plan_by_rule(
         self, jobs: Sequence[LevelJob], profile: Profile, last: Mapping[int, Run]
     ) -> LevelPlan:
-        return plan_shares(jobs, profile, self.options.slot)
+        return plan_shares(jobs, profile)
 
 
-def plan_shares(jobs: Sequence[LevelJob], profile: Profile, slot: float) -> LevelPlan:
+def plan_shares(jobs: Sequence[LevelJob], profile: Profile) -> LevelPlan:
     """The plan of the published rule; ``profile`` is not changed."""
-    asked = [number for number, job in enumerate(jobs) if job.promised]
-    plan = _shares(jobs, profile, asked, slot)
+    plan = LevelPlan(jobs, profile.copy())
+    for number in sorted(range(len(jobs)), key=lambda number: _place(jobs, number)):
+        run = _share(jobs[number], plan.profile) if jobs[number].promised else None
+        if run is not None:
+            plan.put(number, run)
     for number, job in enumerate(jobs):
         if not job.promised:
-            other = _shares(jobs, profile, [*plan.runs, number], slot)
-            if len(other.runs) > len(plan.runs):
-                plan = other
+            plan = _with_newcomer(plan, number, profile) or plan
     _expand(plan)
     return plan
 
 
-def _shares(
-    jobs: Sequence[LevelJob], profile: Profile, asked: Sequence[int], slot: float
-) -> LevelPlan:
-    """Those of the jobs that find a share beside others with earlier deadlines."""
-    plan = LevelPlan(jobs, profile.copy())
-    for number in sorted(asked, key=lambda n: (jobs[n].goes_on is None, jobs[n].deadline, n)):
-        run = _share(jobs[number], plan.profile, slot)
-        if run is not None:
-            plan.put(number, run)
-    return plan
+def _place(jobs: Sequence[LevelJob], number: int) -> tuple[bool, float, int]:
+    """The place of a job in the order by deadline."""
+    return jobs[number].goes_on is None, jobs[number].deadline, number
+
+
+def _with_newcomer(plan: LevelPlan, number: int, profile: Profile) -> LevelPlan | None:
+    """The plan with one job more; None if one of them finds no share."""
+    jobs, own = plan.jobs, _place(plan.jobs, number)
+    other = LevelPlan(jobs, profile.copy())
+    for n in sorted([*plan.runs, number], key=lambda n: _place(jobs, n)):
+        before = _place(jobs, n) < own
+        run = plan.runs[n] if before else _share(jobs[n], other.profile)
+        if run is None:
+            return None
+        other.put(n, run)
+    return other
 
 
 def _levels(job: LevelJob) -> list[Level]:
@@ -103,29 +110,23 @@ def _levels(job: LevelJob) -> list[Level]:
     return levels[: 1 + int(np.argmin([level.duration for level in levels]))]
 
 
-def _share(job: LevelJob, profile: Profile, slot: float) -> Run | None:
+def _share(job: LevelJob, profile: Profile) -> Run | None:
     """The run with the minimum satisfactory share; None if there is none."""
     levels = _levels(job)
     if job.goes_on is not None:
         return profile.earliest(job, levels)
-    end = math.floor(job.deadline / slot + ROUNDING) * slot
-    begin, stop, room = profile.room(levels, job.release, end)
+    begin, stop, room = profile.room(levels, job.release, job.deadline)
     rate = np.array([0.0, *(1.0 / level.duration for level in levels)])
     largest = np.zeros(len(begin), np.int64)
     for share in range(1, len(levels) + 1):
         smaller, largest = largest, np.where(room[share - 1], share, largest)
         work = rate[largest] * (stop - begin)
-        until = np.append(np.cumsum(work[::-1])[::-1], 0.0)
-        enough = np.flatnonzero(until >= 1.0 - ROUNDING)
+        enough = np.flatnonzero(np.cumsum(work[::-1])[::-1] >= 1.0 - ROUNDING)
         if not len(enough):
             continue
-        # The last step from which on all work fits, and the slot in it.
-        step = int(enough[-1])
-        slots = math.ceil((1.0 - until[step + 1]) / rate[largest[step]] / slot - ROUNDING)
-        turn = max(stop[step] - slots * slot, begin[step])
-        before = _pieces(levels, smaller, begin, np.minimum(stop, turn))
-        after = _pieces(levels, largest, np.maximum(begin, turn), stop)
-        run = run_within(job, _joined([*before, *after]))
+        # The last period from whose begin on all work fits.
+        chosen = np.where(np.arange(len(begin)) >= enough[-1], largest, smaller)
+        run = run_within(job, _pieces(levels, chosen, begin, stop))
         if run is not None:
             return run
     return None
@@ -133,21 +134,19 @@ def _share(job: LevelJob, profile: Profile, slot: float) -> Run | None:
 
 def _pieces(
     levels: Sequence[Level], chosen: IntArray, begin: FloatArray, stop: FloatArray
-) -> Iterator[Piece]:
-    """Pieces at the level of each step, counted from 1; 0 for none."""
+) -> list[Piece]:
+    """Pieces at the level of each period, counted from 1, 0 for none; those that follow each other at
+    the same level are one.
+    """
+    pieces: list[Piece] = []
     for number, start, end in zip(chosen.tolist(), begin.tolist(), stop.tolist(), strict=True):
-        if number and start < end:
-            yield Piece(levels[number - 1], start, end)
-
-
-def _joined(pieces: Sequence[Piece]) -> list[Piece]:
-    """Pieces of which those that follow each other at the same level are one."""
-    joined: list[Piece] = []
-    for piece in pieces:
-        if joined and joined[-1].level is piece.level and joined[-1].end == piece.begin:
-            piece = Piece(piece.level, joined.pop().begin, piece.end)
-        joined.append(piece)
-    return joined
+        if not number or start >= end:
+            continue
+        level = levels[number - 1]
+        if pieces and pieces[-1].level is level and pieces[-1].end == start:
+            start = pieces.pop().begin
+        pieces.append(Piece(level, start, end))
+    return pieces
 
 
 def _expand(plan: LevelPlan) -> None:

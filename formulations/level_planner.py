@@ -1,10 +1,11 @@
 """Plans by rule for jobs that may run at several levels and must meet deadlines.
 
 Jobs come one after the other. Each takes the level with the least GPU time that still meets its
-deadline, in the earliest room that those before it leave; if no level alone meets it, the fastest
-that has room at each moment. One that does not fit may take the place of another that costs more. A
-plan begins at events: it knows no grid of time, and it needs no solver. A plan that is found is a
-witness: these jobs can meet their deadlines. That none is found proves nothing.
+deadline, in the earliest room that those before it leave, or, in other plans, when most is free. If no
+level alone meets it, it takes the fastest that has room at each moment. One that does not fit may take
+the place of another that costs more. A plan begins at events: it knows no grid of time, and it needs no
+solver. A plan that is found is a witness: these jobs can meet their deadlines. That none is found proves
+nothing.
 
 D. Gu et al., "ElasticFlow: An Elastic Serverless Training Platform for Distributed Deep Learning",
 ASPLOS 2023, section 4 (shares by deadline; here with exact times in place of slots).
@@ -113,6 +114,13 @@ class Run:
     def cost(self) -> float:
         """GPU seconds."""
         return sum(level.gpus * (end - begin) for level, begin, end in self.pieces)
+
+    def cost_within(self, begin: float, end: float) -> float:
+        """GPU seconds between two moments."""
+        return sum(
+            level.gpus * max(min(stop, end) - max(start, begin), 0.0)
+            for level, start, stop in self.pieces
+        )
 
     @property
     def in_time(self) -> bool:
@@ -286,9 +294,14 @@ class Profile:
     def copy(self) -> Profile:
         return Profile(self.times, self.free, self.left)
 
-    def cheapest(self, job: LevelJob) -> Run | None:
-        """The run at the first of the job's choices that fits."""
-        runs = (self.earliest(job, levels) for levels in job.choices)
+    def cheapest(self, job: LevelJob, levelled: bool = False) -> Run | None:
+        """The run at the first of the job's choices that fits: the earliest, or `levelled`."""
+        runs = (
+            self.levelled(job, levels[0])
+            if levelled and job.preemptible and len(levels) == 1
+            else self.earliest(job, levels)
+            for levels in job.choices
+        )
         return next((run for run in runs if run is not None), None)
 
     def earliest(
@@ -322,6 +335,45 @@ class Profile:
         begin, end = max(begin, job.release), min(end, levels[0].deadline)
         return run_within(job, self._stretches(levels, begin, end, own), work, whole)
 
+    def levelled(self, job: LevelJob, level: Level) -> Run | None:
+        """The run at a level in the steps in which most is free, of these in the first.
+
+        Runs of this kind leave as much room at one time as at another, so that later jobs, which run on
+        few GPUs for most of their time, fit beside each other (R. McNaughton, "Scheduling with deadlines
+        and loss functions", Management Science 6(1), 1959, cuts jobs in this way).
+        """
+        starts, ends, room = self.room([level], job.release, level.deadline)
+        first, _ = self._steps(job.release, level.deadline)
+        able = np.flatnonzero(room[0])
+        free = np.full(len(able), math.inf)
+        for r, amount in level.holds:
+            np.minimum(free, self.free[r, first + able] / amount, out=free)
+        chosen = able[np.lexsort((able, -free))]
+        seconds = np.cumsum(ends[chosen] - starts[chosen])
+        # Each piece costs a restart: more steps may be needed than have the seconds.
+        count = 1 + int(np.searchsorted(seconds, min(level.duration, level.shortest)))
+        while count <= len(chosen):
+            steps = np.sort(chosen[:count])
+            begin, stop = starts[steps], ends[steps]
+            goes_on = begin[1:] == stop[:-1]
+            more = float((stop - begin).sum() - level.shortest)
+            more -= level.again * np.count_nonzero(~goes_on)
+            if more >= 0:
+                # Of the step in which least is free only a part is needed.
+                last = int(np.searchsorted(steps, chosen[count - 1]))
+                if last < len(goes_on) and goes_on[last]:
+                    begin[last] = min(begin[last] + more, stop[last])
+                else:
+                    stop[last] = max(stop[last] - more, begin[last])
+                cuts = np.append(True, begin[1:] != stop[:-1])
+                ends_here = np.append(cuts[1:], True)
+                pieces = zip(begin[cuts].tolist(), stop[ends_here].tolist(), strict=True)
+                run = run_within(job, (Piece(level, start, end) for start, end in pieces))
+                if run is not None:
+                    return run
+            count += 1
+        return None
+
     def _stretches(
         self, levels: Sequence[Level], begin: float, end: float, own: Sequence[Piece]
     ) -> Iterator[Piece]:
@@ -345,8 +397,7 @@ class Profile:
         """When the steps of a stretch of time begin and end, shape (steps,), and whether there is room
         for each of some levels in each of them, shape (levels, steps).
         """
-        first = max(int(self._edges.searchsorted(begin + ROUNDING, "right")) - 1, 0)
-        beyond = max(int(self._edges.searchsorted(end)), first)
+        first, beyond = self._steps(begin, end)
         room = np.ones((len(levels), beyond - first), bool)
         for number, level in enumerate(levels):
             room[number] = all(_by(amount, float(self.left[r])) for r, amount in level.spends)
@@ -355,11 +406,15 @@ class Profile:
         edges = np.clip(self._edges[first : beyond + 1], begin, end)
         return edges[:-1], edges[1:], room
 
+    def _steps(self, begin: float, end: float) -> tuple[int, int]:
+        """The first step of a stretch of time, and the one after its last."""
+        first = max(int(self._edges.searchsorted(begin + ROUNDING, "right")) - 1, 0)
+        return first, max(int(self._edges.searchsorted(end)), first)
+
     def has_room(self, run: Run) -> bool:
         """Whether all that a run holds and spends is free."""
         for level, begin, end in run.pieces:
-            first = max(int(self._edges.searchsorted(begin + ROUNDING, "right")) - 1, 0)
-            beyond = int(self._edges.searchsorted(end))
+            first, beyond = self._steps(begin, end)
             for resource, amount in level.holds:
                 if (self.free[resource, first:beyond] < amount * (1.0 - ROUNDING)).any():
                     return False
@@ -399,6 +454,8 @@ class LevelPlan:
         It changes as jobs are added.
     first : set of int
         Jobs that come first, and make way for no other.
+    levelled : bool
+        Whether jobs run when most is free, not as early as they can.
     runs : dict of int to Run
         By the number of the job in ``jobs``.
     """
@@ -406,6 +463,7 @@ class LevelPlan:
     jobs: Sequence[LevelJob]
     profile: Profile
     first: set[int] = field(default_factory=set)
+    levelled: bool = False
     runs: dict[int, Run] = field(default_factory=dict)
 
     @property
@@ -429,7 +487,7 @@ class LevelPlan:
 
     def add(self, number: int) -> None:
         """Plan a job beside the others, or in the place of one of them, if it can be."""
-        run = self.profile.cheapest(self.jobs[number])
+        run = self.profile.cheapest(self.jobs[number], self.levelled)
         if run is not None:
             self.put(number, run)
         elif len(self.runs) <= MOST_MOVABLE:
@@ -448,8 +506,8 @@ class LevelPlan:
                 self.put(number, run)
 
     def _add_in_place_of_another(self, number: int) -> None:
-        """Drop the job that is worth least per GPU second, if that makes room for one that is worth
-        more, or as much and costs less.
+        """Drop the job that is worth least per GPU second before the deadline of another, if that makes
+        room for it, and it is worth more, or as much and costs less.
 
         J. M. Moore, "An n job, one machine sequencing algorithm for minimizing the number of late
         jobs", Management Science 15(1), 1968.
@@ -460,12 +518,13 @@ class LevelPlan:
         level = job.in_time[0]
         best = Run((Piece(level, 0.0, level.shortest),))
         others = [other for other in self.runs if self._makes_way(other, job, best)]
-        worth = {n: self.runs[n].value / max(self.runs[n].cost, ROUNDING) for n in others}
+        held = {n: self.runs[n].cost_within(job.release, job.deadline) for n in others}
+        worth = {n: self.runs[n].value / seconds for n, seconds in held.items() if seconds > 0}
         most = VICTIMS if job.promised else 1
-        for other in sorted(others, key=lambda other: (worth[other], other))[:most]:
+        for other in sorted(worth, key=lambda other: (worth[other], other))[:most]:
             dropped = self.runs[other]
             self.profile.take(dropped, -1.0)
-            run = self.profile.cheapest(job)
+            run = self.profile.cheapest(job, self.levelled)
             if run is not None and self._makes_way(other, job, run):
                 del self.runs[other]
                 self.put(number, run)
@@ -565,6 +624,7 @@ def plan_levels(
             if late <= first:
                 break
             first = first | late
+        plans.append(_planned(LevelPlan(jobs, profile.copy(), levelled=True), order))
         if last:
             plan = LevelPlan(jobs, profile.copy())
             plan.go_on(last)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
@@ -54,6 +55,8 @@ class Verdict(IntEnum):
     PREEMPT = 4
 
 
+EARLY = 1e-9
+"""A start is now if it is earlier than this part of a round."""
 POOL = 2
 """Column of the key of a ledger's row that holds its pool, after the two jobs."""
 TURN = 0.0005
@@ -253,6 +256,18 @@ class Plan(DisplayedTable):
     def until(self) -> float:
         """When it ends, seconds."""
         return self.instance.now + self.instance.round
+
+    @property
+    def next_start(self) -> float:
+        """When its schedule next starts a job or changes its GPUs, seconds; inf if there is none.
+
+        Only the next plan does it: it should be made then, and not at the end of the round.
+        """
+        schedule = None if self.solution is None else self.solution.schedule
+        if schedule is None:
+            return math.inf
+        later = schedule.start > self.now + EARLY * self.instance.round
+        return float(schedule.start[later].min(initial=math.inf))
 
     @cached_property
     def id(self) -> str:

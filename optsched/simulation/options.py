@@ -55,8 +55,8 @@ class SimulationOptions(Document):
         them. In ``fluid``, shares are those of the allocation between any two events. ``gavel`` is
         for comparison.
     replan : str
-        ``rounds``, or ``events``: plan also when a job arrives or ends or a node changes. What
-        becomes free is then used at once.
+        ``rounds``, or ``events``: plan also when a job arrives or ends, a node changes, or the
+        schedule that is followed starts a job. What becomes free is then used at once.
     round : float, optional
         Length of a round, instead of the trace's.
     warm_up : float

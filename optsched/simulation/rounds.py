@@ -81,7 +81,7 @@ class RoundsRun(SimulationRun):
                 self._idle(now, ahead)
                 now, anchor = ahead, ahead  # a scheduler without jobs wakes when one comes
                 continue
-            running, solved, fallback, seconds = self._planned(now)
+            running, solved, fallback, next_start, seconds = self._planned(now)
             # On the grid of rounds that began at the anchor, also after a plan in between.
             until = min(
                 anchor + (np.floor((now - anchor) / length + EARLY) + 1.0) * length, self.end
@@ -90,6 +90,8 @@ class RoundsRun(SimulationRun):
                 raise UsageError(
                     f"a round of {length:g} s is less than the clock tells apart at {now:g} s"
                 )
+            if self.options.replan == "events":
+                until = min(until, next_start)
             busy, until = self._carry_out(running, now, until)
             self._record(running, busy, now, until, seconds, solved, fallback)
             idle = idle + 1 if not len(running.job) else 0
@@ -103,14 +105,15 @@ class RoundsRun(SimulationRun):
             now = until
         self._note_end(now)
 
-    def _planned(self, now: float) -> tuple[RunningRows, bool, bool, float]:
+    def _planned(self, now: float) -> tuple[RunningRows, bool, bool, float, float]:
         """What runs from now on, whether an allocation was made for it,
-        whether that failed, and seconds it took.
+        whether that failed, when the schedule next starts something, and seconds it took.
         """
         started = time.perf_counter()
         plan, solved = self.scheduled.plan(now)
         seconds = time.perf_counter() - started
-        return self.scheduled.running(plan), solved, plan.fallback is not None, seconds
+        failed = plan.fallback is not None
+        return self.scheduled.running(plan), solved, failed, plan.next_start, seconds
 
     def _lies_ahead(self) -> bool:
         return bool((~self.arrived).any()) or self.changes.lies_ahead

@@ -193,6 +193,15 @@ def test_nodes_that_open_later_and_calendars() -> None:
     assert stretches(solve(closed, capacity={"v100": [0, 0, 1]})) == [("a", 1, 20.0, 40.0)]
 
 
+def test_jobs_are_cut_where_as_many_as_fit_run_for_most_of_their_time() -> None:
+    """Three jobs of 20 s on two GPUs are done at 30 only if one is cut, as McNaughton does."""
+    jobs = [job(name, 20.0, 30.0) for name in "abc"]
+    found = solve(made(cluster=pool(2), jobs=jobs), program=False)
+    assert sorted(stretches(found), key=lambda row: row[2]) == [
+        ("a", 1, 0.0, 20.0), ("c", 1, 0.0, 10.0), ("b", 1, 10.0, 30.0), ("c", 1, 20.0, 30.0)
+    ]  # fmt: skip
+
+
 # --- admission ------------------------------------------------------------------------------------
 
 
@@ -404,6 +413,41 @@ def test_sets_are_decided_as_by_brute_force(block: int) -> None:
 
 
 @pytest.mark.property
+@pytest.mark.parametrize("block", range(10))
+def test_admission_is_refuted_only_where_brute_force_keeps_no_plan(block: int) -> None:
+    """Who is refused with a proof cannot be kept beside the jobs that are named, and beside fewer of
+    them there is no proof."""
+    conflicts = 0
+    for seed in range(50 * block, 50 * block + 50):
+        capacity, jobs, slots, restart = random_set(seed)
+        instance = instance_of(capacity, jobs, restart)
+        names = [f"j{n}" for n in range(len(jobs))]
+        decision = optsched.admit(instance, names, advise=False)
+        assert decision.plan is not None or not decision.admitted
+        for refusal in decision.refused:
+            if not refusal.proven:
+                continue
+            together = [names.index(name) for name in (*refusal.conflict, refusal.job)]
+            assert not keeps_all(capacity, [jobs[n] for n in together], slots, restart), seed
+            if refusal.smallest:
+                fewer = [[n for n in together if n != left] for left in together]
+                assert not any(refuted(capacity, [jobs[n] for n in some]) for some in fewer), seed
+            conflicts += len(refusal.conflict) > 0
+    assert conflicts > 0
+
+
+def refuted(capacity: dict[str, int], jobs: list[dict[str, Any]]) -> bool:
+    """Whether not even jobs that change at any moment without cost keep all deadlines."""
+    if not jobs:
+        return False
+    options = {"schedule": False}
+    bound = optsched.solve(
+        instance_of(capacity, jobs, 0.0), "deadline-fluid", options=options
+    ).bound
+    return bound is not None and bound > 1e-6
+
+
+@pytest.mark.property
 @pytest.mark.parametrize("seed", range(30))
 def test_leases_are_its_case_without_levels(seed: int) -> None:
     """Whoever keeps leases keeps slots; single GPUs lose nothing by whole leases."""
@@ -457,8 +501,7 @@ def test_elasticflow_as_published_keeps_what_its_shares_keep() -> None:
     path = ORACLES / "elasticflow" / "elasticflow_cases.json"
     for case in json.loads(path.read_text())["cases"]:
         expected = case["expected"]
-        options = {"slot": float(case["slot_seconds"])}
-        kept = optsched.solve(elasticflow_case(case), "elasticflow", options=options)
+        kept = optsched.solve(elasticflow_case(case), "elasticflow")
         if kept.schedule is not None:
             assert expected["exact_feasible"] and verified(kept).certificate.ok
         assert kept.schedule is not None or not expected["all_admitted"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 
 import optsched
+from optsched.instance import Instance
 from optsched.rounds import Plan, RoundState, Scheduler, Verdict
 from optsched.rounds.ledger import Standing
+from optsched.simulation import simulate
 from optsched.solving import WarmStart
 
 POLICY: dict[str, Any] = {"formulation": "deadline-elastic"}
@@ -155,3 +158,23 @@ def test_a_job_that_would_be_late_after_a_restart_makes_no_room_for_a_gang(
 
 def _count(plan: Plan, verdict: Verdict) -> int:
     return int((plan.verdict == verdict).sum())
+
+
+# --- plans between rounds -------------------------------------------------------------------------
+
+
+def test_a_plan_says_when_its_schedule_next_starts_a_job() -> None:
+    """The second node opens at 4, within the round: planned again then, the gang is done in time."""
+    nodes = [{"name": "n0"}, {"name": "n1", "available_from": 4.0}]
+    given = instance(job("gang", 6, 10, gpus=2))
+    given["cluster"]["pools"][0] |= {"nodes": nodes}
+    scheduler = Scheduler(given, POLICY, isolate=False)
+    plan = scheduler.solve(now=0.0)
+    assert (plan.next_start, plan.start) == (4.0, ())
+    plan = scheduler.solve(now=plan.next_start)
+    assert [item.job for item in plan.start] == ["gang"]
+    assert plan.next_start == math.inf
+    by_rank = Scheduler(given, {"ranking": "edf"}, isolate=False).solve(now=0.0)
+    assert by_rank.next_start == math.inf
+    for replan, end in (("events", 10.0), ("rounds", 16.0)):
+        assert simulate(Instance.from_document(given), POLICY, replan=replan).jobs.finish == [end]
