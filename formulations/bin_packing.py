@@ -91,7 +91,7 @@ class BinPacking(Formulation):
         if self.options.program == "arc-flow" and why_not:
             raise UsageError(f"vector-bin-packing with program=arc-flow: {why_not}")
         if self.options.program == "assignment" or why_not:
-            return _Assignment(rounds).plan()
+            return _BinAssignment(rounds).plan()
         return _ArcFlow(rounds).plan()
 
 
@@ -112,7 +112,7 @@ def _fitting_columns(C: Classes) -> IntArray:
     return np.flatnonzero(fits).astype(np.int64)
 
 
-class _Packing(NamedTuple):
+class _Bins(NamedTuple):
     """Who is in which round.
 
     Attributes
@@ -165,7 +165,7 @@ class _Rounds:
         """How many jobs each class has, shape (K,)."""
         return self.classes.count.astype(np.int64)
 
-    def schedule(self, packing: _Packing) -> Schedule:
+    def schedule(self, packing: _Bins) -> Schedule:
         """The rounds one after the other."""
         C = self.classes
         order = np.argsort(packing.number, kind="stable")
@@ -174,7 +174,7 @@ class _Rounds:
         member = rank(self.of_class[column])
         return Schedule.of_members(C, self.columns[column], member, start, start + C.instance.round)
 
-    def packing(self, schedule: Schedule) -> _Packing:
+    def packing(self, schedule: Schedule) -> _Bins:
         """The packing of a schedule; raises ValueError where there is none."""
         columns, C = self.columns, self.classes
         row = np.searchsorted(columns, schedule.column)
@@ -189,7 +189,7 @@ class _Rounds:
             name = C.instance.jobs_table.names[int(schedule.job[wrong[0]])]
             raise ValueError(f"job {name} does not run in exactly one round")
         # Rounds in which nobody runs do not count
-        return _Packing(row, np.unique(number, return_inverse=True)[1].astype(np.int64))
+        return _Bins(row, np.unique(number, return_inverse=True)[1].astype(np.int64))
 
     def least(self) -> int:
         """Rounds that the use of some resource fills at least."""
@@ -200,7 +200,7 @@ class _Rounds:
         total = (use @ self.jobs) / np.maximum(self.capacity, 1)
         return int(np.ceil(total.max(initial=min(1, len(self.classes))) - 1e-9))
 
-    def first_fit(self) -> _Packing:
+    def first_fit(self) -> _Bins:
         """The packing of a rule: largest job first, each into the first round that has room."""
         size = self.usage.toarray() / np.maximum(self.capacity, 1)[:, np.newaxis]
         # Of each class the column whose largest part of a resource is smallest
@@ -218,7 +218,7 @@ class _Rounds:
             number[job] = int(np.argmax(roomy)) if roomy.any() else opened
             opened = max(opened, int(number[job]) + 1)
             free[number[job]] -= use[column]
-        return _Packing(chosen, number)
+        return _Bins(chosen, number)
 
     def describe(self, block: str, position: int) -> str:
         """What a row asks for, in words."""
@@ -330,7 +330,7 @@ class _ArcFlow:
         lp.minimise(z)
         return lp
 
-    def point(self, packing: _Packing) -> FloatArray:
+    def point(self, packing: _Bins) -> FloatArray:
         """The point of a packing: each round is a path, its jobs in decreasing size."""
         size = self.size_of[packing.column]
         order = np.lexsort((size, packing.number))
@@ -346,7 +346,7 @@ class _ArcFlow:
         point[-1] = packing.rounds
         return point
 
-    def packing(self, point: FloatArray) -> _Packing:
+    def packing(self, point: FloatArray) -> _Bins:
         """The packing of a point: its flow is split into paths."""
         flow = np.round(point[:-1]).astype(np.int64).tolist()
         leaving: list[list[int]] = [[] for _ in range(self.capacity + 1)]
@@ -369,12 +369,12 @@ class _ArcFlow:
             bin += 1
         return self._of_sizes(np.array(size, np.int64), np.array(number, np.int64))
 
-    def _of_sizes(self, size: IntArray, number: IntArray) -> _Packing:
+    def _of_sizes(self, size: IntArray, number: IntArray) -> _Bins:
         """The packing in which sizes are jobs: classes of one size take their places in order."""
         jobs = self.rounds.jobs[self.rounds.of_class]
         by_size = np.argsort(self.size_of, kind="stable")
         column = np.repeat(by_size, jobs[by_size])
-        return _Packing(column, number[np.argsort(size, kind="stable")])
+        return _Bins(column, number[np.argsort(size, kind="stable")])
 
     def known(self) -> FloatArray:
         """The point of a rule: each round begins with the largest job left, and is filled as far as
@@ -430,7 +430,7 @@ def _best_filling(room: int, sizes: Sequence[int], left: Sequence[int]) -> list[
 # --- assignment -----------------------------------------------------------------------------------
 
 
-class _Assignment:
+class _BinAssignment:
     """The program ``assignment``: its variables x, round by round, and then y."""
 
     def __init__(self, rounds: _Rounds) -> None:
@@ -480,7 +480,7 @@ class _Assignment:
         lp.minimise(np.ones((1, B)) @ y)
         return lp
 
-    def point(self, packing: _Packing) -> FloatArray:
+    def point(self, packing: _Bins) -> FloatArray:
         """The point of a packing."""
         columns = len(self.rounds.columns)
         if packing.rounds > self.B:
@@ -490,10 +490,10 @@ class _Assignment:
         point[self.B * columns : self.B * columns + packing.rounds] = 1.0
         return point
 
-    def packing(self, point: FloatArray) -> _Packing:
+    def packing(self, point: FloatArray) -> _Bins:
         """The packing of a point; rounds in which nobody runs are left out."""
         columns = len(self.rounds.columns)
         jobs = np.round(point[: self.B * columns]).astype(np.int64)
         place = np.repeat(np.arange(len(jobs)), jobs)
         _, number = np.unique(place // columns, return_inverse=True)
-        return _Packing(place % columns, number.astype(np.int64))
+        return _Bins(place % columns, number.astype(np.int64))

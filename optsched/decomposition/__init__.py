@@ -9,14 +9,14 @@ from optsched.lazy import lazy_names
 if TYPE_CHECKING:
     from optsched.decomposition.column_generation import Decomposition, dantzig_wolfe
     from optsched.decomposition.knapsack import best_items
-    from optsched.decomposition.master import Columns, Master, Priced
+    from optsched.decomposition.master import Master, MasterColumns, Priced
 
-__all__ = ["Columns", "Decomposition", "Master", "Priced", "best_items", "dantzig_wolfe"]
+__all__ = ["Decomposition", "Master", "MasterColumns", "Priced", "best_items", "dantzig_wolfe"]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "Columns": ".master",
+        "MasterColumns": ".master",
         "Decomposition": ".column_generation",
         "Master": ".master",
         "Priced": ".master",

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray
-from optsched.decomposition.master import Columns, Master, Priced
+from optsched.decomposition.master import Master, MasterColumns, Priced
 from optsched.display import Displayed, TableColumns, count, number
 from optsched.errors import InvalidArgument, SolverCrashed
 from optsched.instance.durations import Timer
@@ -56,7 +56,7 @@ class Decomposition(Displayed):
         costs less, if the numbers ``Priced.least`` are right.
     value : float or None
         Cost of the master's last optimum; None where it needs artificial columns.
-    columns : Columns
+    columns : MasterColumns
         All that were made.
     x : FloatArray, shape (N,)
         The master's last optimum.
@@ -74,7 +74,7 @@ class Decomposition(Displayed):
     converged: bool
     bound: float
     value: float | None
-    columns: Columns
+    columns: MasterColumns
     x: FloatArray
     y: FloatArray
     whole: FloatArray | None = None
@@ -101,7 +101,7 @@ class Decomposition(Displayed):
 def dantzig_wolfe(
     master: Master,
     price: Price,
-    first: Columns | None = None,
+    first: MasterColumns | None = None,
     *,
     smoothing: float = 0.7,
     whole: bool = True,
@@ -122,7 +122,7 @@ def dantzig_wolfe(
     price : callable
         Duals of the rows -> `Priced`: columns, and for each block a lower bound on the reduced cost
         ``cost - y @ column`` of all its columns.
-    first : Columns, optional
+    first : MasterColumns, optional
         Columns to begin with.
     smoothing : float
         Weight of the duals of the best bound, from 0 (none) to below 1.
@@ -154,14 +154,16 @@ def dantzig_wolfe(
     if not 0 <= smoothing < 1:
         raise InvalidArgument("smoothing", f"{smoothing:g}", "a number from 0 to below 1")
     given = make_limits(**limits)
-    nothing = Columns.of([], np.zeros((master.rows, 0)), [])
-    search = _Search(master, price, smoothing, solver, given, Timer.after(given.time), nothing)
+    nothing = MasterColumns.of([], np.zeros((master.rows, 0)), [])
+    search = _ColumnGeneration(
+        master, price, smoothing, solver, given, Timer.after(given.time), nothing
+    )
     search.add(_checked(master, first) if first is not None else nothing)
     search.generate(FOR_WHOLE if whole else 0.0)
     return search.answer(whole, step if whole else None)
 
 
-def _checked(master: Master, columns: Columns) -> Columns:
+def _checked(master: Master, columns: MasterColumns) -> MasterColumns:
     """Columns of the right size."""
     if columns.matrix.shape[0] != master.rows:
         raise InvalidArgument(
@@ -175,7 +177,7 @@ def _checked(master: Master, columns: Columns) -> Columns:
 
 
 @dataclass(eq=False)
-class _Search:
+class _ColumnGeneration:
     """One run of column generation."""
 
     master: Master
@@ -184,7 +186,7 @@ class _Search:
     solver: str
     limits: Limits
     timer: Timer
-    columns: Columns
+    columns: MasterColumns
     bound: float = -np.inf
     best_y: FloatArray | None = None
     converged: bool = False
@@ -200,7 +202,7 @@ class _Search:
         """How many artificial columns come before the others: two for each row, one for each block."""
         return 2 * self.master.rows + self.master.blocks
 
-    def _program(self, columns: Columns, integer: bool) -> LinearProgram:
+    def _program(self, columns: MasterColumns, integer: bool) -> LinearProgram:
         """The master over some columns, behind artificial ones that may break every row."""
         master, N = self.master, len(columns)
         lp = LinearProgram()
@@ -228,7 +230,7 @@ class _Search:
         lp.minimise(price @ over + columns.cost[np.newaxis, :] @ x)
         return lp
 
-    def add(self, columns: Columns) -> None:
+    def add(self, columns: MasterColumns) -> None:
         """Columns for the next master."""
         if not len(columns):
             return
@@ -286,7 +288,7 @@ class _Search:
                 self.converged = self.converged or not len(new)
                 return
 
-    def _priced(self, y: FloatArray, of_block: FloatArray) -> Columns:
+    def _priced(self, y: FloatArray, of_block: FloatArray) -> MasterColumns:
         """Columns that improve the master; their bound is kept.
 
         At smoothed duals pricing may find none: then the master's own duals decide.

@@ -12,7 +12,7 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidArgument
 
 
-class Columns(NamedTuple):
+class MasterColumns(NamedTuple):
     """Columns of a master program.
 
     Attributes
@@ -29,7 +29,9 @@ class Columns(NamedTuple):
     block: IntArray
 
     @classmethod
-    def of(cls, cost: ArrayLike, matrix: ArrayLike | sp.spmatrix, block: ArrayLike) -> Columns:
+    def of(
+        cls, cost: ArrayLike, matrix: ArrayLike | sp.spmatrix, block: ArrayLike
+    ) -> MasterColumns:
         """Columns from arrays of any kind.
 
         Parameters
@@ -40,7 +42,7 @@ class Columns(NamedTuple):
 
         Returns
         -------
-        Columns
+        MasterColumns
 
         Raises
         ------
@@ -63,7 +65,7 @@ class Columns(NamedTuple):
     def __len__(self) -> int:
         return len(self.cost)
 
-    def take(self, which: ArrayLike) -> Columns:
+    def take(self, which: ArrayLike) -> MasterColumns:
         """Some of the columns.
 
         Parameters
@@ -73,23 +75,23 @@ class Columns(NamedTuple):
 
         Returns
         -------
-        Columns
+        MasterColumns
         """
         rows = np.asarray(which)
-        return Columns(self.cost[rows], sp.csc_matrix(self.matrix[:, rows]), self.block[rows])
+        return MasterColumns(self.cost[rows], sp.csc_matrix(self.matrix[:, rows]), self.block[rows])
 
-    def beside(self, other: Columns) -> Columns:
+    def beside(self, other: MasterColumns) -> MasterColumns:
         """These columns and others behind them.
 
         Parameters
         ----------
-        other : Columns
+        other : MasterColumns
 
         Returns
         -------
-        Columns
+        MasterColumns
         """
-        return Columns(
+        return MasterColumns(
             np.concatenate([self.cost, other.cost]),
             sp.csc_matrix(sp.hstack([self.matrix, other.matrix])),
             np.concatenate([self.block, other.block]),
@@ -101,7 +103,7 @@ class Priced(NamedTuple):
 
     Attributes
     ----------
-    columns : Columns
+    columns : MasterColumns
         Any number of them; those that would not improve the master are left out later.
     least : array, shape (blocks,)
         A lower bound on ``cost - y @ column`` over **all** columns of each block, also those that are
@@ -109,7 +111,7 @@ class Priced(NamedTuple):
         decomposition rests on these numbers.
     """
 
-    columns: Columns
+    columns: MasterColumns
     least: ArrayLike
 
 

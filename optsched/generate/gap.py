@@ -9,7 +9,7 @@ from pydantic import Field
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.generate.generator import Generated, Generator, GeneratorOptions, SmallCount
-from optsched.libraries import GeneralisedAssignment
+from optsched.libraries import AssignmentProblem
 
 
 class GapOptions(GeneratorOptions):
@@ -91,7 +91,7 @@ def gap(options: GapOptions) -> Generated:
     """
     p, c, b = draw(options)
     name = options.titled(f"gap-{options.type}-{options.jobs}x{options.agents}")
-    return Generated(GeneralisedAssignment(c, p, b).instance(name, options.objective))
+    return Generated(AssignmentProblem(c, p, b).instance(name, options.objective))
 
 
 GAP = Generator(

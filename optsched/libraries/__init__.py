@@ -1,6 +1,6 @@
 """Files of the public benchmark libraries of operations research, as instances.
 
-A file is recognised by its text (`layout.Layout`), each layout in a module of its own. The
+A file is recognised by its text (`layout.FileLayout`), each layout in a module of its own. The
 generators of the same problems make their instances with the same classes.
 """
 
@@ -12,21 +12,21 @@ from optsched.lazy import lazy_names
 from optsched.libraries.recognised import file_and_problem, may_be_library_file
 
 if TYPE_CHECKING:
-    from optsched.libraries.bin_packing import BinPacking
+    from optsched.libraries.bin_packing import BinPackingProblem
     from optsched.libraries.files import (
         LibraryProblem,
         formulation_of_file,
         problems_in,
         read_problem,
     )
-    from optsched.libraries.generalised_assignment import GeneralisedAssignment
+    from optsched.libraries.generalised_assignment import AssignmentProblem
     from optsched.libraries.knapsack import Knapsack
     from optsched.libraries.project_scheduling import ProjectScheduling
     from optsched.libraries.unrelated_machines import UnrelatedMachines
 
 __all__ = [
-    "BinPacking",
-    "GeneralisedAssignment",
+    "AssignmentProblem",
+    "BinPackingProblem",
     "Knapsack",
     "LibraryProblem",
     "ProjectScheduling",
@@ -42,8 +42,8 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "BinPacking": ".bin_packing",
-        "GeneralisedAssignment": ".generalised_assignment",
+        "BinPackingProblem": ".bin_packing",
+        "AssignmentProblem": ".generalised_assignment",
         "Knapsack": ".knapsack",
         "LibraryProblem": ".files",
         "ProjectScheduling": ".project_scheduling",

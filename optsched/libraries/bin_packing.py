@@ -7,15 +7,15 @@ from typing import NamedTuple
 from optsched.arrays import AnyArray
 from optsched.instance import Instance
 from optsched.libraries.layout import (
+    FileLayout,
     FirstLines,
-    Layout,
     are_whole,
     instance_of_resources,
 )
 from optsched.libraries.numbers import Numbers
 
 
-class BinPacking(NamedTuple):
+class BinPackingProblem(NamedTuple):
     """Items into as few bins of one capacity as possible.
 
     Attributes
@@ -46,7 +46,7 @@ def recognises(lines: FirstLines) -> bool:
     return not are_whole(lines[1]) and len(lines[2]) == 3
 
 
-def read(text: str) -> list[BinPacking]:
+def read(text: str) -> list[BinPackingProblem]:
     """The number of problems; of each its name, ``capacity n best``, and n sizes.
 
     The third number is the best known number of bins when the file was made; some are improved.
@@ -58,12 +58,12 @@ def read(text: str) -> list[BinPacking]:
     return problems
 
 
-def _problem(numbers: Numbers) -> BinPacking:
+def _problem(numbers: Numbers) -> BinPackingProblem:
     numbers.word("the name of a problem")
     (capacity,) = numbers.several(1, "the capacity of a bin")
     n = numbers.whole("the number of items")
     (best,) = numbers.several(1, "the best known number of bins")
-    return BinPacking(numbers.several(n, "sizes of the items"), float(capacity), float(best))
+    return BinPackingProblem(numbers.several(n, "sizes of the items"), float(capacity), float(best))
 
 
-LAYOUT = Layout("bin packing", "vector-bin-packing", recognises, read)
+LAYOUT = FileLayout("bin packing", "vector-bin-packing", recognises, read)

@@ -19,7 +19,7 @@ from optsched.libraries import (
     project_scheduling,
     unrelated_machines,
 )
-from optsched.libraries.layout import Layout, Problem
+from optsched.libraries.layout import FileLayout, ReadProblem
 from optsched.libraries.numbers import at_line
 from optsched.libraries.recognised import GZIP, file_and_problem
 
@@ -118,7 +118,7 @@ def problems_in(source: str | Path) -> list[ListedProblem]:
     ]
 
 
-def _chosen(problems: Sequence[Problem], number: int) -> Problem:
+def _chosen(problems: Sequence[ReadProblem], number: int) -> ReadProblem:
     """The problem of a number, counted from 1."""
     if not 1 <= number <= len(problems):
         some = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
@@ -126,7 +126,7 @@ def _chosen(problems: Sequence[Problem], number: int) -> Problem:
     return problems[number - 1]
 
 
-def _read(path: Path) -> tuple[Layout, Sequence[Problem]]:
+def _read(path: Path) -> tuple[FileLayout, Sequence[ReadProblem]]:
     text = _text_of(path)
     layout = _layout_of(text)
     return layout, layout.read(text)
@@ -143,7 +143,7 @@ def _text_of(path: Path) -> str:
         raise at_line(line, f"the byte 0x{data[error.start]:02x}", "text in UTF-8") from None
 
 
-def _layout_of(text: str) -> Layout:
+def _layout_of(text: str) -> FileLayout:
     """The layout of a text, by its first lines."""
     lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1)]
     some = [(number, words) for number, words in lines if words][:FIRST]

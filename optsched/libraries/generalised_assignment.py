@@ -8,8 +8,8 @@ from typing import NamedTuple
 from optsched.arrays import AnyArray
 from optsched.instance import Instance
 from optsched.libraries.layout import (
+    FileLayout,
     FirstLines,
-    Layout,
     are_whole,
     header,
     instance_of_resources,
@@ -18,7 +18,7 @@ from optsched.libraries.layout import (
 from optsched.libraries.numbers import Numbers
 
 
-class GeneralisedAssignment(NamedTuple):
+class AssignmentProblem(NamedTuple):
     """Each job to one agent of limited capacity.
 
     Attributes
@@ -67,18 +67,18 @@ def recognises(lines: FirstLines) -> bool:
     return len(words) == 2 and are_whole(words)
 
 
-def read(text: str) -> list[GeneralisedAssignment]:
+def read(text: str) -> list[AssignmentProblem]:
     """Of each problem ``m n``, then m n costs and m n uses, agent by agent, and m capacities."""
     return one_or_several(text, _problem)
 
 
-def _problem(numbers: Numbers) -> GeneralisedAssignment:
+def _problem(numbers: Numbers) -> AssignmentProblem:
     m = numbers.whole("the number of agents")
     n = numbers.whole("the number of jobs")
     cost = numbers.several(m * n, f"costs of {n} jobs for each of {m} agents", -inf)
     use = numbers.several(m * n, f"uses of {n} jobs for each of {m} agents")
     capacity = numbers.several(m, "capacities of the agents")
-    return GeneralisedAssignment(cost.reshape(m, n), use.reshape(m, n), capacity)
+    return AssignmentProblem(cost.reshape(m, n), use.reshape(m, n), capacity)
 
 
-LAYOUT = Layout("generalised assignment", "gap", recognises, read)
+LAYOUT = FileLayout("generalised assignment", "gap", recognises, read)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from optsched.arrays import AnyArray
 from optsched.instance import Instance
 from optsched.libraries.layout import (
+    FileLayout,
     FirstLines,
-    Layout,
     are_whole,
     header,
     instance_of_resources,
@@ -85,4 +85,4 @@ def _problem(numbers: Numbers) -> Knapsack:
     )
 
 
-LAYOUT = Layout("multi-dimensional knapsacks", "multiple-choice", recognises, read)
+LAYOUT = FileLayout("multi-dimensional knapsacks", "multiple-choice", recognises, read)

@@ -11,7 +11,7 @@ from optsched.libraries.numbers import Numbers
 Read = TypeVar("Read")
 
 
-class Problem(Protocol):
+class ReadProblem(Protocol):
     """The numbers of one problem."""
 
     @property
@@ -26,7 +26,7 @@ FirstLines = Sequence[Sequence[str]]
 """The words of the first lines of a file that have any."""
 
 
-class Layout(NamedTuple):
+class FileLayout(NamedTuple):
     """How the files of one kind of problem are written.
 
     Attributes
@@ -44,7 +44,7 @@ class Layout(NamedTuple):
     words: str
     formulation: str
     recognises: Callable[[FirstLines], bool]
-    read: Callable[[str], Sequence[Problem]]
+    read: Callable[[str], Sequence[ReadProblem]]
 
 
 def are_whole(words: Sequence[str]) -> bool:

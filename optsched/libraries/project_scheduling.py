@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.reading import show
-from optsched.libraries.layout import FirstLines, Layout, instance_of_resources, used
+from optsched.libraries.layout import FileLayout, FirstLines, instance_of_resources, used
 from optsched.libraries.numbers import at_line
 
 JOBS = "jobs (incl. supersource/sink)"
@@ -207,4 +207,4 @@ class _Table:
             raise self.refused(show(row.strip()), f"the end of the table {self._title}")
 
 
-LAYOUT = Layout("project scheduling with modes", "makespan-unrelated", recognises, read)
+LAYOUT = FileLayout("project scheduling with modes", "makespan-unrelated", recognises, read)

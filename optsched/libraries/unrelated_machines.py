@@ -8,7 +8,7 @@ import numpy as np
 
 from optsched.arrays import AnyArray
 from optsched.instance import FORMAT, Instance
-from optsched.libraries.layout import FirstLines, Layout, are_whole
+from optsched.libraries.layout import FileLayout, FirstLines, are_whole
 from optsched.libraries.numbers import Numbers, at_line
 
 
@@ -85,4 +85,4 @@ def read(text: str) -> list[UnrelatedMachines]:
     return [UnrelatedMachines(duration)]
 
 
-LAYOUT = Layout("unrelated machines", "makespan-unrelated", recognises, read)
+LAYOUT = FileLayout("unrelated machines", "makespan-unrelated", recognises, read)

@@ -264,7 +264,7 @@ def shortest(items: Items, engine: Engine) -> PatternTimes:
     finished = True
     if lengths.sum() <= FULL:
         return PatternTimes(lengths, counts, 1.0, True)
-    master = Master(items.need, sp.csc_matrix(counts.T), engine)
+    master = PatternMaster(items.need, sp.csc_matrix(counts.T), engine)
     pricing = Pricing(items, engine)
     while True:
         outcome = master.run()
@@ -298,7 +298,7 @@ def shortest(items: Items, engine: Engine) -> PatternTimes:
     return PatternTimes(lengths[used], counts[: len(lengths)][used], bound, finished)
 
 
-class Master:
+class PatternMaster:
     """minimise sum z  s.t.  patterns z >= need, z >= 0: a session that takes further patterns.
 
     Parameters

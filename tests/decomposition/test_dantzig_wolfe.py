@@ -15,15 +15,15 @@ from scipy.optimize import linprog
 
 import optsched
 from optsched.decomposition import (
-    Columns,
     Decomposition,
     Master,
+    MasterColumns,
     Priced,
     best_items,
     dantzig_wolfe,
 )
 from optsched.errors import UsageError
-from optsched.libraries import GeneralisedAssignment, read_problem
+from optsched.libraries import AssignmentProblem, read_problem
 
 seeds = st.integers(0, 2**32 - 1)
 ORLIB = Path(__file__).resolve().parents[3] / "shared" / "data" / "orlib"
@@ -57,7 +57,7 @@ def test_items_that_are_refused() -> None:
 # --- any program ---------------------------------------------------------------------------------------------------
 
 
-def listed(seed: int) -> tuple[Master, Columns]:
+def listed(seed: int) -> tuple[Master, MasterColumns]:
     """A master with all its columns, which is feasible: some of them are taken to set its sides."""
     random = np.random.default_rng(seed)
     rows, blocks, each = 3, 2, 6
@@ -70,10 +70,10 @@ def listed(seed: int) -> tuple[Master, Columns]:
     lower = np.where(kind == 1, -np.inf, activity)
     upper = np.where(kind == 0, np.inf, activity)
     master = Master.of(lower, upper, random.integers(0, 2, blocks), np.ones(blocks))
-    return master, Columns.of(cost, matrix, block)
+    return master, MasterColumns.of(cost, matrix, block)
 
 
-def least_of(master: Master, columns: Columns, y: np.ndarray) -> np.ndarray:
+def least_of(master: Master, columns: MasterColumns, y: np.ndarray) -> np.ndarray:
     reduced = columns.cost - columns.matrix.T @ y
     return np.array([reduced[columns.block == k].min() for k in range(master.blocks)])
 
@@ -112,7 +112,7 @@ def test_against_the_program_of_all_columns(smoothing: float, seed: int) -> None
 # --- assignments ---------------------------------------------------------------------------------------------------
 
 
-def assigned(problem: GeneralisedAssignment, **limits: Any) -> Decomposition:
+def assigned(problem: AssignmentProblem, **limits: Any) -> Decomposition:
     """Generalised assignment: a column is what an agent does, priced by a knapsack."""
     m, n = problem.cost.shape
     use, capacity = problem.use.astype(int), problem.capacity.astype(int)
@@ -122,7 +122,7 @@ def assigned(problem: GeneralisedAssignment, **limits: Any) -> Decomposition:
         chosen = np.array([items for _, items in found], float)
         cost = (chosen * problem.cost).sum(axis=1)
         least = -np.array([value for value, _ in found])
-        return Priced(Columns.of(cost, chosen.T, np.arange(m)), least)
+        return Priced(MasterColumns.of(cost, chosen.T, np.arange(m)), least)
 
     return dantzig_wolfe(
         Master.of(np.ones(n), np.full(n, np.inf), np.zeros(m), np.ones(m)),
@@ -132,7 +132,7 @@ def assigned(problem: GeneralisedAssignment, **limits: Any) -> Decomposition:
     )
 
 
-def relaxed(problem: GeneralisedAssignment) -> float:
+def relaxed(problem: AssignmentProblem) -> float:
     """The optimum of the linear relaxation."""
     m, n = problem.cost.shape
     one = np.tile(np.eye(n), m)
@@ -155,7 +155,7 @@ def test_assignments_are_bounded_between_relaxation_and_optimum(seed: int) -> No
     m, n = 3, 8
     use = random.integers(5, 25, (m, n))
     cost = 60 - use + random.integers(-9, 9, (m, n))
-    problem = GeneralisedAssignment(cost, use, np.floor(0.9 * use.sum(axis=1) / m))
+    problem = AssignmentProblem(cost, use, np.floor(0.9 * use.sum(axis=1) / m))
     best = optsched.solve(problem.instance("some"), "gap")
     if best.status != "optimal":
         return
@@ -173,7 +173,7 @@ def test_the_history_is_a_table_whose_bound_rises() -> None:
     from optsched.generate import gap  # the draw itself, without an instance
 
     p, c, b = gap.draw(gap.GapOptions(jobs=20, agents=4, type="d", seed=9))
-    found = assigned(GeneralisedAssignment(c, p, b), on_progress=told.append)
+    found = assigned(AssignmentProblem(c, p, b), on_progress=told.append)
     table = found.to_columns()
     assert table["bound"] == sorted(table["bound"]) and len(told) == len(table["bound"])
     assert 1151 <= found.bound <= 1182  # relaxation 1,150.5, optimum 1,182
@@ -186,7 +186,7 @@ def test_the_root_bound_of_a_hard_assignment_is_above_the_relaxation() -> None:
     document = read_problem(ORLIB / "gap" / "data" / "chu1997" / "d05100").instance.to_document()
     agents = [each["name"] for each in document["cluster"]["resources"]]
     options = [job["options"] for job in document["jobs"]]
-    problem = GeneralisedAssignment(
+    problem = AssignmentProblem(
         np.array([[option["cost"] for option in row] for row in options]).T,
         np.array(
             [
@@ -206,21 +206,21 @@ def test_the_root_bound_of_a_hard_assignment_is_above_the_relaxation() -> None:
 
 def test_a_master_that_nothing_meets_has_no_value() -> None:
     master = Master.of([3.0], [np.inf], [0], [1])
-    columns = Columns.of([1.0], [[1.0]], [0])
+    columns = MasterColumns.of([1.0], [[1.0]], [0])
     found = dantzig_wolfe(master, lambda y: Priced(columns, np.minimum(1.0 - y, 0.0)))
     assert found.status == "limit" and found.value is None and found.whole is None
 
 
 def test_a_pricing_that_claims_too_little_gives_a_weak_bound_and_no_proof() -> None:
     master = Master.of([1.0], [1.0], [0], [1])
-    columns = Columns.of([5.0], [[1.0]], [0])
+    columns = MasterColumns.of([5.0], [[1.0]], [0])
     found = dantzig_wolfe(master, lambda y: Priced(columns, 5.0 - y - 100.0))
     assert found.status == "feasible" and found.objective == 5.0 and found.bound < 5.0
 
 
 def test_no_time_is_no_answer() -> None:
     master = Master.of([1.0], [1.0], [0], [1])
-    columns = Columns.of([5.0], [[1.0]], [0])
+    columns = MasterColumns.of([5.0], [[1.0]], [0])
     found = dantzig_wolfe(master, lambda y: Priced(columns, 5.0 - y), time_limit=1e-9)
     assert found.status == "limit" and found.whole is None and not found.converged
 
@@ -231,22 +231,22 @@ def test_what_is_refused() -> None:
     with refuses(
         "columns: found 2 costs, 1 columns, 1 blocks, expected as many of each", UsageError
     ):
-        Columns.of([1.0, 2.0], [[1.0]], [0])
+        MasterColumns.of([1.0, 2.0], [[1.0]], [0])
     master = Master.of([1.0], [1.0], [0], [1])
-    good = Columns.of([5.0], [[1.0]], [0])
+    good = MasterColumns.of([5.0], [[1.0]], [0])
     for columns, least, words in (
         (
-            Columns.of([5.0], [[1.0], [1.0]], [0]),
+            MasterColumns.of([5.0], [[1.0], [1.0]], [0]),
             [0.0],
             "columns: found 2 rows, expected 1, as the ...",
         ),
         (
-            Columns.of([5.0], [[1.0]], [1]),
+            MasterColumns.of([5.0], [[1.0]], [1]),
             [0.0],
             "columns.block: found another block, expected 0 to 0",
         ),
         (
-            Columns.of([np.nan], [[1.0]], [0]),
+            MasterColumns.of([np.nan], [[1.0]], [0]),
             [0.0],
             "columns: found an infinite number or NaN, ...",
         ),
