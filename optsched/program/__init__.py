@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from optsched.program.side_rows import (
         Assumption,
         ClassFloors,
-        LevelFloors,
         LimitRows,
         SideRows,
     )
@@ -36,7 +35,6 @@ __all__ = [
     "Exponential",
     "Expression",
     "Inverse",
-    "LevelFloors",
     "LexicographicMinimum",
     "LimitRows",
     "LinearArrays",
@@ -62,7 +60,6 @@ _HOME = {
     "ClassFloors": "optsched.program.side_rows",
     "Cone": "optsched.program.conic",
     "ConicProgram": "optsched.program.conic",
-    "LevelFloors": "optsched.program.side_rows",
     "LimitRows": "optsched.program.side_rows",
     "Ratio": "optsched.program.ratio",
     "SideRows": "optsched.program.side_rows",

@@ -19,7 +19,7 @@ from optsched.program.linear import LinearProgram, Variables
 
 if TYPE_CHECKING:  # a process that only solves needs no candidates, and most programs no side rows
     from optsched.candidates import Classes
-    from optsched.program.side_rows import ClassFloors, LevelFloors, LimitRows, SideRows
+    from optsched.program.side_rows import ClassFloors, LimitRows, SideRows
 
 
 class NamedVariables(dict[str, Variables]):
@@ -150,20 +150,19 @@ class FeasibleRegion:
         return LimitRows(self.classes, tuple(rows for rows in self.side if rows.only_limit))
 
     @cached_property
-    def level_floors(self) -> LevelFloors | None:
-        """The other side rows, where each asks for a level of one class, which is alone;
+    def class_floors(self) -> ClassFloors | None:
+        """The other side rows, where each asks for something of one class, which is alone;
         else None.
         """
-        from optsched.program.side_rows import LevelFloors
-
-        return LevelFloors.of(self.classes, self.levels, self._asking)
-
-    @cached_property
-    def class_floors(self) -> ClassFloors | None:
-        """The same where each asks for something of one class, whatever it is."""
         from optsched.program.side_rows import ClassFloors
 
         return ClassFloors.of(self.classes, self._asking)
+
+    @cached_property
+    def level_floors(self) -> FloatArray | None:
+        """The least level of a job of each class, where these rows ask for levels; shape (K,)."""
+        floors = self.class_floors
+        return None if floors is None else floors.as_levels(self.classes, self.gain)
 
     @property
     def _asking(self) -> tuple[SideRows, ...]:

@@ -36,7 +36,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, quotient
 from optsched.program.allocation import AllocationProgram
 from optsched.program.arrays import LinearArrays
 from optsched.program.minimum import LexicographicMinimum
-from optsched.program.side_rows import SideRows
+from optsched.program.side_rows import FloorMeasure, SideRows
 from optsched.program.total import Total
 
 SAME = 1e-12
@@ -155,10 +155,12 @@ class Filling:
         self.open = np.ones(program.classes.columns, bool)
         if closes:
             self.open[program.limit_rows.closed_columns] = False
-        self.highest = program.highest_among(self.open)
-        classes = len(self.highest)
-        self.floors = program.level_floors if caps else None
-        self.cap = np.full(classes, np.inf)
+        classes = len(program.classes)
+        alone = caps and program.classes.all_alone
+        self.floors = program.class_floors if alone else None
+        self.on_floor = [np.zeros(classes, bool) for _ in self._measures]
+        self.is_full = np.zeros(classes, bool)
+        self.highest = self._highest()
         self.level = np.zeros(classes)
         self.frozen = self.highest <= 0
         self.clock = 0.0
@@ -316,24 +318,42 @@ class Filling:
             lost = self._lost(arrays, y, gap)
             if self.closes:
                 self.open &= ~lost
-                on_floor = C.count * rate * high * self._floor_duals(arrays, y) > clear
-                if self.floors is not None and on_floor.any():
-                    self.cap[on_floor] = self.floors.floor[on_floor]
-                highest = np.minimum(self.program.highest_among(self.open), self.cap)
-                self.highest = np.maximum(highest, self.level)
+                self._hold_floors(arrays, y, rate > 0, clear)
+                self.highest = np.maximum(self._highest(), self.level)
                 self.frozen |= self.highest <= self.level * (1 + REACHED)
             else:
                 nothing = self.program.highest_among(~lost) <= 0
                 self.frozen |= nothing & (rate <= 0)
         return self.frozen & ~before
 
-    def _floor_duals(self, arrays: LinearArrays, y: FloatArray) -> FloatArray:
-        """Worth of one unit of ``levels @ x`` to the floor of each class, shape (K,)."""
-        floors = self.floors
+    def _hold_floors(
+        self, arrays: LinearArrays, y: FloatArray, rises: BoolArray, clear: float
+    ) -> None:
+        """Record who gives just what its floor asks for in every optimal solution, and who runs all
+        the time: in all that follows too.
+        """
+        C, floors = self.program.classes, self.floors
         if floors is None or not floors.side:
-            return np.zeros(len(self.level))
+            return
         of_rows = np.concatenate([y[arrays.row_block(rows.name).slice] for rows in floors.side])
-        return np.where(floors.row >= 0, np.maximum(-of_rows[floors.row], 0.0) * floors.factor, 0.0)
+        for measure, on_floor in zip(floors.measures, self.on_floor, strict=True):
+            worth = np.maximum(-of_rows[measure.row], 0.0) * measure.lower
+            on_floor |= rises & (measure.row >= 0) & (worth > clear)
+        self.is_full |= C.count * y[arrays.row_block("time").slice] > clear
+
+    def _highest(self) -> FloatArray:
+        """The highest level that a job of each class can have on its open columns beside its floors."""
+        program, highest = self.program, self.program.highest_among(self.open)
+        for measure, on_floor in zip(self._measures, self.on_floor, strict=True):
+            cap = measure.highest_level(
+                program.classes, program.gain, self.open, on_floor, self.is_full
+            )
+            highest = np.minimum(highest, cap)
+        return highest
+
+    @property
+    def _measures(self) -> tuple[FloorMeasure, ...]:
+        return () if self.floors is None else self.floors.measures
 
     def _lost(self, arrays: LinearArrays, y: FloatArray, gap: float) -> BoolArray:
         """Columns whose reduced cost is negative beyond doubt: no optimal solution has them.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, quotient, stable_order
 from optsched.display import Displayed, count
 
 if TYPE_CHECKING:  # a solver in another process loads no candidates
@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # a solver in another process loads no candidates
 
 SAME = 1e-12
 """Relative difference of ratios that are the same but for rounding."""
+NEAR = 1e-9
+"""Distance from 1 of a part of a floor that all the time gives, within which it is 1."""
 
 
 class Assumption(NamedTuple):
@@ -179,103 +181,120 @@ class LimitRows(Displayed):
         return names
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class LevelFloors(Displayed):
-    """Rows that ask for a level of one class each: factor (levels @ x)_k >= lower.
-
-    Deadlines and a minimum of isolated throughput are such rows, where the levels are multiples of
-    the throughput. A job that is to run on some of its columns all the time, as one that cannot be
-    preempted, has a level too, if these columns give it the same; its other columns are closed.
-
-    Attributes
-    ----------
-    floor : FloatArray, shape (K,)
-        Least level of a job of each class; 0 without one.
-    row : IntArray, shape (K,)
-        The row that asks for it, counted over all ``side``; -1 without one.
-    factor : FloatArray, shape (K,)
-        Its factor.
-    closed : BoolArray, shape (N,)
-        Columns of jobs that are on others all the time.
-    side : tuple of SideRows
-    """
-
-    floor: FloatArray
-    row: IntArray
-    factor: FloatArray
-    closed: BoolArray
-    side: tuple[SideRows, ...]
-
-    def _headline(self) -> str:
-        floors = count(int((self.row >= 0).sum()), "floor")
-        return f"{floors} of {count(len(self.row), 'class', 'classes')}"
-
-    @classmethod
-    def of(
-        cls, classes: Classes, levels: sp.csr_matrix, side: tuple[SideRows, ...]
-    ) -> LevelFloors | None:
-        """The floors that rows mean, of jobs alone; None where some mean something else."""
-        number = len(classes)
-        floor, factor = np.zeros(number), np.ones(number)
-        row, before = np.full(number, -1, np.int64), 0
-        closed = np.zeros(classes.columns, bool)
-        rate = np.zeros(classes.columns)
-        # Of jobs alone a column is one entry of the levels, that of its class.
-        rate[levels.indices] = levels.data
-        for rows in side:
-            asked = _AskedLevels.of(classes, rate, rows)
-            if asked is None:
-                return None
-            closed |= asked.closed
-            # Several rows may ask for levels of one class: the highest is written last.
-            order = np.argsort(asked.level, kind="stable")
-            order = order[asked.level[order] > floor[asked.of_class[order]]]
-            k = asked.of_class[order]
-            floor[k], factor[k], row[k] = asked.level[order], asked.factor[order], before + order
-            before += len(rows.lower)
-        return cls(floor, row, factor, closed, side)
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class ClassFloors(Displayed):
-    """Rows that each ask for something of one class: sum_c part_c x_c >= 1 over its columns.
-
-    What is asked for is any measure: time on some columns, a share of a resource, a level. Of several
-    rows of a class one must imply the others.
+class FloorMeasure(NamedTuple):
+    """One requirement of some classes: sum_c part_c x_c >= 1 over the columns of each.
 
     Attributes
     ----------
     part : FloatArray, shape (N,)
         What one unit of each column gives of what is asked for; 0 where nothing is.
     row : IntArray, shape (K,)
-        The row that asks, counted over all ``side``; -1 without one.
+        The row that asks, counted over all rows that ask; -1 without one.
     lower : FloatArray, shape (K,)
         Its lower side, without its slack; 1 without one.
-    side : tuple of SideRows
     """
 
     part: FloatArray
     row: IntArray
     lower: FloatArray
+
+    def highest_level(
+        self,
+        classes: Classes,
+        rate: FloatArray,
+        is_open: BoolArray,
+        is_tight: BoolArray,
+        is_full: BoolArray,
+    ) -> FloatArray:
+        """The highest level that a job of each class can have and still give what is asked for,
+        shape (K,); inf without a floor.
+
+        A vertex of  sum_c part_c x_c >= 1, sum_c x_c <= n  has at most two columns.
+
+        Parameters
+        ----------
+        classes : Classes
+            Of jobs alone.
+        rate : FloatArray, shape (N,)
+            Level that all the time in each column gives.
+        is_open : BoolArray, shape (N,)
+            Columns that may be used.
+        is_tight, is_full : BoolArray, shape (K,)
+            Whose floor, and whose time, is used up to the last.
+        """
+        highest = np.full(len(self.row), np.inf)
+        asked = self.row >= 0
+        columns = np.flatnonzero(is_open & asked[classes.class_a])
+        if not len(columns):
+            return highest
+        columns = columns[stable_order(classes.class_a[columns], len(asked))]
+        klass, owner = np.unique(classes.class_a[columns], return_inverse=True)
+        count = np.bincount(owner)
+        place = np.arange(len(columns)) - np.repeat(np.cumsum(count) - count, count)
+        given, level = np.zeros((2, len(klass), int(count.max())))
+        given[owner, place] = classes.count[klass[owner]] * self.part[columns]
+        level[owner, place] = rate[columns]
+        tight, full = is_tight[klass], is_full[klass]
+        best = np.full(len(klass), -np.inf)
+        for d, reached in zip(given.T, level.T, strict=True):
+            alone = np.where(tight, quotient(reached, d), reached)
+            may = (d >= 1.0) & ~(tight & full) | (np.abs(d - 1.0) <= NEAR)
+            best = np.where(may, np.maximum(best, alone), best)
+            for other, lesser in zip(given.T, level.T, strict=True):
+                part = quotient(1.0 - other, d - other)
+                mixed = part * reached + (1.0 - part) * lesser
+                best = np.where((d >= 1.0) & (other < 1.0), np.maximum(best, mixed), best)
+        highest[klass] = np.where(np.isfinite(best), best, np.inf)
+        return highest
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ClassFloors(Displayed):
+    """Rows that each ask for something of one class, whose jobs are alone.
+
+    What is asked for is any measure: time on some columns, a share of a resource, a level. A row that
+    another one of its class implies is left out; what remains of the second and further rows of a
+    class are further measures. A job that is to run on some of its columns all the time, as one that
+    cannot be preempted, has no others: these are closed.
+
+    Attributes
+    ----------
+    measures : tuple of FloorMeasure
+    closed : BoolArray, shape (N,)
+        Columns of jobs that are on others all the time.
+    all_the_time : IntArray, shape (K,)
+        The row that says so, counted over all rows of ``side``; -1 without one.
+    matrix : csr_matrix, shape (rows, N)
+        All rows of ``side``.
+    side : tuple of SideRows
+    """
+
+    measures: tuple[FloorMeasure, ...]
+    closed: BoolArray
+    all_the_time: IntArray
+    matrix: sp.csr_matrix
     side: tuple[SideRows, ...]
 
     def _headline(self) -> str:
-        floors = count(int((self.row >= 0).sum()), "floor")
-        return f"{floors} of {count(len(self.row), 'class', 'classes')}"
+        asked = sum((measure.row >= 0).astype(int) for measure in self.measures)
+        floors = count(int(np.sum(asked)), "floor")
+        return f"{floors} of {count(len(self.all_the_time), 'class', 'classes')}"
 
     @classmethod
     def of(cls, classes: Classes, side: tuple[SideRows, ...]) -> ClassFloors | None:
-        """The floors that rows mean, of jobs alone; None where some mean something else."""
+        """The floors that rows mean; None where some mean something else."""
         number, columns = len(classes), classes.columns
-        part, row, lower = np.zeros(columns), np.full(number, -1, np.int64), np.ones(number)
+        closed, all_the_time = np.zeros(columns, bool), np.full(number, -1, np.int64)
         if not all(np.isposinf(rows.upper).all() and rows.relax == "none" for rows in side):
             return None
+        blocks = [rows.matrix for rows in side] or [sp.csr_matrix((0, columns))]
+        whole = sp.csr_matrix(sp.vstack(blocks, format="csr"))
         meant = [rows.lower if rows.slack is None else rows.lower + rows.slack for rows in side]
-        side_lower = np.concatenate([np.zeros(0), *meant])
-        asking = np.flatnonzero(side_lower > 0)
+        lower = np.concatenate([np.zeros(0), *meant])
+        asking = np.flatnonzero(lower > 0)
         if not len(asking):
-            return cls(part, row, lower, side)
-        matrix = sp.csr_matrix(sp.vstack([rows.matrix for rows in side], format="csr")[asking])
+            return cls((), closed, all_the_time, whole, side)
+        matrix = sp.csr_matrix(whole[asking])
         matrix.eliminate_zeros()
         length, first = np.diff(matrix.indptr), matrix.indptr[:-1]
         if not (length > 0).all() or (matrix.data < 0).any():
@@ -284,68 +303,87 @@ class ClassFloors(Displayed):
         of_class = owner[first]
         if (owner != np.repeat(of_class, length)).any():
             return None
-        given = matrix.data / np.repeat(side_lower[asking], length)
-        # Of all rows of a class, the least that each column gives: what implies all of them.
-        least = np.full(columns, np.inf)
-        np.minimum.at(least, matrix.indices, given)
-        in_rows = np.bincount(matrix.indices, minlength=columns)
-        asked = np.bincount(of_class, minlength=number)[classes.class_a]
-        # A column that is missing from a row of its class gives nothing of that one.
-        part = np.where((asked > 0) & (in_rows == asked), least, 0.0)
-        total = np.add.reduceat(given, first)
-        # Of several rows of a class the one whose columns give least is written last, and stays.
-        hardest = np.argsort(-total, kind="stable")
-        row[of_class[hardest]], chosen = asking[hardest], np.zeros(number)
-        chosen[of_class[hardest]] = total[hardest]
-        # It must give every column the least of all rows, or else it does not imply the others.
-        if (chosen > np.bincount(classes.class_a, part, number) * (1.0 + SAME)).any():
-            return None
-        lower[row >= 0] = side_lower[row[row >= 0]]
-        return cls(part, row, lower, side)
-
-
-class _AskedLevels(NamedTuple):
-    """What each row of a block asks for.
-
-    Attributes
-    ----------
-    of_class : IntArray, shape (rows,)
-    level, factor : FloatArray, shape (rows,)
-    closed : BoolArray, shape (N,)
-        Columns that no job may use that is on others all the time.
-    """
-
-    of_class: IntArray
-    level: FloatArray
-    factor: FloatArray
-    closed: BoolArray
-
-    @classmethod
-    def of(cls, classes: Classes, rate: FloatArray, rows: SideRows) -> _AskedLevels | None:
-        """Where each row is a multiple of the level of one class; ``rate`` is that of each column.
-
-        It is one if it has all columns of the class that have a level, each with the same ratio to
-        it. If it asks for all the time of the jobs, the columns that it does not have are closed.
-        """
-        matrix = sp.csr_matrix(rows.matrix)
-        matrix.eliminate_zeros()
-        length, first = np.diff(matrix.indptr), matrix.indptr[:-1]
-        only_lower = np.isposinf(rows.upper).all() and rows.relax == "none"
-        if not only_lower or not (length > 0).all() or not (rate[matrix.indices] > 0).all():
-            return None
-        owner = classes.class_a[matrix.indices]
-        of_class = owner[first]
-        of_one = np.minimum.reduceat(owner, first) == np.maximum.reduceat(owner, first)
-        ratio = matrix.data / rate[matrix.indices]
-        least, factor = np.minimum.reduceat(ratio, first), np.maximum.reduceat(ratio, first)
-        proportional = (least > 0) & (factor - least <= SAME * factor)
-        has_all = length == np.bincount(classes.class_a[rate > 0], minlength=len(classes))[of_class]
         counts_jobs = np.minimum.reduceat(matrix.data, first) == 1.0
         counts_jobs &= np.maximum.reduceat(matrix.data, first) == 1.0
-        all_the_time = counts_jobs & (rows.lower == classes.count[of_class])
-        if not (of_one & proportional & (has_all | all_the_time)).all():
+        always = counts_jobs & (lower[asking] == classes.count[of_class])
+        all_the_time[of_class[always]] = asking[always]
+        inside = np.bincount(matrix.indices, np.repeat(always, length), columns)
+        closed = inside < np.bincount(of_class[always], minlength=number)[classes.class_a]
+        given = sp.csr_matrix(
+            (matrix.data / np.repeat(lower[asking], length), matrix.indices, matrix.indptr),
+            matrix.shape,
+        )
+        measures = _measures(classes, given, of_class, asking, lower, ~closed)
+        return cls(measures, closed, all_the_time, whole, side)
+
+    def as_levels(self, classes: Classes, rate: FloatArray) -> FloatArray | None:
+        """The least level of a job of each class, where floors ask for multiples of levels.
+
+        Parameters
+        ----------
+        classes : Classes
+        rate : FloatArray, shape (N,)
+            Level that all the time in each column gives.
+        """
+        floor = np.zeros(len(classes))
+        if not self.measures:
+            return floor
+        if len(self.measures) > 1:
             return None
-        elsewhere = np.isin(classes.class_a, of_class[all_the_time])
-        elsewhere[matrix[all_the_time].indices] = False
-        level = rows.lower / (factor * classes.count[of_class])
-        return cls(of_class, level, factor, elsewhere)
+        part, klass = self.measures[0].part, classes.class_a
+        some = np.flatnonzero((part > 0) | (rate > 0))
+        some = some[~self.closed[some] & (self.measures[0].row[klass[some]] >= 0)]
+        ratio = quotient(rate[some], classes.count[klass[some]] * part[some], np.inf)
+        least = np.full(len(classes), np.inf)
+        np.maximum.at(floor, klass[some], ratio)
+        np.minimum.at(least, klass[some], ratio)
+        asked = floor > 0
+        alike = np.isfinite(floor).all() and (floor - least <= SAME * floor)[asked].all()
+        return floor if alike and asked[self.measures[0].row >= 0].all() else None
+
+
+def _measures(
+    classes: Classes,
+    given: sp.csr_matrix,
+    of_class: IntArray,
+    number: IntArray,
+    lower: FloatArray,
+    is_open: BoolArray,
+) -> tuple[FloorMeasure, ...]:
+    """Rows as measures: the hardest row of each class is in the first one, and so on.
+
+    Parameters
+    ----------
+    classes : Classes
+    given : csr_matrix, shape (rows, N)
+        What one unit of each column gives of what each row asks for.
+    of_class, number : IntArray, shape (rows,)
+        Class of each row, and its number among all.
+    lower : FloatArray
+        Lower sides by number.
+    is_open : BoolArray, shape (N,)
+    """
+    given = sp.csr_matrix(given @ sp.diags_array(is_open.astype(np.float64)))
+    given.eliminate_zeros()
+    total = np.asarray(given.sum(axis=1)).ravel()
+    left, measures = np.argsort(-total, kind="stable"), list[FloorMeasure]()
+    while len(left):
+        row, least = np.full(len(classes), -1, np.int64), np.ones(len(classes))
+        # The row whose columns give least is written last, and stays.
+        row[of_class[left]] = left
+        hardest = row[row >= 0]
+        part = np.zeros(classes.columns)
+        some = given[hardest]
+        part[some.indices] = some.data
+        others = given[left]
+        rows = np.repeat(np.arange(len(left)), np.diff(others.indptr))
+        # A row is implied where no column gives less of it, nor lacks in it.
+        as_much = part[others.indices] <= others.data * (1.0 + SAME)
+        as_much &= part[others.indices] > 0
+        met = np.bincount(rows, as_much, len(left))
+        needed = np.bincount(classes.class_a, part > 0, len(classes))[of_class[left]]
+        row[row >= 0] = number[hardest]
+        least[row >= 0] = lower[number[hardest]]
+        measures.append(FloorMeasure(part, row, least))
+        left = left[met < needed]
+    return tuple(measures)

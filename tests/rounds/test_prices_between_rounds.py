@@ -139,7 +139,11 @@ def test_a_policy_may_ask_for_prices(formulation: str) -> None:
 
 
 def test_a_policy_of_what_prices_cannot_is_refused_before_the_first_round() -> None:
-    served = {"solver": "prices", "constraints": [{"kind": "minimum-service", "fraction": 0.1}]}
+    served = {
+        "solver": "prices",
+        "formulation": "proportional-fairness",
+        "constraints": [{"kind": "minimum-service", "fraction": 0.1}],
+    }
     with pytest.raises(
         SolverUnavailable,
         match="'minimum-service' do not only limit sums; auto takes a solver that can",

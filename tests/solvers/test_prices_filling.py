@@ -11,7 +11,6 @@ import pytest
 
 import optsched
 from optsched import Instance, Solution
-from optsched.errors import SolverUnavailable
 from optsched.solvers.prices import solve_filling
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "formulations"))
@@ -149,14 +148,6 @@ def test_full_quotas_of_earlier_stages_do_not_slow_down_later_ones() -> None:
     assert len(found.stages) == 6 and found.solver.iterations < 170
 
 
-def test_what_it_does_not_take_is_told_and_goes_to_another_solver() -> None:
-    """Deadlines ask for throughput, and the levels of drf are shares."""
-    asked: dict[str, Any] = {"constraints": DEADLINES}
-    with pytest.raises(SolverUnavailable, match="its rows 'deadlines' do not only limit sums"):
-        optsched.solve("@quickstart", "drf", solver="prices", **asked)
-    assert optsched.solve("@quickstart", "drf", **asked).status == "optimal"
-
-
 def test_auto_takes_it_for_many_jobs_and_goes_on_where_it_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -240,3 +231,27 @@ def test_dominant_shares_and_the_throughput_among_them(seed: int, cpu: bool) -> 
     assert found.status == "optimal" and found.solver.name == "prices" and found.gap <= 1e-7
     assert optsched.verify(instance, found.to_document()).ok
     assert found.objective == pytest.approx(other.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["deadlines", "minimum-service", "both", "time"])
+@pytest.mark.parametrize("seed", range(6))
+def test_dominant_shares_above_floors_of_throughput(seed: int, kind: str) -> None:
+    """Shares and throughput are two measures: pairs of columns balance them."""
+    asked = {
+        "deadlines": DEADLINES,
+        "minimum-service": [{"kind": "minimum-service", "fraction": 0.3, "of": "isolated"}],
+        "both": [*DEADLINES, {"kind": "minimum-service", "fraction": 0.3, "of": "isolated"}],
+        "time": [{"kind": "minimum-service", "fraction": 0.03}],
+    }[kind]
+    pools = {"a": 12, "b": 20, "c": 30 + 60 * (seed % 2)}
+    instance = due(150, pools, seed, slack=3.0, gpus=1 + np.arange(150) % 3)
+    found = optsched.solve(instance, "drf", solver="prices", constraints=asked)
+    other = optsched.solve(instance, "drf", solver="highs", constraints=asked)
+    assert found.status == other.status
+    if found.status == "infeasible":
+        return
+    assert found.status == "optimal" and found.gap <= 1e-7
+    assert found.objective == pytest.approx(other.objective, rel=1e-6)
+    assert optsched.verify(instance, found.to_document()).ok
+    ours, theirs = found.figures["dominant share"], other.figures["dominant share"]
+    assert ours == pytest.approx(theirs, abs=1e-6 * max(theirs.values()))

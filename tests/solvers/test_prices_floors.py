@@ -1,4 +1,6 @@
-"""Linear totals above floors in the price method: floors of any measure, costs, ties, closed columns."""
+"""Floors of any measure in the price method: linear totals, costs, ties, closed columns, and the
+smallest level above them.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +9,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from programs import allocation
+from scipy.optimize import linprog
 from test_prices_side_rows import limited, solved
 
-from optsched.program import AllocationProgram, SideRows, Total
+from optsched.program import AllocationProgram, Minimum, SideRows, Total
 from optsched.registry import load_solver
 from optsched.solution import Status
 from optsched.solvers.prices import sampling
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.linear_total import LinearTotalSearch
 from optsched.solvers.prices.market import market_of
+from optsched.solvers.prices.requirements import floor_measures
 
 pytestmark = pytest.mark.property
 
 
-def floored(seed: int) -> AllocationProgram:
+def floored(seed: int, measures: int = 1) -> AllocationProgram:
     """Random worth, also below 0 and with ties; half of the jobs are asked for time, or for a rate of
-    their own; some for all that they can give.
+    their own, or for several; some for all that they can give.
     """
     random = np.random.default_rng([7, seed])
     program = limited(seed)
@@ -36,6 +41,17 @@ def floored(seed: int) -> AllocationProgram:
         case 2:
             levels.data = random.normal(size=entries)
     weight = random.choice([0.0, 1.0, 2.0], len(C)) if random.random() < 0.5 else np.ones(len(C))
+    side = program.side
+    for number in range(measures):
+        side += _service(program, random, number)
+    return replace(program, levels=levels, utility=Total(weight), side=side)
+
+
+def _service(
+    program: AllocationProgram, random: np.random.Generator, number: int
+) -> tuple[SideRows, ...]:
+    """Rows that ask half of the jobs for time, or for a rate of their own."""
+    C = program.classes
     of_time, tight = random.random() < 0.5, random.choice([0.05, 0.2, 0.5])
     matrix, lower = [np.zeros((0, C.columns))], []
     for k in np.flatnonzero(random.random(len(C)) < 0.5):
@@ -50,15 +66,18 @@ def floored(seed: int) -> AllocationProgram:
         matrix.append(row)
         lower.append(C.count[k] * rate.max() * part)
     rows = sp.csr_matrix(np.concatenate(matrix))
-    asks = SideRows("service", rows, np.array(lower), np.full(len(lower), np.inf), str)
-    side = (*program.side, asks) if lower else program.side
-    return replace(program, levels=levels, utility=Total(weight), side=side)
+    name = "service" if number == 0 else f"service-{number}"
+    asks = SideRows(name, rows, np.array(lower), np.full(len(lower), np.inf), str)
+    return (asks,) if lower else ()
 
 
+@pytest.mark.parametrize(
+    ("measures", "start"),
+    [*((1, start) for start in range(0, 400, 40)), (2, 0), (2, 200), (3, 160), (3, 320)],
+)
 @pytest.mark.parametrize("by_sample", [False, True])
-@pytest.mark.parametrize("start", range(0, 400, 40))
 def test_floors_of_any_measure_agree_with_simplex(
-    start: int, by_sample: bool, monkeypatch: pytest.MonkeyPatch
+    start: int, by_sample: bool, measures: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To 1e-12, and bounds too: both end at a vertex, from whatever prices they start."""
     if by_sample:  # of three jobs and more
@@ -66,7 +85,7 @@ def test_floors_of_any_measure_agree_with_simplex(
             monkeypatch.setattr(sampling, name, value)
     found = set()
     for seed in range(start, start + 40):
-        program = floored(seed)
+        program = floored(seed, measures)
         if load_solver("prices").refuses(program) is not None:
             continue  # a job that can run nowhere
         ours, theirs = solved(program, "prices"), solved(program, "highs")
@@ -87,10 +106,12 @@ def test_any_prices_bound_the_total(seed: int) -> None:
     best = solved(program, "highs")
     if best.value is None:
         return
-    market, floors, C = market_of(program), program.class_floors, program.classes
+    floors, C = program.class_floors, program.classes
+    market = market_of(program, floors.closed)
     scale = market.unit / market.amount
     worth = market.level * (program.total.weight * scale)[:, np.newaxis]
-    asks = C.count[:, np.newaxis] * np.append(floors.part, 0.0)[market.place]
+    (asks,) = floor_measures(program, market)
+    asks[np.isinf(asks)] = 0.0
     base = np.append(best.x, 0.0)[market.place] * (market.amount / market.weight)[:, np.newaxis]
     search = LinearTotalSearch(Goods.of(market, np.arange(len(C))), worth, None, asks, base)
     random = np.random.default_rng(seed)
@@ -105,8 +126,52 @@ def test_two_floors_of_one_job_are_one_if_one_implies_the_other() -> None:
     (asks,) = (rows for rows in program.side if rows.name == "service")
     half = replace(asks, name="half", matrix=sp.csr_matrix(2.0 * asks.matrix))
     other = replace(asks, name="other", matrix=sp.csr_matrix(asks.matrix.power(2)))
-    once = program.class_floors
-    twice = replace(program, side=(*program.side, half)).class_floors
-    assert once is not None and twice is not None and (twice.row == once.row).all()
-    assert (twice.part == once.part).all()
-    assert replace(program, side=(*program.side, other)).class_floors is None
+    (once,) = program.class_floors.measures
+    (twice,) = replace(program, side=(*program.side, half)).class_floors.measures
+    assert (twice.row == once.row).all() and (twice.part == once.part).all()
+    two = replace(program, side=(*program.side, other)).class_floors.measures
+    assert len(two) == 2 and (two[1].row[once.row < 0] == -1).all() and (two[1].row >= 0).any()
+
+
+@pytest.mark.parametrize("start", [0, 40])
+def test_the_smallest_level_above_floors_of_other_measures(start: int) -> None:
+    """Pairs of columns balance the level and what is asked for."""
+    found = set()
+    for seed in range(start, start + 40):
+        made = floored(seed, 1 + seed % 2)
+        program = replace(made, levels=limited(seed).levels, utility=Minimum())
+        if load_solver("prices").refuses(program) is not None:
+            continue
+        ours, theirs = solved(program, "prices"), solved(program, "highs")
+        assert ours.status is theirs.status, seed
+        assert ours.certificate.ok, (seed, ours.certificate.problems)
+        found.add(ours.status)
+        if theirs.value is not None:
+            assert ours.value == pytest.approx(theirs.value, rel=1e-9, abs=1e-9), seed
+            assert ours.bound == pytest.approx(ours.value, rel=1e-9, abs=1e-12), seed
+    assert found == {Status.OPTIMAL, Status.INFEASIBLE}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_highest_level_beside_a_floor_is_that_of_a_small_program(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    program = allocation(random.lognormal(size=(6, 4)), np.ones(6, int), np.full(4, 9))
+    asks = sp.csr_matrix(random.lognormal(size=(6, 24)) * (program.levels.toarray() > 0))
+    rows = SideRows("asks", asks, asks.max(axis=1).toarray().ravel() * 0.7, np.full(6, np.inf), str)
+    C, (measure,) = program.classes, replace(program, side=(rows,)).class_floors.measures
+    some, none, is_open = np.ones(6, bool), np.zeros(6, bool), np.ones(24, bool)
+    for tight, full in ((none, none), (some, none), (some, some)):
+        highest = measure.highest_level(C, program.gain, is_open, tight, full)
+        for k in range(6):
+            mine = np.flatnonzero(C.class_a == k)
+            A, b = np.stack([measure.part[mine], np.ones(4)]), np.ones(2)
+            equal = np.array([tight[k], full[k]])
+            sign = np.array([-1.0, 1.0])[~equal]
+            best = linprog(
+                -program.gain[mine],
+                A_ub=A[~equal] * sign[:, np.newaxis] if (~equal).any() else None,
+                b_ub=(b[~equal] * sign) if (~equal).any() else None,
+                A_eq=A[equal] if equal.any() else None,
+                b_eq=b[equal] if equal.any() else None,
+            )
+            assert highest[k] == pytest.approx(-best.fun)

@@ -225,11 +225,17 @@ def test_many_jobs_with_a_budget_and_a_quota_are_solved_by_prices() -> None:
     assert solution.gap is not None and solution.gap <= 1e-9
 
 
-def test_rows_that_ask_for_time_are_refused() -> None:
-    """A tenth of the time is no level: on another pool it is worth something else."""
-    service = [{"kind": "minimum-service", "fraction": 0.1}]
-    with pytest.raises(SolverUnavailable, match="'minimum-service' do not only limit sums"):
-        optsched.solve("@quickstart", solver="prices", constraints=service)
+def test_rows_that_ask_for_something_of_several_jobs_are_refused() -> None:
+    """A tenant's share is of all its jobs: no price of a resource tells them apart."""
+    builder = optsched.InstanceBuilder(round="6m")
+    pool = builder.add_pool("a", nodes=1, gpus_per_node=4)
+    builder.add_tenant("vision")
+    for job in ("x", "y"):
+        rate = 1.0 + (job == "y")
+        builder.add_job(job, steps=1e4, gpus=1, tenant="vision", throughput={pool: rate})
+    service = [{"kind": "minimum-share", "tenant": "vision", "share": 0.2}]
+    with pytest.raises(SolverUnavailable, match="do not only limit sums"):
+        optsched.solve(builder.instance(), solver="prices", constraints=service)
 
 
 def stopped_at_its_floors(time_limit: float | None) -> tuple[optsched.Instance, optsched.Solution]:

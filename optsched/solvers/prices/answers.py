@@ -6,6 +6,8 @@ totals of the columns (and the level), ``y`` the duals of time, capacity and lev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -38,15 +40,15 @@ def values_of(
     )
 
 
-def duals_above_levels(
+def duals_above_floors(
     program: AllocationProgram,
     market: Market,
     known: FloatArray,
     rent: FloatArray,
-    of_levels: FloatArray,
-    of_floors: FloatArray,
+    gain: FloatArray,
+    of_floors: Sequence[FloatArray],
 ) -> tuple[FloatArray, FloatArray]:
-    """Duals of time, shape (K,), and of all rows behind it, where some are floors under levels.
+    """Duals of time, shape (K,), and of all rows behind it, where some ask for something of a class.
 
     Parameters
     ----------
@@ -56,26 +58,29 @@ def duals_above_levels(
         Prices of the resources of the market.
     rent : FloatArray, shape (K,)
         Worth of a class's time.
-    of_levels, of_floors : FloatArray, shape (K,)
-        Worth of one unit of ``levels @ x`` to the utility, and to the floor.
+    gain : FloatArray, shape (N,)
+        What one unit of each column is worth to the utility.
+    of_floors : sequence of FloatArray, shape (K,) each
+        Worth of what a job is asked for, in each measure.
     """
-    floors = program.level_floors
+    floors = program.class_floors
     assert floors is not None
-    gain = program.levels.T @ (of_levels + of_floors)
+    of_rows = np.zeros(floors.matrix.shape[0])
+    for measure, of_floor in zip(floors.measures, of_floors, strict=True):
+        k = np.flatnonzero(of_floor > 0)
+        of_rows[measure.row[k]] = -program.classes.count[k] * of_floor[k] / measure.lower[k]
+    gain = gain - floors.matrix.T @ of_rows
     prices = capacity_duals(program, market, known, rent, gain)
-    of_rows = np.zeros(sum(len(rows.lower) for rows in floors.side))
-    k = np.flatnonzero(of_floors > 0)
-    of_rows[floors.row[k]] = -of_floors[k] / floors.factor[k]
     paid = rent
     if floors.closed.any():
         # What a closed column would be worth is paid for by the time, and asked back by the row
         # that closes it: both count the time of the same jobs.
-        gain = program.levels.T @ of_levels - program.limit_rows.matrix.T @ prices
+        worth = gain - program.limit_rows.matrix.T @ prices
         paid = rent.copy()
         closed = np.flatnonzero(floors.closed)
-        np.maximum.at(paid, program.classes.class_a[closed], gain[closed])
+        np.maximum.at(paid, program.classes.class_a[closed], worth[closed])
         k = np.flatnonzero(paid > rent)
-        of_rows[floors.row[k]] -= paid[k] - rent[k]
+        of_rows[floors.all_the_time[k]] -= paid[k] - rent[k]
     return paid, program.duals_in_order(prices, of_rows)
 
 

@@ -20,19 +20,19 @@ Who is frozen and has one open column spends there what its level needs, in all 
 aside with what it holds. Else a level a little out of reach would give everybody a little less, and a
 quota that is full room in which its tenant chooses otherwise: the clock would be found very slowly.
 
-A floor under a level, which a side row asks for, is a level that the path is not below: g_k(c) is the
-larger of both.
+Floors, which side rows ask for, are further requirements of a class
+(`optsched.solvers.prices.requirements`): what they cost at p does not depend on the clock.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, highest_in_rows
+from optsched.arrays import BoolArray, FloatArray, quotient
 from optsched.program.filling import Path
 from optsched.solution.values import Termination
 from optsched.solvers.prices.market import Market
@@ -66,19 +66,31 @@ class Multipliers:
     ----------
     prices : FloatArray, shape (R,)
     rent : FloatArray, shape (K,)
-    slope : FloatArray, shape (K,)
-        Of each unit of ``levels @ x``; the levels at the clock of the search cost 1 in all.
-    aside : FloatArray, shape (K,)
-        The same of classes that are set aside, which have no slope.
+    of_level : FloatArray, shape (K,)
+        Of each unit of ``levels @ x``; all that is asked for at the clock of the search costs 1.
+    of_floors : list of FloatArray, shape (K,) each
+        Of what each class is asked for, in each measure.
+    aside : BoolArray, shape (K,)
+        Classes that are set aside: they pay what their columns cost.
     there_is : float
         What the resources are worth that are left beside those set aside, and all time.
     """
 
     prices: FloatArray
     rent: FloatArray
-    slope: FloatArray
-    aside: FloatArray
+    of_level: FloatArray
+    of_floors: list[FloatArray]
+    aside: BoolArray
     there_is: float
+
+    @property
+    def of_rising(self) -> FloatArray:
+        """Of each unit of the levels of the others."""
+        return np.where(self.aside, 0.0, self.of_level)
+
+    def spent_on_floors(self, members: FloatArray) -> float:
+        """What the floors of the others cost."""
+        return float(sum(members @ np.where(self.aside, 0.0, each) for each in self.of_floors))
 
 
 @dataclass(frozen=True)
@@ -113,12 +125,12 @@ class ClockSearch:
     ----------
     market : Market
     members : FloatArray, shape (K,)
-    floor : FloatArray, shape (K,)
-        Least level of each class.
+    floors : sequence of FloatArray, shape (K, w) each
+        Part of its floor that all of a member's time gives in each place; inf without one.
     """
 
-    def __init__(self, market: Market, members: FloatArray, floor: FloatArray) -> None:
-        self.market, self.members, self.floor = market, members, floor
+    def __init__(self, market: Market, members: FloatArray, floors: Sequence[FloatArray]) -> None:
+        self.market, self.members, self.floors = market, members, floors
         self.prices: FloatArray | None = None
         self._known: list[Multipliers] = []
 
@@ -126,7 +138,7 @@ class ClockSearch:
         """The furthest clock of a path."""
         (clock, multipliers), passes = self._first(path), 0
         filling = path.filling
-        self._settle(filling.open, filling.frozen, np.maximum(path.at(path.start)[0], self.floor))
+        self._settle(filling.open, filling.frozen, path.at(path.start)[0])
         step = 0
         while True:
             step += 1
@@ -149,10 +161,11 @@ class ClockSearch:
         """The clock to begin with: what was found on paths before says something of this one too."""
         clock, multipliers = float(path.breaks[-1]), None
         known, self._known = self._known, []
-        begin = np.maximum(path.at(path.start)[0], self.floor)
+        begin = path.at(path.start)[0]
         for one in known:
             # Of priced classes that are all frozen, or nearly, nothing follows but rounding.
-            spent = float((self.members * one.slope) @ begin)
+            spent = float((self.members * one.of_rising) @ begin)
+            spent += one.spent_on_floors(self.members)
             if spent >= one.there_is * (1.0 - CLEAR):
                 continue
             self._known.append(one)
@@ -171,59 +184,79 @@ class ClockSearch:
             Of those that are frozen.
         """
         market = self.market
-        table = np.where(np.append(is_open, False)[market.place], market.level, 0.0)
+        there = np.append(is_open, False)[market.place]
+        table = np.where(there, market.level, 0.0)
         self._open = replace(market, level=table)
-        most, places = highest_in_rows(table) * market.unit, (table > 0).sum(axis=1)
-        settled = frozen & (places == 1) & (level <= most * (1.0 + SETTLED))
-        self._others, k = np.flatnonzero(~settled), np.flatnonzero(settled)
-        self._settled, self._most = k, most[k]
-        self._column = market.place[k, table[k].argmax(axis=1)]
+        self._floors = [np.where(there | np.isinf(floor), floor, 0.0) for floor in self.floors]
+        # What all of a member's time gives of its level, and of each floor, where it is asked for.
+        gives = [table * market.unit, *(np.where(np.isinf(f), 0.0, f) for f in self._floors)]
+        asked = [level > 0, *(np.isfinite(floor[:, 0]) for floor in self._floors)]
+        useful = np.any([each > 0 for each in gives], axis=0)
+        at = np.arange(len(table)), useful.argmax(axis=1)
+        self._most = [each[at] for each in gives]
+        needs: list[FloatArray | float] = [level, *(1.0 for _ in self._floors)]
+        parts = [
+            np.where(each, quotient(need, most, np.inf), 0.0)
+            for need, most, each in zip(needs, self._most, asked, strict=True)
+        ]
+        time, self._binding = np.max(parts, axis=0), np.argmax(parts, axis=0)
+        aside = frozen & (useful.sum(axis=1) == 1) & (time <= 1.0 + SETTLED)
+        self._others, self._aside = np.flatnonzero(~aside), aside
+        k = np.flatnonzero(aside)
+        self._column = market.place[at][k]
         self._x = np.zeros(market.columns)
-        self._x[self._column] = self.members[k] * level[k] / self._most
+        self._x[self._column] = self.members[k] * time[k]
         left = market.capacity - market.usage @ self._x
         self._left = np.maximum(left, FULL * market.capacity)
 
     def _reached(
-        self, level: FloatArray, watch: Watch
+        self, target: FloatArray, watch: Watch
     ) -> tuple[Equilibrium, FloatArray, Multipliers]:
         """What part of its target every class can reach that has one, where, and the proof."""
-        target = np.maximum(level, self.floor)
-        market, some = self._open, self._others[target[self._others] > 0]
+        market = self._open
+        asked = target > 0
+        for floor in self._floors:
+            asked |= np.isfinite(floor[:, 0])
+        some = self._others[asked[self._others]]
         part = market.part(some, self._left)
-        found = reached_part(part, target[some], self.prices, watch, SHARP, probing=True)
+        levels = np.full(part.level.shape, np.inf)
+        rises = target[some] > 0
+        levels[rises] = part.level[rises] * (part.unit / target[some][rises])[:, np.newaxis]
+        measures = [levels, *(floor[some] for floor in self._floors)]
+        found, slopes = reached_part(part, measures, self.prices, watch, SHARP, probing=True)
         # Where places are not goods, a part has columns of its own.
         place, x = market.place[some], self._x.copy()
         x[place[place >= 0]] = found.x[part.place[place >= 0]]
-        rent, slope, aside = np.zeros((3, len(target)))
-        rent[some], slope[some] = found.rent, found.slope / target[some]
-        # Who is settled pays what its column costs.
-        aside[self._settled] = (market.usage.T @ found.prices)[self._column] / self._most
+        rent, of_level, *of_floors = np.zeros((2 + len(self.floors), len(target)))
+        rent[some], of_level[some] = found.rent, quotient(slopes[0], target[some])
+        for each, slope in zip(of_floors, slopes[1:], strict=True):
+            each[some] = slope
         there_is = float(found.prices @ self._left + self.members @ rent)
-        return found, x, Multipliers(found.prices, rent, slope, aside, there_is)
+        self._pay_aside(found.prices, [of_level, *of_floors])
+        return found, x, Multipliers(found.prices, rent, of_level, of_floors, self._aside, there_is)
+
+    def _pay_aside(self, prices: FloatArray, worth: Sequence[FloatArray]) -> None:
+        """Who is set aside pays what its column costs for the measure that takes most time there."""
+        k = np.flatnonzero(self._aside)
+        cost = (self.market.usage.T @ prices)[self._column]
+        for number, (each, most) in enumerate(zip(worth, self._most, strict=True)):
+            mine = self._binding[k] == number
+            each[k[mine]] = quotient(cost[mine], most[k[mine]])
 
     def _before(self, path: Path, found: Multipliers) -> float:
-        """The largest clock at which the levels cost no more than there is."""
-        each = self.members * found.slope
+        """The largest clock at which all that is asked for costs no more than there is."""
+        each, floors = self.members * found.of_rising, found.spent_on_floors(self.members)
         # Where the priced classes rest, h is 0 on a whole piece, but for rounding.
         most = found.there_is * (1.0 + ROUNDING)
 
         def cost(clock: float) -> float:
-            return float(each @ np.maximum(path.at(clock)[0], self.floor))
+            return float(each @ path.at(clock)[0]) + floors
 
         begin = _last_within(path.breaks, cost, most)
-        level, rate = path.at(begin)
-        # On the way to the next break classes rise above their floors.
-        below = (rate > 0) & (self.floor > level) & (each > 0)
-        leaves = begin + (self.floor[below] - level[below]) / rate[below]
-        begin = _last_within(np.append(begin, np.sort(leaves)), cost, most)
-        level, rate = path.at(begin)
-        left, pace = (
-            found.there_is - cost(begin),
-            float(each @ np.where(self.floor > level, 0.0, rate)),
-        )
+        pace = float(each @ path.at(begin)[1])
         if pace <= 0.0:
             return begin
-        return begin + max(left, 0.0) / pace
+        return begin + max(found.there_is - cost(begin), 0.0) / pace
 
 
 def _last_within(clocks: FloatArray, cost: Callable[[float], float], most: float) -> float:

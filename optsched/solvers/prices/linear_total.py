@@ -28,7 +28,8 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.solvers.prices.cutting_planes import CLOSED, ROUNDS, STEPS, CuttingPlanes
 from optsched.solvers.prices.floor_choice import FloorChoice
 from optsched.solvers.prices.goods import Goods
-from optsched.solvers.prices.oracle import Response
+from optsched.solvers.prices.market import Places
+from optsched.solvers.prices.oracle import REMEMBERED, Response
 from optsched.solvers.prices.programs import least_in_rows, maximum, optimum
 from optsched.solvers.prices.sampling import sample_of, worth_sampling
 from optsched.solvers.prices.watch import InnerWatch, StopRule
@@ -49,6 +50,8 @@ NARROW, WIDE = 8.0, 20.0
 """Part of a price by which that of the small program may differ from it, over the part of the classes
 that it decides about: with floors, and without.
 """
+SLOW = 0.5
+"""Part of the gap that is left by a small program that decides about too few classes."""
 LEAST = 0.1
 """Worth of a resource over that of the mean one, that this is a part of at least."""
 LEFT = 1e-3
@@ -63,13 +66,13 @@ class Choice:
 
     Attributes
     ----------
-    upper, lower : IntArray, shape (K,)
+    upper, lower : array of int, shape (K,)
     share : FloatArray, shape (K,)
         Part of the time in the upper place, the rest is in the lower one.
     """
 
-    upper: IntArray
-    lower: IntArray
+    upper: Places
+    lower: Places
     share: FloatArray
 
     @classmethod
@@ -86,11 +89,28 @@ class Choice:
         time[both, self.lower[both]] += 1.0 - self.share[both]
         return time
 
+    def condensed(self) -> Choice:
+        """The same in fewer bytes."""
+        return Choice(self.upper.astype(np.int8), self.lower.astype(np.int8), self.share)
+
     def without(self, classes: IntArray) -> Choice:
         """The same with some classes idle."""
         upper, lower = self.upper.copy(), self.lower.copy()
         upper[classes] = lower[classes] = -1
         return Choice(upper, lower, self.share)
+
+
+@dataclass(frozen=True)
+class Chosen(Response):
+    """A response, with where all classes are: at ties another search may choose otherwise.
+
+    Attributes
+    ----------
+    choice : Choice, optional
+        None where no floors make a difference, or too many classes are to be remembered.
+    """
+
+    choice: Choice | None = None
 
 
 @dataclass(frozen=True)
@@ -220,9 +240,11 @@ class LinearTotalSearch(CuttingPlanes):
             if self.ended:
                 return
             self.rounds += 1
-            if not self._polish(most, grown, self.gap if gap is None else min(gap, self.gap)):
+            before = self.gap
+            improved = self._polish(most, grown, before if gap is None else min(gap, before))
+            if not improved or self.gap > SLOW * before:
                 most, grown = 2 * most, 2 * grown
-                if gap is None:
+                if gap is None and not improved:
                     self._cut()
 
     def _propose(self, prices: FloatArray) -> bool:
@@ -249,7 +271,9 @@ class LinearTotalSearch(CuttingPlanes):
         time = self.now.time(self.worth.shape[1])
         demand, value = self.goods.used(time), self.worth_of(time)
         bound = float(prices @ self.capacity) + float(self.weight @ (self.rent - self.of_floor))
-        self.master.add(Response(prices, value, demand, 0.0, bound))
+        few = self.floors is not None and len(self.worth) <= REMEMBERED
+        choice = self.now.condensed() if few else None
+        self.master.add(Chosen(prices, value, demand, 0.0, bound, choice=choice))
         self._take(self._assignment(self.now, demand, value))
         if not bound < self.bound:
             return False
@@ -295,9 +319,11 @@ class LinearTotalSearch(CuttingPlanes):
     def _time_of(self, proposal: Response) -> FloatArray:
         if proposal.bound == np.inf:  # no answer to prices
             return self.base
-        # Asked again, as proposals remember no places.
-        self.ask(proposal.prices)
-        return self.now.time(self.worth.shape[1])
+        choice = proposal.choice if isinstance(proposal, Chosen) else None
+        if choice is None:
+            self.ask(proposal.prices)
+            choice = self.now
+        return choice.time(self.worth.shape[1])
 
     def _mix(self) -> FloatArray:
         super()._mix()

@@ -93,9 +93,10 @@ class MasterProgram:
             # Loaded anew, HiGHS starts from no basis, and levels are scaled by the highest of now.
             self._forget()
             values = self._run()
-        if values.x is None or values.y is None:
-            self.duals = even
-            return even
+        if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
+            # The mixture before stays: one that is off by a little is no allocation.
+            worth = float(self.duals @ self.capacity) if len(self.duals) else 0.0
+            return self.duals / worth if worth > 0 else even
         # Tolerances leave numbers a little below 0, and rows a little above 1.
         part = np.maximum(values.x, 0.0)
         self.part = part / max(1.0, float((self._session.arrays.A @ part).max()))
@@ -117,11 +118,10 @@ class MasterProgram:
         if len(self.proposals) > KEPT * len(self.capacity) + SPARE:
             latest = len(self.proposals) - 4 * len(self.capacity)
             part = np.append(self.part, np.zeros(len(self.proposals) - len(self.part)))
-            self.proposals = [
-                item
-                for at, item in enumerate(self.proposals)
-                if at >= latest or part[at] > 0 or (self.whole and at == 0)
-            ]
+            kept = (np.arange(len(part)) >= latest) | (part > 0)
+            kept[0] |= self.whole
+            self.proposals = [self.proposals[at] for at in np.flatnonzero(kept).tolist()]
+            self.part = part[kept]
         rows = len(self.capacity) + 1
         level = np.array([item.level for item in self.proposals])
         self._sharp = SHARP / (float(np.abs(level).max()) or 1.0)

@@ -305,7 +305,7 @@ class MaxMinSearch(CuttingPlanes):
         worth = 0.0 if point is None else point.level * self._fit(point.demand)
         x = np.zeros(market.columns + 1) if point is None else point.totals(market)
         level = market.worth(x)
-        if self.master.value > worth and self.bound > level * (1.0 + CLOSED):
+        if self.master.value > worth and self.bound > level * (1.0 + self.wanted):
             mixed = self._mixture()
             reached = market.worth(mixed)
             x, level = (mixed, reached) if reached > level else (x, level)

@@ -53,6 +53,12 @@ class Merged:
             found[place[some]] = x[group[some] * whole.width + j] * share[some]
         return found
 
+    def mean(self, each: FloatArray) -> FloatArray:
+        """What the classes of each group do on average, shape (G, w), from what each class does."""
+        group, weight = self.groups.inverse, self.whole.weight
+        total = [np.bincount(group, weight * part, len(self.market)) for part in each.T]
+        return np.asarray(np.stack(total, axis=1) / self.market.weight[:, np.newaxis])
+
     def of_each(self, value: FloatArray) -> FloatArray:
         """Slopes or rents of the classes, shape (K,), from those of the groups."""
         return np.asarray(self.whole.amount * value[self.groups.inverse])

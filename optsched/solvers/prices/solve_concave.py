@@ -11,13 +11,14 @@ from optsched.program import AllocationProgram
 from optsched.solution.values import Termination, Values
 from optsched.solvers.base import Limits
 from optsched.solvers.interrupt import interrupt_flag
-from optsched.solvers.prices.answers import duals_above_levels, values_of
+from optsched.solvers.prices.answers import duals_above_floors, values_of
 from optsched.solvers.prices.cutting_planes import EXACT
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.interior import CLOSE, Balance, Curve, Interior, balance_of
 from optsched.solvers.prices.market import market_of
 from optsched.solvers.prices.pinned_total import PinnedTotal
-from optsched.solvers.prices.solve_minimum import at_levels
+from optsched.solvers.prices.requirements import floor_measures
+from optsched.solvers.prices.solve_minimum import at_floors
 from optsched.solvers.prices.watch import Watch
 
 MANY, MANY_KNOWN = 8000, 2000
@@ -32,8 +33,9 @@ def solve_concave(program: AllocationProgram, limits: Limits, start: FloatArray 
     The duals are of the rows of its tangent cuts (`Total.tangent`). ``start`` are prices of all
     resources, near the optimal ones.
     """
-    C, utility, floors = program.classes, program.total, program.level_floors
-    assert floors is not None
+    C, utility = program.classes, program.total
+    floors, least_level = program.class_floors, program.level_floors
+    assert floors is not None and least_level is not None
     market = market_of(program, floors.closed)
     highest = market.level.max(axis=1, initial=0.0)
     some = np.flatnonzero(highest > 0)
@@ -45,11 +47,13 @@ def solve_concave(program: AllocationProgram, limits: Limits, start: FloatArray 
     size = weight / goods.weight * top**exponent
     unit = float(np.median(size)) if len(some) else 1.0
     shift = float(weight @ np.log(top)) if exponent == 0 else 0.0
-    floor = floors.floor[some] / top if floors.side else None
+    floor = least_level[some] / top if floors.measures else None
     curve = Curve(size / unit, exponent, floor)
     with interrupt_flag() as interrupted:
         watch = Watch(limits, interrupted, unit, shift)
-        least = at_levels(program, market, floors, watch) if floors.side else None
+        least = None
+        if floors.measures:
+            least = at_floors(program, market, floor_measures(program, market), watch)
         if least is not None and least.x is None:
             return least
         level = np.ascontiguousarray(market.level[some] / highest[some, np.newaxis])
@@ -60,12 +64,15 @@ def solve_concave(program: AllocationProgram, limits: Limits, start: FloatArray 
     scale = market.amount[some] * unit / top
     worth = curve.of_floor(found.slope)
     of_floors[some], of_levels[some] = worth * scale, (found.slope - worth) * scale
-    rows = duals_above_levels(program, market, found.prices * unit, rent, of_levels, of_floors)
+    gain, worth_of_floors = program.levels.T @ of_levels, of_floors * least_level
+    rows = duals_above_floors(
+        program, market, found.prices * unit, rent, gain, [worth_of_floors] * len(floors.measures)
+    )
     x, value = goods.columns(C.count[some, np.newaxis] * found.time), found.value * unit + shift
     ended = found.gap <= CLOSE
     if least is not None and least.x is not None:
         # As far from a point at the floors towards that of the search as these allow.
-        lack = quotient(floors.floor - program.level(x), floors.floor).max(initial=0.0)
+        lack = quotient(least_level - program.level(x), least_level).max(initial=0.0)
         part = LACKING / max(lack, LACKING)
         x, ended = least.x + part * (x - least.x), ended and part == 1.0
         value = program.value(x)

@@ -12,11 +12,12 @@ from optsched.program.filling import HELD, Path
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Limits
 from optsched.solvers.interrupt import interrupt_flag
-from optsched.solvers.prices.answers import duals_above_levels
+from optsched.solvers.prices.answers import duals_above_floors
 from optsched.solvers.prices.clock import ClockSearch, Multipliers
 from optsched.solvers.prices.market import market_of
+from optsched.solvers.prices.requirements import floor_measures
 from optsched.solvers.prices.solve_linear import solve_linear
-from optsched.solvers.prices.solve_minimum import at_levels
+from optsched.solvers.prices.solve_minimum import at_floors
 from optsched.solvers.prices.watch import Watch
 
 UNCLEAR = 1e-6
@@ -40,14 +41,15 @@ class PricedFilling:
     """
 
     def __init__(self, program: AllocationProgram) -> None:
-        floors = program.level_floors
+        floors = program.class_floors
         assert floors is not None
-        self.program, self.floors = program, floors
+        self.program, self.measures = program, floors.measures
         self.market = market_of(program, floors.closed)
-        self.search = ClockSearch(self.market, program.classes.count, floors.floor)
+        self.floors = floor_measures(program, self.market)
+        self.search = ClockSearch(self.market, program.classes.count, self.floors)
         self.x = np.zeros(program.classes.columns)
         self.proofs: list[tuple[Multipliers, BoolArray]] = []
-        self.floors_met = not floors.side
+        self.floors_met = not self.floors
 
     def stage(self, path: Path, limits: Limits) -> tuple[int, Values]:
         """The segment in which the rise ends, and the values of its program
@@ -57,7 +59,7 @@ class PricedFilling:
         with interrupt_flag() as interrupted:
             watch = Watch(limits, interrupted)
             if not self.floors_met:
-                least = at_levels(program, self.market, self.floors, watch)
+                least = at_floors(program, self.market, self.floors, watch)
                 if least.x is None:
                     return 0, least
                 self.floors_met = True
@@ -70,16 +72,11 @@ class PricedFilling:
         rise, end = max(found.clock - low, 0.0) / high, found.termination
         if found.multipliers is not None:
             m = found.multipliers
-            # Whom a floor holds above the path pays for the floor.
-            level, _ = path.at(found.clock)
-            slope = m.slope + m.aside
-            of_levels = np.where(self.floors.floor > level, 0.0, slope)
             # Rounding may leave a clock at which no priced class rises: it proves nothing.
-            pace = float((n * of_levels) @ rate) * high or np.nan
-            rows = duals_above_levels(
-                program, self.market, m.prices, m.rent, of_levels, slope - of_levels
-            )
-            rows, of_levels = (rows[0] / pace, rows[1] / pace), of_levels / pace
+            pace = float((n * m.of_level) @ rate) * high or np.nan
+            gain = program.levels.T @ m.of_level
+            rows = duals_above_floors(program, self.market, m.prices, m.rent, gain, m.of_floors)
+            rows, of_levels = (rows[0] / pace, rows[1] / pace), m.of_level / pace
             # What the levels lack at this clock is a gap of the clock.
             lack = (1.0 - found.reached) / pace
             rise -= lack
@@ -101,8 +98,10 @@ class PricedFilling:
 
     def _gain(self, proof: Multipliers) -> FloatArray:
         """What one unit of each column is worth beyond its cost, shape (N,)."""
-        program = self.program
-        worth = program.levels.T @ (proof.slope + proof.aside) - proof.rent[program.classes.class_a]
+        program, klass = self.program, self.program.classes.class_a
+        worth = program.levels.T @ proof.of_level - proof.rent[klass]
+        for measure, of_floor in zip(self.measures, proof.of_floors, strict=True):
+            worth += measure.part * (program.classes.count * of_floor)[klass]
         return np.asarray(worth - self.market.usage.T @ proof.prices)
 
     def last(self, program: AllocationProgram, limits: Limits) -> Values:
@@ -112,7 +111,8 @@ class PricedFilling:
         first = np.zeros((len(PARTS), len(self.market.capacity)))
         gain = np.zeros(len(self.x))
         for proof, is_open in self.proofs:
-            unit = np.quantile(proof.slope[proof.slope > HELD * proof.slope.max()], PARTS)
+            of_level = proof.of_rising
+            unit = np.quantile(of_level[of_level > HELD * of_level.max()], PARTS)
             more = self._gain(proof) / unit[0]
             # Prices before are so high that columns stay closed which this stage had no more.
             closed = np.flatnonzero(~is_open & (gain < 0))

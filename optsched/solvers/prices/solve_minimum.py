@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from optsched.arrays import FloatArray, quotient
-from optsched.program import AllocationProgram, LevelFloors, Method
+from optsched.program import AllocationProgram, Method
 from optsched.solution.values import Termination, Values
 from optsched.solvers.base import Limits
 from optsched.solvers.interrupt import interrupt_flag
-from optsched.solvers.prices.answers import capacity_duals, duals_above_levels, values_of
+from optsched.solvers.prices.answers import capacity_duals, duals_above_floors, values_of
 from optsched.solvers.prices.market import Market, market_of
 from optsched.solvers.prices.max_min import MaxMinSearch
 from optsched.solvers.prices.merging import merged
+from optsched.solvers.prices.requirements import floor_measures
 from optsched.solvers.prices.targets import TargetSearch, least_levels
 from optsched.solvers.prices.watch import Watch
 
@@ -27,11 +30,11 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
     start : FloatArray or None, shape (rows that limit,)
         Prices to start from.
     """
-    floors = program.level_floors
+    floors = program.class_floors
     assert floors is not None
     market = market_of(program, floors.closed)
     if floors.side or program.utility.method is Method.TANGENTS:
-        return _by_targets(program, market, floors, limits, start)
+        return _by_targets(program, market, limits, start)
     if market.highest <= 0:
         return _level_of_zero(program, market)
     with interrupt_flag() as interrupted:
@@ -63,23 +66,20 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
 def _by_targets(
     program: AllocationProgram,
     market: Market,
-    floors: LevelFloors,
     limits: Limits,
     start: FloatArray | None,
 ) -> Values:
     """Values where the levels that a value needs are no multiples of it: floors, and delays."""
     with interrupt_flag() as interrupted:
         watch = Watch(limits, interrupted)
-        search = TargetSearch(program, market, floors.floor, watch)
+        search = TargetSearch(program, market, floor_measures(program, market), watch)
         found = search.run(None if start is None else start[market.row])
     words = f"{found.passes} passes, {found.steps} steps"
     duals = found.duals
     if duals is None:
         return Values(found.termination, iterations=found.passes, words=words)
-    of_levels = np.where(duals.on_floor, 0.0, duals.slope)
-    rows = duals_above_levels(
-        program, market, duals.prices, duals.rent, of_levels, duals.slope - of_levels
-    )
+    gain = program.levels.T @ duals.of_level
+    rows = duals_above_floors(program, market, duals.prices, duals.rent, gain, duals.of_floors)
     if found.x is None:  # of the rows without the levels, which ask for nothing then
         return Values(
             found.termination, y=np.concatenate(rows), iterations=found.passes, words=words
@@ -87,7 +87,7 @@ def _by_targets(
     return values_of(
         found.termination,
         found.x,
-        (*rows, -of_levels),
+        (*rows, -duals.of_level),
         found.value,
         found.bound,
         found.passes,
@@ -118,15 +118,26 @@ def _level_of_zero(program: AllocationProgram, market: Market) -> Values:
     return values_of(Termination.OPTIMAL, nothing, duals, 0.0, 0.0, 0, words)
 
 
-def at_levels(
-    program: AllocationProgram, market: Market, floors: LevelFloors, watch: Watch
+def at_floors(
+    program: AllocationProgram, market: Market, floors: Sequence[FloatArray], watch: Watch
 ) -> Values:
-    """A point at which nobody is below its floor; without one, what ended the search for it."""
-    end, x, refuted = least_levels(market, floors.floor, watch)
+    """A point at which nobody is below a floor; without one, what ended the search for it.
+
+    Parameters
+    ----------
+    program : AllocationProgram
+    market : Market
+    floors : sequence of FloatArray, shape (K, w) each
+        Part of its floor that all of a member's time gives in each place; inf without one.
+    watch : Watch
+    """
+    end, x, refuted = least_levels(market, floors, watch)
     if end is Termination.OPTIMAL:
         return Values(end, x=x)
     if refuted is None:
         return Values(end)
-    nothing = np.zeros(len(floors.floor))
-    rows = duals_above_levels(program, market, refuted.prices, refuted.rent, nothing, refuted.slope)
+    nothing = np.zeros(program.classes.columns)
+    rows = duals_above_floors(
+        program, market, refuted.prices, refuted.rent, nothing, refuted.of_floors
+    )
     return Values(end, y=np.concatenate(rows))

@@ -19,6 +19,7 @@ from optsched.program import AllocationProgram, LinearArrays, Method
 from optsched.solution.values import Values
 from optsched.solvers.base import Capability, Limits, Session, Solver
 from optsched.solvers.prices.market import WIDEST
+from optsched.solvers.prices.requirements import width_of
 from optsched.solvers.prices.solve_concave import solve_concave
 from optsched.solvers.prices.solve_filling import PricedFilling
 from optsched.solvers.prices.solve_linear import solve_linear
@@ -71,12 +72,15 @@ class PriceMethod(Solver):
             return "jobs share GPUs"
         if len(C) == 0 or C.columns == 0:
             return "it has no jobs that can run"
-        if int(np.bincount(C.class_a).max()) > WIDEST:
-            return f"a job has more than {WIDEST} configurations"
-        floors = program.class_floors if _is_linear(program) else program.level_floors
-        if floors is None:
+        floors = program.class_floors
+        if floors is None or (program.conic and program.level_floors is None):
             asks = next(rows for rows in program.side if not rows.only_limit)
             return f"its rows {asks.name!r} do not only limit sums"
+        measures = len(floors.measures) + utility.smallest_level
+        if program.level_floors is not None:  # a level and a multiple of it are one measure
+            measures = 1
+        if width_of(int(np.bincount(C.class_a).max()), measures) > WIDEST:
+            return f"a job has more than {WIDEST} configurations, or pairs of them with its floors"
         if not utility.smallest_level:
             return _refuses_total(program)
         asks_for_levels = bool(floors.side) and utility.method is not Method.WATER_FILLING
@@ -116,18 +120,12 @@ class PriceMethod(Solver):
         return replace(values, seconds=time.perf_counter() - began)
 
 
-def _is_linear(program: AllocationProgram) -> bool:
-    """Whether a total of levels is maximised."""
-    utility = program.utility
-    return utility.method is Method.DIRECT and not (utility.smallest_level or program.conic)
-
-
 def _open_level(program: AllocationProgram) -> FloatArray:
     """A level of each class that is 0 only if all its columns are closed or bring nothing."""
     is_open = np.ones(program.classes.columns)
     is_open[program.limit_rows.closed_columns] = 0.0
-    if program.level_floors is not None:
-        is_open[program.level_floors.closed] = 0.0
+    if program.class_floors is not None:
+        is_open[program.class_floors.closed] = 0.0
     return np.asarray(program.levels @ is_open)
 
 

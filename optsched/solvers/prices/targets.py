@@ -1,18 +1,19 @@
 """The largest value at which every class reaches its target, by a sequence of max-min searches.
 
-A floor under the level of a class (a deadline, a minimum service) and a delay make the level that
-the class needs for the value t a convex function of t:
+With delays the level that a class needs for the value t is a convex function of t,
 
-    g_k(t) = max(needed_k(t), floor_k),    needed_k(t) = t,  or t / (1 - a_k t) with a delay
+    g_k(t) = t,  or t / (1 - a_k t) with a delay
 
-t can be had if the levels divided by g(t) can all be 1. That is max-min fairness once more:
+and some classes have floors (a deadline, a minimum service), of which x_k is to give all: f_k(x) >= 1.
+t can be had if the levels divided by g(t), and the f, can all be 1. That is max-min fairness once
+more, of classes with several requirements (`optsched.solvers.prices.requirements`):
 
-    s(t) = max s   s.t.   level_k(x) >= s g_k(t)  for every class k,   x within time and resources
+    s(t) = max s   s.t.   level_k(x) >= s g_k(t),  f_k(x) >= s  for every class k,   x within time and resources
 
-Prices p, rents u and slopes y at its optimum, with sum_k n_k y_k = 1, say what any t' costs beyond
-what the resources are worth:
+Prices p, rents u and slopes y, v at its optimum, with sum_k n_k (y_k + v_k) = 1, say what any t' costs
+beyond what the resources are worth:
 
-    h(t') = sum_k n_k (y_k g_k(t') / g_k(t) - u_k) - p . W  <=  0    for every t' that can be had
+    h(t') = sum_k n_k (y_k g_k(t') / g_k(t) + v_k - u_k) - p . W  <=  0    for every t' that can be had
 
 h(t) is 1 - s(t), and h is convex. So its tangent at t cuts off all values above
 
@@ -20,23 +21,25 @@ h(t) is 1 - s(t), and h is convex. So its tangent at t cuts off all values above
 
 and the largest that is left is the next t: Newton's method from above. It ends as soon as no class
 changes its segment any more, nor its side of its floor. Where d is 0 and s(t) below 1, or the next
-t below 0, the floors alone cannot be met, which p, u and y prove (Farkas).
+t below 0, the floors alone cannot be met, which p, u and v prove (Farkas).
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, highest_in_rows
+from optsched.arrays import FloatArray, highest_in_rows
 from optsched.program import AllocationProgram
 from optsched.solution.values import Termination
 from optsched.solvers.prices.cutting_planes import EXACT
 from optsched.solvers.prices.market import Market
 from optsched.solvers.prices.max_min import Equilibrium, MaxMinSearch
 from optsched.solvers.prices.merging import merged
+from optsched.solvers.prices.requirements import Requirements
 from optsched.solvers.prices.watch import InnerWatch, Watch
 
 log = logging.getLogger("optsched")
@@ -55,20 +58,22 @@ class TargetDuals:
     prices : FloatArray, shape (R,)
     rent : FloatArray, shape (K,)
         Of the time of each class.
-    slope : FloatArray, shape (K,)
-        Of each unit of ``levels @ x``.
-    on_floor : BoolArray, shape (K,)
-        Classes whose floor was the target: the slope is what the floor costs.
+    of_level : FloatArray, shape (K,)
+        Worth of each unit of ``levels @ x``.
+    of_floors : list of FloatArray, shape (K,) each
+        Worth of what each class is asked for beside, in each measure.
     """
 
     prices: FloatArray
     rent: FloatArray
-    slope: FloatArray
-    on_floor: BoolArray
+    of_level: FloatArray
+    of_floors: list[FloatArray]
 
     def divided(self, by: float) -> TargetDuals:
         """The same in another unit of the value."""
-        return replace(self, prices=self.prices / by, rent=self.rent / by, slope=self.slope / by)
+        return TargetDuals(
+            self.prices / by, self.rent / by, self.of_level / by, [v / by for v in self.of_floors]
+        )
 
 
 @dataclass(frozen=True)
@@ -97,19 +102,21 @@ class TargetAnswer:
 
 def reached_part(
     market: Market,
-    target: FloatArray,
+    measures: Sequence[FloatArray],
     prices: FloatArray | None,
     watch: Watch,
     wanted: float = EXACT,
     probing: bool = False,
-) -> Equilibrium:
-    """What part of its target every class can reach, at most 1; in units of the level.
+) -> tuple[Equilibrium, list[FloatArray]]:
+    """What part of all that it is asked for every class can reach, at most 1, and the slopes of each
+    measure.
 
     Parameters
     ----------
     market : Market
-    target : FloatArray, shape (K,)
-        Level of each class, above 0.
+    measures : sequence of FloatArray, shape (K, w) each
+        Part of what is asked for that all of a member's time gives in each place; inf in the rows of
+        classes that are asked for nothing. Everybody is asked for something.
     prices : FloatArray or None, shape (R,)
         Where to start.
     watch : Watch
@@ -118,27 +125,35 @@ def reached_part(
     probing : bool
         Where the part is below 1, it is enough to know by how much about.
     """
-    level = market.level * (market.unit / target)[:, np.newaxis]
-    scaled = replace(market, level=level, unit=1.0, highest=1.0)
+    asked = Requirements.of(market, measures)
+    alone = float(highest_in_rows(asked.level).min(initial=1.0))
+    # What a class lacks by rounding is for its oracle to see.
+    highest = alone if alone < 1.0 - EXACT else 1.0
+    scaled = replace(asked.market, level=asked.level, unit=1.0, highest=highest)
     inner = InnerWatch(watch, 0.0, np.inf)
-    same = merged(scaled, level)
+    same = merged(scaled, scaled.level)
     searched = scaled if same is None else same.market
     search = MaxMinSearch(searched, prices, inner, None if prices is None else 1.0)
     search.wanted, search.probing = wanted, probing
     search.run()
-    return search.equilibrium().of_whole(same)
+    found = search.equilibrium().of_whole(same)
+    slopes = [found.slope]
+    if len(measures) > 1:
+        cost = np.append(market.usage.T @ found.prices, 0.0)[market.place]
+        slopes = asked.split(found.slope, found.rent, cost)
+    return replace(found, x=asked.totals(found.x)), slopes
 
 
 def least_levels(
-    market: Market, floor: FloatArray, watch: Watch
+    market: Market, measures: Sequence[FloatArray], watch: Watch
 ) -> tuple[Termination, FloatArray, TargetDuals | None]:
-    """An allocation in which nobody is below its floor, or multipliers by which there is none.
+    """An allocation in which nobody is below a floor, or multipliers by which there is none.
 
     Parameters
     ----------
     market : Market
-    floor : FloatArray, shape (K,)
-        Least level of each class; 0 without one.
+    measures : sequence of FloatArray, shape (K, w) each
+        As of `reached_part`; some classes may be asked for nothing.
     watch : Watch
 
     Returns
@@ -151,16 +166,22 @@ def least_levels(
     duals : TargetDuals or None
         They prove that the floors cannot be met; None where a class alone cannot.
     """
-    k = np.flatnonzero(floor > 0)
-    x = np.zeros(market.columns)
-    if (highest_in_rows(market.level[k]) * market.unit < floor[k] * (1.0 - EXACT)).any():
-        return Termination.INFEASIBLE, x, None
+    x, has_floor = np.zeros(market.columns), np.zeros(len(market), bool)
+    for table in measures:
+        highest = highest_in_rows(table)
+        if (highest < 1.0 - EXACT).any():
+            return Termination.INFEASIBLE, x, None
+        has_floor |= np.isfinite(highest)
+    k = np.flatnonzero(has_floor)
     some = market.part(k, market.capacity)
-    found = reached_part(some, floor[k], None, watch)
+    found, slopes = reached_part(some, [table[k] for table in measures], None, watch)
     if found.bound < 1.0 - EXACT:
-        rent, slope = np.zeros((2, len(floor)))
-        rent[k], slope[k] = found.rent, found.slope / floor[k]
-        return Termination.INFEASIBLE, x, TargetDuals(found.prices, rent, slope, floor > 0)
+        rent, of_floors = np.zeros(len(market)), [np.zeros(len(market)) for _ in measures]
+        rent[k] = found.rent
+        for each, slope in zip(of_floors, slopes, strict=True):
+            each[k] = slope
+        duals = TargetDuals(found.prices, rent, np.zeros(len(market)), of_floors)
+        return Termination.INFEASIBLE, x, duals
     if some.columns == market.columns:
         x = found.x[:-1]
     else:
@@ -177,39 +198,45 @@ class TargetSearch:
     program : AllocationProgram
         Its utility is a smallest level, with or without delays.
     market : Market
-    floor : FloatArray, shape (K,)
-        Least level of a job of each class.
+    floors : sequence of FloatArray, shape (K, w) each
+        Part of its floor that all of a member's time gives in each place; inf without one.
     watch : Watch
     """
 
     def __init__(
-        self, program: AllocationProgram, market: Market, floor: FloatArray, watch: Watch
+        self,
+        program: AllocationProgram,
+        market: Market,
+        floors: Sequence[FloatArray],
+        watch: Watch,
     ) -> None:
         self.program, self.utility, self.market = program, program.minimum, market
-        self.floor, self.watch = floor, watch
+        self.floors, self.watch = floors, watch
         self.members = program.classes.count
         self.highest_level = highest_in_rows(market.level) * market.unit
         self.passes = self.steps = 0
 
     def run(self, prices: FloatArray | None) -> TargetAnswer:
         """Step down from a value that no allocation exceeds; ``prices`` are where to start."""
+        if any((highest_in_rows(table) < 1.0 - EXACT).any() for table in self.floors):
+            return self._without_point(Termination.INFEASIBLE)
         t = highest = float(self.utility.reached(self.highest_level).min())
         duals: TargetDuals | None = None
         while self.steps < STEPS and t > 0:
             self.steps += 1
-            needed = np.asarray(self.utility.needed(self.program, t)) + np.zeros(len(self.floor))
-            target = np.maximum(needed, self.floor)
-            if (self.highest_level < target * (1.0 - EXACT)).any():
-                return self._without_point(Termination.INFEASIBLE)
-            found = self._reached(target, prices)
+            needed = self.utility.needed(self.program, t) + np.zeros(len(self.members))
+            level = self.market.level * (self.market.unit / needed)[:, np.newaxis]
+            found, slopes = reached_part(self.market, [level, *self.floors], prices, self.watch)
+            self.passes += found.passes
             log.debug("prices: value %.9g reached by a factor of %.12g", t, found.level)
             reached = found.level >= 1.0 - EXACT
             if not reached and not found.finished:
                 return self._without_point(self.watch.reason or Termination.IMPRECISE)
             if found.bound >= 1.0:  # of these prices nothing follows: those before prove the bound
                 return self._answer(t, found, duals or self._slowest(t))
-            tangent = self._tangent(found, target, self.floor > needed)
-            d = self._steepness(tangent, t)
+            tangent = TargetDuals(found.prices, found.rent, slopes[0] / needed, slopes[1:])
+            # A floor asks for no more at a larger value.
+            d = float((self.members * tangent.of_level) @ self._rising(t))
             if not d > 0:
                 return self._refuted(tangent)
             duals = tangent.divided(d)
@@ -221,19 +248,10 @@ class TargetSearch:
             t, prices = lower, found.prices
         return self._without_point(Termination.IMPRECISE)
 
-    def _tangent(self, found: Equilibrium, target: FloatArray, on_floor: BoolArray) -> TargetDuals:
-        """Multipliers of h at a value: those of its search, per unit of the level."""
-        return TargetDuals(found.prices, found.rent, found.slope / target, on_floor)
-
-    def _steepness(self, tangent: TargetDuals, t: float) -> float:
-        """How fast h grows at t (d): a class on its floor needs no more for a larger value."""
-        rising = np.where(tangent.on_floor, 0.0, self.utility.needed_slope(self.program, t))
-        return float((self.members * tangent.slope) @ rising)
-
-    def _reached(self, target: FloatArray, prices: FloatArray | None) -> Equilibrium:
-        found = reached_part(self.market, target, prices, self.watch)
-        self.passes += found.passes
-        return found
+    def _rising(self, t: float) -> FloatArray:
+        """How fast the level that each class needs grows with the value, shape (K,)."""
+        rising = self.utility.needed_slope(self.program, t)
+        return np.broadcast_to(rising, self.members.shape)
 
     def _answer(
         self, t: float, found: Equilibrium, duals: TargetDuals, bound: float | None = None
@@ -247,21 +265,20 @@ class TargetSearch:
     def _slowest(self, t: float) -> TargetDuals:
         """What proves that no value is higher: the slowest class alone has no more."""
         held = int(self.utility.reached(self.highest_level).argmin())
-        slope, rent = np.zeros((2, len(self.floor)))
-        rising = np.broadcast_to(self.utility.needed_slope(self.program, t), slope.shape)
-        slope[held] = 1.0 / (self.members[held] * rising[held])
-        rent[held] = slope[held] * self.highest_level[held]
-        prices = np.zeros(len(self.market.capacity))
-        return TargetDuals(prices, rent, slope, np.zeros(len(slope), bool))
+        of_level, rent, *of_floors = np.zeros((2 + len(self.floors), len(self.members)))
+        of_level[held] = 1.0 / (self.members[held] * self._rising(t)[held])
+        rent[held] = of_level[held] * self.highest_level[held]
+        return TargetDuals(np.zeros(len(self.market.capacity)), rent, of_level, of_floors)
 
     def _refuted(self, tangent: TargetDuals) -> TargetAnswer:
-        """The floors cannot be met: their slopes, prices and rents prove it (Farkas)."""
-        on_floor = tangent.on_floor
-        proof = replace(
-            tangent,
-            rent=np.where(on_floor, tangent.rent, 0.0),
-            slope=np.where(on_floor, tangent.slope, 0.0),
-        )
+        """The floors cannot be met: their worth, prices and rents prove it (Farkas)."""
+        market = self.market
+        gain = -np.append(market.usage.T @ tangent.prices, 0.0)[market.place]
+        for table, of_floor in zip(self.floors, tangent.of_floors, strict=True):
+            worth = of_floor[:, np.newaxis] * np.where(np.isfinite(table), table, 0.0)
+            gain += worth
+        rent = np.maximum(gain.max(axis=1), 0.0)
+        proof = replace(tangent, rent=rent, of_level=np.zeros_like(rent))
         return replace(self._without_point(Termination.INFEASIBLE), duals=proof)
 
     def _without_point(self, end: Termination) -> TargetAnswer:
