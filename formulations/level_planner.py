@@ -348,7 +348,9 @@ class Profile:
         free = np.full(len(able), math.inf)
         for r, amount in level.holds:
             np.minimum(free, self.free[r, first + able] / amount, out=free)
-        chosen = able[np.lexsort((able, -free))]
+        # A gap that is rounding would be a stop in the plan, and none in the schedule.
+        slivers = (ends - starts)[able] <= ROUNDING * np.maximum(ends[able], 1.0)
+        chosen = able[np.lexsort((able, -free, ~slivers))]
         seconds = np.cumsum(ends[chosen] - starts[chosen])
         # Each piece costs a restart: more steps may be needed than have the seconds.
         count = 1 + int(np.searchsorted(seconds, min(level.duration, level.shortest)))
@@ -361,6 +363,8 @@ class Profile:
             if more >= 0:
                 # Of the step in which least is free only a part is needed.
                 last = int(np.searchsorted(steps, chosen[count - 1]))
+                if more <= ROUNDING * max(float(stop[last]), 1.0):
+                    more = 0.0
                 if last < len(goes_on) and goes_on[last]:
                     begin[last] = min(begin[last] + more, stop[last])
                 else:

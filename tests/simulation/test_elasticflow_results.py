@@ -121,10 +121,3 @@ def test_deadline_elastic_is_never_below_the_best_ranking(
     options: dict[str, object] = {"guarantee": guarantee}
     found = met("deadline-elastic", options, False, 900.0, nodes=nodes, restart_cost=30.0)
     assert found * 195 == pytest.approx(jobs)
-
-
-@pytest.mark.study
-@pytest.mark.parametrize(("round", "jobs"), [(60.0, 163), (300.0, 125), (900.0, 107)])
-def test_the_published_rule_needs_rounds_as_short_as_its_slots(round: float, jobs: int) -> None:
-    """As many jobs as the page says."""
-    assert met("elasticflow", {}, False, round) * 195 == pytest.approx(jobs)
