@@ -890,11 +890,24 @@ class ElasticProgram:
     def _keeps(self, j: int, c: IntArray, start: FloatArray, end: FloatArray) -> bool:
         """Whether a job keeps the plan by rule."""
         run = self.planned.get(j)
-        if run is None or len(run.pieces) != len(c):
+        if run is None:
             return False
-        pieces = np.array([(piece.level.column, *piece[1:]) for piece in run.pieces])
-        off = np.abs(np.column_stack([self.c[c], start, end]) - pieces)
-        return bool((off <= 2 * self._slack(end)[:, np.newaxis]).all())
+        planned = np.array([(piece.level.column, *piece[1:]) for piece in run.pieces])
+        planned = self._joined(planned)
+        runs = self._joined(np.column_stack([self.c[c], start, end]))
+        if len(planned) != len(runs):
+            return False
+        slack = 2 * self._slack(runs[:, 2])
+        return bool((np.abs(runs - planned) <= slack[:, np.newaxis]).all())
+
+    def _joined(self, pieces: FloatArray) -> FloatArray:
+        """Pieces (column, begin, end) of a job; those that only rounding parts are one."""
+        column, begin, end = pieces.T
+        new = np.ones(len(pieces), bool)
+        new[1:] = (np.diff(column) != 0) | (begin[1:] > end[:-1] + 2 * self._slack(end[:-1]))
+        first = np.flatnonzero(new)
+        last = np.append(first, len(pieces))[1:] - 1
+        return np.column_stack([column[first], begin[first], end[last]])
 
     def _intervals_of(self, name: str, c: IntArray, start: FloatArray, end: FloatArray) -> IntArray:
         """The x of the pieces of a job."""
