@@ -21,7 +21,12 @@ Write = Callable[..., Path]
 
 
 WIDTHS = (60, 80, 100, 200)
-LACKING = ("no throughput or duration", "expected a price", "expected a pool with a price")
+LACKING = (
+    "no throughput or duration",
+    "expected a price",
+    "expected a pool with a price",
+    "expected options with their costs",
+)
 """What instances may lack that a formulation needs: a knapsack has values and no rates, some pools have no price."""
 
 

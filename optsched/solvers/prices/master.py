@@ -95,7 +95,9 @@ class MasterProgram:
             values = self._run()
         if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
             # The mixture before stays: one that is off by a little is no allocation.
-            worth = float(self.duals @ self.capacity) if len(self.duals) else 0.0
+            if not len(self.duals):
+                self.duals = even
+            worth = float(self.duals @ self.capacity)
             return self.duals / worth if worth > 0 else even
         # Tolerances leave numbers a little below 0, and rows a little above 1.
         part = np.maximum(values.x, 0.0)
