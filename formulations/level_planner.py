@@ -471,11 +471,14 @@ class LevelPlan:
     runs: dict[int, Run] = field(default_factory=dict)
 
     @property
-    def merit(self) -> tuple[int, float, float]:
-        """Promised jobs, value, and GPU time that is not needed: more is better, in this order."""
+    def merit(self) -> tuple[int, float, bool, float]:
+        """Promised jobs, value, whether jobs run as early as they can (which leaves most room for
+        jobs to come), and GPU time that is not needed: more is better, in this order.
+        """
         runs = self.runs.values()
         promised = sum(self.jobs[number].promised for number in self.runs)
-        return promised, sum(run.value for run in runs), -sum(run.cost for run in runs)
+        value, cost = sum(run.value for run in runs), sum(run.cost for run in runs)
+        return promised, value, not self.levelled, -cost
 
     @property
     def is_ideal(self) -> bool:
