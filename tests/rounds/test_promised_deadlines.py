@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import optsched
@@ -15,6 +16,7 @@ from optsched.instance import Instance
 from optsched.rounds import Plan, RoundState, Scheduler, Verdict
 from optsched.rounds.ledger import Standing
 from optsched.simulation import simulate
+from optsched.solution import Schedule
 from optsched.solving import WarmStart
 
 POLICY: dict[str, Any] = {"formulation": "deadline-elastic"}
@@ -90,8 +92,12 @@ def two_pools(*jobs: dict[str, Any]) -> dict[str, Any]:
     return {**instance(*jobs), "cluster": {"pools": pools}}
 
 
-def test_a_round_goes_on_with_a_plan_that_the_rule_does_not_find_again() -> None:
-    """Two jobs take the faster pool in turns, so that both are in time; the rule keeps one of them."""
+@pytest.mark.parametrize("cut", [20.0, None])
+def test_a_round_goes_on_with_a_plan_that_the_rule_does_not_find_again(cut: float | None) -> None:
+    """Two jobs take the faster pool in turns, so that both are in time; the rule keeps one of them.
+
+    Of a stretch that the last plan has in two parts the schedule makes one.
+    """
     rates = {"a": {"1": 2.0}, "b": {"1": 1.0}}
     jobs = [
         {"id": name, "gpus": 1, "steps": 150.0, "deadline": 100.0, "throughput": rates}
@@ -102,11 +108,24 @@ def test_a_round_goes_on_with_a_plan_that_the_rule_does_not_find_again() -> None
     assert len(alone.declined) == 1
     found = optsched.solve(state.instance, "deadline-elastic", options={"slot": 50.0})
     assert found.schedule is not None
-    warm = WarmStart.of_schedule(found.schedule)
+    warm = WarmStart.of_schedule(found.schedule if cut is None else _cut(found.schedule, cut))
     again = optsched.solve_round(replace(state, warm=warm))
-    assert again.declined == ()
+    assert (again.declined, again.fallback) == ((), None)
     assert again.solution is not None and again.solution.schedule is not None
     assert again.solution.schedule.to_records() == found.schedule.to_records()
+
+
+def _cut(schedule: Schedule, time: float) -> Schedule:
+    """The schedule with everything that runs at a time in two parts."""
+    job, column, start, end = schedule.job, schedule.column, schedule.start, schedule.end
+    later = (start < time) & (time < end)
+    return Schedule.sorted(
+        schedule.classes,
+        np.append(job, job[later]),
+        np.append(column, column[later]),
+        np.append(start, np.full(later.sum(), time)),
+        np.append(np.where(later, time, end), end[later]),
+    )
 
 
 def test_the_plan_survives_documents_journals_and_departures(tmp_path: Path) -> None:
