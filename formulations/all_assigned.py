@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from optsched.candidates import Classes
+import numpy as np
+
+from optsched.candidates import Candidates, Classes, Drop
 from optsched.candidates.kinds import Absence
 from optsched.formulation import SHOWN, Infeasible
 from optsched.solution import Conflict
+
+
+def jobs_alone(candidates: Candidates) -> Candidates:
+    """The columns of one job each, with options of rate 0: an assignment reads no rates.
+
+    Parameters
+    ----------
+    candidates : Candidates
+    """
+    candidates = candidates.admitting(Drop.ZERO_RATE, where=candidates.dropped.option >= 0)
+    pair = candidates.columns.partner >= 0
+    return candidates.without(np.where(pair, Drop.NOT_CHOSEN, Drop.KEPT).astype(np.uint8))
 
 
 def refuse_jobs_without_column(C: Classes, block: str) -> None:

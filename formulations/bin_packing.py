@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
-from formulations.all_assigned import refuse_jobs_without_column
+from formulations.all_assigned import jobs_alone, refuse_jobs_without_column
 from formulations.machines import check_each_once, rank
 from optsched.arrays import EMPTY, FloatArray, IntArray, owners
 from optsched.arrays.matrices import sum_by
-from optsched.candidates import Candidates, Classes, Drop
+from optsched.candidates import Candidates, Classes
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.program import LinearProgram
@@ -78,11 +78,7 @@ class BinPacking(Formulation):
 
     def classes(self, candidates: Candidates) -> Classes:
         """Classes with options of rate 0, without columns of two jobs."""
-        candidates = candidates.admitting(Drop.ZERO_RATE, where=candidates.dropped.option >= 0)
-        pair = candidates.columns.partner >= 0
-        return super().classes(
-            candidates.without(np.where(pair, Drop.NOT_CHOSEN, Drop.KEPT).astype(np.uint8))
-        )
+        return super().classes(jobs_alone(candidates))
 
     def build(self, C: Classes) -> LinearPlan:
         refuse_jobs_without_column(C, "one")
@@ -90,9 +86,17 @@ class BinPacking(Formulation):
         why_not = "" if self.options.program == "assignment" else _why_no_arcs(rounds)
         if self.options.program == "arc-flow" and why_not:
             raise UsageError(f"vector-bin-packing with program=arc-flow: {why_not}")
-        if self.options.program == "assignment" or why_not:
-            return _BinAssignment(rounds).plan()
-        return _ArcFlow(rounds).plan()
+        use_bins = self.options.program == "assignment" or bool(why_not)
+        bins: _BinProgram = _BinAssignment(rounds) if use_bins else _ArcFlow(rounds)
+        return LinearPlan(
+            C,
+            bins.program(),
+            lambda point: rounds.schedule(bins.packing(point)),
+            lambda schedule: bins.point(rounds.packing(schedule)),
+            bins.describe,
+            step=1.0,
+            known=bins.known,
+        )
 
 
 def _fitting_columns(C: Classes) -> IntArray:
@@ -220,11 +224,24 @@ class _Rounds:
             free[number[job]] -= use[column]
         return _Bins(chosen, number)
 
+
+class _BinProgram(Protocol):
+    """One of the two programs, and how its points and packings become each other."""
+
+    def program(self) -> LinearProgram:
+        """The rows and columns."""
+
+    def packing(self, point: FloatArray) -> _Bins:
+        """The packing of a point."""
+
+    def point(self, packing: _Bins) -> FloatArray:
+        """The point of a packing; raises ValueError where there is none."""
+
+    def known(self) -> FloatArray:
+        """The point of a rule."""
+
     def describe(self, block: str, position: int) -> str:
         """What a row asks for, in words."""
-        if block == "one":
-            return f"{self.classes.job_name(position)} must run in one round"
-        return f"row {block}[{position}]"
 
 
 # --- arc-flow -------------------------------------------------------------------------------------
@@ -284,19 +301,6 @@ class _ArcFlow:
         number = np.full((self.capacity + 1, len(self.sizes)), -1, np.int64)
         number[self.tail, self.size] = np.arange(len(self.tail))
         return number
-
-    def plan(self) -> LinearPlan:
-        """The program, and how schedules and its points become each other."""
-        rounds = self.rounds
-        return LinearPlan(
-            rounds.classes,
-            self.program(),
-            lambda point: rounds.schedule(self.packing(point)),
-            lambda schedule: self.point(rounds.packing(schedule)),
-            self.describe,
-            step=1.0,
-            known=self.known,
-        )
 
     def program(self) -> LinearProgram:
         """The rows and columns."""
@@ -444,19 +448,6 @@ class _BinAssignment:
                 f"{variables:,} variables, at most {MOST_COLUMNS:,} are taken"
             )
 
-    def plan(self) -> LinearPlan:
-        """The program, and how schedules and its points become each other."""
-        rounds = self.rounds
-        return LinearPlan(
-            rounds.classes,
-            self.program(),
-            lambda point: rounds.schedule(self.packing(point)),
-            lambda schedule: self.point(rounds.packing(schedule)),
-            rounds.describe,
-            step=1.0,
-            known=lambda: self.point(self.first),
-        )
-
     def program(self) -> LinearProgram:
         """The rows and columns."""
         rounds, B = self.rounds, self.B
@@ -497,3 +488,13 @@ class _BinAssignment:
         place = np.repeat(np.arange(len(jobs)), jobs)
         _, number = np.unique(place // columns, return_inverse=True)
         return _Bins(place % columns, number.astype(np.int64))
+
+    def known(self) -> FloatArray:
+        """The point of the first-fit packing."""
+        return self.point(self.first)
+
+    def describe(self, block: str, position: int) -> str:
+        """What a row asks for, in words."""
+        if block == "one":
+            return f"{self.rounds.classes.job_name(position)} must run in one round"
+        return f"row {block}[{position}]"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from formulations.all_assigned import refuse_jobs_without_column
-from optsched.candidates import Candidates, Classes, Drop
+from formulations.all_assigned import jobs_alone, refuse_jobs_without_column
+from optsched.candidates import Candidates, Classes
 from optsched.errors import InvalidInput
 from optsched.formulation import Formulation
 from optsched.program import AllocationProgram, Multiple, SideRows, Total
@@ -57,12 +57,8 @@ class GeneralisedAssignment(Formulation):
         return True
 
     def classes(self, candidates: Candidates) -> Classes:
-        """Classes with options of rate 0, without columns that are no option."""
-        candidates = candidates.admitting(Drop.ZERO_RATE, where=candidates.dropped.option >= 0)
-        other = candidates.columns.partner >= 0
-        return super().classes(
-            candidates.without(np.where(other, Drop.NOT_CHOSEN, Drop.KEPT).astype(np.uint8))
-        )
+        """Classes with options of rate 0, without columns of two jobs."""
+        return super().classes(jobs_alone(candidates))
 
     def build(self, C: Classes) -> AllocationProgram:
         refuse_jobs_without_column(C, "assignment")

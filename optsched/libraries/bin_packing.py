@@ -10,7 +10,7 @@ from optsched.libraries.layout import (
     FileLayout,
     FirstLines,
     are_whole,
-    instance_of_resources,
+    instance_of_options,
 )
 from optsched.libraries.numbers import Numbers
 
@@ -31,12 +31,8 @@ class BinPackingProblem(NamedTuple):
 
     def instance(self, name: str) -> Instance:
         """Items are jobs that use a resource ``bin``; a round, of one second, is a bin."""
-        jobs = [
-            {"id": f"j{j}", "options": [{"uses": {"bin": size}}]}
-            for j, size in enumerate(self.size.tolist())
-        ]
-        resources = [{"name": "bin", "capacity": self.capacity}]
-        return instance_of_resources(name, resources, jobs, round=1.0)
+        options = [[{"uses": {"bin": size}}] for size in self.size.tolist()]
+        return instance_of_options(name, {"bin": self.capacity}, options, round=1.0)
 
 
 def recognises(lines: FirstLines) -> bool:

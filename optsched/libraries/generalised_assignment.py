@@ -12,7 +12,7 @@ from optsched.libraries.layout import (
     FirstLines,
     are_whole,
     header,
-    instance_of_resources,
+    instance_of_options,
     one_or_several,
 )
 from optsched.libraries.numbers import Numbers
@@ -42,23 +42,15 @@ class AssignmentProblem(NamedTuple):
             What the costs are for the options: ``cost``, or ``value`` to maximise them.
         """
         agents = [f"agent{i}" for i in range(len(self.capacity))]
-        jobs = [
-            {
-                "id": f"j{j}",
-                "options": [
-                    {"uses": {agent: use}, objective: cost}
-                    for agent, use, cost in zip(agents, uses, costs, strict=True)
-                ],
-            }
-            for j, (uses, costs) in enumerate(
-                zip(self.use.T.tolist(), self.cost.T.tolist(), strict=True)
-            )
+        options = [
+            [
+                {"uses": {agent: use}, objective: cost}
+                for agent, use, cost in zip(agents, uses, costs, strict=True)
+            ]
+            for uses, costs in zip(self.use.T.tolist(), self.cost.T.tolist(), strict=True)
         ]
-        resources = [
-            {"name": agent, "capacity": capacity}
-            for agent, capacity in zip(agents, self.capacity.tolist(), strict=True)
-        ]
-        return instance_of_resources(name, resources, jobs)
+        capacity = dict(zip(agents, self.capacity.tolist(), strict=True))
+        return instance_of_options(name, capacity, options)
 
 
 def recognises(lines: FirstLines) -> bool:

@@ -12,7 +12,7 @@ from optsched.libraries.layout import (
     FirstLines,
     are_whole,
     header,
-    instance_of_resources,
+    instance_of_options,
     one_or_several,
     used,
 )
@@ -38,23 +38,16 @@ class Knapsack(NamedTuple):
     def instance(self, name: str) -> Instance:
         """Items are jobs, and what is limited are resources of the cluster."""
         names = [f"r{k}" for k in range(len(self.capacity))]
-        jobs = [
-            {
-                "id": f"j{j}",
-                "options": [
-                    {"uses": used(names, amounts), "value": value}
-                    for amounts, value in zip(uses, values, strict=True)
-                ],
-            }
-            for j, (uses, values) in enumerate(
-                zip(self.use.tolist(), self.value.tolist(), strict=True)
-            )
+        options = [
+            [
+                {"uses": used(names, amounts), "value": value}
+                for amounts, value in zip(uses, values, strict=True)
+            ]
+            for uses, values in zip(self.use.tolist(), self.value.tolist(), strict=True)
         ]
-        resources = [
-            {"name": each, "capacity": capacity}
-            for each, capacity in zip(names, self.capacity.tolist(), strict=True)
-        ]
-        return instance_of_resources(name, resources, jobs)
+        return instance_of_options(
+            name, dict(zip(names, self.capacity.tolist(), strict=True)), options
+        )
 
 
 def recognises(lines: FirstLines) -> bool:

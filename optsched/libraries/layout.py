@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from optsched.instance import FORMAT, Instance
@@ -95,6 +95,29 @@ def instance_of_resources(
             "jobs": list(jobs),
         }
     )
+
+
+def instance_of_options(
+    name: str,
+    capacity: Mapping[str, float],
+    options: Iterable[Sequence[Mapping[str, Any]]],
+    **fields: Any,
+) -> Instance:
+    """An instance of jobs ``j0``, ``j1``, ... that use resources.
+
+    Parameters
+    ----------
+    name : str
+    capacity : mapping
+        Of each resource of the cluster.
+    options : iterable
+        Those of each job.
+    **fields
+        Further fields of the instance.
+    """
+    jobs = [{"id": f"j{j}", "options": choices} for j, choices in enumerate(options)]
+    resources = [{"name": each, "capacity": amount} for each, amount in capacity.items()]
+    return instance_of_resources(name, resources, jobs, **fields)
 
 
 def used(names: Sequence[str], amounts: Sequence[float]) -> dict[str, float]:
