@@ -31,6 +31,7 @@ WORDS = {
         "k80",
         "no gain is above its price",
     ],
+    "decomposition.py": ["bound     2555 after", "breaks a row by 0.0", "above the optimum"],
     "own_row.py": [
         "quota, GPUs",
         "time (12), capacity (3), levels (12), quota (1)",

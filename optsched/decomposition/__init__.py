@@ -1,4 +1,6 @@
-"""Decomposition as a tool: Dantzig-Wolfe for a program whose columns a function of yours makes."""
+"""Decomposition as a tool: Dantzig-Wolfe and Lagrangian relaxation of a program whose easy part a function of yours
+solves.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +9,38 @@ from typing import TYPE_CHECKING
 from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from optsched.decomposition.bundle import LagrangianBound, Relaxed, Repaired, lagrangian
     from optsched.decomposition.column_generation import Decomposition, dantzig_wolfe
     from optsched.decomposition.knapsack import best_items
-    from optsched.decomposition.master import Master, MasterColumns, Priced
+    from optsched.decomposition.master import CoupledRows, Master, MasterColumns, Priced
 
-__all__ = ["Decomposition", "Master", "MasterColumns", "Priced", "best_items", "dantzig_wolfe"]
+__all__ = [
+    "CoupledRows",
+    "Decomposition",
+    "LagrangianBound",
+    "Master",
+    "MasterColumns",
+    "Priced",
+    "Relaxed",
+    "Repaired",
+    "best_items",
+    "dantzig_wolfe",
+    "lagrangian",
+]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "MasterColumns": ".master",
+        "CoupledRows": ".master",
         "Decomposition": ".column_generation",
+        "LagrangianBound": ".bundle",
         "Master": ".master",
+        "MasterColumns": ".master",
         "Priced": ".master",
+        "Relaxed": ".bundle",
+        "Repaired": ".bundle",
         "best_items": ".knapsack",
         "dantzig_wolfe": ".column_generation",
+        "lagrangian": ".bundle",
     },
 )

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.decomposition.master import Master, MasterColumns, Priced
+from optsched.decomposition.proof import CLOSED, rounded_up, status_of
 from optsched.display import Displayed, TableColumns, count, number
 from optsched.errors import InvalidArgument, SolverCrashed
 from optsched.instance.durations import Timer
@@ -27,8 +28,6 @@ log = logging.getLogger("optsched")
 Price = Callable[[FloatArray], Priced]
 """Duals of the rows -> columns of little reduced cost, and a bound on that of all columns."""
 
-CLOSED = 1e-9
-"""Relative gap between master and bound at which no column can improve the master."""
 IMPROVES = 1e-9
 """Reduced cost, relative to the largest cost, below which a column improves the master."""
 FEASIBLE = 1e-7
@@ -355,9 +354,7 @@ class _ColumnGeneration:
 
     def answer(self, whole: bool, step: float | None) -> Decomposition:
         """The best that is known; whole numbers by one more program over the columns."""
-        value, bound = self._value(), self.bound
-        if step is not None and np.isfinite(bound):
-            bound = float(np.ceil(bound / step - CLOSED * max(1.0, abs(bound / step))) * step)
+        value, bound = self._value(), rounded_up(self.bound, step)
         x = self._x()
         made: dict[str, Any] = {"whole": None, "objective": None}
         if not whole and value is not None:
@@ -365,11 +362,7 @@ class _ColumnGeneration:
         elif whole and len(self.columns) and self.timer.left > 0:
             made = self._in_whole_numbers()
         objective = made["objective"]
-        status = Status.LIMIT if objective is None else Status.FEASIBLE
-        if objective is not None:
-            allowed = max(CLOSED, self.limits.gap or 0.0) * max(1.0, abs(objective))
-            if objective - bound <= allowed:
-                status = Status.OPTIMAL
+        status = status_of(objective, bound, self.limits.gap)
         y = np.zeros(self.master.rows) if self.best_y is None else self.best_y
         return Decomposition(
             status, self.converged, bound, value, self.columns, x, y,

@@ -12,6 +12,97 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidArgument
 
 
+class CoupledRows(NamedTuple):
+    """Sides of the rows that couple the parts of a program: ``lower <= A x <= upper``.
+
+    Attributes
+    ----------
+    lower, upper : FloatArray, shape (rows,)
+        Infinite where a row has no such side.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+
+    @classmethod
+    def of(cls, lower: ArrayLike, upper: ArrayLike) -> CoupledRows:
+        """Rows from arrays of any kind.
+
+        Parameters
+        ----------
+        lower, upper : array, shape (rows,)
+
+        Returns
+        -------
+        CoupledRows
+
+        Raises
+        ------
+        InvalidArgument
+            Sides cross.
+        """
+        return cls(*_sides("lower", lower, upper))
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+    def least_worth(self, y: FloatArray) -> float:
+        """min { y'a : lower <= a <= upper }, for prices of the right sign.
+
+        Parameters
+        ----------
+        y : FloatArray, shape (rows,)
+
+        Returns
+        -------
+        float
+        """
+        side = np.where(y > 0, self.lower, self.upper)
+        return float(y @ np.where(y == 0, 0.0, side))
+
+    def missing(self, y: FloatArray, activity: FloatArray) -> FloatArray:
+        """What activities lack to be the sides that prices ``y`` ask for; a subgradient of the Lagrangian
+        bound at y. Where a price is 0, activities within the row lack nothing.
+
+        Parameters
+        ----------
+        y, activity : FloatArray, shape (rows,)
+
+        Returns
+        -------
+        FloatArray, shape (rows,)
+        """
+        inside = np.clip(activity, self.lower, self.upper)
+        wanted = np.where(y > 0, self.lower, np.where(y < 0, self.upper, inside))
+        return np.asarray(wanted - activity, np.float64)
+
+    def signed(self, y: FloatArray) -> FloatArray:
+        """Prices with 0 in the place of those whose side of the row is infinite.
+
+        Parameters
+        ----------
+        y : FloatArray, shape (rows,)
+
+        Returns
+        -------
+        FloatArray, shape (rows,)
+        """
+        bad = ((y > 0) & np.isneginf(self.lower)) | ((y < 0) & np.isposinf(self.upper))
+        return np.where(bad, 0.0, y)
+
+
+def _sides(name: str, lower: ArrayLike, upper: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper sides as arrays of floats; raises `InvalidArgument` where they cross."""
+    low, high = (np.atleast_1d(np.asarray(side, np.float64)) for side in (lower, upper))
+    if low.shape != high.shape:
+        raise InvalidArgument(name, f"shape {low.shape}", f"{high.shape}, as the upper side")
+    wrong = np.flatnonzero(~(low <= high))
+    if len(wrong):
+        row = int(wrong[0])
+        raise InvalidArgument(f"{name}[{row}]", f"{low[row]:g}", f"at most {high[row]:g}")
+    return low, high
+
+
 class MasterColumns(NamedTuple):
     """Columns of a master program.
 
@@ -156,24 +247,15 @@ class Master(NamedTuple):
         InvalidArgument
             Sides cross, or a block is without limit.
         """
-        made = cls(
-            *(np.atleast_1d(np.asarray(side, np.float64)) for side in (lower, upper, least, most))
-        )
-        for name, low, high in (
-            ("lower", made.lower, made.upper),
-            ("least", made.least, made.most),
-        ):
-            if low.shape != high.shape:
-                raise InvalidArgument(
-                    name, f"shape {low.shape}", f"{high.shape}, as the upper side"
-                )
-            wrong = np.flatnonzero(~(low <= high))
-            if len(wrong):
-                row = int(wrong[0])
-                raise InvalidArgument(f"{name}[{row}]", f"{low[row]:g}", f"at most {high[row]:g}")
+        made = cls(*_sides("lower", lower, upper), *_sides("least", least, most))
         if not ((made.least >= 0) & np.isfinite(made.most)).all():
             raise InvalidArgument("least, most", "other numbers", "0 <= least <= most, finite")
         return made
+
+    @property
+    def sides(self) -> CoupledRows:
+        """The sides of the rows."""
+        return CoupledRows(self.lower, self.upper)
 
     @property
     def rows(self) -> int:
@@ -203,9 +285,7 @@ class Master(NamedTuple):
         -------
         float
         """
-        y = self.signed(y)
-        side = np.where(y > 0, self.lower, self.upper)
-        rows = float(y @ np.where(y == 0, 0.0, side))
+        rows = self.sides.least_worth(self.signed(y))
         return rows + float(np.where(least > 0, self.least * least, self.most * least).sum())
 
     def signed(self, y: FloatArray) -> FloatArray:
@@ -219,5 +299,4 @@ class Master(NamedTuple):
         -------
         FloatArray, shape (rows,)
         """
-        bad = ((y > 0) & np.isneginf(self.lower)) | ((y < 0) & np.isposinf(self.upper))
-        return np.where(bad, 0.0, y)
+        return self.sides.signed(y)
