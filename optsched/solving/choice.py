@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LARGE_LP = 3000
 """Rows from which a cold linear program goes to an interior-point method."""
-BY_PRICES_LEVEL = 1000
+BY_PRICES_LEVEL = 500
 """Different jobs from which the smallest level is found by prices."""
 BY_PRICES_TOTAL = 1500
 """Different jobs from which a linear total is found by prices;
