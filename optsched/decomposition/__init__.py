@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from optsched.decomposition.branching import branch_and_price
     from optsched.decomposition.bundle import LagrangianBound, Relaxed, Repaired, lagrangian
     from optsched.decomposition.column_generation import Decomposition, dantzig_wolfe
     from optsched.decomposition.knapsack import best_items
@@ -24,6 +25,7 @@ __all__ = [
     "Relaxed",
     "Repaired",
     "best_items",
+    "branch_and_price",
     "dantzig_wolfe",
     "lagrangian",
 ]
@@ -40,6 +42,7 @@ __getattr__ = lazy_names(
         "Relaxed": ".bundle",
         "Repaired": ".bundle",
         "best_items": ".knapsack",
+        "branch_and_price": ".branching",
         "dantzig_wolfe": ".column_generation",
         "lagrangian": ".bundle",
     },

@@ -66,7 +66,9 @@ class Decomposition(Displayed):
     objective : float or None
         Its cost.
     history : tuple of (seconds, columns, value, bound)
-        After each run of the master.
+        After each run of the master; beyond the root after each node.
+    nodes : int
+        Of the tree that was searched; 1 without branching.
     """
 
     status: Status
@@ -79,6 +81,7 @@ class Decomposition(Displayed):
     whole: FloatArray | None = None
     objective: float | None = None
     history: tuple[tuple[float, int, float | None, float], ...] = ()
+    nodes: int = 1
 
     @property
     def gap(self) -> float | None:
@@ -150,19 +153,29 @@ def dantzig_wolfe(
     (1960); P. Wentges, "Weighted Dantzig-Wolfe decomposition for linear mixed-integer programming",
     International Transactions in Operational Research 4 (1997).
     """
-    if not 0 <= smoothing < 1:
-        raise InvalidArgument("smoothing", f"{smoothing:g}", "a number from 0 to below 1")
+    check_smoothing(smoothing)
     given = make_limits(**limits)
-    nothing = MasterColumns.of([], np.zeros((master.rows, 0)), [])
-    search = _ColumnGeneration(
+    nothing = MasterColumns.nothing(master.rows)
+    search = ColumnGeneration(
         master, price, smoothing, solver, given, Timer.after(given.time), nothing
     )
-    search.add(_checked(master, first) if first is not None else nothing)
+    search.add(checked_columns(master, first) if first is not None else nothing)
     search.generate(FOR_WHOLE if whole else 0.0)
     return search.answer(whole, step if whole else None)
 
 
-def _checked(master: Master, columns: MasterColumns) -> MasterColumns:
+def check_smoothing(smoothing: float) -> None:
+    """Refuse a weight of the best duals that leaves nothing to those of the master.
+
+    Parameters
+    ----------
+    smoothing : float
+    """
+    if not 0 <= smoothing < 1:
+        raise InvalidArgument("smoothing", f"{smoothing:g}", "a number from 0 to below 1")
+
+
+def checked_columns(master: Master, columns: MasterColumns) -> MasterColumns:
     """Columns of the right size."""
     if columns.matrix.shape[0] != master.rows:
         raise InvalidArgument(
@@ -176,7 +189,7 @@ def _checked(master: Master, columns: MasterColumns) -> MasterColumns:
 
 
 @dataclass(eq=False)
-class _ColumnGeneration:
+class ColumnGeneration:
     """One run of column generation."""
 
     master: Master
@@ -192,6 +205,10 @@ class _ColumnGeneration:
     values: Values | None = None
     penalty: float = 1.0
     history: list[tuple[float, int, float | None, float]] = field(default_factory=list)
+    cutoff: float = np.inf
+    """A bound that reaches this ends the run: no better solution is left."""
+    step: float | None = None
+    """The smallest difference between the costs of two solutions."""
     _session: Session | None = None
 
     # --- the master -------------------------------------------------------------------------------
@@ -276,6 +293,8 @@ class _ColumnGeneration:
             self.values = values
             new = self._priced(values.y[: self.master.rows], values.y[self.master.rows :])
             self._note(values)
+            if self.cut_off:
+                return
             if not self.converged and len(new):
                 self.add(new)
             elif self._broken(values) and raises < RAISES:
@@ -297,7 +316,7 @@ class _ColumnGeneration:
             best = y if self.best_y is None else self.best_y
             at = self.master.signed(weight * best + (1 - weight) * y)
             priced = self.price(at)
-            found = _checked(self.master, priced.columns)
+            found = checked_columns(self.master, priced.columns)
             least = np.asarray(priced.least, np.float64)
             if least.shape != (self.master.blocks,):
                 raise InvalidArgument("least", f"shape {least.shape}", f"({self.master.blocks},)")
@@ -307,13 +326,18 @@ class _ColumnGeneration:
             reduced = found.cost - found.matrix.T @ y - of_block[found.block]
             scale = max(1.0, float(np.abs(found.cost).max(initial=0.0)))
             improves: BoolArray = reduced < -IMPROVES * scale
-            if self._closed() or improves.any() or weight == 0:
+            if self.cut_off or self._closed() or improves.any() or weight == 0:
                 return found.take(improves)
             weight = 0.0
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether the bound shows that nothing better is left."""
+        return rounded_up(self.bound, self.step) >= self.cutoff
+
     def _closed(self) -> bool:
         """Whether the bound reaches the value of the master, which is then converged."""
-        value = self._value()
+        value = self.value
         allowed = max(CLOSED, self.limits.gap or 0.0)
         self.converged = value is not None and value - self.bound <= allowed * max(1.0, abs(value))
         return self.converged
@@ -326,13 +350,15 @@ class _ColumnGeneration:
         size = max(1.0, *(float(np.abs(side).max(initial=0.0)) for side in finite))
         return bool(over.max(initial=0.0) > FEASIBLE * size)
 
-    def _value(self) -> float | None:
+    @property
+    def value(self) -> float | None:
         """Cost of the last master, without artificial columns; None if it needs them."""
         if self.values is None or self.values.x is None or self._broken(self.values):
             return None
-        return float(self.columns.cost @ self._x())
+        return float(self.columns.cost @ self.x)
 
-    def _x(self) -> FloatArray:
+    @property
+    def x(self) -> FloatArray:
         """The last master's point; columns that were made since are 0."""
         x = np.zeros(len(self.columns))
         if self.values is not None and self.values.x is not None:
@@ -342,10 +368,10 @@ class _ColumnGeneration:
 
     def _note(self, values: Values) -> None:
         elapsed = self.timer.spent
-        self.history.append((elapsed, len(self.columns), self._value(), self.bound))
+        self.history.append((elapsed, len(self.columns), self.value, self.bound))
         log.info(
             "master %d: %d columns, value %s, bound %.9g",
-            len(self.history), len(self.columns), self._value(), self.bound,
+            len(self.history), len(self.columns), self.value, self.bound,
         )  # fmt: skip
         if self.limits.on_progress is not None:
             self.limits.on_progress(Progress(elapsed, None, self.bound, "column generation"))
@@ -354,8 +380,8 @@ class _ColumnGeneration:
 
     def answer(self, whole: bool, step: float | None) -> Decomposition:
         """The best that is known; whole numbers by one more program over the columns."""
-        value, bound = self._value(), rounded_up(self.bound, step)
-        x = self._x()
+        value, bound = self.value, rounded_up(self.bound, step)
+        x = self.x
         made: dict[str, Any] = {"whole": None, "objective": None}
         if not whole and value is not None:
             made = {"whole": x, "objective": value}

@@ -153,6 +153,20 @@ class MasterColumns(NamedTuple):
             raise InvalidArgument("columns", found, "as many of each")
         return made
 
+    @classmethod
+    def nothing(cls, rows: int) -> MasterColumns:
+        """No columns, of a master with so many rows.
+
+        Parameters
+        ----------
+        rows : int
+
+        Returns
+        -------
+        MasterColumns
+        """
+        return cls.of([], np.zeros((rows, 0)), [])
+
     def __len__(self) -> int:
         return len(self.cost)
 
@@ -286,7 +300,9 @@ class Master(NamedTuple):
         float
         """
         rows = self.sides.least_worth(self.signed(y))
-        return rows + float(np.where(least > 0, self.least * least, self.most * least).sum())
+        # A block of which no column is needed counts 0, also where none exists (least is infinite)
+        needed = self.least * np.where(self.least > 0, least, 0.0)
+        return rows + float(np.where(least > 0, needed, self.most * np.minimum(least, 0.0)).sum())
 
     def signed(self, y: FloatArray) -> FloatArray:
         """Duals with 0 in the place of those whose side of the row is infinite.
