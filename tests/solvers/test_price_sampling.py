@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from programs import allocation, scattered
 
+# Private names: sessions and steps of one back-end, without the engine
+from optsched.arrays import IntArray
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
 from optsched.solution import Status
 from optsched.solvers import Limits
-
-# Private names: sessions and steps of one back-end, without the engine
-from optsched.solvers.prices import compiling, max_min, sampling
+from optsched.solvers.prices import compiling, cutting_planes, max_min, sampling
 from optsched.solvers.prices.kernels import compiled
 from optsched.solvers.prices.market import Market, market_of
 from optsched.solvers.prices.max_min import MaxMinSearch
 from optsched.solvers.prices.oracle import Oracle
-from optsched.solvers.prices.polish import PinnedClasses
+from optsched.solvers.prices.polish import PinnedClasses, Polished
 from optsched.solvers.prices.sampling import sample_of
 from optsched.solving import Engine, Outcome
 
@@ -136,3 +136,20 @@ def test_prices_of_the_sample_are_near_those_of_all(
     final = search.prices / (search.prices @ some.capacity)
     assert len(asked) < 20  # cold it takes more
     assert np.abs(asked[1] / final - 1.0).max() < 0.05
+
+
+def test_a_gap_that_rounding_leaves_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More free classes would not close it; a program of half of all classes takes minutes."""
+    free: list[int] = []
+    decide = MaxMinSearch._decide
+
+    def noted(self: MaxMinSearch, some: IntArray, near: int) -> Polished | None:
+        free.append(len(some))
+        return decide(self, some, near)
+
+    monkeypatch.setattr(MaxMinSearch, "_decide", noted)
+    search = MaxMinSearch(market(3000))
+    search.wanted = -1.0  # nothing reaches it
+    search.run()
+    assert search.gap <= cutting_planes.EXACT
+    assert max(free) < 1000, free

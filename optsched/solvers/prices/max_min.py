@@ -23,6 +23,7 @@ from optsched.arrays import FloatArray, IntArray, highest_in_rows
 from optsched.solvers.prices.cutting_planes import (
     CLOSED,
     COARSE,
+    EXACT,
     ROUNDS,
     STEPS,
     CuttingPlanes,
@@ -174,7 +175,7 @@ class MaxMinSearch(CuttingPlanes):
         part_of_another = self.market.pinned_demand is not None
         if not self.ended and (self.gap <= LOST or part_of_another):
             self.exact(AT_ONCE if self.market.width > WIDE and not part_of_another else ROUNDS)
-        if not self.ended and not part_of_another:
+        if self.gap > EXACT and not self.ended and not part_of_another:
             self._interior()
             self.exact(AT_ONCE)
 
@@ -228,6 +229,9 @@ class MaxMinSearch(CuttingPlanes):
             found = self._decide(undecided(self.oracle, min(grown * few, most)), grown * NEAR)
             if found is not None and self._follow(found):
                 continue
+            # Of what is left, rounding decides: more free classes take time and change nothing.
+            if self.gap <= EXACT:
+                return
             # Prices from before were not near enough: cuts come first.
             early = rounds == AT_ONCE and self.gap > COARSE
             if early and found is not None:
