@@ -109,6 +109,8 @@ def joined(parts: Sequence[NDArray[Scalar]]) -> NDArray[Scalar]:
     parts = [part for part in parts if len(part)] or [parts[0]]
     if len(parts) == 1:
         return parts[0]
+    if not is_constant(parts[0]):
+        return np.concatenate(parts)
     if all(map(is_constant, parts)) and len({part[:1].tobytes() for part in parts}) == 1:
         return _repeated(parts[0][:1], sum(map(len, parts)))
     return np.concatenate(parts)
@@ -136,6 +138,8 @@ def in_order(columns: Sequence[AnyArray]) -> bool:
 
 def increases(column: AnyArray) -> bool:
     """Whether each value is above the one before."""
+    if len(column) <= BLOCK:
+        return bool((column[1:] > column[:-1]).all())
     return all(
         (column[part.start + 1 : part.stop + 1] > column[part]).all()
         for part in blocks(len(column) - 1)
@@ -200,6 +204,8 @@ def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
     """
     if length == 0:
         return Groups(EMPTY, EMPTY, EMPTY)
+    if length == 1:
+        return _all_apart(1)
     if length <= A_FEW_ROWS:
         return _group_a_few(columns, length)
     columns = [column for column in columns if not _all_alike(column)]
@@ -219,15 +225,23 @@ def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
 
 def _group_a_few(columns: Sequence[AnyArray], length: int) -> Groups:
     """Group rows by a dictionary of their bits."""
-    telling = [_as_bits(column).tolist() for column in columns if not is_constant(column)]
-    rows = zip(*telling, strict=True) if telling else [()] * length
-    number: dict[tuple[int, ...], int] = {}
-    numbers = [number.setdefault(row, len(number)) for row in rows]
+    telling = [_told_apart(column) for column in columns if not is_constant(column)]
+    rows: list[Any] = telling[0] if len(telling) == 1 else list(zip(*telling, strict=True))
+    if not telling:
+        rows = [None] * length
+    number = {row: place for place, row in enumerate(dict.fromkeys(rows))}
     if len(number) == length:
         return _all_apart(length)
-    inverse, first = np.array(numbers, np.int64), np.empty(len(number), np.int64)
+    inverse = np.array([number[row] for row in rows], np.int64)
+    first = np.empty(len(number), np.int64)
     first[inverse[::-1]] = np.arange(length - 1, -1, -1)  # the last one written is the first row
     return Groups(first, inverse, np.bincount(inverse))
+
+
+def _told_apart(column: AnyArray) -> list[int]:
+    """A number for each entry of a column, equal where the entries are, to the last bit."""
+    numbers: list[int] = (_as_bits(column) if column.dtype.kind == "f" else column).tolist()
+    return numbers
 
 
 def _all_alike(column: AnyArray) -> bool:
@@ -507,10 +521,11 @@ def pointers(length: IntArray | BoolArray | Sequence[int], kind: DTypeLike = np.
 
 def ranges(start: IntArray, length: IntArray) -> IntArray:
     """Concatenate ``start[i], start[i] + 1, ..., start[i] + length[i] - 1`` over all i."""
-    total = int(length.sum())
+    end = length.cumsum()
+    total = int(end[-1]) if len(end) else 0
     if total == 0:
         return EMPTY
-    offset = (start - pointers(length)[:-1]).repeat(length)
+    offset: IntArray = (start - end + length).repeat(length)
     return offset + np.arange(total, dtype=np.int64)
 
 
@@ -541,16 +556,15 @@ def _found_by_number(known: IntArray, wanted: IntArray) -> IntArray | None:
     if these tell the known rows apart and it takes little room.
     """
     room, number, asked = 1, np.zeros(len(known), np.int64), np.zeros(len(wanted), np.int64)
-    lowest = np.minimum(known.min(axis=0), wanted.min(axis=0)).tolist()
-    highest = np.maximum(known.max(axis=0), wanted.max(axis=0)).tolist()
-    for field, (low, high) in enumerate(zip(lowest, highest, strict=True)):
-        size = high - low + 1
+    for mine, theirs in zip(known.T, wanted.T, strict=True):
+        low = min(int(mine.min()), int(theirs.min()))
+        size = max(int(mine.max()), int(theirs.max())) - low + 1
         if room * size > ROOM * len(known):
             break
         room *= size
         if size > 1:
-            number = number * size + (known[:, field] - low)
-            asked = asked * size + (wanted[:, field] - low)
+            number = number * size + (mine - low)
+            asked = asked * size + (theirs - low)
     row = np.arange(len(known))
     table = np.full(room, -1, np.int64)
     table[number] = row

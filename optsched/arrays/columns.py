@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -29,25 +29,24 @@ class Columns(Displayed):
 
     def take(self, rows: AnyArray | slice) -> Self:
         """The table of these rows; of a slice, arrays share their memory with this one's."""
-        values = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
-        return type(self)(**{name: _taken(value, rows) for name, value in values})
+        columns = {}
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            # What belongs to the table as a whole is the same for any rows.
+            if isinstance(value, np.ndarray):
+                value = value[rows]
+            elif isinstance(value, Columns):
+                value = value.take(rows)
+            columns[name] = value
+        return type(self)(**columns)
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
         """The rows of several tables, one after the other;
         what belongs to a table as a whole is the first one's.
         """
-        values = ((name, getattr(parts[0], name)) for name in cls.__dataclass_fields__)
-        joined = {
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name, value in values
-            if isinstance(value, np.ndarray)
-        }
-        return replace(parts[0], **joined)
-
-
-def _taken(value: Any, rows: AnyArray | slice) -> Any:
-    """Some rows of a column; what belongs to a table as a whole is the same for any rows."""
-    if isinstance(value, np.ndarray):
-        return value[rows]
-    return value.take(rows) if isinstance(value, Columns) else value
+        columns = {name: getattr(parts[0], name) for name in cls.__dataclass_fields__}
+        for name, value in columns.items():
+            if isinstance(value, np.ndarray):
+                columns[name] = np.concatenate([getattr(part, name) for part in parts])
+        return type(parts[0])(**columns)

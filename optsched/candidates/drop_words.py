@@ -68,7 +68,8 @@ class DropWords:
     def _largest_nodes(self) -> list[list[float]]:
         """Most CPUs, and most memory, that a node of each pool has."""
         now = np.inf if self.later_nodes else self.instance.now
-        own = (node_capacities(pool, now)[1] for pool in self.instance.cluster.pools)
+        cluster = self.instance.cluster
+        own = (node_capacities(cluster, row, now)[1] for row in range(len(cluster.pools)))
         return [capacity.max(axis=0, initial=0.0).tolist() for capacity in own]
 
     def of_kind(self, kind: int) -> Iterator[tuple[int, str]]:

@@ -24,13 +24,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.arrays import FloatArray, IntArray, group_rows
+from optsched.arrays import FloatArray, IntArray, group_rows, quotient
 from optsched.candidates.columns import Drop, KindColumns, is_kept
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.needs import column_needs
 from optsched.candidates.task import CompileTask
 from optsched.instance import Instance
-from optsched.instance.cluster import PER_NODE, Pool
+from optsched.instance.cluster import PER_NODE, Cluster
 
 ROUNDING = 1e-9
 """Relative slack of capacities, and slack of counts."""
@@ -91,8 +91,9 @@ def find_room(columns: KindColumns, instance: Instance, kinds: Kinds, later_node
             need[here, place] = amount / columns.gpus[here]
     hosted = columns.gpus.copy()
     demanding = np.flatnonzero(need.any(axis=1))
-    for row, pool in enumerate(instance.cluster.pools if len(demanding) else ()):
-        gpus, own = node_capacities(pool, np.inf if later_nodes else instance.now)
+    for row in range(len(instance.cluster.pools) if len(demanding) else 0):
+        now = np.inf if later_nodes else instance.now
+        gpus, own = node_capacities(instance.cluster, row, now)
         # Who needs no more has room wherever a GPU is.
         scarcest = (own / gpus[:, None]).min(axis=0, initial=np.inf)
         mine = demanding[columns.pool[demanding] == row]
@@ -126,24 +127,26 @@ def gpus_allowed(capacity: FloatArray, need: FloatArray) -> IntArray:
     IntArray
         Of the shape that both have together without their last axis; 2**40 where nothing limits it.
     """
-    allowed = np.full(np.broadcast_shapes(capacity.shape, need.shape)[:-1], MOST)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for place in range(need.shape[-1]):
-            has = capacity[..., place]
-            each = need[..., place]
-            if each.any():
-                room = has * (1 + ROUNDING) / each
-                # No need, or a capacity that is not stated, limits nothing. `fmin` passes over 0 / 0.
-                np.fmin(allowed, room, out=allowed)
+    allowed = np.full(np.broadcast(capacity, need).shape[:-1], MOST)
+    for place in range(need.shape[-1]):
+        each = need[..., place]
+        needy = np.count_nonzero(each)
+        # No need, or a capacity that is not stated, limits nothing.
+        if needy:
+            has = capacity[..., place] * (1 + ROUNDING)
+            room = has / each if needy == each.size else quotient(has, each, np.inf)
+            np.minimum(allowed, room, out=allowed)
     # A whole number is at least 0, so that rounding towards 0 rounds down.
     return np.maximum(allowed + ROUNDING, 0.0).astype(np.int64)
 
 
-def node_capacities(pool: Pool, now: float) -> tuple[IntArray, FloatArray]:
-    """GPUs, and CPUs and memory (inf: not stated), of the usable nodes that have GPUs."""
-    usable = np.flatnonzero(pool.usable(now) & (pool.node_gpus > 0))
-    own = np.stack([getattr(pool, field)[usable] for field in PER_NODE.values()], axis=1)
-    return pool.node_gpus[usable], np.where(np.isnan(own), np.inf, own)
+def node_capacities(cluster: Cluster, pool: int, now: float) -> tuple[IntArray, FloatArray]:
+    """GPUs, and CPUs and memory (inf: not stated), of the usable nodes of a pool that have GPUs."""
+    gpus = cluster.pools[pool].node_gpus
+    first = int(cluster.numbering.first[pool])
+    here = slice(first, first + len(gpus))
+    usable = (cluster.usable(now)[here] & (gpus > 0)).nonzero()[0]
+    return gpus[usable], cluster.own_capacity[here][usable]
 
 
 def _hosted(gpus: IntArray, own: FloatArray, need: FloatArray, nodes: IntArray) -> IntArray:

@@ -150,9 +150,12 @@ def place_beside(
     refuse_placed_twice(occupied, jobs)
     problem = Problem.of(requests, np.unique(requests.pool).tolist(), occupied)
     assignment = best_fit(problem, keep=True)
+    row = requests.row.tolist()
     refused = tuple(
-        RefusedRow(int(requests.row[request]), words, scattered)
-        for request, words, scattered in why_refused(problem, assignment)
+        [
+            RefusedRow(row[request], words, scattered)
+            for request, words, scattered in why_refused(problem, assignment)
+        ]
     )
     placed = np.array(sorted(assignment), np.int64)
     gpu = problem.gpu_numbers(assignment)
@@ -188,12 +191,15 @@ class GpusOfRows:
     ----------
     first, count : IntArray, shape (A,)
         The place of the first GPU of each row, and how many it has (0 for one that needs none).
+    changes : int
+        How often rows got GPUs or left them.
     """
 
     def __init__(self, rows: int) -> None:
         self.first: IntArray = np.zeros(rows, np.int64)
         self.count: IntArray = np.zeros(rows, np.int64)
         self._gpu: IntArray = EMPTY
+        self.changes = 0
         # Since which turn each row runs, -1 for those that do not.
         self._since: IntArray = np.full(rows, -1, np.int64)
         self._turn = 0
@@ -240,6 +246,7 @@ class GpusOfRows:
 
     def _changed(self) -> None:
         """Forget which rows run."""
+        self.changes += 1
         for name in ("rows", "with_gpus"):
             self.__dict__.pop(name, None)
 
@@ -301,9 +308,9 @@ class Occupants:
             Running jobs that may be stopped or moved, at most.
         """
         one_node = self._one_node
-        change = one_node.make_room(row, victims, most) if row in one_node else None
+        change = one_node.clear_node_for(row, victims, most) if row in one_node else None
         if change is None and not (row in one_node and self._knows_all(row)):
-            change = self._make_room_anywhere(row, victims, most)
+            change = self._clear_nodes_for(row, victims, most)
             if change is not None:
                 del self._one_node  # it does not know of this change
         if change is not None:
@@ -346,7 +353,7 @@ class Occupants:
             mask &= ~(np.isin(self.rows.job, jobs) | np.isin(self.rows.partner, jobs))
         return mask
 
-    def _make_room_anywhere(self, row: int, victims: IntArray, most: float) -> RoomMade | None:
+    def _clear_nodes_for(self, row: int, victims: IntArray, most: float) -> RoomMade | None:
         """How a row of any kind gets room."""
         near, in_the_way = self._near(row)
         held = self.fixed.around(int(self.classes.pool[self.rows.column[row]]))

@@ -5,7 +5,7 @@ The result breaks no rule of the problem, but it may place fewer requests or spa
 the optimum. The bounds (`optsched.placement.bounds`) say by how much at most.
 
 `FreeRoom` is what is free, for whole placements and for rows that start in a round. `choose` finds nodes for
-one request. `make_room` and `tighten` repair the result: smaller requests move to other nodes, so
+one request. `place_by_pushing` and `tighten` repair the result: smaller requests move to other nodes, so
 that a gang finds room or spans fewer nodes. `why_refused` explains what found no room.
 """
 
@@ -283,7 +283,8 @@ def _place_on_one_node(problem: Problem) -> Assignment | None:
     free = nodes.free.copy()
     own = nodes.own.copy()
     on_node = np.full(len(problem), -1, np.int64)
-    kinds = group_rows([R.pool, R.gpus, *R.need.T], len(problem))
+    needed = R.need.any(axis=0)
+    kinds = group_rows([R.pool, R.gpus, *R.need.T[needed]], len(problem))
     requests_of = stable_order(kinds.inverse, len(kinds))
     last = np.cumsum(kinds.count)
     # Larger gangs first. Pools have no node in common, so their order does not matter.
@@ -294,12 +295,13 @@ def _place_on_one_node(problem: Problem) -> Assignment | None:
         here = nodes.of_pool(int(R.pool[alike[0]]))
         chosen = here.start + best_nodes(free[here], own[here], gpus, need[kind], len(alike))
         # Spans do not matter on one node.
-        if (R.span[alike[len(chosen) :]] > 1).any():
+        if len(chosen) < len(alike) and (R.span[alike[len(chosen) :]] > 1).any():
             return None
         on_node[alike[: len(chosen)]] = chosen
         taken = gpus * np.bincount(chosen, minlength=len(nodes))
         free -= taken
-        own -= taken[:, None] * need[kind]
+        if needed.any():
+            own -= taken[:, None] * need[kind]
     placed = np.flatnonzero(on_node >= 0)
     untouched = nodes.room >= 1.0
     return by_request(assign_gpus(untouched, placed, on_node[placed], R.gpus[placed]))
@@ -323,10 +325,15 @@ def best_nodes(free: IntArray, own: FloatArray, gpus: int, need: FloatArray, mos
         CPUs and memory per GPU.
     most : int
     """
-    gangs = np.minimum(free, limit(own, need)) // gpus
-    some = np.flatnonzero(gangs)
-    fullest = some[np.argsort(free[some], kind="stable")]
-    return np.repeat(fullest, gangs[fullest])[:most]
+    some = (free >= gpus).nonzero()[0]
+    if not len(some):
+        return some
+    room = free[some]
+    fullest = room.argsort(kind="stable")
+    if need.any():
+        room = np.minimum(room, limit(own[some], need))
+    gangs = room // gpus
+    return some[fullest.repeat(gangs[fullest])[:most]]
 
 
 def _place_whole(state: FreeRoom, order: IntArray) -> None:
@@ -345,7 +352,7 @@ def _place_whole(state: FreeRoom, order: IntArray) -> None:
     for request in refused:
         if failed == FAILURES:
             break
-        if kind[request] not in hopeless and make_room(state, request, int(span[request])):
+        if kind[request] not in hopeless and place_by_pushing(state, request, int(span[request])):
             hopeless.clear()
         else:
             hopeless.add(kind[request])
@@ -601,7 +608,7 @@ def _poured(nodes: Pieces, gpus: int) -> tuple[Pieces, int]:
 # --- repair -----------------------------------------------------------------------------------
 
 
-def make_room(state: FreeRoom, request: int, span: int) -> bool:
+def place_by_pushing(state: FreeRoom, request: int, span: int) -> bool:
     """Place a request of whole GPUs by pushing smaller ones elsewhere;
     no node more is spanned by those.
 
@@ -639,8 +646,11 @@ def _piece(state: FreeRoom, request: int, node: int) -> int:
 
 def _smaller_on(state: FreeRoom, request: int, node: int) -> list[int]:
     """Requests on a node that this one may push away: those of fewer GPUs."""
+    others = state.on.get(node)
+    if not others:
+        return []
     gpus = state.problem.requests.gpus
-    return [other for other in sorted(state.on[node]) if gpus[other] < gpus[request]]
+    return [other for other in sorted(others) if gpus[other] < gpus[request]]
 
 
 def _push_and_place(state: FreeRoom, request: int, window: IntArray) -> bool:
@@ -718,7 +728,7 @@ def tighten(state: FreeRoom) -> None:
         pieces = choose(state, request, fewest)
         if pieces is not None:
             state.take(request, pieces)
-        elif not make_room(state, request, fewest):
+        elif not place_by_pushing(state, request, fewest):
             state.take(request, before)
 
 
@@ -745,14 +755,13 @@ def why_refused(problem: Problem, assignment: Assignment) -> Iterator[Refused]:
     kind = problem.alike.inverse.tolist()
     # Thousands of refused requests may be of a few kinds: the words are made once for each.
     known: dict[tuple[int, bytes], tuple[str, bool]] = {}
-    for request in range(len(problem)):
-        if request in assignment:
-            continue
+    left = [request for request in range(len(problem)) if request not in assignment]
+    for request, name in zip(left, R.named(left), strict=True):
         key = (kind[request], R.barred[request].tobytes())
         if key not in known:
             known[key] = _why(state, request), _scattered(state, request)
         words, scattered = known[key]
-        yield Refused(request, f"{R.named(request)}{words}", scattered)
+        yield Refused(request, name + words, scattered)
 
 
 def _scattered(state: FreeRoom, request: int) -> bool:

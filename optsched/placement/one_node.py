@@ -148,7 +148,7 @@ class OneNodeRoom:
 
     # --- room -----------------------------------------------------------------------------
 
-    def make_room(self, row: int, victims: IntArray, most: float) -> RoomMade | None:
+    def clear_node_for(self, row: int, victims: IntArray, most: float) -> RoomMade | None:
         """How a row gets room, which it then has; None if it cannot.
 
         1. It takes the fullest node that has room.

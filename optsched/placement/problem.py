@@ -30,6 +30,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ from optsched.arrays import (
     FloatArray,
     Groups,
     IntArray,
+    constant,
     group_rows,
     lengths,
     mask_of,
@@ -123,9 +125,13 @@ class Nodes:
         index = np.arange(self.room.shape[1])
         # Beyond the GPUs of a node the number is that of another one; room is 0 there.
         gpu = np.minimum(numbering.start[self.number, None] + index, numbering.gpus - 1)
-        room = np.where(self.room > 0, np.maximum(1.0 - occupied.load[gpu], 0.0), 0.0)
-        own = np.maximum(self.own - occupied.used[self.number], 0.0)
-        group_capacity = np.maximum(self.group_capacity - occupied.group_used, 0.0)
+        room = np.maximum(self.room - occupied.load[gpu], 0.0)
+        own, group_capacity = self.own, self.group_capacity
+        # In most instances jobs need nothing but GPUs: then nothing else is used.
+        if occupied.need.any():
+            own = np.maximum(own - occupied.used[self.number], 0.0)
+        if len(self.groups):
+            group_capacity = np.maximum(group_capacity - occupied.group_used, 0.0)
         return replace(self, room=room, own=own, group_capacity=group_capacity)
 
     def __len__(self) -> int:
@@ -384,8 +390,8 @@ class Problem:
     @cached_property
     def needy(self) -> BoolArray:
         """Mask of the requests that need CPUs, memory or resources of some nodes; shape (P,)."""
-        need = np.hstack([self.requests.need, self.requests.group_need])
-        return np.asarray(need.any(axis=1))
+        R = self.requests
+        return np.asarray(R.need.any(axis=1) | R.group_need.any(axis=1))
 
     @cached_property
     def on_one_node(self) -> BoolArray:
@@ -400,9 +406,12 @@ class Problem:
             return np.zeros(len(self), bool)
         largest = np.zeros(len(instance.cluster.pools), np.int64)
         np.maximum.at(largest, self.nodes.pool, self.nodes.gpus)
-        tied = (bool(sets) or len(nodes) > 0 for sets, nodes in zip(R.apart, R.barred, strict=True))
-        bound = np.fromiter(tied, bool, len(self)) | R.group_need.any(axis=1)
-        one_node = ~bound & (R.share == 1.0) & (R.gpus <= largest[R.pool])
+        one_node = (R.share == 1.0) & (R.gpus <= largest[R.pool])
+        if R.group_need.size:
+            one_node &= ~R.group_need.any(axis=1)
+        if R.some_apart_or_barred:
+            tied = zip(R.apart, R.barred, strict=True)
+            one_node &= ~np.array([bool(sets) or len(nodes) > 0 for sets, nodes in tied], bool)
         places = instance.jobs_table.places
         # The last entry is read for partner -1: a job alone.
         running_in = np.full(len(instance.jobs_table) + 1, -1, np.int64)
@@ -433,9 +442,9 @@ class Problem:
         if self.needy[request]:
             gpus = gpus.copy()
             # In a cluster that is nearly full few nodes have a GPU to give.
-            some = np.flatnonzero(gpus)
+            some = gpus.nonzero()[0]
             gpus[some] = np.minimum(gpus[some], limit(own[here][some], R.need[request]))
-            for number in np.flatnonzero(R.group_need[request]).tolist():
+            for number in R.group_need[request].nonzero()[0].tolist():
                 allowed = limit(group[[number], None], R.group_need[request, [number]])
                 member = self.nodes.member[number, here]
                 gpus = np.where(member, np.minimum(gpus, allowed), gpus)
@@ -463,7 +472,7 @@ class Problem:
         """
         known = {EMPTY.tobytes(): 0}
         if not any(map(len, self.closed)):
-            return np.zeros(len(self), np.int64)
+            return constant(0, len(self), np.int64)
         return np.array(
             [known.setdefault(nodes.tobytes(), len(known)) for nodes in self.closed],
             np.int64,
@@ -473,17 +482,12 @@ class Problem:
     def _like(self) -> Groups:
         """Requests that could have the same GPUs of each node."""
         R = self.requests
-        sets = {numbers: number for number, numbers in enumerate(dict.fromkeys(R.apart))}
-        keys = (
-            R.pool,
-            R.share,
-            R.clashing,
-            self.closed_as,
-            np.array([sets[numbers] for numbers in R.apart], np.int64),
-            *R.need.T,
-            *R.group_need.T,
-        )
-        return group_rows(keys, len(self))
+        # What tells no requests apart is left out: nearly always that is all but the pools.
+        keys = [R.pool, R.share, *R.need.T[R.need.any(axis=0)], *R.group_need.T]
+        if R.sets:
+            sets = {numbers: number for number, numbers in enumerate(dict.fromkeys(R.apart))}
+            keys += [R.clashing, np.array([sets[numbers] for numbers in R.apart], np.int64)]
+        return group_rows([*keys, self.closed_as], len(self))
 
     @cached_property
     def alike(self) -> Groups:
@@ -498,14 +502,24 @@ class Problem:
         R = self.requests
         fewest = np.zeros(len(self), np.int64)
         first, kind_of = self._like.first, self._like.inverse
+        turn = np.full(len(first), -1, np.int64)
         for pool in np.unique(R.pool).tolist():
             kinds = np.flatnonzero(R.pool[first] == pool)
             # The largest nodes first: no fewer nodes have as many GPUs.
             largest_first = np.sort(self._at_most_of(first[kinds]), axis=1)[:, ::-1]
-            for kind, reach in zip(kinds.tolist(), largest_first.cumsum(axis=1), strict=True):
-                mine = np.flatnonzero(kind_of == kind)
-                possible = mine[R.gpus[mine] <= (reach[-1] if len(reach) else 0)]
-                fewest[possible] = reach.searchsorted(R.gpus[possible]) + 1
+            reach = largest_first.cumsum(axis=1)
+            if not reach.size:
+                continue
+            # One search for all kinds: their numbers of GPUs are kept apart by a stride.
+            turn[kinds] = np.arange(len(kinds))
+            mine = np.flatnonzero(R.pool == pool)
+            kind, gpus = turn[kind_of[mine]], R.gpus[mine]
+            possible = gpus <= reach[kind, -1]
+            mine, kind, gpus = mine[possible], kind[possible], gpus[possible]
+            stride = int(reach[:, -1].max()) + 1
+            known = (reach + stride * np.arange(len(kinds))[:, None]).ravel()
+            at = known.searchsorted(gpus + stride * kind)
+            fewest[mine] = at - kind * reach.shape[1] + 1
         return np.where(fewest <= R.span, fewest, 0)
 
     def _at_most_of(self, requests: IntArray) -> IntArray:
@@ -514,9 +528,15 @@ class Problem:
         tied = R.clashing | (self.closed_as > 0) | R.group_need.any(axis=1)
         if tied[requests].any():
             return np.stack([self.at_most(one) for one in requests.tolist()])
-        gpus = np.stack([self.gpus_for(one) for one in requests.tolist()])
-        own = self.nodes.own[self.of_pool(int(requests[0]))]
-        return np.minimum(gpus, gpus_allowed(own, R.need[requests][:, None]))
+        here = self.of_pool(int(requests[0]))
+        if (R.share[requests] == 1.0).all():
+            gpus = self.nodes.free[here][None]
+        else:
+            gpus = np.stack([self.gpus_for(one) for one in requests.tolist()])
+        # In a cluster that is nearly full few nodes have a GPU to give.
+        some = np.flatnonzero(gpus.any(axis=0))
+        allowed = gpus_allowed(self.nodes.own[here][some], R.need[requests][:, None])
+        return np.minimum(gpus[:, some], allowed)
 
     def worth(self, assignment: Assignment) -> Worth:
         """Recompute the objective of an assignment."""
@@ -680,31 +700,39 @@ def assign_gpus(free: BoolArray, request: IntArray, node: IntArray, gpus: IntArr
     request, node, gpus : IntArray, shape (M,)
         Each piece: so many GPUs of a node for a request.
     """
-    parts = [np.zeros((0, 3), np.int64)]
     # On each node the largest piece first: it needs the longest run of consecutive GPUs.
-    for size in sorted(set(gpus.tolist()), reverse=True):
-        mine = np.flatnonzero(gpus == size)
-        mine = mine[np.lexsort((request[mine], node[mine]))]
-        begins = np.diff(node[mine], prepend=-1) > 0
-        first = np.flatnonzero(begins)
-        at = np.cumsum(begins) - 1
-        turn = np.arange(len(mine)) - first[at]
-        in_turn = consecutive(free[node[mine[first]]], size)
-        chosen = in_turn[at[:, None], (turn * size)[:, None] + np.arange(size)]
-        free[node[mine][:, None], chosen] = False
-        owner = np.repeat(np.column_stack([request[mine], node[mine]]), size, axis=0)
-        parts.append(np.column_stack([owner, chosen.ravel()]))
-    return np.concatenate(parts)
+    order = np.lexsort((request, node, -gpus))
+    index = [EMPTY]
+    for size, of_size in groupby(order.tolist(), gpus.tolist().__getitem__):
+        on = node[list(of_size)]
+        begins = np.ones(len(on), bool)
+        begins[1:] = on[1:] != on[:-1]
+        first = begins.nonzero()[0]
+        in_turn = consecutive(free[on[first]], size)
+        if len(first) == len(on):
+            chosen = in_turn[:, :size]
+        else:
+            # Several pieces of a node follow one another in the order of its GPUs.
+            at = begins.cumsum() - 1
+            turn = np.arange(len(on)) - first[at]
+            chosen = in_turn[at[:, None], (turn * size)[:, None] + np.arange(size)]
+        free[on[:, None], chosen] = False
+        index.append(chosen.ravel())
+    owner = order.repeat(gpus[order])
+    return np.stack([request[owner], node[owner], np.concatenate(index)], axis=1)
 
 
 def by_request(spots: IntArray) -> dict[int, IntArray]:
     """An assignment of rows (request, node, index)."""
     spots = spots[np.lexsort((spots[:, 2], spots[:, 1], spots[:, 0]))]
-    first = np.flatnonzero(np.diff(spots[:, 0], prepend=-1))
-    last = np.append(first, len(spots))[1:]
-    bounds = zip(first.tolist(), last.tolist(), strict=True)
+    request = spots[:, 0]
+    begins = np.ones(len(spots), bool)
+    begins[1:] = request[1:] != request[:-1]
+    first = begins.nonzero()[0]
+    start = first.tolist()
+    bounds = pairwise([*start, len(spots)])
     gpus = [spots[begin:end, 1:] for begin, end in bounds]
-    return dict(zip(spots[first, 0].tolist(), gpus, strict=True))
+    return dict(zip(request[first].tolist(), gpus, strict=True))
 
 
 def _held_by_most(problem: Problem, request: int) -> list[tuple[int, int]]:

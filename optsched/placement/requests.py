@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, constant
 from optsched.candidates import Classes, JobRows
 from optsched.errors import InvalidArgument
 from optsched.instance import Instance
@@ -119,7 +120,7 @@ class Requests:
             of |= {job: of.get(job, frozenset()) | {number} for job in jobs.tolist()}
         apart: tuple[tuple[int, ...], ...] = ((),) * len(wanted)
         # A pair of which both jobs are in one set shares GPUs, and so a node: it fits nowhere.
-        clashing = np.zeros(len(wanted), bool)
+        clashing = constant(False, len(wanted), np.bool_)
         if sets:
             mine = [of.get(job, frozenset()) for job in rows.job[wanted].tolist()]
             other = [of.get(job, frozenset()) for job in rows.partner[wanted].tolist()]
@@ -154,6 +155,11 @@ class Requests:
     def __len__(self) -> int:
         return len(self.row)
 
+    @cached_property
+    def some_apart_or_barred(self) -> bool:
+        """Whether nodes may be closed to some requests: by other jobs on them, or barred ones."""
+        return bool(self.sets) or any(map(len, self.barred))
+
     def take(self, rows: IntArray) -> Requests:
         """Some of the requests."""
 
@@ -174,12 +180,15 @@ class Requests:
         partner = int(self.partner[request])
         return (int(self.job[request]),) if partner < 0 else (int(self.job[request]), partner)
 
-    def named(self, request: int) -> str:
-        """``job a``, or ``jobs a and b``."""
+    def named(self, requests: Sequence[int]) -> list[str]:
+        """``job a``, or ``jobs a and b``, for each of some requests."""
         names = self.classes.instance.jobs_table.names
-        first = names[int(self.job[request])]
-        partner = int(self.partner[request])
-        return f"job {first}" if partner < 0 else f"jobs {first} and {names[partner]}"
+        some = list(requests)
+        both = zip(self.job[some].tolist(), self.partner[some].tolist(), strict=True)
+        return [
+            f"job {names[job]}" if other < 0 else f"jobs {names[job]} and {names[other]}"
+            for job, other in both
+        ]
 
 
 def anti_affinity_sets(

@@ -113,7 +113,7 @@ def test_room_is_made_for_one_row_after_the_other(seed: int, most: int) -> None:
     room = case.room(may_move)
     for row in case.wanted:
         behind = np.array([other for other in case.stands if other > row], np.int64)[::-1]
-        change = room.make_room(row, behind, most)
+        change = room.clear_node_for(row, behind, most)
         if change is None:
             continue
         others = [other for other in (*change.gpus, *change.out) if other != row]
@@ -132,7 +132,7 @@ def test_those_stop_that_the_general_search_finds(seed: int) -> None:
     order = np.random.default_rng([seed, 1]).permutation(list(case.stands)).astype(np.int64)
     nobody = Occupied.none(case.classes.instance)
     for row in case.wanted:
-        change = case.room(stays).make_room(row, order, np.inf)
+        change = case.room(stays).clear_node_for(row, order, np.inf)
         clearing = Clearing(case.classes, case.rows, row, nobody, case.occupied(order.tolist()))
         gone = clearing.needed(np.arange(len(order)))
         if gone is None:
@@ -146,9 +146,9 @@ def test_a_gang_of_a_whole_node_gets_one_when_two_halves_move_together(cpus: int
     halves = {k: tuple(f"p-{k}/{gpu}" for gpu in range(4)) for k in range(2)}
     case = Case.of([4, 4, 8], [cpus] * 3, 2, halves)
     may_move = np.ones(3, bool)
-    assert case.room(may_move).make_room(2, NOBODY, 0) is None
-    assert case.room(~may_move).make_room(2, NOBODY, 1) is None
-    change = case.room(may_move).make_room(2, NOBODY, 1)
+    assert case.room(may_move).clear_node_for(2, NOBODY, 0) is None
+    assert case.room(~may_move).clear_node_for(2, NOBODY, 1) is None
+    change = case.room(may_move).clear_node_for(2, NOBODY, 1)
     assert change is not None and not change.out
     assert case.after(change) == {
         0: tuple(f"p-1/{gpu}" for gpu in range(4, 8)),
@@ -161,10 +161,10 @@ def test_cpus_are_made_room_for_as_gpus_are() -> None:
     """GPUs are free on the first node, CPUs on the second; the small job moves."""
     stands = {0: ("p-0/0", "p-0/1"), 1: ("p-0/2",), 2: tuple(f"p-1/{gpu}" for gpu in range(5))}
     case = Case.of([2, 1, 4, 4], [7, 4, 1, 3], 2, {0: stands[0], 1: stands[1], 2: stands[2][:4]})
-    change = case.room(np.ones(4, bool)).make_room(3, NOBODY, 1)
+    change = case.room(np.ones(4, bool)).clear_node_for(3, NOBODY, 1)
     assert change is not None and change.out == ()
     assert sorted(change.gpus) == [3]  # 16 CPUs and 4 GPUs are free on the second node
     case = Case.of([2, 1, 4, 8], [7, 4, 1, 3], 2, {0: stands[0], 1: stands[1], 2: stands[2][:4]})
-    change = case.room(np.ones(4, bool)).make_room(3, NOBODY, 1)
+    change = case.room(np.ones(4, bool)).clear_node_for(3, NOBODY, 1)
     assert change is not None and sorted(change.gpus) == [2, 3]
     assert {gpu.split("/")[0] for gpu in case.after(change)[2]} == {"p-0"}
