@@ -16,6 +16,7 @@ from optsched.performance.protocol import (
     PerformanceModel,
     Prediction,
     Source,
+    learns,
     with_learnt,
 )
 
@@ -64,5 +65,6 @@ __all__ = [
     "Profiles",
     "Source",
     "TableModel",
+    "learns",
     "with_learnt",
 ]

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -257,7 +257,12 @@ def with_learnt(model: PerformanceModel, document: Mapping[str, Any]) -> dict[st
 
     Of a model that never learns it is the same object.
     """
-    return model.with_learnt(document) if isinstance(model, LearningModel) else dict(document)
+    return model.with_learnt(document) if learns(model) else dict(document)
+
+
+def learns(model: PerformanceModel) -> TypeGuard[LearningModel]:
+    """Whether a model may learn; rounds ask this of every model, and `isinstance` takes longer."""
+    return hasattr(model, "with_learnt")
 
 
 class ModelFactory(Protocol):

@@ -267,7 +267,9 @@ def passed(
     """
     table, service, ledger = state.instance.jobs_table, state.service, state.ledger
     seconds = now - state.now
-    if seconds <= 0 and not measured and not service.isolated_time(table.steps_done).any():
+    # In most rounds no steps count as isolated time.
+    counts = service.isolated.any() and service.isolated_time(table.steps_done).any()
+    if seconds <= 0 and not measured and not counts:
         return state
     done, isolated_time, counted = _steps(state, now, measured)
     service = replace(service, counted=counted)
@@ -310,7 +312,7 @@ def _steps(
             counted[seen], forget = done[seen], True
     if now > state.now:
         done = _assumed_steps(state, np.s_[:], done, since, now)
-    if add(np.s_[:]) or forget:
+    if counts and (add(np.s_[:]) or forget):
         counted = done.copy()
     return done, isolated_time, counted
 

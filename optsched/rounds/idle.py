@@ -27,6 +27,7 @@ It ends, as rates only rise and nobody stops.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -146,9 +147,12 @@ class IdleGpus:
             self._uses = self._uses.with_more(Uses.of(matrix))
             self._free = np.concatenate([self._free, upper * FULL - used])
         self._allowed = self._allowed_columns()
-        policy = rows.state.policy
-        # Under a ranking of this size, jobs take as many GPUs as there are, not the fastest ones.
-        self._most = policy.ranking is not None and policy.made_ranking().sizes == "most"
+
+    @cached_property
+    def _most(self) -> bool:
+        """Whether jobs take as many GPUs as there are, not the fastest ones: by the ranking's sizes."""
+        policy = self._rows.state.policy
+        return policy.ranking is not None and policy.made_ranking().sizes == "most"
 
     def give(self) -> None:
         """Let jobs start on idle GPUs, or move to them, until nobody gains."""

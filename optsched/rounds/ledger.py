@@ -457,6 +457,8 @@ class Service(Columns):
 
     def renewed(self, jobs: BoolArray) -> Service:
         """After a ranking renewed the jobs of a mask."""
+        if not jobs.any():
+            return self
         return replace(
             self,
             executed_before=np.where(jobs, self.executed, self.executed_before),
@@ -545,7 +547,10 @@ def says_more(labels: IntArray) -> BoolArray:
 
 def setups_of(key: IntArray) -> Mapping[int, Setup]:
     """How the jobs of some rows of a ledger (their keys) run, where that is more than GPUs; by the row of the job."""
-    key = key[says_more(key[:, 2:])]
+    more = says_more(key[:, 2:])
+    if not more.any():
+        return {}
+    key = key[more]
     # A key holds the bits of the share, so that keys are compared as whole numbers.
     share = np.ascontiguousarray(key[:, -1]).view(np.float64).tolist()
     job_of, partner_of = key[:, :2].T.tolist()
@@ -600,7 +605,9 @@ class Configured:
     @cached_property
     def setups(self) -> Mapping[int, Setup]:
         """How the jobs run of which it is known, where that is more than GPUs; by the row of the job."""
-        jobs = np.flatnonzero(self.known)
+        jobs = (self.known & says_more(self.labels)).nonzero()[0]
+        if not len(jobs):
+            return {}
         return setups_of(np.column_stack([jobs, np.full(len(jobs), -1), self.labels[jobs]]))
 
     def goes_on(self, job: int, setup: Setup) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from optsched.assembly import model_of
 from optsched.instance import Instance
-from optsched.performance import LearningModel, PerformanceModel, with_learnt
+from optsched.performance import PerformanceModel, learns, with_learnt
 from optsched.registry import load_solver
 from optsched.rounds.allocation import Recorded
 from optsched.rounds.changes import Changes, advanced
@@ -90,7 +90,7 @@ class LiveState:
     @property
     def whole(self) -> RoundState:
         """The state with what the performance model has learnt in its instance: all that the next plan depends on."""
-        if not isinstance(self._model, LearningModel):
+        if not learns(self._model):
             return self.state
         if self._whole is None or self._whole[0] is not self.state:
             instance = replace(self.state.instance, performance=self.performance())
@@ -132,7 +132,7 @@ class LiveState:
         """Let a plan be carried out."""
         # What a model has learnt of a workload goes when the workload does. A plan that is read from
         # a journal asks no model, so that it must be told here of the instance that there is now.
-        if isinstance(self._model, LearningModel):
+        if learns(self._model):
             self.model(state.instance)
         self.state = followed(state, plan)
         self.plan = plan

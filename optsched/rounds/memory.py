@@ -18,7 +18,7 @@ from optsched.candidates import Absence, Candidates
 from optsched.formulation import Formulation
 from optsched.instance import Instance
 from optsched.instance.tables import ARRAY_FIELDS
-from optsched.performance import LearningModel, PerformanceModel
+from optsched.performance import PerformanceModel, learns
 from optsched.registry import load_formulation
 from optsched.rounds.allocation import Answer
 from optsched.rounds.ledger import Ledger
@@ -188,8 +188,7 @@ class Memory:
         else:
             candidates = compile_for(formulation, instance, model)
         # What a model has learnt since shows in no table.
-        learns = isinstance(model, LearningModel)
-        self._compiled = None if learns else _Compiled(candidates, model, ahead)
+        self._compiled = None if learns(model) else _Compiled(candidates, model, ahead)
         return candidates
 
     def answer(self, state: RoundState, view: View, model: PerformanceModel) -> Answer | None:

@@ -272,10 +272,20 @@ class RoundRows:
     @cached_property
     def hurried(self) -> BoolArray:
         """Running jobs that are in time where they are, but not if they restart; shape (jobs,)."""
+        if not self.answer.holds_deadlines:
+            return np.zeros(len(self.view.must), bool)
         in_time = self.continues & (self.slack >= 0) & (self.slack < self.restart)
         return jobs_of(self.rows, in_time, len(self.view.must))
 
     # --- the order ------------------------------------------------------------------------
+
+    def _rank(self, group: IntArray) -> FloatArray:
+        """`rank_in_group` of all rows."""
+        # In most rounds no row is starved or urgent: then nobody asks how long jobs may wait.
+        nothing = np.zeros(len(group))
+        longest = self.longest if self.waits.any() else nothing
+        slack = self.slack - self.head_start if self.urgent.any() else nothing
+        return rank_in_group(group, self.rows.partner >= 0, longest, slack)
 
     def _ordered(self, group: IntArray, rank: FloatArray) -> IntArray:
         """All rows by group, rank in it, and when they are due or their position in the ranking."""
@@ -346,8 +356,7 @@ class RoundRows:
         if hosts.shared.any():
             must_run = hosts.chosen(self._order_for_hosts(), allowed)
         group = priority_groups(must_run, self.waits, self.urgent)
-        rank = rank_in_group(group, rows.partner >= 0, self.longest, self.slack - self.head_start)
-        order = self._ordered(group, rank)
+        order = self._ordered(group, self._rank(group))
         uses = self.classes.uses
         queue = RowQueue(
             classes=self.classes,

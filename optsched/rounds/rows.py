@@ -26,7 +26,7 @@ from optsched.arrays import (
 )
 from optsched.candidates import Classes, JobRows, Uses
 from optsched.formulation import Infeasible, SideConstraint
-from optsched.placement.instant import Instant
+from optsched.placement.instant import Instant, first_fit
 from optsched.placement.shares import FULL
 from optsched.program import SideRows
 
@@ -187,6 +187,8 @@ def upper_sides(side: Sequence[SideRows], classes: Classes) -> tuple[sp.csr_matr
 
 # --- the queue -------------------------------------------------------------------------------
 
+ROWS_AT_ONCE = 2048
+"""Rows of a queue that are looked at together."""
 MUST_RUN = 0
 STARVED = 1
 URGENT = 2
@@ -277,6 +279,32 @@ class RowQueue:
         """The job on whose present GPUs each of some rows goes on."""
         host = self.hosts[some]
         return np.where(host >= 0, host, self.rows.job[some])
+
+    @property
+    def columns_that_fit(self) -> BoolArray:
+        """Columns that hold no more of any renewable resource than is free; shape (N,)."""
+        return self._fit_beside(self.free)
+
+    def _fit_beside(self, free: FloatArray) -> BoolArray:
+        uses = self.uses
+        fits = np.ones(self.classes.columns, bool)
+        fits[uses.row[uses.share > free[uses.resource]]] = False
+        return fits
+
+    def side_by_side(self) -> IntArray:
+        """Rows that run when each is taken, in the order, if it fits beside those before; ascending."""
+        free, busy = self.free, self.busy
+        taken = [EMPTY]
+        # When the first of thousands of rows have taken nearly all, few others fit even alone.
+        for start in range(0, len(self.order), ROWS_AT_ONCE):
+            some = self.order[start : start + ROWS_AT_ONCE]
+            some = some[self._fit_beside(free)[self.rows.column[some]]]
+            if len(some):
+                chosen = first_fit(self.instant, some, free, busy)
+                free = free - self.instant.uses.total(chosen)
+                busy = busy | jobs_of(self.rows, chosen, len(busy))
+                taken.append(chosen)
+        return np.sort(np.concatenate(taken))
 
     def mask(self, some: IntArray) -> BoolArray:
         """Some rows as a mask, shape (A,)."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import EMPTY, BoolArray, IntArray, owners, ranges
+from optsched.arrays import EMPTY, BoolArray, IntArray, mask_of, owners, ranges
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
 from optsched.instance.cluster import Numbering
@@ -22,6 +22,7 @@ from optsched.instance.running import RunningJobs
 from optsched.placement.beside import (
     GpusOfRows,
     Occupants,
+    RefusedRow,
     columns_with_room,
     place_beside,
 )
@@ -156,6 +157,8 @@ class Seating:
     # jobs go on where they are.
     _gpus: GpusOfRows = field(default_factory=lambda: GpusOfRows(0))
     _staying: BoolArray = field(default_factory=lambda: np.zeros(0, bool))
+    # All that has GPUs, after so many changes of these.
+    _all_occupied: tuple[int, Occupied] | None = None
 
     def __post_init__(self) -> None:
         self._earlier = self.fixed
@@ -221,8 +224,7 @@ class Seating:
             stays = stays.and_also(left_alone.occupied(C))
             barred = self._barred_nodes(rows, chosen)
             result = place_beside(C, rows, chosen, stays, self.constraints, barred=barred)
-            for item in result.refused:
-                self._refuse(rows, item.row, item.reason)
+            self._refuse(rows, result.refused)
             if not result.refused:
                 bare = chosen[C.gpus[rows.column[chosen]] == 0]
                 placed = np.concatenate([result.row, bare])
@@ -274,6 +276,7 @@ class Seating:
         """No row of the queue has GPUs."""
         self._gpus = GpusOfRows(len(queue.rows))
         self._staying = np.zeros(len(queue.rows), bool)
+        self._all_occupied = None
 
     def _seat_in_turn(self, queue: RowQueue, most_displaced: int | None) -> RowQueue:
         """Select rows and seat them; select others for those without room, until all have some."""
@@ -371,7 +374,9 @@ class Seating:
         going = queue.continues.copy()
         room = np.ones(self.classes.columns, bool)
         if not self.attempts:
-            room = self.columns_with_room(np.unique(rows.column[queue.order]), occupied)
+            asked = mask_of(rows.column[queue.order], self.classes.columns)
+            asked &= queue.columns_that_fit
+            room = self.columns_with_room(asked.nonzero()[0], occupied)
             some = queue.order[going[queue.order]]
             rule = StayRule(self.classes, occupied, self.constraints)
             going[some] = ~rule.blocked(rows, some, *self._held_now(queue, some))
@@ -466,8 +471,7 @@ class Seating:
         result = place_beside(
             self.classes, rows, new, occupied.and_also(on), self.constraints, barred=barred
         )
-        for item in result.refused:
-            self._refuse(rows, item.row, item.reason)
+        self._refuse(rows, result.refused)
         self._gpus.give(result.row, result.gpu, result.count)
 
     # --- rows for which room is made one by one -------------------------------------------
@@ -490,8 +494,8 @@ class Seating:
 
     def _make_room(self, queue: RowQueue, occupants: Occupants, row: int) -> bool:
         """Seat a row that found no room, if others can go elsewhere or make way for it."""
-        held = self._gpus.with_gpus
-        may_go = victims(occupants.position, row, held[occupants.movable[held]])
+        movable = ((self._gpus.count > 0) & occupants.movable).nonzero()[0]
+        may_go = victims(occupants.position, row, movable)
         # A starved job goes before all that can be stopped, whatever `max_moves` says.
         most = np.inf if queue.starved[row] else self.preemptions_left
         change = occupants.make_room(row, may_go, most)
@@ -502,12 +506,8 @@ class Seating:
         occupants.running[gone] = 0
         self._staying[gone] = False
         name = self.instance.jobs_table.names[int(queue.rows.job[row])]
-        for other in change.out:
-            self._refuse(
-                queue.rows,
-                other,
-                f"GPUs that it needs go to job {name} before it",
-            )
+        why = f"GPUs that it needs go to job {name} before it"
+        self._refuse(queue.rows, [RefusedRow(other, why, False) for other in change.out])
         return True
 
     def _occupants(self, queue: RowQueue, wanted: IntArray) -> Occupants:
@@ -527,11 +527,14 @@ class Seating:
             wanted=wanted,
         )
 
-    def _refuse(self, rows: JobRows, row: int, reason: str) -> None:
-        """Remember why the jobs of a row have no GPUs; the first reason counts."""
-        for job in (int(rows.job[row]), int(rows.partner[row])):
-            if job >= 0:
-                self.refused.setdefault(job, reason)
+    def _refuse(self, rows: JobRows, refused: Sequence[RefusedRow]) -> None:
+        """Remember why the jobs of some rows have no GPUs; the first reason of a job counts."""
+        some = [item.row for item in refused]
+        both = zip(rows.job[some].tolist(), rows.partner[some].tolist(), strict=True)
+        for jobs, item in zip(both, refused, strict=True):
+            for job in jobs:
+                if job >= 0:
+                    self.refused.setdefault(job, item.reason)
 
     def _seat_longest_starved(self, queue: RowQueue, left: RowQueue, tried: BoolArray) -> RowQueue:
         """Seat the job that has starved longest of those that can have room, if it has none yet."""
@@ -573,10 +576,14 @@ class Seating:
     # --- what has GPUs, and what may not have them ----------------------------------------
 
     def _occupied(self, rows: JobRows) -> Occupied:
-        """All that has GPUs."""
+        """All that has GPUs; the rows are those of the queue that is being seated."""
         seated = self._gpus.with_gpus
-        mine = Occupied.of_numbers(self.classes, rows, seated, *self._gpus.gpus(seated))
-        return self._earlier.and_also(mine)
+        if not len(seated):
+            return self._earlier
+        if self._all_occupied is None or self._all_occupied[0] != self._gpus.changes:
+            mine = Occupied.of_numbers(self.classes, rows, seated, *self._gpus.gpus(seated))
+            self._all_occupied = self._gpus.changes, self._earlier.and_also(mine)
+        return self._all_occupied[1]
 
     def _apart(self, rows: JobRows, row: int) -> tuple[int, ...]:
         """Anti-affinity sets of a row's jobs."""

@@ -44,20 +44,19 @@ def select(queue: RowQueue, most_displaced: int | None) -> IntArray:
     """
     if queue.worth is not None:
         queue = best_set_first(queue, queue.worth)
-    chosen = first_fit(queue.instant, queue.order, queue.free, queue.busy)
+    chosen = queue.side_by_side()
     tried = np.zeros(len(queue.rows), bool)
     while len(staying := rows_to_stay_in(queue, chosen, tried)):
         # What they were to take is free for others, who may find that they can stay as well.
         tried[staying] = True
         queue = queue.first(queue.mask(staying)).in_groups()
-        chosen = first_fit(queue.instant, queue.order, queue.free, queue.busy)
+        chosen = queue.side_by_side()
     if most_displaced is None or displaced(queue, chosen).sum() <= most_displaced:
         return chosen
     # Later calls of `first` come before earlier ones: must run, then starved, then who stays.
     stay = rows_that_stay(queue, chosen, most_displaced)
     starved = queue.starved & queue.mask(chosen)
-    front = queue.first(stay).first(starved).first(queue.must_run)
-    return first_fit(front.instant, front.order, front.free, front.busy)
+    return queue.first(stay).first(starved).first(queue.must_run).side_by_side()
 
 
 def rows_to_stay_in(queue: RowQueue, chosen: IntArray, tried: BoolArray) -> IntArray:

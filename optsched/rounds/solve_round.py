@@ -357,10 +357,11 @@ def _moves_that_pay(
     if not saved:
         return reasons
     seated = seating.seats.rows
-    for job, column in zip(seated.job.tolist(), seated.column.tolist(), strict=True):
+    # A job that starts may have had slower GPUs within this round: it never ran there.
+    moved = (verdict[seated.job] == Verdict.MOVE).nonzero()[0]
+    for job, column in zip(seated.job[moved].tolist(), seated.column[moved].tolist(), strict=True):
         seconds = saved.get((job, column))
-        # A job that starts may have had slower GPUs within this round: it never ran there.
-        if seconds is not None and verdict[job] == Verdict.MOVE:
+        if seconds is not None:
             pool = view.instance.cluster.pools[int(answer.classes.pool[column])].name
             where = f"on faster GPUs of {pool}"
             reasons[job] = f"it ends {seconds:,.0f} s sooner {where}, the restart counted"

@@ -128,18 +128,22 @@ class Stops(Displayed):
     @property
     def restarts(self) -> Restarts:
         """What formulations know of them."""
-        restoring = np.maximum(self.service.resumes - self.instance.now, 0.0)
         held = held_for(self.instance, self.policy.exempt_time)
-        return Restarts(self.service.starts > 0, restoring, held)
+        return Restarts(self.service.starts > 0, self._restoring, held)
+
+    @cached_property
+    def _restoring(self) -> FloatArray:
+        """Seconds until each job has restored its state; 0 for one that has; shape (jobs,)."""
+        return np.maximum(self.service.resumes - self.instance.now, 0.0)
 
     def delays(
         self, job: IntArray, pool: IntArray, gpus: IntArray, continues: BoolArray
     ) -> FloatArray:
         """Seconds until jobs make progress there: what is left of a restart where they go on."""
-        ran, restoring, *_ = self.restarts
         again = self.before_restart[job] + self.restart(job, pool, gpus)
         # A job that never ran has no state to restore.
-        return np.where(continues, restoring[job], np.where(ran[job], again, 0.0))
+        again = np.where(self.service.starts[job] > 0, again, 0.0)
+        return np.where(continues, self._restoring[job], again)
 
     # --- when GPUs are free ---------------------------------------------------------------
 

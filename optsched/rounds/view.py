@@ -98,6 +98,8 @@ class View:
         so that none can go on as if alone.
         """
         jobs = np.flatnonzero(self.must)
+        if not len(jobs):
+            return np.zeros(len(self.must), bool)
         gpus = [self.instance.jobs_table.running[job][1] for job in jobs.tolist()]
         owner = owners([len(names) for names in gpus])
         numbering = self.instance.cluster.numbering
