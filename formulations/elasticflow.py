@@ -174,10 +174,12 @@ def _gain(run: Run, wider: Run) -> tuple[bool, float]:
 
 
 def _wider(plan: LevelPlan, number: int) -> Run | None:
-    """The run of a job at the next level for as long as there is room from now on; None without."""
+    """The run of a job at the next level with more GPUs for as long as there is room from now on; None
+    without.
+    """
     job, run = plan.jobs[number], plan.runs[number]
     levels, now = _levels(job), _now(run)
-    above = levels if now is None else levels[1 + levels.index(now) :]
+    above = [level for level in levels if now is None or level.gpus > now.gpus]
     if job.release > 0 or not above:
         return None
     plan.profile.take(run, -1.0)

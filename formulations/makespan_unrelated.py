@@ -5,6 +5,7 @@ and of gangs on pools (its multi-mode form).
 from __future__ import annotations
 
 import heapq
+from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Literal, NamedTuple
 
@@ -14,6 +15,7 @@ from pydantic import Field
 
 from formulations.machines import check_each_once, rank, sum_before
 from formulations.reference_rates import refuse_endless
+from formulations.slot_rounding import cut, whole_jobs
 from optsched.arrays import EMPTY, FloatArray, IntArray, mask_of, owners, pointers, ranges
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Classes
@@ -22,12 +24,15 @@ from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.program import LinearProgram, TimelineProgram
 from optsched.program.integers import amount_unit, common_unit, round_down, round_up
 from optsched.program.least_time import least_time
+from optsched.program.relaxed_makespan import relaxed_makespan
 from optsched.solution import Conflict, Schedule
 from optsched.solution.plan import LinearPlan, Plan, TimelinePlan
 
 MOST_COLUMNS = 500_000
 COARSE = 10_000
 """Units in the longest duration, where durations have no unit in common."""
+WHOLE = 1e-6
+"""Part of a unit by which a makespan may miss a multiple of it, as rounding."""
 
 
 class MakespanUnrelated(Formulation):
@@ -52,14 +57,22 @@ class MakespanUnrelated(Formulation):
         sum of u_rc over running jobs  <=  N_r at any time;   arrival_j <= start_j;   end_i <= start_j for i in after_j
         load   sum_j sum_c u_rc d_c x_jc  <=  N_r C                    every r (redundant; it carries the bound)
 
+        ``rounding``, where the assignment applies: at most twice the optimum, without branching. LP(T) is the linear
+        relaxation of the assignment with x_cm = 0 where d_c > T, and loads of at most T:
+        T*     the least T such that LP(T) has a point;  T* <= optimum
+        slots  of each machine, ceil(sum of its x), are filled by decreasing duration; jobs and slots are matched at the
+               least total duration, where x says that a job may be in a slot
+        A machine then runs what x gave it, at most T*, and one job more, at most T*:  makespan <= 2 T*
+
     Options
-        program   ``auto``: assignment where it applies, else timeline.
+        program   ``auto``: assignment where it applies, else timeline. ``rounding`` must be asked for.
         unit      seconds per unit of time of the timeline; durations are rounded up. Default: the greatest common unit
                   of all durations; where there is none, 1/10,000 of the longest.
 
     References
         J. K. Lenstra, D. B. Shmoys, E. Tardos, "Approximation algorithms for scheduling unrelated
-        parallel machines", Mathematical Programming 46 (1990).
+        parallel machines", Mathematical Programming 46 (1990). The slots are those of D. B. Shmoys, E. Tardos,
+        Mathematical Programming 62 (1993), for which x need not be a vertex.
     """
 
     name = "makespan-unrelated"
@@ -76,26 +89,26 @@ class MakespanUnrelated(Formulation):
     class Options(FormulationOptions):
         """Options of the makespan of whole jobs."""
 
-        program: Literal["auto", "assignment", "timeline"] = "auto"
+        program: Literal["auto", "assignment", "rounding", "timeline"] = "auto"
         unit: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
 
     def build(self, C: Classes) -> Plan:
         columns = _usable_columns(C)
         wanted, why_not = self.options.program, _why_no_assignment(C, columns)
-        if wanted == "assignment" and why_not:
+        if wanted in ("assignment", "rounding") and why_not:
             raise UsageError(
-                f"makespan-unrelated with program=assignment: {why_not}; use program=timeline"
+                f"makespan-unrelated with program={wanted}: {why_not}; use program=timeline"
             )
-        if self.options.unit is not None and (
-            wanted == "assignment" or (wanted == "auto" and not why_not)
-        ):
+        by_time = wanted == "timeline" or (wanted == "auto" and bool(why_not))
+        if self.options.unit is not None and not by_time:
             raise UsageError(
                 "makespan-unrelated: unit is an option of program=timeline; "
                 "assignment takes exact seconds"
             )
-        if wanted == "timeline" or (wanted == "auto" and why_not):
+        if by_time:
             return _timeline(C, columns, self.options.unit)
-        return _Assignment(C, columns, _Machines.of(C, columns)).plan()
+        assignment = _Assignment(C, columns, _Machines.of(C, columns))
+        return assignment.rounded() if wanted == "rounding" else assignment.plan()
 
 
 def _usable_columns(C: Classes) -> IntArray:
@@ -171,11 +184,13 @@ class _Assignment(NamedTuple):
         np.minimum.at(seconds, self.of_class, self.duration)
         return seconds
 
-    def plan(self) -> LinearPlan:
-        """The program, and how schedules and its points become each other."""
+    def plan(self, least: float = 0.0) -> LinearPlan:
+        """The program, and how schedules and its points become each other; ``least`` is a makespan that
+        is known to be needed.
+        """
         return LinearPlan(
             self.classes,
-            self.program(),
+            self.program(least),
             self.read,
             self.complete,
             self.describe,
@@ -184,7 +199,53 @@ class _Assignment(NamedTuple):
             as_timeline="with -O program=timeline it needs no such columns",
         )
 
-    def program(self) -> LinearProgram:
+    def rounded(self) -> LinearPlan:
+        """The schedule of the rounding alone, beside T* as the least makespan of the program."""
+        machines = self.machines
+        relaxed = relaxed_makespan(
+            self.duration, self.of_class, machines.resource, self.classes.count, machines.sizes
+        )
+        unit = common_unit(self.duration)
+        least = relaxed.bound
+        if unit is not None:  # of which every makespan is a multiple
+            least = float(np.ceil(least / unit - WHOLE)) * unit
+        return replace(
+            self.plan(least),
+            known=lambda: self.round(relaxed.x),
+            searches=False,
+            guarantee=2.0,
+        )
+
+    def round(self, x: FloatArray) -> FloatArray:
+        """The point that slots and a matching make of split jobs, x of each column."""
+        machines, d, k = self.machines, self.duration, self.of_class
+        used = np.flatnonzero(x > 0)
+        used = used[np.argsort(machines.resource[used], kind="stable")]
+        # Machines of a resource are filled one after the other, each with an equal part of the load
+        load = np.bincount(machines.resource, d * x, minlength=len(machines.sizes))
+        most = load / np.maximum(machines.sizes, 1)
+        resource = machines.resource[used]
+        on = cut(d[used] * x[used], resource, most[resource])
+        column = used[on.row]
+        last = machines.first[machines.resource[column] + 1] - 1
+        machine = np.minimum(machines.first[machines.resource[column]] + on.unit, last)
+        # The jobs of a class take its parts in the order of the machines, a whole one each
+        order = np.lexsort((machine, k[column]))
+        column, machine = column[order], machine[order]
+        jobs = on.amount[order] / d[column]
+        count = self.classes.count
+        jobs *= (count / np.bincount(k[column], jobs, minlength=len(count)))[k[column]]
+        part = cut(jobs, k[column], np.ones(len(jobs)))
+        before = np.cumsum(count) - count
+        column, machine = column[part.row], machine[part.row]
+        unit = np.minimum(part.unit, count[k[column]] - 1)
+        job = (before[k[column]] + unit).astype(np.int64)
+        chosen = whole_jobs(part.amount, job, machine, d[column], d[column])
+        column, machine = column[chosen], machine[chosen]
+        whole = np.bincount(machine, d[column], minlength=machines.total).astype(np.float64)
+        return self.point(column, machines.by_load(whole)[machine], whole.max(initial=0.0))
+
+    def program(self, known_least: float) -> LinearProgram:
         """The rows and columns."""
         C, machines, d, k = self.classes, self.machines, self.duration, self.of_class
         n, c, m = C.count, machines.column, machines.machine
@@ -196,7 +257,7 @@ class _Assignment(NamedTuple):
         np.maximum.at(longest, k[useful], d[useful])
         # What the load rows ask for at least is a bound that needs no solver.
         of_resource = sum_by(machines.resource, d, len(machines.sizes))
-        least = least_time(of_resource, k, n, machines.sizes)
+        least = max(known_least, least_time(of_resource, k, n, machines.sizes))
 
         lp = LinearProgram()
         at_most = np.where(useful[c], n[k[c]], 0).astype(np.float64)

@@ -98,6 +98,12 @@ def test_limits_and_names_are_refused_by_name(function: str, parameter: str) -> 
             "3",
             "a Solution, a mapping, text, a path, an array or a list",
         ),
+        (
+            lambda: optsched.solve("@leases", "deadline-elastic", start=[1]),
+            "start",
+            "[1]",
+            "a solution, its file, or an array",
+        ),
     ],
 )
 def test_the_fields_of_a_refusal(

@@ -24,6 +24,9 @@ from optsched.solution.certificate import ASKED, AVAILABLE, Certificate, certify
 from optsched.solution.explanation import Conflict
 from optsched.solution.schedule import Schedule
 
+GUARANTEED = 1e-6
+"""Relative amount by which a guarantee may be missed: rounding."""
+
 
 @dataclass(frozen=True)
 class Later:
@@ -125,6 +128,9 @@ class LinearPlan:
         Whether their programs are solved, or `improve` is enough.
     searches : bool
         Whether a solver looks for a better point than the known one.
+    guarantee : float or None
+        The objective of the known point is at most so many times the optimum of the minimised program, as
+        the bounds of its columns show; None: nothing is known of it.
     declined : callable
         `Schedule` -> (row of the job table, why) of each job of the program that it leaves out.
     as_timeline : str
@@ -151,6 +157,7 @@ class LinearPlan:
     later: tuple[Later, ...] = ()
     solves_later: bool = True
     searches: bool = True
+    guarantee: float | None = None
     declined: Callable[[Schedule], tuple[tuple[int, str], ...]] = field(default=lambda schedule: ())
     as_timeline: str = ""
     shortage: Callable[[], Shortage | None] = field(default=lambda: None)
@@ -183,6 +190,13 @@ class LinearPlan:
         if x is None or not certify_point(arrays, x, arrays.objective(x), "none").ok:
             return None
         return arrays.objective(x)
+
+    def broken_guarantee(self, value: float, bound: float | None) -> str:
+        """In which way an objective and its bound break the guarantee; empty if they keep it."""
+        factor = self.guarantee
+        if factor is None or (bound is not None and value <= factor * bound * (1 + GUARANTEED)):
+            return ""
+        return f"{value:.9g} is more than {factor:g} times the bound {bound!r}"
 
     def certify(self, schedule: Schedule, value: float, proof: str) -> Certificate:
         """Check a schedule and its stated objective against every row."""

@@ -144,7 +144,20 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
             lambda found: better_point(engine, arrays, found, plan.step),
             lambda values: certified_linear(engine, arrays, values, None, meant),
         )
-    return _refined(engine, plan, outcome)
+    return _guaranteed(plan, _refined(engine, plan, outcome))
+
+
+def _guaranteed(plan: LinearPlan, solved: SolvedProgram) -> SolvedProgram:
+    """A solved plan with a note of its guarantee; its certificate fails if the guarantee is broken."""
+    outcome, factor = solved.outcome, plan.guarantee
+    if factor is None or outcome.value is None:
+        return solved
+    broken = plan.broken_guarantee(outcome.value, outcome.bound)
+    if broken:
+        problems = (*outcome.certificate.problems, broken)
+        certificate = replace(outcome.certificate, ok=False, problems=problems)
+        solved = solved._replace(outcome=replace(outcome, certificate=certificate))
+    return solved._replace(notes=(*solved.notes, f"at most {factor:g} times the optimum"))
 
 
 def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) -> Outcome | None:

@@ -16,7 +16,7 @@ enough.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -319,7 +319,9 @@ def _with_newcomers(instance: Instance, jobs: Job | Sequence[Job]) -> tuple[Inst
     """The instance with the jobs that join it, their deadlines hard, and the rows that are asked
     about.
     """
-    listed = [jobs] if isinstance(jobs, str | Mapping) or jobs is None else list(jobs)
+    # What is neither a job nor a list of them is refused as one job that it is not.
+    single = isinstance(jobs, str | Mapping) or not isinstance(jobs, Iterable)
+    listed: list[Any] = [jobs] if single else list(jobs)
     for place, job in enumerate(listed):
         if not isinstance(job, str | Mapping):
             raise InvalidArgument(f"jobs[{place}]", show(job), "the id of a job, or a job")

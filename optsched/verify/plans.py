@@ -182,6 +182,8 @@ def _check_numbers(
     stated = subject.document.certificate
     certificate = plan.certify(schedule, value, stated.proof)
     findings.close("objective", document.objective, value, "what the schedule gives")
+    if isinstance(plan, LinearPlan) and (broken := plan.broken_guarantee(value, document.bound)):
+        findings.add("objective", broken)
     method, of_duals = _check_bound(subject, plan, findings)
     residuals = {**certificate.residuals, **of_duals}
     problems = [(problem, "") for problem in certificate.problems]

@@ -70,8 +70,6 @@ def start_point(
         return np.asarray(source, np.float64)
     if isinstance(source, str | Path) and Path(source).suffix.lower() == SUFFIX:
         return _from_names(Path(source), program)
-    if not isinstance(source, Solution | Mapping | str | Path):
-        raise InvalidArgument("start", show(source), "a solution, its file, or an array")
     return _from_rows(_document(source).allocation, C)
 
 
@@ -135,6 +133,8 @@ def planned_point(plan: Plan, schedule: Schedule) -> tuple[LinearArrays, FloatAr
 
 
 def _document(source: Solution | Mapping[str, Any] | str | Path) -> SolutionDocument:
+    if not isinstance(source, Solution | Mapping | str | Path):
+        raise InvalidArgument("start", show(source), "a solution, its file, or an array")
     if isinstance(source, Solution):
         return validate(SolutionDocument, source.to_document())
     findings = Findings()

@@ -521,6 +521,16 @@ def test_elasticflow_gives_the_least_share_and_then_what_is_free() -> None:
     assert [name for name, _ in tight.declined] == ["b"]
 
 
+def test_elasticflow_expands_to_more_gpus_not_to_another_pool_with_as_many() -> None:
+    pools = [{"name": name, "nodes": 1, "gpus_per_node": n} for name, n in (("a", 1), ("b", 2))]
+    rates = {"a": {"1": 1.0}, "b": {"1": 2.0, "2": 3.0}}
+    given = {"gpus": {"min": 1, "max": 2}, "steps": 90, "deadline": 200, "throughput": rates}
+    found = optsched.solve(
+        made(cluster={"pools": pools}, jobs=[{"id": "x", **given}]), "elasticflow"
+    )
+    assert stretches(found) == [("x", 2, 0.0, 30.0)]
+
+
 @pytest.mark.oracle
 @pytest.mark.skipif(not (ORACLES / "forms").is_dir(), reason=MISSING)
 def test_golden_cores_of_leases() -> None:

@@ -214,6 +214,8 @@ def test_a_job_without_a_deadline_is_refused_as_input() -> None:
     for wrong in (None, [None]):
         with refuses("jobs[0]: found null, expected the id of a job, or a job", UsageError):
             admit(cluster(OLD), wrong)  # type: ignore[arg-type]
+    with refuses("jobs[0]: found 3, expected the id of a job, or a job", UsageError):
+        admit(cluster(OLD), 3)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match='two nodes has no job "z"'):
         admit(cluster(OLD), "z")
 
