@@ -171,7 +171,8 @@ def solve(
     limits = make_limits(
         timer, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
     )
-    formulation = default_formulation(instance) if formulation is None else formulation
+    if formulation is None:
+        instance, formulation = default_formulation(instance)
     _check_options(formulation, options, formulation_options)
     clock = timer.clock
     started = clock()

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from optsched.candidates import Candidates, Classes
 from optsched.candidates import compile as compile_candidates
@@ -16,13 +16,17 @@ from optsched.formulation import Extend, Formulation, SideConstraint, options_fr
 from optsched.instance import Instance, read_instance, shipped_path
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.durations import UNLIMITED, Timer
-from optsched.instance.reading import named, show
-from optsched.libraries import may_be_library_file
+from optsched.instance.files import instance_of_bytes
+from optsched.instance.reading import named, read_stdin, show
+from optsched.libraries import STDIN, begins_a_document, may_be_library_file
 from optsched.performance import PerformanceModel, with_learnt
 from optsched.performance.composed import MODELS, OF, ComposedModel
 from optsched.performance.files import PERFORMANCE, below, check_performance, read_model
 from optsched.registry import catalogue, load_constraint, load_formulation, load_model, names
 from optsched.solution import Solution
+
+if TYPE_CHECKING:  # few commands read such files
+    from optsched.libraries import LibraryProblem
 
 DEFAULT_FORMULATION = "max-min-fairness"
 
@@ -77,6 +81,8 @@ def _instance_of(source: InstanceSource) -> Instance:
         raise InvalidArgument("instance", show(source), "an Instance, its document or a file of it")
     if isinstance(source, str) and source.startswith("@"):
         return read_instance(shipped_path(source[1:]))
+    if str(source) == STDIN:
+        return _on_stdin().instance
     if may_be_library_file(source):
         from optsched.libraries import read_problem
 
@@ -84,13 +90,42 @@ def _instance_of(source: InstanceSource) -> Instance:
     return read_instance(source)
 
 
-def default_formulation(source: object) -> str:
-    """The formulation that a library file belongs to, else `DEFAULT_FORMULATION`."""
-    if isinstance(source, str | Path) and may_be_library_file(source):
-        from optsched.libraries import formulation_of_file
+class NamedProblem(NamedTuple):
+    """What is solved, and with which formulation where none is asked for.
 
-        return formulation_of_file(source)
-    return DEFAULT_FORMULATION
+    Attributes
+    ----------
+    source : InstanceSource
+        Standard input can be read only once: its instance.
+    formulation : str
+    """
+
+    source: Any
+    formulation: str
+
+
+def default_formulation(source: Any) -> NamedProblem:
+    """A source with the formulation that its library file belongs to, else `DEFAULT_FORMULATION`."""
+    if isinstance(source, str | Path):
+        if str(source) == STDIN:
+            found = _on_stdin()
+            return NamedProblem(found.instance, found.formulation)
+        if may_be_library_file(source):
+            from optsched.libraries import formulation_of_file
+
+            return NamedProblem(source, formulation_of_file(source))
+    return NamedProblem(source, DEFAULT_FORMULATION)
+
+
+def _on_stdin() -> LibraryProblem:
+    """The instance on standard input: a document, or the text of a library file."""
+    from optsched.libraries import LibraryProblem, problem_of_bytes
+
+    data = read_stdin()
+    problem = None if begins_a_document(data) else problem_of_bytes(data)
+    if problem is None:
+        return LibraryProblem(instance_of_bytes(data, STDIN), DEFAULT_FORMULATION)
+    return problem
 
 
 def _check_file(instance: Instance, file: str | Path) -> None:

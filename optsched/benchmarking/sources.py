@@ -177,9 +177,16 @@ def generated(kind: str, options: Mapping[str, Any], seeds: Any = None) -> list[
 
 
 def _generated(kind: str, options: Mapping[str, Any]) -> ProblemSource:
+    from optsched.generate.catalogue import GENERATORS  # loads every generator
+
     settings = ",".join(f"{key}={_text(value)}" for key, value in options.items())
+    formulation = DEFAULT_FORMULATION
+    with suppress(InvalidArgument):  # the row of its task says what is wrong with the options
+        formulation = GENERATORS[kind].formulation_of(options) or formulation
     return ProblemSource(
-        f"generate:{kind}:{settings}", {"generate": kind, "options": dict(options)}
+        f"generate:{kind}:{settings}",
+        {"generate": kind, "options": dict(options)},
+        formulation=formulation,
     )
 
 

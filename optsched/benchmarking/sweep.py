@@ -41,7 +41,7 @@ class Benchmark(Displayed):
         Instances and programs. Programs are solved as they are: formulations and constraints are
         not for them.
     formulations : sequence of (name, options)
-        Without a name (the default) that of a library file, else max-min-fairness.
+        Without a name (the default) that of a library file or generator, else max-min-fairness.
     constraints : sequence of mappings
         Side constraints of all formulations, beside those of the instances.
     solvers : sequence of str

@@ -57,7 +57,7 @@ class Swept:
     formulations: Annotated[
         NamedList | None,
         formulations_option(
-            "Can be repeated, also with other options.  [default: that of a library file, else "
+            "Can be repeated, also with other options.  [default: that of a library file or generator, else "
             "max-min-fairness]"
         ),
     ] = None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from optsched.cli import values
 from optsched.cli.command import Argument, Option
@@ -209,6 +209,19 @@ def given_fields(options: Any, *without: str) -> dict[str, Any]:
         for name, value in found.items()
         if name not in without and not (value is None or value is False or value == {})
     }
+
+
+Problem = TypeVar("Problem", bound=ProblemOptions)
+
+
+def with_formulation(problem: Problem) -> Problem:
+    """The problem with the formulation of its source, where none is asked for."""
+    from optsched import api
+
+    if problem.formulation:
+        return problem
+    source, formulation = api.default_formulation(problem.instance)
+    return replace(problem, instance=source, formulation=formulation)
 
 
 def solved(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from optsched.cli import values
@@ -18,6 +18,7 @@ from optsched.cli.options import (
     formulation_option,
     output_option,
     solved,
+    with_formulation,
 )
 from optsched.cli.shell import Shell
 from optsched.cli.values import Picture
@@ -121,12 +122,10 @@ def _check(problem: Drawn, search: Search, solution: str | None, kind: str | Non
 def _solve_and_draw(
     shell: Shell, problem: Drawn, search: Search, output: str, kind: str | None
 ) -> int:
-    from optsched import api
     from optsched.report import ProgressRecorder
     from optsched.report.plots import completed, solution_picture
 
-    own = problem.formulation or api.default_formulation(problem.instance)
-    problem = replace(problem, formulation=own)
+    problem = with_formulation(problem)
     # Only a run of the solver itself has a progress
     recorder = ProgressRecorder() if kind == "progress" else None
     made = solved(shell, problem, search, recorder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -22,6 +22,7 @@ from optsched.cli.options import (
     formulation_option,
     output_option,
     solved,
+    with_formulation,
 )
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, written_to
@@ -167,8 +168,7 @@ def solve(
         solution = _solve_program(shell, problem.instance, search, start)
     else:
         _check_ending(output)
-        own = problem.formulation or api.default_formulation(problem.instance)
-        chosen = replace(problem, formulation=own)
+        chosen = with_formulation(problem)
         solution = solved(
             shell, chosen, search, check=api.check_placeable if place else None,
             start=start, generate_columns=generate_columns,

@@ -98,4 +98,5 @@ GAP = Generator(
     GapOptions,
     gap,
     "Generalized assignment, types a to e: each job to one agent of limited capacity.",
+    lambda options: "gap" if options.objective == "cost" else "multiple-choice",
 )

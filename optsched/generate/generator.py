@@ -93,11 +93,14 @@ class Generator:
         Options -> `Generated`; the same options give the same instance, bit by bit.
     words : str
         What it makes, in one sentence.
+    formulation : callable or None
+        Options -> the formulation that its instances belong to; None: no particular one.
     """
 
     options: type[GeneratorOptions]
     make: Callable[[Any], Generated]
     words: str
+    formulation: Callable[[Any], str] | None = None
 
     def __call__(self, given: Mapping[str, Any], named: Callable[[str], str] = str) -> Generated:
         """Check the options and make the instance.
@@ -112,13 +115,28 @@ class Generator:
         InvalidArgument
             With the option's name as its path.
         """
+        checked = self._checked(given, named)
         try:
-            return self.make(self.options.model_validate(dict(given)))
+            return self.make(checked)
+        except InvalidArgument as wrong:  # an option that does not work with the others
+            raise InvalidArgument(named(wrong.path), wrong.found, wrong.expected) from None
+
+    def formulation_of(self, given: Mapping[str, Any]) -> str | None:
+        """The formulation that an instance of these options belongs to; None: no particular one.
+
+        Raises
+        ------
+        InvalidArgument
+            With the option's name as its path.
+        """
+        return None if self.formulation is None else self.formulation(self._checked(given))
+
+    def _checked(self, given: Mapping[str, Any], named: Callable[[str], str] = str) -> Any:
+        try:
+            return self.options.model_validate(dict(given))
         except ValidationError as error:
             wrong: WrongValue = translate(error, "", self.options)
-        except InvalidArgument as error:  # an option that does not work with the others
-            wrong = error
-        raise InvalidArgument(named(wrong.path), wrong.found, wrong.expected)
+            raise InvalidArgument(named(wrong.path), wrong.found, wrong.expected) from None
 
 
 def split(count: int, what: str = "shares") -> BeforeValidator:

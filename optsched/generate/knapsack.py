@@ -74,4 +74,5 @@ KNAPSACK = Generator(
     KnapsackOptions,
     knapsack,
     "Knapsacks with several resources, and several options per job if asked for.",
+    lambda options: "multiple-choice",
 )

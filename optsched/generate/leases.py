@@ -143,5 +143,8 @@ def _verdict(plan: Leases, options: LeasesOptions) -> str:
 
 
 LEASES = Generator(
-    LeasesOptions, leases, "Gangs with deadlines on one pool, where the round is a lease."
+    LeasesOptions,
+    leases,
+    "Gangs with deadlines on one pool, where the round is a lease.",
+    lambda options: "lease",
 )

@@ -78,5 +78,8 @@ def unrelated(options: UnrelatedOptions) -> Generated:
 
 
 UNRELATED = Generator(
-    UnrelatedOptions, unrelated, "Unrelated machines (R || Cmax): exact durations, job by machine."
+    UnrelatedOptions,
+    unrelated,
+    "Unrelated machines (R || Cmax): exact durations, job by machine.",
+    lambda options: "makespan-unrelated",
 )

@@ -28,6 +28,11 @@ def read_instance(source: str | Path) -> Instance:
     return read_file(source, "instance", build_instance)
 
 
+def instance_of_bytes(data: bytes, source: str | Path) -> Instance:
+    """The instance of bytes in JSON or npz, which were read from ``source``."""
+    return file_of_bytes(data, "json", source, "instance", build_instance)
+
+
 def read_file(source: str | Path, what: str, build: Callable[[Any], Read]) -> Read | Instance:
     """Read a file of JSON or YAML, and build of its document what it says; npz holds an instance.
 
@@ -46,7 +51,13 @@ def read_file(source: str | Path, what: str, build: Callable[[Any], Read]) -> Re
     InvalidInput
         With the name of the file.
     """
-    data, kind = contents(source)
+    return file_of_bytes(*contents(source), source, what, build)
+
+
+def file_of_bytes(
+    data: bytes, kind: str, source: str | Path, what: str, build: Callable[[Any], Read]
+) -> Read | Instance:
+    """As `read_file`, of bytes and their format, which were read from ``source``."""
     with named(source), no_collection():
         if Path(source).suffix.lower() == ".csv":
             expected = "JSON, YAML or npz; optsched import csv makes an instance of tables"

@@ -9,13 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optsched.lazy import lazy_names
-from optsched.libraries.recognised import file_and_problem, may_be_library_file
+from optsched.libraries.recognised import (
+    STDIN,
+    begins_a_document,
+    file_and_problem,
+    may_be_library_file,
+)
 
 if TYPE_CHECKING:
     from optsched.libraries.bin_packing import BinPackingProblem
     from optsched.libraries.files import (
         LibraryProblem,
         formulation_of_file,
+        problem_of_bytes,
         problems_in,
         read_problem,
     )
@@ -25,15 +31,18 @@ if TYPE_CHECKING:
     from optsched.libraries.unrelated_machines import UnrelatedMachines
 
 __all__ = [
+    "STDIN",
     "AssignmentProblem",
     "BinPackingProblem",
     "Knapsack",
     "LibraryProblem",
     "ProjectScheduling",
     "UnrelatedMachines",
+    "begins_a_document",
     "file_and_problem",
     "formulation_of_file",
     "may_be_library_file",
+    "problem_of_bytes",
     "problems_in",
     "read_problem",
 ]
@@ -49,6 +58,7 @@ __getattr__ = lazy_names(
         "ProjectScheduling": ".project_scheduling",
         "formulation_of_file": ".files",
         "UnrelatedMachines": ".unrelated_machines",
+        "problem_of_bytes": ".files",
         "problems_in": ".files",
         "read_problem": ".files",
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from optsched.libraries import (
 )
 from optsched.libraries.layout import FileLayout, ReadProblem
 from optsched.libraries.numbers import at_line
-from optsched.libraries.recognised import GZIP, file_and_problem
+from optsched.libraries.recognised import GZIP, STDIN, file_and_problem
 
 LAYOUTS = (
     project_scheduling.LAYOUT,
@@ -78,11 +79,34 @@ def read_problem(source: str | Path) -> LibraryProblem:
         return LibraryProblem(_chosen(problems, number or 1).instance(name), layout.formulation)
 
 
+def problem_of_bytes(data: bytes) -> LibraryProblem | None:
+    """The problem of a library file on standard input; None if no layout is recognised.
+
+    Parameters
+    ----------
+    data : bytes
+
+    Raises
+    ------
+    InvalidInput
+        With the line, what was found and what was expected.
+    """
+    with named(STDIN):
+        text = _text_of(data)
+        layout = _recognised(text)
+        if layout is None:
+            return None
+        problems = layout.read(text)
+        if len(problems) > 1:
+            raise InvalidInput("", f"{len(problems)} problems", "one; files may be read as FILE#2")
+        return LibraryProblem(problems[0].instance("stdin"), layout.formulation)
+
+
 def formulation_of_file(source: str | Path) -> str:
     """The formulation that the problems of a library file belong to."""
     path, _ = file_and_problem(source)
     with named(path):
-        return _layout_of(_text_of(path)).formulation
+        return _layout_of(_text_of(read_bytes(path))).formulation
 
 
 class ListedProblem(NamedTuple):
@@ -127,13 +151,12 @@ def _chosen(problems: Sequence[ReadProblem], number: int) -> ReadProblem:
 
 
 def _read(path: Path) -> tuple[FileLayout, Sequence[ReadProblem]]:
-    text = _text_of(path)
+    text = _text_of(read_bytes(path))
     layout = _layout_of(text)
     return layout, layout.read(text)
 
 
-def _text_of(path: Path) -> str:
-    data = read_bytes(path)
+def _text_of(data: bytes) -> str:
     if data.startswith(GZIP_MAGIC):
         data = unpacked(data, "a text")
     try:
@@ -144,17 +167,25 @@ def _text_of(path: Path) -> str:
 
 
 def _layout_of(text: str) -> FileLayout:
-    """The layout of a text, by its first lines."""
-    lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1)]
-    some = [(number, words) for number, words in lines if words][:FIRST]
-    if not some:
-        raise at_line(1, "an empty file", _expected())
-    first = [words for _, words in some]
-    layout = next((layout for layout in LAYOUTS if layout.recognises(first)), None)
+    """The layout of a text; raises `InvalidInput` where none is recognised."""
+    layout = _recognised(text)
     if layout is None:
-        number, words = some[0]
-        raise at_line(number, show(" ".join(words)), _expected())
+        lines = enumerate(text.splitlines(), 1)
+        number, found = next(
+            ((number, show(" ".join(line.split()))) for number, line in lines if line.strip()),
+            (1, "an empty file"),
+        )
+        raise at_line(number, found, _expected())
     return layout
+
+
+def _recognised(text: str) -> FileLayout | None:
+    """The layout of a text, by its first lines that have words."""
+    lines = (line.split() for line in text.splitlines())
+    first = list(islice((words for words in lines if words), FIRST))
+    if not first:
+        return None
+    return next((layout for layout in LAYOUTS if layout.recognises(first)), None)
 
 
 def _expected() -> str:

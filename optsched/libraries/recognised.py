@@ -8,6 +8,8 @@ from pathlib import Path
 from optsched.instance.files import NPZ_MAGIC, SUFFIXES
 
 GZIP = ".gz"
+STDIN = "-"
+"""As a source: standard input."""
 OTHER_SUFFIXES = frozenset({*SUFFIXES, ".csv", ".jsonl", ".mps", ".lp", ".sol", ".toml"})
 """Files that end so are never files of a library."""
 BEGINNING = 4096
@@ -31,7 +33,7 @@ def may_be_library_file(source: str | Path) -> bool:
     """Whether a source is a file that is neither a document nor an archive, by its name and its
     first bytes.
     """
-    if str(source) == "-" or (isinstance(source, str) and source.startswith("@")):
+    if str(source) == STDIN or (isinstance(source, str) and source.startswith("@")):
         return False  # standard input, or an instance that ships
     path, _ = file_and_problem(source)
     suffixes = [suffix.lower() for suffix in path.suffixes]
@@ -44,4 +46,9 @@ def may_be_library_file(source: str | Path) -> bool:
             data = file.read(BEGINNING)
     except OSError:  # who reads the file says why it cannot be read
         return False
-    return DOCUMENT.match(data) is None and not data.startswith(NPZ_MAGIC)
+    return not begins_a_document(data)
+
+
+def begins_a_document(data: bytes) -> bool:
+    """Whether bytes are those of JSON or npz, by the first of them."""
+    return DOCUMENT.match(data[:BEGINNING]) is not None or data.startswith(NPZ_MAGIC)

@@ -256,3 +256,22 @@ def test_seeds(given: Any, seeds: list[int]) -> None:
 def test_seeds_that_make_no_sense(given: Any) -> None:
     with refuses(f"seeds: found {given!r}", UsageError):
         seeds_of(given, 0, "seeds")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "formulation"),
+    [
+        ("gap", {}, "gap"),
+        ("gap", {"objective": "value"}, "multiple-choice"),
+        ("knapsack", {}, "multiple-choice"),
+        ("unrelated", {}, "makespan-unrelated"),
+        ("leases", {}, "lease"),
+        ("cluster", {}, "max-min-fairness"),
+        ("gap", {"jobs": -1}, "max-min-fairness"),  # the row of its task says what is wrong
+    ],
+)
+def test_a_generated_instance_has_the_formulation_of_its_generator(
+    kind: str, options: dict[str, Any], formulation: str
+) -> None:
+    (source,) = generated(kind, options)
+    assert source.formulation == formulation

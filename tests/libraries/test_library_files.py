@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +166,45 @@ def test_on_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(["export", str(folder / "rcmax.txt"), "-o", str(folder / "rcmax.json")]) == 0
     solution = optsched.solve(folder / "rcmax.json", "makespan-unrelated")
     assert solution.objective == 9.0
+
+
+def piped(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+@pytest.mark.parametrize(
+    ("data", "formulation", "objective"),
+    [
+        (GAP.encode(), "gap", 6.0),
+        (gzip.compress(GAP.encode()), "gap", 6.0),
+        (RCMAX.encode(), "makespan-unrelated", 9.0),
+        (RCPSP.encode(), "makespan-unrelated", 5.0),
+    ],
+)
+def test_standard_input_is_solved_with_its_formulation(
+    data: bytes, formulation: str, objective: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piped(monkeypatch, data)
+    solution = optsched.solve("-")
+    assert (solution.formulation, solution.objective) == (formulation, objective)
+    piped(monkeypatch, data)
+    assert optsched.load("-").sha256 == solution.instance.sha256
+    piped(monkeypatch, data)
+    assert main(["solve", "-"]) == 0
+
+
+def test_wrong_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    piped(monkeypatch, GAP.replace(" 6 8", " 6").encode())
+    with refuses("line 6: found the end of the file after 1, expected 2 numbers of ..."):
+        optsched.load("-")
+    piped(monkeypatch, MKP.encode())
+    with refuses("found 2 problems, expected one; files may be read as FILE#2"):
+        optsched.load("-")
+    piped(monkeypatch, b"some words")
+    with refuses(
+        "found text that is not JSON (expected value at line 1 column 1), expected a JSON document"
+    ):
+        optsched.load("-")
 
 
 def test_all_problems_of_files_are_benchmarked(folder: Path) -> None:
