@@ -76,7 +76,8 @@ def read_problem(source: str | Path) -> LibraryProblem:
             raise InvalidInput("", f"{count} problems", names)
         stem = path.stem if path.suffix.lower() != GZIP else Path(path.stem).stem
         name = stem if number is None else f"{stem}#{number}"
-        return LibraryProblem(_chosen(problems, number or 1).instance(name), layout.formulation)
+        problem = _chosen(problems, 1 if number is None else number)
+        return LibraryProblem(problem.instance(name), layout.formulation)
 
 
 def problem_of_bytes(data: bytes) -> LibraryProblem | None:
@@ -144,7 +145,9 @@ def problems_in(source: str | Path) -> list[ListedProblem]:
 
 def _chosen(problems: Sequence[ReadProblem], number: int) -> ReadProblem:
     """The problem of a number, counted from 1."""
-    if not 1 <= number <= len(problems):
+    if number == 0:
+        raise InvalidInput("", "problem #0", "#1 for the first problem")
+    if number > len(problems):
         some = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         raise InvalidInput("", some, f"at least {number}, as number {number} is asked for")
     return problems[number - 1]

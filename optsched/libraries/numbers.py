@@ -94,15 +94,14 @@ class Numbers:
         self, count: int, expected: str, right: Callable[[FloatArray], BoolArray]
     ) -> FloatArray:
         words = self._words[self._next : self._next + count]
-        try:
-            value = np.array(words, dtype=np.str_).astype(np.float64)
-        except ValueError:
-            value = np.array([_number(word) for word in words])
+        value = np.array([_number(word) for word in words])
         wrong = np.flatnonzero(~(right(value) & (np.abs(value) <= MOST)))
         if len(wrong):
             place = int(wrong[0])
             ordinal = f", as number {place + 1} of these" if count > 1 else ""
             found = show(words[place])
+            if abs(value[place]) > MOST:
+                expected = f"a number of at most {MOST:g}"
             raise at_line(self.line_of(self._next + place), f"{found}{ordinal}", expected)
         if len(words) < count:
             found = f"the end of the file after {len(words)}" if words else "the end of the file"
@@ -123,6 +122,7 @@ class Numbers:
 def _number(word: str) -> float:
     """What a word says; NaN if it is no number."""
     try:
-        return float(word)
+        # Python reads 1_000 as a number
+        return np.nan if "_" in word else float(word)
     except ValueError:
         return np.nan

@@ -313,6 +313,12 @@ NUMBER = "expected a JSON document, or a file of project scheduling with modes, 
         ),
         (GAP.replace("5 6 4", "5 -6 4"), 'line 4: found "-6", as number 2 of these, expected 6...'),
         (GAP.replace("5 6 4", "5 nan 4"), 'line 4: found "nan", as number 2 of these'),
+        (GAP.replace("5 6 4", "5 6_0 4"), 'line 4: found "6_0", as number 2 of these'),
+        (GAP.replace("5 6 4", "5 6\0 4"), 'line 4: found "6\\u0000", as number 2 of these'),
+        (
+            GAP.replace("5 6 4", "5 1e16 4"),
+            'line 4: found "1e16", as number 2 of these, expected a number of at most 1e+15',
+        ),
         (
             GAP.replace("2 3", "0 3"),
             'line 1: found "0", expected the number of agents, a whole number of at least 1',
@@ -405,6 +411,9 @@ def test_which_problem(folder: Path) -> None:
         optsched.load(folder / "mkp.txt")
     with refuses("found 2 problems, expected at least 3, as number 3 is asked for"):
         optsched.load(f"{folder / 'mkp.txt'}#3")
+    for name in ("mkp.txt", "gap"):
+        with refuses("found problem #0, expected #1 for the first problem"):
+            optsched.load(f"{folder / name}#0")
     with refuses("found 1 problem, expected at least 2, as number 2 is asked for"):
         optsched.load(f"{folder / 'gap'}#2")
     (folder / "gap#2").write_text(RCMAX)
