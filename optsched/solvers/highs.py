@@ -105,6 +105,8 @@ class HighsRun:
         Set where HiGHS is to stop.
     mip : dict of str to float
         The last ``incumbent`` and ``bound`` of an integer program.
+    point : FloatArray or None
+        Its best point so far; the start of the run before there is another one.
     """
 
     limits: Limits
@@ -113,6 +115,7 @@ class HighsRun:
     last_event: float
     interrupt: threading.Event = field(default_factory=threading.Event)
     mip: dict[str, float] = field(default_factory=dict)
+    point: FloatArray | None = None
 
     def limits_left(self) -> Limits:
         """Limits less the time since the run began."""
@@ -137,6 +140,10 @@ class HighsRun:
             if abs(value) < self.infinity:
                 self.mip[name] = float(value)
         self.on_interrupt(event)
+
+    def on_point(self, event: Any) -> None:
+        """HiGHS found a better point of an integer program."""
+        self.point = np.array(event.data_out.mip_solution)
 
 
 class HighsSession(Session):
@@ -246,7 +253,7 @@ class HighsSession(Session):
         reasons = self._loaded()
         self._threads = limits.threads
         self._apply(run.limits_left())
-        start = self._start if isinstance(self._start, np.ndarray) else None
+        run.point = self._start if isinstance(self._start, np.ndarray) else None
         self._give_start()
         small = self._small
         watched = self._watching or not small or self.arrays.A.nnz > UNWATCHED
@@ -269,7 +276,7 @@ class HighsSession(Session):
                         lambda: self._solved(highs, run, again), patience, run.interrupt, GRACE
                     )
             except TimeoutError:
-                return self._abandoned(run, start)
+                return self._abandoned(run)
             except Exception as error:
                 raise SolverCrashed(f"HiGHS raised {type(error).__name__}: {error}") from None
         self._warm = True
@@ -312,9 +319,9 @@ class HighsSession(Session):
             again.append(AGAIN)
         return not refused
 
-    def _abandoned(self, run: HighsRun, start: FloatArray | None) -> Values:
+    def _abandoned(self, run: HighsRun) -> Values:
         """The end of a run that goes on past its limit, or past Ctrl-C:
-        the point that it started from, and the last bound.
+        its best point so far, and the last bound.
 
         HiGHS does not look at the clock or at Ctrl-C while it sets up cliques, for example. Its
         thread cannot be stopped from outside; it ends by itself once HiGHS looks again. The session
@@ -328,7 +335,7 @@ class HighsSession(Session):
         self._highs = None
         return Values(
             Termination.INTERRUPTED if stopped else Termination.TIME_LIMIT,
-            x=start,
+            x=run.point,
             bound=run.mip.get("bound"),
             seconds=time.perf_counter() - run.started,
             words=f"still running {GRACE:g} s past {'Ctrl-C' if stopped else 'the time limit'}",
@@ -386,6 +393,7 @@ class HighsSession(Session):
             (highs.cbSimplexInterrupt, run.on_interrupt),
             (highs.cbIpmInterrupt, run.on_interrupt),
             (highs.cbMipInterrupt, run.on_mip),
+            (highs.cbMipImprovingSolution, run.on_point),
         ):
             callback.clear()
             if watched:

@@ -206,6 +206,20 @@ def test_a_run_that_was_abandoned_stays_out_of_the_next_one(
     assert session.run(Limits()).termination is Termination.OPTIMAL
 
 
+def test_an_abandoned_run_leaves_its_best_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Highs().open(knapsack().arrays)
+    best = session.run(Limits())
+
+    def ends_late(work: Callable[[], Any], *limits: Any) -> None:
+        work()
+        raise TimeoutError
+
+    monkeypatch.setattr(highs, "in_new_thread", ends_late)
+    values = Highs().open(knapsack().arrays).run(Limits())
+    assert values.termination is Termination.TIME_LIMIT and values.x is not None
+    assert best.x is not None and values.x.tolist() == best.x.tolist()
+
+
 def test_a_run_that_does_not_look_at_ctrl_c_is_left() -> None:
     ends, interrupt = threading.Event(), threading.Event()
     interrupt.set()
