@@ -271,7 +271,9 @@ def first_fit(
     taken = []
     while len(left):
         # 1. Rows that no longer fit are dropped.
-        possible = ~(occupied[instant.job[left]] | occupied[instant.partner[left]])
+        possible = ~occupied[instant.job[left]]
+        if instant.has_pairs:
+            possible &= ~occupied[instant.partner[left]]
         # Room only shrinks: what does not fit now never fits later in this round.
         possible[row[share > free[resource]]] = False
         left, row, resource, share = _kept(possible, left, row, resource, share)
@@ -285,8 +287,11 @@ def first_fit(
         held = fits[row]
         taken.append(chosen)
         free -= np.bincount(resource[held], share[held], minlength=len(free))
-        occupied[instant.job[chosen]] = occupied[instant.partner[chosen]] = True
-        occupied[-1] = False  # rows that were taken are dropped with all others of their jobs
+        # Rows that were taken are dropped with all others of their jobs.
+        occupied[instant.job[chosen]] = True
+        if instant.has_pairs:
+            occupied[instant.partner[chosen]] = True
+            occupied[-1] = False
     return np.sort(np.concatenate(taken)) if taken else EMPTY
 
 
@@ -347,10 +352,15 @@ def _first_of_jobs(instant: Instant, rows: IntArray) -> BoolArray:
     """Mask of the rows before which no other has one of their jobs."""
     place = np.arange(len(rows))
     first = np.full(instant.jobs + 1, len(rows))
-    np.minimum.at(first, instant.job[rows], place)
-    np.minimum.at(first, instant.partner[rows], place)
+    job = instant.job[rows]
+    # Of several rows of a job the last one written is the first one.
+    first[job[::-1]] = place[::-1]
+    if not instant.has_pairs:
+        return np.asarray(first[job] == place)
+    partner = instant.partner[rows]
+    np.minimum.at(first, partner, place)
     first[-1] = len(rows)
-    return (first[instant.job[rows]] >= place) & (first[instant.partner[rows]] >= place)
+    return (first[job] >= place) & (first[partner] >= place)
 
 
 def priority_slices(instant: Instant, rounds: int) -> tuple[FloatArray, sp.csr_matrix]:
