@@ -28,6 +28,7 @@ from formulations.horizon import (
     without_column,
     without_unknown_ends,
 )
+from formulations.level_paths import Costs, LevelPaths
 from formulations.level_planner import (
     Level,
     LevelJob,
@@ -59,9 +60,11 @@ from optsched.errors import InvalidArgument
 from optsched.formulation import Formulation, FormulationOptions, Infeasible, Restarts
 from optsched.program import Assumption, Expression, LinearProgram, Variables
 from optsched.solution import Conflict, Schedule
-from optsched.solution.plan import Later, LinearPlan
+from optsched.solution.plan import Later, LinearPlan, Parts
 
 MOST_COLUMNS = 1_000_000
+MOST_AS_IT_IS = 10_000
+"""Levels in intervals from which on column generation is the better way."""
 
 
 class DeadlineElastic(Formulation):
@@ -73,8 +76,8 @@ class DeadlineElastic(Formulation):
     the level with the least GPU time that still meets its deadline, or changes its level where no level
     alone meets it; of several deadlines the one that is worth most and has room. All run as early as
     they can, or all when most GPUs are free. A job that finds no room may take the place of another that
-    costs more. In the program
-    a job keeps that plan, or is planned anew in whole intervals.
+    costs more. In the program a job keeps that plan, or is planned anew in whole intervals. Without the
+    program jobs that wait run on GPUs that are free until then, at a level with which they end earlier.
 
     Sets
         j in J: jobs with a deadline;  c in C_j: their levels, columns without a partner;
@@ -116,6 +119,10 @@ class DeadlineElastic(Formulation):
     intervals are, so that the answer is never worse. What the program says of other plans holds for
     whole intervals: it does not prove that there is no better plan. `deadline-fluid` bounds all.
 
+    A large program in which jobs may be declined is solved by column generation, with a bound in any case: a column is
+    a whole schedule of one job, priced as a shortest path over intervals and levels (`formulations.level_paths`); the
+    rows of the master are the capacity and what there is to consume.
+
     Options
         admission   jobs may be declined; otherwise all must meet their deadlines, or the instance is infeasible.
         guarantee   in rounds: a job that is planned is promised its deadline if it takes at most this part of the GPU
@@ -123,6 +130,7 @@ class DeadlineElastic(Formulation):
                     way. 0: newcomers may take the place of every job.
         program     whether the program is solved; otherwise the answer is the plan by rule, and without a bound.
         intervals   the most intervals.
+        columns     x_ct from which on jobs that may be declined are planned by column generation.
         slot        length of intervals in s, which are equal then.
         capacity    {resource: [capacity in round 0, 1, ...]}: calendars; the last number goes on.
 
@@ -151,6 +159,7 @@ class DeadlineElastic(Formulation):
         guarantee: Annotated[float, Field(ge=0, le=1)] = 0.02
         program: bool = True
         intervals: Annotated[int, Field(ge=1, le=1000)] = 30
+        columns: Annotated[int, Field(ge=0)] = MOST_AS_IT_IS
         slot: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
         capacity: Calendar = Field(default_factory=dict)
 
@@ -193,6 +202,7 @@ class DeadlineElastic(Formulation):
             self.plan_by_rule,
             options.program,
             options.intervals,
+            options.columns,
             options.slot,
         ).plan()
 
@@ -200,7 +210,10 @@ class DeadlineElastic(Formulation):
         self, jobs: Sequence[LevelJob], profile: Profile, last: Mapping[int, Run]
     ) -> LevelPlan:
         """The plan that each job of the program may keep; ``last`` as of `plan_levels`."""
-        return plan_levels(jobs, profile, self.options.program, last)
+        plan = plan_levels(jobs, profile, self.options.program, last)
+        if not self.options.program:
+            plan.start_early()
+        return plan
 
 
 @dataclass(frozen=True)
@@ -221,6 +234,7 @@ class ElasticProgram:
     rule: Callable[[Sequence[LevelJob], Profile, Mapping[int, Run]], LevelPlan]
     solved: bool
     intervals: int
+    columns: int
     slot: float | None
 
     @property
@@ -506,6 +520,8 @@ class ElasticProgram:
             solves_later=self.solved,
             searches=self.solved,
             declined=self._declined,
+            step=self._step if chooses else None,
+            parts=self._parts if chooses and len(self.of) >= self.columns else None,
         )
 
     def rows(self) -> tuple[LinearProgram, ElasticVariables]:
@@ -733,6 +749,96 @@ class ElasticProgram:
         """How many x, y, h, w, z and a there are."""
         blocks = (self.of, self.charged, self.fresh, self.c, self.z, self.deadlines[0])
         return tuple(len(block) for block in blocks)
+
+    # --- column generation: a column is a schedule of one job ---------------------------------------
+
+    @property
+    def _step(self) -> float | None:
+        """The smallest difference between two sums of values, where all values are the same."""
+        values = np.unique(self.deadlines[2])
+        return float(values[0]) if len(values) == 1 and values[0] > 0 else None
+
+    @property
+    def _parts(self) -> Parts:
+        """The jobs, as parts of the program."""
+        j_row, _, _ = self.job_and_interval
+        jobs = np.unique(self.deadlines[0])
+        of_columns = (
+            self.j[self.of], self.j[self.of[self.charged]], j_row[self.fresh], self.j, self.z,
+            self.deadlines[0],
+        )  # fmt: skip
+        stays = [self.C.of_job[job.job] for job in self.jobs if job.goes_on is not None]
+        required = ~self.optional[jobs] | np.isin(jobs, np.intersect1d(stays, self.z))
+        part = np.searchsorted(jobs, np.concatenate(of_columns))
+        return Parts(("capacity", "budget"), part, required, self._cheapest)
+
+    @cached_property
+    def _paths(self) -> LevelPaths:
+        """Schedules of jobs in whole intervals, as paths."""
+        jobs, (of_deadline, due, _) = np.unique(self.deadlines[0]), self.deadlines
+        number, x = self._by_deadline(self.j[self.of])
+        length = np.minimum(self.end[x], due[number]) - self.begin[x]
+        useful = np.flatnonzero(length > 0)
+        number, x, length = number[useful], x[useful], length[useful]
+        taken = np.zeros(len(self.of))
+        taken[self.charged] = self._delays / self.d[self.of[self.charged]]
+        return LevelPaths(
+            len(jobs),
+            np.searchsorted(jobs, self.j),
+            self.of,
+            self.t,
+            taken,
+            self.restarts.ran[self.C.first[jobs]],
+            ~self.may_stop[jobs],
+            np.searchsorted(jobs, of_deadline),
+            number,
+            x,
+            (length - self._restores[x]) / self.d[self.of[x]],
+        )
+
+    def _cheapest(self, costs: FloatArray, effort: int) -> tuple[FloatArray, FloatArray]:
+        """As of `Parts`: each job keeps the plan by rule, or runs in whole intervals."""
+        run, again, _, _, keeps, meet = np.split(costs, np.cumsum(self._sizes)[:-1])
+        restart = np.zeros(len(self.of))
+        restart[self.charged] = again
+        jobs = np.unique(self.deadlines[0])
+        job, kept = np.searchsorted(jobs, self.z), keeps + meet[self._kept_deadline]
+        # A job that may be declined needs no schedule that costs something.
+        most = np.where(self.optional[jobs], 0.0, np.inf)
+        most[job] = np.minimum(most[job], kept)
+        found = self._paths.cheapest(Costs(run, restart, meet, most), effort)
+        least, deadline = found.least, found.deadline
+        x, z, a = (np.zeros(len(block)) for block in (self.of, self.z, self.deadlines[0]))
+        x[found.x] = 1.0
+
+        by_rule = deadline[job] < 0
+        least = np.minimum(least, most)
+        deadline[job[by_rule]] = self._kept_deadline[by_rule]
+        z[by_rule] = 1.0
+        a[deadline[deadline >= 0]] = 1.0
+        return np.concatenate([*self._whole(x), z, a]), least
+
+    @cached_property
+    def _kept_deadline(self) -> IntArray:
+        """The first deadline, an index of ``deadlines``, that each z meets."""
+        number, mine = self._by_deadline(self.z)
+        done = np.array([run.pieces[-1].end for run in self.planned.values()])
+        due = self.deadlines[1][number]
+        in_time = np.flatnonzero(done[mine] <= due + self._slack(due))
+        first = np.unique(mine[in_time], return_index=True)[1]
+        return number[in_time[first]]
+
+    def _whole(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """(x, y, h, w) of jobs that run in some x, but for levels in which restarts take more than they
+        bring.
+        """
+        held, restarted = self._progress
+        y, h = self._starts(x)
+        idle = held @ x - restarted @ y < 0
+        if idle.any():
+            x = np.where(idle[self.of], 0.0, x)
+            y, h = self._starts(x)
+        return x, y, h, np.clip(held @ x - restarted @ y, 0.0, self.d)
 
     # --- points and schedules ---------------------------------------------------------------------
 

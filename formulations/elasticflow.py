@@ -56,6 +56,7 @@ class ElasticFlow(DeadlineElastic):
 
         program: ClassVar[bool] = False
         intervals: ClassVar[int] = 1
+        columns: ClassVar[int] = 1
         admission: bool = False
         slot: ClassVar[float | None] = None
         capacity: Calendar = Field(default_factory=dict)

@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.program import Assumption, LinearProgram, TimelineProgram, Units
 from optsched.program.list_schedule import list_schedule
@@ -97,6 +97,29 @@ class Relaxation:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """A program that falls into parts, such as jobs, which few rows couple.
+
+    Attributes
+    ----------
+    coupling : tuple of str
+        Blocks of the rows that couple parts; every other row has columns of one part only.
+    part : IntArray, shape (columns,)
+        Part of each column of the program.
+    required : BoolArray, shape (parts,)
+        Parts whose columns cannot all be 0.
+    cheapest : callable
+        Costs of the columns, and how hard to look (1, 2, ...) -> a cheap point of each part, all in one array of the
+        columns, and for each part a number that none of its points but 0 costs less than; shape (parts,).
+    """
+
+    coupling: tuple[str, ...]
+    part: IntArray
+    required: BoolArray
+    cheapest: Callable[[FloatArray, int], tuple[FloatArray, FloatArray]]
+
+
+@dataclass(frozen=True)
 class LinearPlan:
     """A linear or mixed-integer program over columns of its own.
 
@@ -143,6 +166,8 @@ class LinearPlan:
     refuted_by : callable or None
         The plan that must be infeasible too before this one is called so, as it has all schedules,
         and this one has some of them; None: it has all itself.
+    parts : Parts or None
+        Where the program is to be solved by column generation: a column is a point of a part.
     """
 
     classes: Classes
@@ -163,6 +188,7 @@ class LinearPlan:
     shortage: Callable[[], Shortage | None] = field(default=lambda: None)
     relaxation: Relaxation | None = None
     refuted_by: Callable[[], LinearPlan] | None = None
+    parts: Parts | None = None
     units: ClassVar[Units] = AS_IT_IS
 
     def to_refute(self) -> LinearPlan:

@@ -32,6 +32,7 @@ from optsched.solution.explanation import Explanation
 from optsched.solution.plan import (
     Later,
     LinearPlan,
+    Parts,
     Plan,
     Relaxation,
     Shortage,
@@ -127,6 +128,8 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
 
     point = engine.build(plan.known)
     outcome = _without_solver(engine, plan, point)
+    if outcome is None and plan.parts is not None and engine.asked_for is None:
+        return _by_parts(engine, plan, plan.parts, point)
     if outcome is None:
         # The plan with all schedules says why, if it is infeasible too.
         with _unexplained(engine, plan.refuted_by is not None):
@@ -180,6 +183,23 @@ def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) 
     end = Termination.OPTIMAL if proved else Termination.WORK_LIMIT
     values = Values(end, PointStatus.FEASIBLE, x=point, y=zero)
     return certified_linear(engine, arrays, values, zero)
+
+
+def _by_parts(
+    engine: Engine, plan: LinearPlan, parts: Parts, point: FloatArray | None
+) -> SolvedProgram:
+    """Column generation; what it does not find is infeasible only where all schedules are refuted."""
+    arrays = engine.build(lambda: plan.program.arrays)
+    engine.use(engine.load("highs"), "by columns, which are schedules of whole jobs")
+    values = engine.record(
+        convenience("LinearPlan.by_parts")(arrays, parts, point, plan.step, engine.limits_left()),
+        arrays.shape,
+    )
+    if values.x is None and plan.refuted_by is not None:
+        return _refuted(engine, plan, engine.build(plan.to_refute))
+    if values.x is None:
+        return _without_schedule_of(plan, nothing_found(engine, values, integer=True))
+    return _refined(engine, plan, certified_linear(engine, arrays, values, None))
 
 
 @contextmanager

@@ -202,6 +202,32 @@ def test_jobs_are_cut_where_as_many_as_fit_run_for_most_of_their_time() -> None:
     ]  # fmt: skip
 
 
+def two_speeds(*names: str) -> Instance:
+    """Jobs of 100 s on one GPU of the fast pool, and of 200 s on one of the slow pool."""
+    rates = {"fast": {"1": 1.0}, "slow": {"1": 0.5}}
+    pools = [{"name": name, "nodes": 1, "gpus_per_node": 1} for name in rates]
+    jobs = [
+        {"id": name, "gpus": 1, "steps": 100.0, "deadline": 1000.0, "throughput": rates}
+        for name in names
+    ]
+    return made(cluster={"pools": pools}, jobs=jobs)
+
+
+def test_without_the_program_jobs_that_wait_run_on_free_gpus_of_a_slow_pool() -> None:
+    """The second job does half of its work there; the third waits, as it cannot end earlier."""
+    found = solve(two_speeds("a", "b", "c"), program=False)
+    assert found.schedule is not None
+    rows = [
+        (row["job"], row["pool"], row["start"], row["end"]) for row in found.schedule.to_records()
+    ]
+    assert rows == [
+        ("a", "fast", 0.0, 100.0), ("b", "slow", 0.0, 100.0),
+        ("b", "fast", 100.0, 150.0), ("c", "fast", 200.0, 300.0),
+    ]  # fmt: skip
+    least = solve(two_speeds("a", "b", "c"))
+    assert least.objective == pytest.approx(300.0)  # the program asks for the least GPU time
+
+
 # --- admission ------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,171 @@
+"""Dantzig-Wolfe for a program that falls into parts: a column of the master is a point of a part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
+from optsched.decomposition.column_generation import Decomposition, dantzig_wolfe
+from optsched.decomposition.master import Master, MasterColumns, Priced
+from optsched.decomposition.proof import CLOSED, rounded_up
+from optsched.instance.durations import Timer
+from optsched.program import LinearArrays
+from optsched.solution import PointStatus, Termination, Values
+from optsched.solution.plan import Parts
+from optsched.solvers import Limits
+
+BROKEN = 1e-7
+"""Amount by which a point of a part may break its own rows, relative to their sides: rounding."""
+EFFORTS = (1, 8, 64)
+"""How hard points are looked for: first little, until that finds no more."""
+FOR_WHOLE = 0.2
+"""Share of the time that is kept for whole numbers."""
+
+
+def solve_by_parts(
+    arrays: LinearArrays,
+    parts: Parts,
+    known: FloatArray | None,
+    step: float | None,
+    limits: Limits,
+) -> Values:
+    """Solve a program that is minimised by column generation.
+
+    Parameters
+    ----------
+    arrays : LinearArrays
+    parts : Parts
+    known : FloatArray or None, shape (columns,)
+        A feasible point: its parts are the first columns, and the answer costs no more.
+    step : float or None
+        The smallest difference between two objective values.
+    limits : Limits
+        But for work: masters count no nodes.
+
+    Returns
+    -------
+    Values
+        The best point that was found, and the Lagrangian bound.
+    """
+    timer = Timer.after(limits.time)
+    program = _PartsOfProgram(arrays, parts)
+    points = [] if known is None else [known]
+    columns = None if known is None else program.columns_of(known)
+    bound, masters = -np.inf, 0
+    # The last turn prices once more, and takes the columns in whole numbers.
+    for effort, whole in (*((effort, False) for effort in EFFORTS), (EFFORTS[-1], True)):
+        kept = 0.0 if whole else FOR_WHOLE * (limits.time or 0.0)
+        if timer.left <= kept or _end(arrays, points, bound, limits) is not None:
+            continue
+        found = dantzig_wolfe(
+            program.master,
+            partial(program.price, effort=effort),
+            columns,
+            whole=whole,
+            step=step,
+            time_limit=None if limits.time is None else timer.left - kept,
+            gap=limits.gap,
+            tolerance=limits.tolerance,
+            threads=limits.threads,
+            seed=limits.seed,
+            on_progress=limits.on_progress,
+        )
+        columns, masters = found.columns, masters + len(found.history)
+        bound = max(bound, rounded_up(found.bound, step) + arrays.offset)
+        if found.whole is not None and whole:
+            points.append(program.point_of(found))
+    best = min(points, key=arrays.objective, default=None)
+    stopped = Termination.TIME_LIMIT if timer.left <= 0 else Termination.WORK_LIMIT
+    return Values(
+        _end(arrays, points, bound, limits) or stopped,
+        PointStatus.NONE if best is None else PointStatus.FEASIBLE,
+        x=best,
+        objective=None if best is None else arrays.objective(best),
+        bound=bound if np.isfinite(bound) else None,
+        iterations=masters,
+        seconds=timer.spent,
+        words=f"column generation: {0 if columns is None else len(columns):,} columns",
+    )
+
+
+def _end(
+    arrays: LinearArrays, points: Sequence[FloatArray], bound: float, limits: Limits
+) -> Termination | None:
+    """How the search ends if the best point is near enough to the bound; None: it goes on."""
+    value = min((arrays.objective(point) for point in points), default=np.inf)
+    for gap, end in ((CLOSED, Termination.OPTIMAL), (limits.gap, Termination.GAP_LIMIT)):
+        if gap is not None and value - bound <= gap * max(1.0, abs(value)):
+            return end
+    return None
+
+
+class _PartsOfProgram:
+    """The rows that couple parts, and points of parts as columns of them."""
+
+    def __init__(self, arrays: LinearArrays, parts: Parts) -> None:
+        self.arrays, self.parts = arrays, parts
+        couples = np.concatenate(
+            [np.full(len(block), block.name in parts.coupling) for block in arrays.rows]
+        )
+        self.coupling, self.own = arrays.by_rows[couples], arrays.by_rows[~couples]
+        lower, upper = arrays.row_lower, arrays.row_upper
+        self.own_lower, self.own_upper = lower[~couples], upper[~couples]
+        self.master = Master.of(
+            lower[couples],
+            upper[couples],
+            parts.required.astype(np.float64),
+            np.ones(len(parts.required)),
+        )
+        # To the master columns of the same entries are one, whichever points they are of.
+        self._points: dict[bytes, tuple[IntArray, FloatArray]] = {}
+
+    def price(self, y: FloatArray, effort: int) -> Priced:
+        """The cheapest points of parts at duals of the rows that couple."""
+        point, least = self.parts.cheapest(self.arrays.cost - self.coupling.T @ y, effort)
+        return Priced(self.columns_of(point), least)
+
+    def columns_of(self, point: FloatArray) -> MasterColumns:
+        """A column for each part of a point that is not 0 and keeps its own rows."""
+        there = np.flatnonzero(point)
+        there = there[~self._broken(point)[self.parts.part[there]]]
+        which, column = np.unique(self.parts.part[there], return_inverse=True)
+        points = sp.csc_matrix((point[there], (there, column)), shape=(len(point), len(which)))
+        cost = np.asarray(points.T @ self.arrays.cost)
+        made = MasterColumns.of(cost, sp.csc_matrix(self.coupling @ points), which)
+        for number, key in enumerate(_keys(made)):
+            own = slice(points.indptr[number], points.indptr[number + 1])
+            self._points.setdefault(key, (points.indices[own].astype(np.int64), points.data[own]))
+        return made
+
+    def _broken(self, point: FloatArray) -> BoolArray:
+        """Parts whose own rows a point breaks."""
+        activity = self.own @ point
+        off = np.maximum(self.own_lower - activity, activity - self.own_upper)
+        # A part that may be 0 is not in the point where it is 0: its rows count all the same.
+        wrong = off > BROKEN * np.maximum(1.0, np.abs(activity))
+        rows = self.own[wrong]
+        return mask_of(self.parts.part[rows.indices], len(self.parts.required))
+
+    def point_of(self, found: Decomposition) -> FloatArray:
+        """The point of the columns that are taken."""
+        assert found.whole is not None
+        point = np.zeros(self.arrays.shape[1])
+        for key in _keys(found.columns.take(found.whole > 0.5)):
+            columns, values = self._points[key]
+            point[columns] = values
+        return point
+
+
+def _keys(columns: MasterColumns) -> Iterator[bytes]:
+    """The entries of each column, in bytes."""
+    matrix = columns.matrix.sorted_indices()
+    for number, (block, cost) in enumerate(zip(columns.block, columns.cost, strict=True)):
+        own = slice(matrix.indptr[number], matrix.indptr[number + 1])
+        yield b"".join(
+            part.tobytes()
+            for part in (block, cost, matrix.indices[own].astype(np.int64), matrix.data[own])
+        )
