@@ -1,4 +1,4 @@
-"""Sweeps: many tasks in parallel processes, resumable;
+"""Sweeps: many tasks in parallel processes or on a cluster, resumable;
 benchmarks of formulations and solvers; what the rows tell.
 """
 

@@ -4,272 +4,31 @@ benchmarks and simulations alike.
 
 from __future__ import annotations
 
-import json
-import math
-import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, Self, TypedDict
+from typing import TypedDict
 
+from optsched.benchmarking.executor import Executor, Job, RunLimits, Slot
+from optsched.benchmarking.local_processes import LocalProcesses
 from optsched.benchmarking.machine import cores, here
 from optsched.benchmarking.results_file import FAILED, ResultsFile, Row
 from optsched.benchmarking.task import Task
-from optsched.benchmarking.worker import Prepare, Request, TaskEnd, Work
+from optsched.benchmarking.worker import Prepare, Work
 from optsched.display import DisplayedTable, TableColumns, columns_of, count, first_of
 from optsched.display.picture import Picture
-from optsched.errors import InvalidArgument, OptschedError, SolverCrashed, UsageError
+from optsched.errors import InvalidArgument, UsageError
 from optsched.lazy import convenience
-from optsched.processes import (
-    STARTING,
-    Child,
-    Closed,
-    Garbled,
-    TimedOut,
-    Timeout,
-    exit_text,
-    memory_in_use,
-    peak_memory,
-    tells_of_memory,
-)
 
-# --- limits --------------------------------------------------------------------------------------
-
-MOST_PROCESSES = 1024
-
-
-@dataclass(frozen=True)
-class RunLimits:
-    """How many tasks at a time, and what each may take.
-
-    Attributes
-    ----------
-    processes, threads : int
-    time : float or None
-        Seconds of a task.
-    memory : int or None
-        Bytes in use of a task.
-    """
-
-    processes: int = 1
-    threads: int = 1
-    time: float | None = None
-    memory: int | None = None
-
-    @classmethod
-    def of(cls, processes: int, threads: int, time: float | None, memory: float | None) -> Self:
-        """Check the limits; raises `UsageError`."""
-        if not 1 <= processes <= MOST_PROCESSES:
-            raise InvalidArgument(
-                "processes", str(processes), f"a number from 1 to {MOST_PROCESSES}"
-            )
-        if threads < 1:
-            raise InvalidArgument("threads", str(threads), "1 or more")
-        for name, limit in (("time_limit", time), ("memory_limit", memory)):
-            if limit is not None and not (math.isfinite(limit) and limit > 0):
-                raise InvalidArgument(name, f"{limit:g}", "a number above 0")
-        if memory is not None and not sys.platform.startswith("linux"):
-            raise UsageError("memory_limit: the memory of a task can be limited on Linux only")
-        return cls(processes, threads, time, None if memory is None else int(memory))
-
-
-# --- one task at a time --------------------------------------------------------------------------
-
-STARTS = 3
-"""Workers that may be killed before they begin with a task."""
+LOCAL, RAY = "processes", "ray"
+"""Names of executors; an address of a cluster may follow ``ray:``."""
 LOOK_EVERY = 0.05
 """Seconds between looks at limits."""
-CRASHED = SolverCrashed.exit_code
-MB = 1e6
-# Methods in a summary, at most.
 METHODS_TOLD = 10
-
-
-@dataclass
-class RunningTask:
-    """A task under way: since when it was asked for, what is known of its process,
-    and of workers killed before it.
-    """
-
-    task: Task
-    asked: float
-    pid: int = 0
-    started: float | None = None
-    seconds: float = 0.0
-    peak: int = 0
-    false_starts: int = 0
-
-    @property
-    def spent(self) -> float:
-        """Seconds since its process began."""
-        return 0.0 if self.started is None else time.monotonic() - self.started
-
-
-class Slot:
-    """Does one task at a time;
-    a worker that was killed or crashed is replaced when the next task comes.
-
-    Attributes
-    ----------
-    attempt : RunningTask or None
-        What is under way.
-    worker : Child or None
-    """
-
-    def __init__(
-        self, work: Work, prepare: Prepare | None, limits: RunLimits, machine: Mapping[str, Any]
-    ) -> None:
-        self.attempt: RunningTask | None = None
-        self.worker: Child | None = None
-        self._addresses = address_of(work), "" if prepare is None else address_of(prepare)
-        self._limits, self._machine = limits, machine
-
-    def start(self) -> Child:
-        """Its worker, started if there is none."""
-        if self.worker is None:
-            self.worker = Child(
-                "tasks",
-                "optsched.benchmarking.worker:serve",
-                self._addresses,
-                threads=self._limits.threads,
-                keep_errors=True,
-            )
-        return self.worker
-
-    def begin(self, task: Task) -> None:
-        """Have the task done."""
-        self.attempt = RunningTask(task, time.monotonic())
-        self._give(self.attempt)
-
-    def _give(self, attempt: RunningTask) -> None:
-        """Send a task to the worker."""
-        worker, attempt.asked = self.start(), time.monotonic()
-        with suppress(Closed):  # `look` comes upon it, and says how the worker ended
-            worker.send(Request(attempt.task.spec, self._limits.memory), Timeout(STARTING))
-
-    def look(self) -> Row | None:
-        """The row of the task once there is one; the slot is free then."""
-        now, worker = self.attempt, self.worker
-        if now is None or worker is None:
-            return None
-        try:
-            while worker.has_spoken():
-                reply = worker.receive(Timeout(STARTING))
-                if reply.kind == "progress":
-                    now.pid, now.started = reply.content, time.monotonic()
-                elif reply.kind == "answer":
-                    return self._ended(now, worker, reply.content)
-        except (Closed, TimedOut, Garbled):
-            return self._without_worker(now, worker)
-        return self._over_limits(now)
-
-    def _without_worker(self, now: RunningTask, worker: Child) -> Row | None:
-        """The row of a task whose worker is gone; None where another worker is to try it.
-
-        A worker that ends by itself before its first task would always do so: what it imports is
-        wrong. One that was killed, as where memory is short, says nothing of the next one.
-
-        Raises
-        ------
-        OptschedError
-        """
-        code = worker.wait_or_kill()
-        ended = exit_text(code)
-        if worker.ready:
-            return self._failed(now, "error", f"its worker {ended} while it prepared the task")
-        words = worker.last_words()
-        if code is None or code >= 0:
-            raise OptschedError(f"a worker {ended} before its first task: {words}")
-        self.stop()
-        now.false_starts += 1
-        if now.false_starts < STARTS:
-            self._give(now)
-            return None
-        problem = f"its worker {ended} before it could begin, {STARTS} times in a row"
-        return self._failed(now, "error", f"{problem}: {words}" if words else problem)
-
-    def stop(self) -> None:
-        """Kill its worker, with what that has started."""
-        worker, self.worker = self.worker, None
-        if worker is not None:
-            worker.kill()
-
-    # --- rows of tasks ---------------------------------------------------------------------------
-
-    def _ended(self, now: RunningTask, worker: Child, end: TaskEnd) -> Row:
-        """The row of a task whose process has ended, with or without an answer."""
-        now.peak = max(now.peak, end.memory)
-        # Without a limit an error that speaks of memory is the task's own.
-        limited = self._limits.memory is not None
-        if end.text:
-            found = json.loads(end.text)
-            answer, now.seconds = found["row"], float(found["seconds"])
-            # Libraries that get no memory say so in errors of their own.
-            no_memory = tells_of_memory(str(answer.get("error") or ""))
-            if limited and answer.get("status") == "error" and no_memory:
-                return self._row(now, {**answer, "status": "memory"})
-            return self._row(now, answer)
-        last = worker.last_words()
-        words = f"the task {exit_text(end.code)}{f': {last}' if last else ''}"
-        return self._failed(now, "memory" if limited and tells_of_memory(last) else "error", words)
-
-    def _over_limits(self, now: RunningTask) -> Row | None:
-        """A row if the task has taken too much, and was killed for it."""
-        limits = self._limits
-        if now.started is None:
-            if time.monotonic() - now.asked <= STARTING:
-                return None
-            return self._failed(
-                now, "error", f"its worker was not ready within {STARTING:g} s and was killed"
-            )
-        # The time counts from the process of the task on: what it imports is ready by then.
-        if limits.time is not None and now.spent > limits.time:
-            now.peak = max(now.peak, peak_memory(now.pid) or 0)
-            return self._failed(
-                now, "limit", f"did not end within {limits.time:.6g} s and was killed"
-            )
-        if limits.memory is not None:
-            used = memory_in_use(now.pid)
-            now.peak = max(now.peak, used)
-            if used > limits.memory:
-                words = f"had {used / MB:,.0f} MB in use, more than {limits.memory / MB:,.0f} MB, and was killed"
-                return self._failed(now, "memory", words)
-        return None
-
-    def _failed(self, now: RunningTask, status: str, words: str) -> Row:
-        """The row of a task that left none; its worker goes, with all that the task has started."""
-        now.seconds = now.spent
-        self.stop()
-        code = {"exit_code": CRASHED} if status == "error" else {}
-        return self._row(now, {"status": status, "error": words, **code})
-
-    def _row(self, now: RunningTask, answer: Mapping[str, Any]) -> Row:
-        self.attempt = None
-        return {
-            "key": now.task.key,
-            **now.task.labels,
-            **{"status": "ok", "error": None, **answer},
-            "wall_s": round(now.seconds, 6),
-            "peak_memory_mb": round(now.peak / MB, 1) if now.peak else None,
-            **self._machine,
-            "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        }
-
-
-def address_of(function: Any) -> str:
-    """``module:name`` of a function that another process can import; raises `UsageError`."""
-    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
-    if not module or not name.isidentifier() or module == "__main__":
-        raise UsageError(
-            f"{name or function!r} is no function at the top of a module: other processes import it"
-        )
-    return f"{module}:{name}"
-
+"""Methods in a summary, at most."""
 
 # --- many tasks ----------------------------------------------------------------------------------
 
@@ -306,6 +65,7 @@ class SweepOptions(TypedDict, total=False):
     """How a sweep is run, of `run_tasks`."""
 
     processes: int
+    executor: str
     results_file: str | Path | None
     append: bool
     retry: bool
@@ -372,6 +132,7 @@ def run_tasks(
     *,
     prepare: Prepare | None = None,
     processes: int = 1,
+    executor: str = LOCAL,
     threads: int = 1,
     time_limit: float | None = None,
     memory_limit: float | None = None,
@@ -396,6 +157,9 @@ def run_tasks(
         tasks are forked: so that no task pays for imports. It must start no threads.
     processes : int
         Tasks at a time.
+    executor : str
+        Where they run: ``processes`` of this machine; ``ray``, on the Ray cluster of the environment
+        (``RAY_ADDRESS``), or on this machine alone; ``ray:ADDRESS``.
     threads : int
         Threads that the libraries of each may start.
     time_limit : float, optional
@@ -431,31 +195,35 @@ def run_tasks(
         use, or cannot be written.
     InvalidInput
         The results file is damaged, or none.
+    SolverUnavailable
+        Ray is not installed, or no cluster answers.
     OptschedError
         Workers end by themselves before their first task, as where the function cannot be imported.
     """
     limits = RunLimits.of(processes, threads, time_limit, memory_limit)
+    job = Job.of(worker, prepare, limits)
     _refuse_twice(tasks)
-    machine = here()
     file = None
     if results_file is not None:
-        about = {"kind": kind, **machine}
+        about = {"kind": kind, **here()}
         file = ResultsFile.open(results_file, tasks, about, append=append, retry=retry)
     # The file is locked until the last row, so that no other run adds to it.
     with file or nullcontext():
         rows = SweepRows(tasks, file, on_row)
-        notices = [*_warnings(limits), *([] if file is None else file.notices)]
+        notices = [
+            *(_warnings(limits) if executor == LOCAL else ()),
+            *([] if file is None else file.notices),
+        ]
         if resumed := rows.progress.resumed:
             notices.append(
                 f"{resumed} of {len(tasks)} tasks have a row in {results_file}: "
                 "they are not done again"
             )
         # As many workers as there are tasks at most: one without a task would import for nothing.
-        slots = [
-            Slot(worker, prepare, limits, machine)
-            for _ in range(min(limits.processes, len(rows.left)))
-        ]
-        interrupted = _do_until_interrupted(slots, rows, notices, on_start)
+        most = min(limits.processes, len(rows.left))
+        with closing(_executor_of(executor)) as where:
+            slots = where.slots(job, most)
+            interrupted = _do_until_interrupted(where, slots, rows, notices, on_start)
     found = rows.in_order()
     return Sweep(found, tuple(notices), interrupted and len(found) < len(tasks))
 
@@ -498,7 +266,25 @@ class SweepRows:
         return tuple(self._done[task.key] for task in self._tasks if task.key in self._done)
 
 
+def _executor_of(name: str) -> Executor:
+    """The executor of a name: ``processes``, ``ray``, ``ray:ADDRESS`` or a client's ``ray://HOST:PORT``.
+
+    Raises
+    ------
+    UsageError, SolverUnavailable
+    """
+    kind, _, address = name.partition(":")
+    if kind == RAY:
+        from optsched.benchmarking.ray_cluster import RayCluster  # loads nothing of Ray before
+
+        return RayCluster(name if address.startswith("//") else address or None)
+    if name != LOCAL:
+        raise InvalidArgument("executor", repr(name), f"{LOCAL}, {RAY} or {RAY}:ADDRESS")
+    return LocalProcesses()
+
+
 def _do_until_interrupted(
+    executor: Executor,
     slots: Sequence[Slot],
     rows: SweepRows,
     notices: Sequence[str],
@@ -512,7 +298,7 @@ def _do_until_interrupted(
             slot.start()
         if on_start is not None:
             on_start(rows.progress, notices)
-        _do_all(slots, rows)
+        _do_all(executor, slots, rows)
     except KeyboardInterrupt:
         return True
     finally:
@@ -521,17 +307,20 @@ def _do_until_interrupted(
     return False
 
 
-def _do_all(slots: Sequence[Slot], rows: SweepRows) -> None:
+def _do_all(executor: Executor, slots: Sequence[Slot], rows: SweepRows) -> None:
     """Hand out tasks and take rows until there are none."""
     running = rows.progress.running
     while rows.left or any(slot.attempt for slot in slots):
         for slot in slots:
-            if slot.attempt is None and rows.left:
-                task = rows.left.popleft()
-                slot.begin(task)
-                running[task] = time.monotonic()
-        # An idle worker that has died would end every wait at once.
-        wait([slot.worker.fileno() for slot in slots if slot.worker and slot.attempt], LOOK_EVERY)
+            if slot.attempt is not None:
+                continue
+            if not rows.left:
+                slot.stop()  # others of a cluster may wait for its cores
+                continue
+            task = rows.left.popleft()
+            slot.begin(task)
+            running[task] = time.monotonic()
+        executor.wait(slots, LOOK_EVERY)
         for slot in slots:
             attempt, row = slot.attempt, slot.look()
             if row is not None and attempt is not None:

@@ -44,6 +44,14 @@ class TaskOptions:
     section: ClassVar = "Running"
 
     jobs: Annotated[int, Option("Tasks at a time.")] = 1
+    executor: Annotated[
+        str,
+        Option(
+            "Where they run: processes of this machine, or ray, the cluster at RAY_ADDRESS, "
+            "or ray:ADDRESS.",
+            "NAME",
+        ),
+    ] = "processes"
     append: Annotated[bool, Option("Add to the results of another sweep.")] = False
     resume: Annotated[
         bool,
@@ -68,6 +76,7 @@ def run_sweep(
     with sweep_progress(shell) as on_start:
         return sweep.run(
             processes=running.jobs,
+            executor=running.executor,
             results_file=lines,
             append=running.append,
             retry=running.retry,

@@ -160,7 +160,7 @@ def test_workers_that_are_killed_before_a_task_stop_no_sweep(
                 address = "odd_tasks:killed"
             super().__init__(purpose, address, *given, **more)
 
-    monkeypatch.setattr("optsched.benchmarking.run.Child", Killed)
+    monkeypatch.setattr("optsched.benchmarking.local_processes.Child", Killed)
     rows = run_tasks(squares(3), odd_tasks.square).rows
     failed = [row for row in rows if row["status"] == "error"]
     assert [row["square"] for row in rows if row not in failed] == [0, 1, 4][len(failed) :]

@@ -1,0 +1,161 @@
+"""Tasks on a Ray cluster: Ray carries a task to a machine, and says when a machine is lost.
+
+On each machine the task is done as on this one (`optsched.benchmarking.local_processes`), by an actor
+that has a slot of its own: so limits on time and memory, crashes and rows are the same. What Ray adds
+is that an actor may be lost, with its machine or because that ran out of memory. Its task is then done
+again elsewhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from optsched.benchmarking.executor import Job, RunningTask, Slot
+from optsched.benchmarking.local_processes import LocalProcesses
+from optsched.benchmarking.machine import here
+from optsched.benchmarking.results_file import Row
+from optsched.benchmarking.task import Task
+from optsched.errors import OptschedError, SolverUnavailable, UsageError
+
+RETRIES = 2
+"""Times that a task is done again whose actor was lost."""
+LOOK_EVERY = 0.05
+"""Seconds between looks at the limits of a task, on its machine."""
+
+
+class NodeSlot:
+    """What runs on a machine of the cluster, as an actor: one slot of processes there."""
+
+    def __init__(self, job: Job) -> None:
+        self._processes = LocalProcesses()
+        [self._slot] = self._processes.slots(job, 1)
+
+    def do(self, task: Task) -> Row:
+        """Do one task; its row."""
+        self._slot.begin(task)
+        while (row := self._slot.look()) is None:
+            self._processes.wait([self._slot], LOOK_EVERY)
+        return row
+
+
+class RayCluster:
+    """An `Executor`: an actor for each slot, wherever Ray finds room for its threads.
+
+    Parameters
+    ----------
+    address : str, optional
+        Of the cluster. Default: that of the environment (``RAY_ADDRESS``), else a cluster of this
+        machine alone, which ends with the sweep.
+
+    Raises
+    ------
+    SolverUnavailable
+        Ray is not installed, or no cluster answers.
+    """
+
+    def __init__(self, address: str | None) -> None:
+        try:
+            ray = import_module("ray")  # an extra: nothing else loads it
+        except ImportError as error:
+            raise SolverUnavailable(
+                f"executor ray: the package ray cannot be loaded ({error}); "
+                "pip install 'optsched[ray]'"
+            ) from None
+        self._ray: Any = ray
+        self._started = not ray.is_initialized()
+        if self._started:
+            try:
+                ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise SolverUnavailable(f"executor ray: no cluster answers ({error})") from None
+
+    def slots(self, job: Job, count: int) -> Sequence[RaySlot]:
+        """See `Executor.slots`; raises `UsageError` where no machine has the cores of one."""
+        most = max(
+            (node["Resources"].get("CPU", 0.0) for node in self._ray.nodes() if node["Alive"]),
+            default=0.0,
+        )
+        if most < job.limits.threads:
+            raise UsageError(
+                f"threads: found {job.limits.threads}, expected at most {most:g}: "
+                "no machine of the Ray cluster has more cores"
+            )
+        return [RaySlot(self._ray, job) for _ in range(count)]
+
+    def wait(self, slots: Sequence[Slot], seconds: float) -> None:
+        """See `Executor.wait`."""
+        under_way = [slot.row for slot in slots if isinstance(slot, RaySlot) and slot.attempt]
+        if under_way:
+            self._ray.wait(under_way, timeout=seconds)
+
+    def close(self) -> None:
+        """See `Executor.close`."""
+        if self._started:
+            self._ray.shutdown()
+
+
+class RaySlot:
+    """A `Slot` whose worker is an actor.
+
+    Attributes
+    ----------
+    attempt : RunningTask or None
+    row : object
+        What Ray promises of the task under way.
+    """
+
+    def __init__(self, ray: Any, job: Job) -> None:
+        self.attempt: RunningTask | None = None
+        self.row: Any = None
+        self._ray, self._job = ray, job
+        self._actor: Any = None
+
+    def start(self) -> Any:
+        """Ask for an actor; Ray starts it where and when there is room."""
+        if self._actor is None:
+            remote = self._ray.remote(NodeSlot)
+            cores = self._job.limits.threads
+            self._actor = remote.options(num_cpus=cores, max_restarts=0).remote(self._job)
+        return self._actor
+
+    def begin(self, task: Task) -> None:
+        """Have the task done."""
+        self.attempt = RunningTask(task, time.monotonic())
+        self.row = self.start().do.remote(task)
+
+    def look(self) -> Row | None:
+        """The row of the task once there is one; a task whose actor was lost is given to another."""
+        now = self.attempt
+        if now is None or not self._ray.wait([self.row], timeout=0)[0]:
+            return None
+        try:
+            row: Row = self._ray.get(self.row)
+        except OptschedError:  # no worker can do any task
+            raise
+        except self._ray.exceptions.RayError as error:
+            return self._again(now, error)
+        self.attempt = None
+        return row
+
+    def _again(self, now: RunningTask, error: Exception) -> Row | None:
+        """Give the task to another actor; after `RETRIES` a row that says what was lost."""
+        self.stop()
+        now.lost_workers += 1
+        if now.lost_workers <= RETRIES:
+            self.row = self.start().do.remote(now.task)
+            return None
+        now.seconds, self.attempt = time.monotonic() - now.asked, None
+        words = str(error).strip().splitlines()
+        last = f": {words[0]}" if words else ""
+        return now.failed(
+            "error", f"its worker was lost {now.lost_workers} times in a row{last}", here()
+        )
+
+    def stop(self) -> None:
+        """Kill the actor, and with it the process of its task."""
+        actor, self._actor = self._actor, None
+        if actor is not None:
+            self._ray.kill(actor)
