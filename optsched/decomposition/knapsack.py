@@ -12,7 +12,7 @@ MOST_CELLS = 2**28
 """Items times capacity; a byte is kept for each."""
 
 
-def best_items(value: ArrayLike, weight: ArrayLike, capacity: int) -> tuple[float, BoolArray]:
+def best_items(value: ArrayLike, weight: ArrayLike, capacity: float) -> tuple[float, BoolArray]:
     """Items of the greatest total value within a capacity, each at most once.
 
     ::
@@ -27,7 +27,8 @@ def best_items(value: ArrayLike, weight: ArrayLike, capacity: int) -> tuple[floa
         Items of no value are not taken.
     weight : array of int, shape (items,)
         At least 0.
-    capacity : int
+    capacity : float
+        May be infinite.
 
     Returns
     -------
@@ -43,13 +44,16 @@ def best_items(value: ArrayLike, weight: ArrayLike, capacity: int) -> tuple[floa
         raise InvalidArgument("weight", f"shape {w.shape}", f"that of value, {v.shape}")
     if w.size and ((w < 0).any() or (w != np.floor(w)).any()):
         raise InvalidArgument("weight", f"{w[(w < 0) | (w != np.floor(w))][0]:g}", "whole numbers")
-    b = int(capacity)
+    if np.isnan(capacity):
+        raise InvalidArgument("capacity", "nan", "a number")
     chosen = np.zeros(len(v), bool)
-    worth = np.flatnonzero((v > 0) & (w <= b)) if b >= 0 else np.zeros(0, np.int64)
+    worth = np.flatnonzero((v > 0) & (w <= capacity)) if capacity >= 0 else np.zeros(0, np.int64)
+    # More room than all items need is not used
+    b = int(min(capacity, w[worth].sum(dtype=np.float64)))
     if len(worth) * (b + 1) > MOST_CELLS:
         cells = f"{len(worth):,} items and a capacity of {b:,}"
         raise InvalidArgument("capacity", cells, f"a product of at most {MOST_CELLS:,}")
-    best = np.zeros(b + 1 if b >= 0 else 1)
+    best = np.zeros(b + 1)
     taken = np.zeros((len(worth), len(best)), bool)
     for row, item in enumerate(worth.tolist()):
         size = int(w[item])

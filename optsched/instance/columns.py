@@ -254,6 +254,12 @@ class JobColumns:
             raise InvalidInput(f"{path}.tenant", show(tenant), f"one of the tenants {known}")
         return self._tenant_rows[tenant]
 
+    def smallest_gangs(self, jobs: CheckedJobs) -> list[int]:
+        """The fewest GPUs of each of some jobs that were checked here."""
+        lists = list(self._level_rows)
+        least, levels = jobs.columns["gpus_min"], jobs.columns["levels"]
+        return [gpus if row < 0 else lists[row][0] for gpus, row in zip(least, levels, strict=True)]
+
     def table(self, elsewhere: JobNames = NOWHERE) -> JobTable:
         """All that was added; predecessors may be among the jobs ``elsewhere``."""
         self._to_arrays()

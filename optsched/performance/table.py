@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -213,31 +213,45 @@ class TableModel(RateModel):
         if not instance.workloads or not self._rates.has_plain_numbers:
             return
         table = instance.jobs_table
+        # The smallest gang of a job is the first of its levels, if it has any.
+        lowest = np.array([*(counts[0] for counts in table.level_lists), 0], np.int64)[table.levels]
+        smallest = np.maximum(table.gpus_min, lowest)
+        rows = np.flatnonzero((table.rates < 0) & (table.options < 0) & (smallest > 1))
+        gangs = (
+            (table.names[row], int(table.workload[row]), int(smallest[row]))
+            for row in rows.tolist()
+        )
+        self.refuse_gangs(instance, gangs)
+
+    def refuse_gangs(self, instance: Instance, gangs: Iterable[tuple[str, int, int]]) -> None:
+        """Refuse jobs that would have to use a workload's plain number on several GPUs.
+
+        Parameters
+        ----------
+        instance : Instance
+            That has the workloads.
+        gangs : iterable of (name, row of the workload, GPUs)
+            Jobs on more than one GPU whose rates are those of their workload.
+
+        Raises
+        ------
+        InvalidInput
+        """
         pools = len(instance.cluster.pools)
         profiles = instance.workloads.rates
         place = self._find_place(profiles.repeat(pools), np.tile(np.arange(pools), len(profiles)))
         plain = np.reshape(self._rates.entries.counts.find(place, OWN_GANG) >= 0, (-1, pools))
-        if not plain.any():
-            return
-        # The smallest gang of a job is the first of its levels, if it has any.
-        lowest = np.array([*(counts[0] for counts in table.level_lists), 0], np.int64)[table.levels]
-        smallest = np.maximum(table.gpus_min, lowest)
-        from_workload = (table.rates < 0) & (table.options < 0)
-        wrong = np.flatnonzero(
-            from_workload & np.logical_or.reduce(plain, axis=1)[table.workload] & (smallest > 1)
-        )
-        if len(wrong) == 0:
-            return
-        job = int(wrong[0])
-        gang = int(smallest[wrong[0]])
-        workload = instance.workloads[table.workload[job]]
-        pool = instance.cluster.pools[int(np.flatnonzero(plain[table.workload[job]])[0])]
-        document = instance.rates.document(workload.rates)
-        where = pool.name if pool.name in document else pool.gpu
-        raise InvalidInput(
-            f"workloads.{key(workload.name)}.throughput.{key(where)}",
-            f"the plain number {document[where]:g} (the rate on 1 GPU), "
-            f"which job {show(table.names[job])} would need "
-            f"for {gang} GPUs",
-            f'rates by GPU count such as {{"1": {document[where]:g}, "{gang}": ...}}',
-        )
+        some = np.logical_or.reduce(plain, axis=1)
+        for job, row, gang in gangs:
+            if not some[row]:
+                continue
+            workload = instance.workloads[row]
+            pool = instance.cluster.pools[int(np.flatnonzero(plain[row])[0])]
+            document = instance.rates.document(workload.rates)
+            where = pool.name if pool.name in document else pool.gpu
+            raise InvalidInput(
+                f"workloads.{key(workload.name)}.throughput.{key(where)}",
+                f"the plain number {document[where]:g} (the rate on 1 GPU), "
+                f"which job {show(job)} would need for {gang} GPUs",
+                f'rates by GPU count such as {{"1": {document[where]:g}, "{gang}": ...}}',
+            )

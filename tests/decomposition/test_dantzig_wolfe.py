@@ -45,13 +45,21 @@ def test_best_items_against_all_subsets(seed: int) -> None:
     assert value[chosen].sum() == pytest.approx(total) and weight[chosen].sum() <= capacity
 
 
+@pytest.mark.parametrize("capacity", [1e12, np.inf])
+def test_more_room_than_all_items_need(capacity: float) -> None:
+    total, chosen = best_items([3.0, -1.0, 2.0], [5, 1, 6], capacity)
+    assert total == 5.0 and chosen.tolist() == [True, False, True]
+
+
 def test_items_that_are_refused() -> None:
+    with refuses("capacity: found nan, expected a number", UsageError):
+        best_items([1.0], [1], np.nan)
     with refuses("weight: found 1.5, expected whole numbers", UsageError):
         best_items([1.0], [1.5], 3)
     with refuses("weight: found shape (2,), expected that of value, (1,)", UsageError):
         best_items([1.0], [1, 2], 3)
     with refuses("capacity: found 2 items and a capacity of 999,999,999", UsageError):
-        best_items([1.0, 1.0], [1, 2], 999_999_999)
+        best_items([1.0, 1.0], [1, 999_999_999], 999_999_999)
 
 
 # --- any program ---------------------------------------------------------------------------------------------------
