@@ -422,6 +422,11 @@ class Attempts:
         if self.best is None or (not keep and self.better(outcome, self.best)):
             self.best = outcome
 
+    def add_point(self, outcome: Outcome | None) -> None:
+        """Keep the feasible point of an attempt whose claim did not hold where it is the best."""
+        if outcome is not None and self.best is not None and self.better(outcome, self.best):
+            self.best = outcome
+
     def add_known(self, outcome: Outcome) -> None:
         """Record a feasible point that needed no solver."""
         self.made.append(Attempt(KNOWN, str(outcome.status)))
@@ -564,6 +569,8 @@ def _attempted(
                 for held in (own, attempts.best, attempts.known_point):
                     outcome = unless_refuted(outcome, held, maximise)
             attempts.add(outcome, keep=asked)
+            if not asked and not outcome.certificate.ok:
+                attempts.add_point(unclaimed(runs, outcome, certify))
             if _settles(runs, outcome) or (asked and not attempts.lacks_bound):
                 break
             log.info("attempt: %s: %s", *attempts.made[-1])

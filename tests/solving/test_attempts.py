@@ -57,6 +57,27 @@ def test_auto_tries_another_solver_and_says_so() -> None:
 
 
 @pytest.mark.usefixtures("spoiled")
+def test_a_point_whose_claim_does_not_hold_is_the_answer_where_it_is_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Clarabel stops far from the optimum that HiGHS found and could not prove."""
+    best = optsched.solve("@quickstart", solver="clarabel")
+    run = ReloadedSession.run
+
+    def stop_early(self: ReloadedSession, limits: Limits) -> Values:
+        values = run(self, limits)
+        assert values.x is not None
+        return replace(values, termination=Termination.IMPRECISE, x=0.5 * values.x)
+
+    monkeypatch.setattr(ReloadedSession, "run", stop_early)
+    solution = optsched.solve("@quickstart")
+    assert solution.ok and solution.objective == pytest.approx(best.objective)
+    assert solution.solver.name == "highs"
+    assert solution.gap == pytest.approx(0.0, abs=1e-6)  # by the duals of Clarabel
+    assert optsched.verify("@quickstart", solution.to_document()).ok
+
+
+@pytest.mark.usefixtures("spoiled")
 def test_a_solver_that_was_asked_for_is_never_replaced() -> None:
     solution = optsched.solve("@quickstart", solver="highs")
     assert not solution.ok and solution.solver.name == "highs"
