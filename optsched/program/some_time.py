@@ -31,9 +31,10 @@ class SomeTime:
         maximise  t   s.t.  level_k(x) >= h_k t  for every class k (some time),  0 <= t <= 1,
                             time, capacity, side rows, rows of one's own
 
-    h_k is the level of a job of class k that has the cluster to itself. Without whole jobs, which
-    could only make t smaller. If duals prove t = 0, every allocation leaves a job without any time:
-    no makespan is finite, and no sum of logarithms.
+    h_k is the level of a job of class k that has the cluster to itself, in the columns that no row
+    bars (if there are any). Without whole jobs, which could only make t smaller. If duals prove
+    t = 0, every allocation leaves a job without any time: no makespan is finite, and no sum of
+    logarithms.
 
     Attributes
     ----------
@@ -48,7 +49,7 @@ class SomeTime:
         lp, variables = program.bare()
         share = lp.variables(1, name="share", upper=1.0)
         count = sp.csr_matrix(program.classes.count[:, np.newaxis])
-        levels = scaled_rows(program.levels, 1.0 / program.highest_level)
+        levels = scaled_rows(program.levels, 1.0 / _level_alone(program))
         lp.constrain(levels @ variables["x"] - count @ share >= 0.0, name=SOME_TIME)
         lp.maximise(share)
         return program.with_own_rows(lp, variables)
@@ -89,4 +90,10 @@ def time_is_scarce(program: AllocationProgram, x: FloatArray | None) -> bool:
         return False
     if x is None:
         return True
-    return bool((program.level(x) < SCARCE * program.highest_level).any())
+    return bool((program.level(x) < SCARCE * _level_alone(program)).any())
+
+
+def _level_alone(program: AllocationProgram) -> FloatArray:
+    """h of `SomeTime`, shape (K,)."""
+    allowed = program.highest_among(~program.barred)
+    return np.where(allowed > 0, allowed, program.highest_level)

@@ -485,6 +485,22 @@ def test_where_every_allocation_leaves_a_job_without_time_nothing_is_feasible() 
     assert reasons["some time"].startswith(f"job {first} must have some time")
 
 
+@pytest.mark.parametrize("name", ["makespan", "finish-time-fairness", "proportional-fairness"])
+def test_a_job_pinned_where_it_is_1e12_times_slower_has_some_time(name: str) -> None:
+    """Its share counts where it may run: of what it had elsewhere it is 1e-12."""
+    pools = [{"name": pool, "nodes": 1, "gpus_per_node": 1} for pool in ("slow", "fast")]
+    rates = {"x": {"slow": 1e-6, "fast": 1e6}, "y": {"slow": 1.0, "fast": 1.0}}
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": pools},
+        "jobs": [{"id": job, "throughput": rate} for job, rate in rates.items()],
+        "constraints": [{"kind": "pinned", "jobs": ["x"], "pools": ["slow"]}],
+    }
+    solution = optsched.solve(optsched.Instance.from_document(document), name)
+    assert solution.status == "optimal" and solution.ok
+    assert solution["x"].throughput == pytest.approx(1e-6)
+
+
 def test_an_endless_makespan_is_no_optimum() -> None:
     formulation = make_formulation("makespan", {}, [])
     engine = Engine(registry.load_solver)

@@ -101,3 +101,17 @@ def test_the_noise_of_a_plan_is_that_by_which_its_answer_was_judged(size: float)
     assert judge(size, 0.4 * noise).status is Status.OPTIMAL
     if size > 1e3:  # OPTIMALITY, which is relative, accepts no difference from 0
         assert judge(size, 20.0 * noise).status is Status.FEASIBLE
+
+
+def test_a_row_that_bars_a_column_does_not_outweigh_the_duals_of_all_others() -> None:
+    """maximise  x + 2e12 y,  x <= 1,  y <= 0: of the dual 1 beside 2e12 the bound 1 is made."""
+    lp = LinearProgram()
+    x = lp.variables(2, name="x", upper=np.array([2.0, 1.0]))
+    lp.constrain(np.array([[1.0, 0.0]]) @ x <= 1.0, name="limit")
+    lp.constrain(np.array([[0.0, 1.0]]) @ x <= 0.0, name="bar")
+    lp.maximise(np.array([[1.0, 2e12]]) @ x)
+    arrays, at = lp.arrays, np.array([1.0, 0.0])
+    point = EvaluatedPoint(arrays, at, at, arrays.objective(at))
+    values = Values(Termination.OPTIMAL, x=at)
+    outcome = judged(Highs, Limits(), values, point, np.array([1.0, 2e12]))
+    assert (outcome.status, outcome.bound) == (Status.OPTIMAL, 1.0)
