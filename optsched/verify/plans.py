@@ -53,7 +53,7 @@ def check_plan(subject: RebuiltSolution, plan: Plan, findings: Findings) -> Boun
     _check_later(subject, plan, schedule, findings)
     method = _check_numbers(subject, plan, schedule, value, findings)
     known = plan.known_value() if document.bound_source == "solver" else None
-    check_contradiction(document, findings, known=known)
+    check_contradiction(document, findings, plan.noise(schedule), known)
     return method if len(findings) == before else "not verifiable"
 
 
@@ -181,7 +181,10 @@ def _check_numbers(
     document = subject.document
     stated = subject.document.certificate
     certificate = plan.certify(schedule, value, stated.proof)
-    findings.close("objective", document.objective, value, "what the schedule gives")
+    noise = plan.noise(schedule)
+    findings.close(
+        "objective", document.objective, value, "what the schedule gives", absolute=noise
+    )
     if isinstance(plan, LinearPlan) and (broken := plan.broken_guarantee(value, document.bound)):
         findings.add("objective", broken)
     method, of_duals = _check_bound(subject, plan, findings)
@@ -200,7 +203,7 @@ def _check_numbers(
     closed = (
         bound is not None
         and document.objective is not None
-        and is_closed(document.objective, bound, allowed, plan.noise(schedule))
+        and is_closed(document.objective, bound, allowed, noise)
     )
     reason = (
         "there is no gap"

@@ -527,3 +527,10 @@ def test_golden_cores() -> None:
             assert solve(instance).status in ("optimal", "feasible")
         else:
             assert solve(instance).status in ("infeasible", "limit")
+
+
+def test_values_of_jobs_that_do_not_add_up_exactly_are_verified() -> None:
+    """5 + 0.7 less 5 and 0.7 is 2e-16 in one order and 0 in another."""
+    jobs = [job("a", 10, 100, weight=5.0), job("b", 11, 100, weight=0.7)]
+    found = solve(made(cluster=pool(2), jobs=jobs), admission=True)
+    assert (found.status, found.objective) == ("optimal", pytest.approx(0.0, abs=1e-12))
