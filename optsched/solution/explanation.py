@@ -59,7 +59,7 @@ class Explanation(StrEnum):
     IRREDUCIBLE = "irreducible"
     """Without any one of them the others can hold."""
     REDUCED = "reduced"
-    """The search for a smaller set ended at its bound of work."""
+    """The search for a smaller set ended at its bound of work, or where a solver failed."""
     CUT_OFF = "cut off"
     """The search ended with the time, or the user stopped it."""
 

@@ -260,7 +260,7 @@ def _heavy_rows(arrays: LinearArrays, weight: FloatArray, analyst: Analyst) -> I
             break
         try:
             values = analyst.run(analyst.open(rows_alone(feasibility, rows)))
-        except _Stopped:  # the proof holds all the same
+        except (_Stopped, SolverCrashed):  # the proof holds all the same
             return heavy.astype(np.int64)
         if values.termination in NO_POINT:
             return rows.astype(np.int64)
@@ -350,6 +350,8 @@ class _Deletion:
                 size //= 2
         except _Stopped:
             return Explanation.CUT_OFF
+        except SolverCrashed:  # in a trial: what was shown before holds all the same
+            return Explanation.REDUCED
 
     def _pass(self, size: int) -> bool | None:
         """Leave out so many rows at once, where the others still conflict;

@@ -11,6 +11,7 @@ import pytest
 from programs import infeasible
 
 import optsched
+from optsched.errors import SolverCrashed
 from optsched.formats.mps import program_names
 from optsched.generate import generate
 from optsched.program import LinearArrays, LinearProgram
@@ -138,6 +139,29 @@ def test_the_search_ends_at_its_bound_of_work(monkeypatch: pytest.MonkeyPatch) -
     document = solution.to_document()
     assert document["explanation"] == "reduced"
     assert verify_program(whole_jobs(), document).ok
+
+
+@pytest.mark.parametrize("work", [0, 2])
+def test_a_trial_that_fails_leaves_what_was_shown(
+    monkeypatch: pytest.MonkeyPatch, work: int
+) -> None:
+    """A numerical failure after some trials costs the smaller set, and not the answer."""
+    arrays = random_program(0, integer=False)
+    analyst = Analyst(Limits())
+    checked = check_claim(arrays, analyst)
+    assert checked.finding is ClaimFinding.SHOWN
+    run, runs = HighsSession.run, iter(range(100))
+
+    def fail(self: HighsSession, limits: Limits) -> Values:
+        if next(runs) >= work:
+            raise SolverCrashed("HiGHS stopped with 'Solve error'")
+        return run(self, limits)
+
+    monkeypatch.setattr(HighsSession, "run", fail)
+    found = conflicting_rows(arrays, checked, analyst)
+    monkeypatch.undo()
+    assert found.explanation is Explanation.REDUCED
+    assert not can_hold(arrays, found.rows)
 
 
 # --- the time is over ----------------------------------------------------------------------------------------------
