@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from formulations.machines import FreeMachines, check_each_once, rank, sum_before
+from formulations.machines import FreeMachines, check_each_once, rank
 from formulations.slots import Slots, cheapest_slots, whole_assignment
-from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, sum_before
 from optsched.candidates import Candidates, Classes, Drop
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions

@@ -85,14 +85,6 @@ def rank(group: IntArray) -> IntArray:
     return number
 
 
-def sum_before(value: FloatArray, group: IntArray) -> FloatArray:
-    """Sum of the values before each row in its group of consecutive rows;
-    exactly 0 for the first.
-    """
-    before = np.cumsum(value) - value
-    return before - before[np.searchsorted(group, group)]
-
-
 def check_each_once(C: Classes, schedule: Schedule) -> None:
     """Raise ValueError for a job of the program that does not run once."""
     names = C.instance.jobs_table.names

@@ -13,10 +13,18 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from formulations.machines import check_each_once, rank, sum_before
+from formulations.machines import check_each_once, rank
 from formulations.reference_rates import refuse_endless
-from formulations.slot_rounding import cut, whole_jobs
-from optsched.arrays import EMPTY, FloatArray, IntArray, mask_of, owners, pointers, ranges
+from optsched.arrays import (
+    EMPTY,
+    FloatArray,
+    IntArray,
+    mask_of,
+    owners,
+    pointers,
+    ranges,
+    sum_before,
+)
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Classes
 from optsched.errors import UsageError
@@ -25,6 +33,7 @@ from optsched.program import LinearProgram, TimelineProgram
 from optsched.program.integers import amount_unit, common_unit, round_down, round_up
 from optsched.program.least_time import least_time
 from optsched.program.relaxed_makespan import relaxed_makespan
+from optsched.program.slot_rounding import cut, whole_jobs
 from optsched.solution import Conflict, Schedule
 from optsched.solution.plan import LinearPlan, Plan, TimelinePlan
 

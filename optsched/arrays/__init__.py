@@ -491,6 +491,14 @@ def owners(length: IntArray | Sequence[int]) -> IntArray:
     return np.arange(len(length)).repeat(length)
 
 
+def sum_before(value: FloatArray, group: IntArray) -> FloatArray:
+    """Sum of the values before each row in its group of consecutive rows;
+    exactly 0 for the first.
+    """
+    before = np.cumsum(value) - value
+    return before - before[np.searchsorted(group, group)]
+
+
 def finite(value: float | None) -> float | None:
     """The value, or None where it is none that JSON could hold: infinite or not a number."""
     return float(value) if value is not None and math.isfinite(value) else None

@@ -220,7 +220,10 @@ def with_formulation(problem: Problem) -> Problem:
 
     if problem.formulation:
         return problem
-    source, formulation = api.default_formulation(problem.instance)
+    try:
+        source, formulation = api.default_formulation(problem.instance)
+    except KeyboardInterrupt:  # while standard input is read
+        raise Interrupted(NOTHING_YET) from None
     return replace(problem, instance=source, formulation=formulation)
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from optsched.decomposition.column_generation import Decomposition, dantzig_wolfe
     from optsched.decomposition.knapsack import best_items
     from optsched.decomposition.master import CoupledRows, Master, MasterColumns, Priced
+    from optsched.decomposition.rounding import round_by_slots
 
 __all__ = [
     "CoupledRows",
@@ -28,6 +29,7 @@ __all__ = [
     "branch_and_price",
     "dantzig_wolfe",
     "lagrangian",
+    "round_by_slots",
 ]
 
 __getattr__ = lazy_names(
@@ -45,5 +47,6 @@ __getattr__ = lazy_names(
         "branch_and_price": ".branching",
         "dantzig_wolfe": ".column_generation",
         "lagrangian": ".bundle",
+        "round_by_slots": ".rounding",
     },
 )

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from plan_instances import machines, verified
 
 import optsched
-from formulations.slot_rounding import cut, whole_jobs
 from optsched.errors import UsageError
 from optsched.program.relaxed_makespan import relaxed_makespan
+from optsched.program.slot_rounding import cut, whole_jobs
 
 pytestmark = pytest.mark.oracle
 

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from formulations.machines import sum_before
-from optsched.arrays import FloatArray, IntArray, owners, ranges
+from optsched.arrays import FloatArray, IntArray, owners, ranges, sum_before
 
 ROUNDING = 1e-9
 """Parts of a unit that are rounding."""
