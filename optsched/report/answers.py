@@ -179,6 +179,8 @@ class AllocatedRows:
         Rows of the job table and of the pools; -1 for no partner, no pool.
     gpus, fraction : FloatArray
         GPUs held (of a share of a GPU that share), and the fraction of the time.
+    option : IntArray
+        Rows of the instance's options; -1 for none.
     """
 
     job: IntArray
@@ -186,6 +188,7 @@ class AllocatedRows:
     pool: IntArray
     gpus: FloatArray
     fraction: FloatArray
+    option: IntArray
 
 
 @dataclass(frozen=True)
@@ -226,11 +229,13 @@ def shares_of(source: Allocation | Rounds | SolutionFile) -> AllocatedRows:
     """The rows of an allocation, or of the one that was cut into rounds."""
     if isinstance(source, SolutionFile):
         return _allocation_in(source)
-    rows = source.rows
-    table = source.classes.configurations
-    configuration = source.classes.configuration[rows.column]
+    rows, C = source.rows, source.classes
+    table = C.configurations
+    configuration = C.configuration[rows.column]
     gpus = table.gpus[configuration] * table.share[configuration]
-    return AllocatedRows(rows.job, rows.partner, table.pool[configuration], gpus, rows.fraction)
+    option = C.candidates.columns.option[C.kind_column[rows.column]]
+    pool = table.pool[configuration]
+    return AllocatedRows(rows.job, rows.partner, pool, gpus, rows.fraction, option)
 
 
 def schedule_of(answer: Answer | Schedule) -> Runs:
@@ -369,8 +374,18 @@ def _allocation_in(file: SolutionFile) -> AllocatedRows:
         pool.append(_pool(instance, row.pool, f"{path}.pool"))
     gpus = [row.gpus * row.share for row in rows]
     fraction = [row.fraction for row in rows]
+    first = instance.options.indptr[instance.jobs_table.options[_rows(job)]].tolist()
+    option = [
+        NOBODY if row.option is None else begin + row.option
+        for row, begin in zip(rows, first, strict=True)
+    ]
     return AllocatedRows(
-        _rows(job), _rows(partner), _rows(pool), np.array(gpus, float), np.array(fraction, float)
+        _rows(job),
+        _rows(partner),
+        _rows(pool),
+        np.array(gpus, float),
+        np.array(fraction, float),
+        _rows(option),
     )
 
 

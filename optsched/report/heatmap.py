@@ -32,6 +32,8 @@ ANSWERED = (Status.OPTIMAL, Status.FEASIBLE)
 MAX_LABELLED = 50
 # Rows of a picture that has no room for labels.
 MAX_BANDS = 400
+# Width of a picture of many places.
+MOST_INCHES = 24.0
 # Smaller fractions are drawn as none.
 VISIBLE = 5e-4
 # Fractions from `VISIBLE` to 1, evenly spaced.
@@ -53,11 +55,16 @@ class HeatmapRows:
     size : IntArray, shape (rows,)
         Jobs in each row.
     places : tuple of str
-        The pools, and ``no pool`` where some option uses none.
+        The pools; then, where some option uses none, the resources of such options if each uses one
+        at most, such as the agents of an assignment; ``no pool`` for all others. Pools are left out
+        if nobody can use any.
     row_words : str
         What a row is.
     used, capacity : FloatArray, shape (places,)
-        GPUs in use, mean over time, and usable GPUs; NaN for ``no pool``.
+        GPUs in use, mean over time, and usable GPUs; of resources their use and capacity; NaN for
+        ``no pool``.
+    pooled : bool
+        Whether the pools are among the places.
     """
 
     fraction: FloatArray
@@ -68,6 +75,7 @@ class HeatmapRows:
     row_words: str
     used: FloatArray
     capacity: FloatArray
+    pooled: bool = True
 
 
 def heatmap_rows(source: Allocation | SolutionFile) -> HeatmapRows:
@@ -78,56 +86,114 @@ def heatmap_rows(source: Allocation | SolutionFile) -> HeatmapRows:
     """
     shares = shares_of(source)
     C = source.classes
-    fraction, runs, places = _by_job(C, shares)
+    places = _Places.of(C)
+    fraction, runs = _by_job(C, shares, places)
     jobs = np.flatnonzero(C.of_job >= 0)
     fraction = fraction[jobs]
     runs = runs[jobs]
     if len(jobs) <= MAX_LABELLED:
-        words = "job (GPUs)"
+        words = "job (GPUs)" if places.pooled else "job"
         group = np.arange(len(jobs), dtype=np.int64)
     elif len(C) <= MAX_LABELLED:
-        words = "class of equal jobs (GPUs)"
+        words = "class of equal jobs (GPUs)" if places.pooled else "class of equal jobs"
         group = C.of_job[jobs]
     else:
-        words = "jobs, by the pool that they use most"
+        words = f"jobs, by the {'pool' if places.pooled else 'resource'} that they use most"
         group = _bands(fraction)
     first = np.unique(group, return_index=True)[1]
     size = np.bincount(group)
     labels: tuple[str, ...] = ()
     if len(size) <= MAX_LABELLED:
         labels = tuple(
-            _label(C.instance, int(jobs[row]), int(n)) for row, n in zip(first, size, strict=True)
+            _label(C.instance, int(jobs[row]), int(n), places.pooled)
+            for row, n in zip(first, size, strict=True)
         )
     mean, some = _means(fraction, runs, group)
-    # The last place: no pool (-1)
-    used = np.zeros(len(C.instance.cluster.pools) + 1)
-    np.add.at(used, shares.pool, shares.gpus * shares.fraction)
-    capacity = C.instance.cluster.gpus(C.instance.now).astype(np.float64)
-    capacity, used[-1] = np.append(capacity, np.nan), np.nan
-    return HeatmapRows(
-        mean, some, labels, size, places, words, used[: len(places)], capacity[: len(places)]
-    )
+    used, capacity = places.use(C, shares)
+    return HeatmapRows(mean, some, labels, size, places.names, words, used, capacity, places.pooled)
 
 
-def _by_job(C: Classes, shares: AllocatedRows) -> tuple[FloatArray, BoolArray, tuple[str, ...]]:
-    """Fractions of every job in every place, where it can run, and the names of the places."""
-    jobs = len(C.instance.jobs_table)
-    pools = C.instance.cluster.pools
-    # The last place: no pool (-1)
-    fraction = np.zeros((jobs, len(pools) + 1))
+@dataclass(frozen=True)
+class _Places:
+    """Where jobs run: pools, and resources that options without a pool use.
+
+    Attributes
+    ----------
+    names : tuple of str
+    pooled : bool
+        Whether pools come first.
+    of_option : IntArray, shape (options,)
+        Number of the place of each option without a pool.
+    resources : tuple of str
+        Names of the resources among the places; they come after the pools.
+    """
+
+    names: tuple[str, ...]
+    pooled: bool
+    of_option: IntArray
+    resources: tuple[str, ...]
+
+    @classmethod
+    def of(cls, C: Classes) -> _Places:
+        """The places of all columns."""
+        bare = C.pool < 0
+        pools = () if bare.all() and len(bare) else tuple(p.name for p in C.instance.cluster.pools)
+        all_uses = C.instance.options.uses
+        of_option = np.full(len(all_uses), len(pools), np.int64)
+        if not bare.any():
+            return cls(pools, True, of_option, ())
+        some = np.unique(_options(C)[bare])
+        uses = {row: tuple(all_uses[row]) for row in some[some >= 0].tolist()}
+        resources: tuple[str, ...] = ()
+        if all(len(names) <= 1 for names in uses.values()):
+            resources = tuple(dict.fromkeys(name for names in uses.values() for name in names))
+            number = {name: len(pools) + place for place, name in enumerate(resources)}
+            for row, names in uses.items():
+                of_option[row] = number[names[0]] if names else len(pools) + len(resources)
+        known = len(uses) > 0 and all(uses.values()) and (some >= 0).all() and bool(resources)
+        others = () if known else ("no pool",)
+        return cls((*pools, *resources, *others), bool(pools), of_option, resources)
+
+    def at(self, pool: IntArray, option: IntArray) -> IntArray:
+        """Numbers of the places of rows or columns, given their pools and options."""
+        without = np.append(self.of_option, len(self.names) - 1)[option]
+        return np.where(pool >= 0, pool, without)
+
+    def use(self, C: Classes, shares: AllocatedRows) -> tuple[FloatArray, FloatArray]:
+        """Use and capacity of the places."""
+        cluster, uses = C.instance.cluster, C.instance.options.uses
+        amount = shares.gpus.astype(np.float64)
+        bare = np.flatnonzero((shares.pool < 0) & (shares.option >= 0))
+        amount[bare] = [sum(uses[row].values()) for row in shares.option[bare].tolist()]
+        used = np.zeros(len(self.names))
+        np.add.at(used, self.at(shares.pool, shares.option), amount * shares.fraction)
+        has = dict(zip(C.resources.names, C.resources.capacity.tolist(), strict=True))
+        gpus = cluster.gpus(C.instance.now).tolist() if self.pooled else []
+        capacity = np.array([*gpus, *(has[name] for name in self.resources)], np.float64)
+        for others in range(len(capacity), len(used)):
+            capacity = np.append(capacity, np.nan)
+            used[others] = np.nan
+        return used, capacity
+
+
+def _options(C: Classes) -> IntArray:
+    """Row of the instance's options of each column; -1 for none."""
+    return np.asarray(C.candidates.columns.option[C.kind_column], np.int64)
+
+
+def _by_job(C: Classes, shares: AllocatedRows, places: _Places) -> tuple[FloatArray, BoolArray]:
+    """Fractions of every job in every place, and where it can run."""
+    fraction = np.zeros((len(C.instance.jobs_table), len(places.names)))
     shared = shares.partner >= 0
-    np.add.at(fraction, (shares.job, shares.pool), shares.fraction)
-    np.add.at(fraction, (shares.partner[shared], shares.pool[shared]), shares.fraction[shared])
-    of_class = np.zeros(
-        (len(C) + 1, len(pools) + 1), bool
-    )  # the last class: not in the program (-1)
-    of_class[C.class_a, C.pool] = True
-    of_class[C.class_b[~C.alone], C.pool[~C.alone]] = True
-    runs = of_class[C.of_job]
-    names = tuple(pool.name for pool in pools)
-    if not (C.pool < 0).any():
-        return fraction[:, :-1], runs[:, :-1], names
-    return fraction, runs, (*names, "no pool")
+    place = places.at(shares.pool, shares.option)
+    np.add.at(fraction, (shares.job, place), shares.fraction)
+    np.add.at(fraction, (shares.partner[shared], place[shared]), shares.fraction[shared])
+    # The last class: not in the program (-1)
+    of_class = np.zeros((len(C) + 1, len(places.names)), bool)
+    column = places.at(C.pool, _options(C))
+    of_class[C.class_a, column] = True
+    of_class[C.class_b[~C.alone], column[~C.alone]] = True
+    return fraction, of_class[C.of_job]
 
 
 def _means(fraction: FloatArray, runs: BoolArray, group: IntArray) -> tuple[FloatArray, BoolArray]:
@@ -150,13 +216,16 @@ def _bands(fraction: FloatArray) -> IntArray:
     return np.argsort(order) * min(count, MAX_BANDS) // count
 
 
-def _label(instance: Instance, job: int, count: int) -> str:
+def _label(instance: Instance, job: int, count: int, pooled: bool) -> str:
     table = instance.jobs_table
     name = short(table.names[job], 28)
+    others = f" and {count - 1} like it" if count > 1 else ""
+    if not pooled:
+        return f"{name}{others}"
     low = int(table.gpus_min[job])
     high = int(table.gpus_max[job])
     gpus = f"{low}" if low == high else f"{low}-{high}"
-    return f"{name} ({gpus})" + (f" and {count - 1} like it" if count > 1 else "")
+    return f"{name} ({gpus}){others}"
 
 
 def allocation_heatmap(solution: Answer | Allocation, ax: Axes | None = None) -> Axes:
@@ -199,7 +268,7 @@ def allocation_heatmap(solution: Answer | Allocation, ax: Axes | None = None) ->
         raise UsageError(why)
     if ax is None:
         height = 1.7 + (max(0.26 * len(rows.fraction), 1.0) if rows.labels else 5.0)
-        ax = new_axes(max(4.2 + 0.95 * len(rows.places), 5.6), height)
+        ax = new_axes(min(max(4.2 + 0.95 * len(rows.places), 5.6), MOST_INCHES), height)
     image = _draw(ax, rows)
     _label_axes(ax, rows, solution)
     bar = figure_of(ax).colorbar(image, ax=ax, fraction=0.05, pad=0.03, aspect=25)
@@ -257,5 +326,8 @@ def _label_axes(ax: Axes, rows: HeatmapRows, answer: Answer | Allocation) -> Non
     absent = len(instance.jobs_table) - int(rows.size.sum())
     jobs = f"{rows.size.sum():,} jobs" + (f", {absent:,} not in the program" if absent else "")
     subtitle = headline(answer, jobs, "" if rows.runs.all() else "grey: cannot run there")
-    title = f"{instance.name}: fraction of time on each pool"
-    head(ax, title, subtitle, "pool (GPUs in use, mean over time)", rows.row_words)
+    if rows.pooled:
+        title, below = "fraction of time on each pool", "pool (GPUs in use, mean over time)"
+    else:
+        title, below = "fraction of time with each resource", "resource (in use, mean over time)"
+    head(ax, f"{instance.name}: {title}", subtitle, below, rows.row_words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from refusals import refuses
 
 import optsched
 from optsched.errors import UsageError
-from optsched.report import allocation_heatmap, heatmap_rows, save_picture
+from optsched.libraries import AssignmentProblem
+from optsched.report import SolutionFile, allocation_heatmap, heatmap_rows, save_picture
 
 # Private names: what a picture or a page is made of, before it is drawn
 from optsched.report.heatmap import MAX_BANDS, MAX_LABELLED
@@ -143,17 +145,48 @@ def test_jobs_outside_the_program_are_counted() -> None:
     )
 
 
-def test_options_without_a_pool_have_a_place_of_their_own() -> None:
-    document = instance_document(
+def without_pools(*uses: dict[str, float]) -> dict[str, Any]:
+    """A job that has an option without a pool for each of some uses of resources."""
+    return instance_document(
         {"a": 1},
-        [{"id": "x", "options": [{"throughput": 1.0, "uses": {"slots": 2}}]}],
-        resources=[{"name": "slots", "capacity": 1}],
+        [{"id": "x", "options": [{"throughput": 1.0, "uses": each} for each in uses]}],
+        resources=[{"name": "slots", "capacity": 1}, {"name": "disks", "capacity": 4}],
     )
+
+
+def test_options_without_a_pool_have_a_place_of_their_own() -> None:
+    document = without_pools({"slots": 2, "disks": 1})
     rows = heatmap_rows(
         optsched.solve(optsched.Instance.from_document(document), "max-throughput").allocation
     )
-    assert rows.places == ("a", "no pool")
-    np.testing.assert_allclose(rows.fraction, [[0.0, 0.5]])
+    assert rows.places == ("no pool",) and not rows.pooled
+    np.testing.assert_allclose(rows.fraction, [[0.5]])
+    document["jobs"].append({"id": "y", "throughput": {"a": 1.0}, "steps": 1.0})
+    rows = heatmap_rows(
+        optsched.solve(optsched.Instance.from_document(document), "max-throughput").allocation
+    )
+    assert rows.places == ("a", "no pool") and rows.pooled
+    np.testing.assert_allclose(rows.fraction, [[0.0, 0.5], [1.0, 0.0]])
+
+
+def test_options_that_use_one_resource_each_stand_under_it(tmp_path: Path) -> None:
+    """So an assignment shows the agent of each job."""
+    instance = AssignmentProblem(
+        np.array([[4.0, 1.0, 9.0], [2.0, 7.0, 3.0]]),
+        np.array([[5.0, 6.0, 4.0], [3.0, 4.0, 4.0]]),
+        np.array([6.0, 8.0]),
+    ).instance("tiny")
+    solution = optsched.solve(instance, "gap")
+    assert solution.allocation is not None
+    rows = heatmap_rows(solution.allocation)
+    assert rows.places == ("agent0", "agent1") and rows.labels == ("j0", "j1", "j2")
+    assert rows.fraction.tolist() == [[0, 1], [1, 0], [0, 1]]
+    assert (rows.used.tolist(), rows.capacity.tolist()) == ([6, 7], [6, 8])
+    words = texts(allocation_heatmap(solution))
+    assert "fraction of time with each resource" in words and "7 of 8" in words
+    solution.write(tmp_path / "tiny.json")
+    again = heatmap_rows(SolutionFile.read(instance, tmp_path / "tiny.json"))
+    assert again.places == rows.places and again.fraction.tolist() == rows.fraction.tolist()
 
 
 def test_one_job_is_enough_for_a_picture(tmp_path: Path) -> None:
