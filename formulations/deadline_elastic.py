@@ -210,8 +210,10 @@ class DeadlineElastic(Formulation):
         self, jobs: Sequence[LevelJob], profile: Profile, last: Mapping[int, Run]
     ) -> LevelPlan:
         """The plan that each job of the program may keep; ``last`` as of `plan_levels`."""
-        plan = plan_levels(jobs, profile, self.options.program, last)
-        if not self.options.program:
+        options = self.options
+        decides = not (options.program or options.admission)
+        plan = plan_levels(jobs, profile, options.program, last, decides)
+        if not options.program:
             plan.start_early()
         return plan
 

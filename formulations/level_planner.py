@@ -492,6 +492,15 @@ class LevelPlan:
             if job.in_time
         )
 
+    @property
+    def is_worth_all(self) -> bool:
+        """Whether all jobs are planned, each for what it is worth at most."""
+        runs = self.runs
+        return len(runs) == len(self.jobs) and all(
+            bool(job.in_time) and runs[number].value == job.in_time[0].value
+            for number, job in enumerate(self.jobs)
+        )
+
     def add(self, number: int) -> None:
         """Plan a job beside the others, or in the place of one of them, if it can be."""
         run = self.profile.cheapest(self.jobs[number], self.levelled)
@@ -636,6 +645,7 @@ def plan_levels(
     profile: Profile,
     mends: bool = True,
     last: Mapping[int, Run] = MappingProxyType({}),
+    keeps_all: bool = False,
 ) -> LevelPlan:
     """The best of the plans in all orders, of those in which jobs that they left out come first, and
     of those that go on with the last plan.
@@ -650,6 +660,8 @@ def plan_levels(
         ones.
     last : mapping of int to Run
         What is left of the runs of a plan that was made before, by the number of the job.
+    keeps_all : bool
+        Whether the first plan that keeps all jobs is good enough, whatever GPU time it takes.
     """
     repairs = min(MOST_REPAIRS, MOST_REPAIRED // max(len(jobs), 1))
     plans = []
@@ -658,7 +670,7 @@ def plan_levels(
         for _ in range(1 + repairs):
             plan = _planned(LevelPlan(jobs, profile.copy(), first), order)
             plans.append(plan)
-            if plan.is_ideal:
+            if plan.is_ideal or (keeps_all and plan.is_worth_all):
                 return plan
             late = {
                 number

@@ -411,6 +411,19 @@ def instance_of(capacity: dict[str, int], jobs: list[dict[str, Any]], restart: f
     )
 
 
+def test_all_jobs_are_kept_by_rule_where_none_would_be_declined() -> None:
+    """Where all must be kept the first plan that keeps all is the answer; else the best of all orders."""
+    kept = 0
+    for seed in range(60):
+        capacity, jobs, _, restart = random_set(seed)
+        instance = instance_of(capacity, jobs, restart)
+        decided = solve(instance, program=False)
+        best = solve(instance, program=False, admission=True)
+        assert decided.schedule is not None or best.declined or best.unplaced, seed
+        kept += decided.schedule is not None
+    assert 10 < kept < 60
+
+
 @pytest.mark.property
 @pytest.mark.parametrize("block", range(10))
 def test_sets_are_decided_as_by_brute_force(block: int) -> None:
