@@ -570,7 +570,8 @@ def _attempted(
                     outcome = unless_refuted(outcome, held, maximise)
             attempts.add(outcome, keep=asked)
             if not asked and not outcome.certificate.ok:
-                attempts.add_point(unclaimed(runs, outcome, certify))
+                bound = outcome.values.bound
+                attempts.add_point(unclaimed(runs, outcome, certify, bound=bound))
             if _settles(runs, outcome) or (asked and not attempts.lacks_bound):
                 break
             log.info("attempt: %s: %s", *attempts.made[-1])
