@@ -176,7 +176,7 @@ def test_no_more_jobs_are_stopped_or_moved_than_may_be(seed: int, formulation: s
     document = host(0, 4)
     document["cluster"]["pools"].append({"name": "p1", "nodes": 1, "gpus_per_node": 3})
     for name, rates in (
-        ("W", {"p0": {"1": 3.0, "2": 5.0}, "p1": 1.0}),
+        ("W", {"p0": {"1": 3.0, "2": 5.0}, "p1": {"1": 1.0}}),
         ("V", {"p0": 2.0, "p1": 1.0}),
     ):
         document["workloads"][name]["throughput"] = rates
