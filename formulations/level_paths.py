@@ -146,7 +146,7 @@ class LevelPaths:
                     chosen.append(x)
         return Cheapest(least, np.array(chosen, np.int64), deadline)
 
-    def _searches(self, costs: Costs) -> Iterator[_Search]:
+    def _searches(self, costs: Costs) -> Iterator[_PathSearch]:
         """Searches of some jobs each, a row for every deadline."""
         deadlines = np.unique(self.deadline)
         jobs = self.job_of_deadline[deadlines]
@@ -159,11 +159,11 @@ class LevelPaths:
                 yield self._search(costs, deadlines[begin:end])
                 begin = end
 
-    def _search(self, costs: Costs, deadline: IntArray) -> _Search:
+    def _search(self, costs: Costs, deadline: IntArray) -> _PathSearch:
         last = 1 + int(np.flatnonzero((self._x[deadline] >= 0).any(axis=(0, 1)))[-1])
         x, done = self._x[deadline, :, :last], self._done[deadline, :, :last]
         there, job = x >= 0, self.job_of_deadline[deadline]
-        return _Search(
+        return _PathSearch(
             job,
             deadline,
             costs.meet[deadline],
@@ -207,7 +207,7 @@ class LevelPaths:
 
 
 @dataclass(frozen=True)
-class _Search:
+class _PathSearch:
     """Searches side by side, each a row. A job that goes on pays ``run``, one that starts ``restart``.
 
     Attributes

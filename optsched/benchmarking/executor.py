@@ -62,24 +62,24 @@ class RunLimits:
 
 
 @dataclass(frozen=True)
-class Job:
+class SweepWork:
     """What every task of a sweep shares.
 
     Attributes
     ----------
-    work, prepare : str
+    worker, prepare : str
         Addresses ``module:function`` of the worker, and of what imports for it (may be empty).
     limits : RunLimits
     """
 
-    work: str
+    worker: str
     prepare: str
     limits: RunLimits
 
     @classmethod
-    def of(cls, work: Work, prepare: Prepare | None, limits: RunLimits) -> Self:
+    def of(cls, worker: Work, prepare: Prepare | None, limits: RunLimits) -> Self:
         """Other processes import the functions; raises `UsageError` where they cannot."""
-        return cls(address_of(work), "" if prepare is None else address_of(prepare), limits)
+        return cls(address_of(worker), "" if prepare is None else address_of(prepare), limits)
 
 
 def address_of(function: Any) -> str:
@@ -156,7 +156,7 @@ class Slot(Protocol):
 class Executor(Protocol):
     """Does tasks somewhere."""
 
-    def slots(self, job: Job, count: int) -> Sequence[Slot]:
+    def slots(self, work: SweepWork, count: int) -> Sequence[Slot]:
         """So many slots, which have not started anything yet."""
 
     def wait(self, slots: Sequence[Slot], seconds: float) -> None:

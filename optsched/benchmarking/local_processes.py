@@ -9,7 +9,7 @@ from contextlib import suppress
 from multiprocessing.connection import wait
 from typing import Any
 
-from optsched.benchmarking.executor import MB, Job, RunningTask, Slot
+from optsched.benchmarking.executor import MB, RunningTask, Slot, SweepWork
 from optsched.benchmarking.machine import here
 from optsched.benchmarking.results_file import Row
 from optsched.benchmarking.task import Task
@@ -35,10 +35,10 @@ STARTS = 3
 class LocalProcesses:
     """An `Executor`: a worker for each slot, which forks for each task."""
 
-    def slots(self, job: Job, count: int) -> Sequence[ProcessSlot]:
+    def slots(self, work: SweepWork, count: int) -> Sequence[ProcessSlot]:
         """See `Executor.slots`."""
         machine = here()
-        return [ProcessSlot(job, machine) for _ in range(count)]
+        return [ProcessSlot(work, machine) for _ in range(count)]
 
     def wait(self, slots: Sequence[Slot], seconds: float) -> None:
         """See `Executor.wait`."""
@@ -61,10 +61,10 @@ class ProcessSlot:
     worker : Child or None
     """
 
-    def __init__(self, job: Job, machine: Mapping[str, Any]) -> None:
+    def __init__(self, work: SweepWork, machine: Mapping[str, Any]) -> None:
         self.attempt: RunningTask | None = None
         self.worker: Child | None = None
-        self._job, self._limits, self._machine = job, job.limits, machine
+        self._work, self._limits, self._machine = work, work.limits, machine
 
     def start(self) -> Child:
         """Its worker, started if there is none."""
@@ -72,7 +72,7 @@ class ProcessSlot:
             self.worker = Child(
                 "tasks",
                 "optsched.benchmarking.worker:serve",
-                (self._job.work, self._job.prepare),
+                (self._work.worker, self._work.prepare),
                 threads=self._limits.threads,
                 keep_errors=True,
             )

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from optsched.benchmarking.executor import Job, RunningTask, Slot
+from optsched.benchmarking.executor import RunningTask, Slot, SweepWork
 from optsched.benchmarking.local_processes import LocalProcesses
 from optsched.benchmarking.machine import here
 from optsched.benchmarking.results_file import Row
@@ -29,9 +29,9 @@ LOOK_EVERY = 0.05
 class NodeSlot:
     """What runs on a machine of the cluster, as an actor: one slot of processes there."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, work: SweepWork) -> None:
         self._processes = LocalProcesses()
-        [self._slot] = self._processes.slots(job, 1)
+        [self._slot] = self._processes.slots(work, 1)
 
     def do(self, task: Task) -> Row:
         """Do one task; its row."""
@@ -72,18 +72,18 @@ class RayCluster:
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise SolverUnavailable(f"executor ray: no cluster answers ({error})") from None
 
-    def slots(self, job: Job, count: int) -> Sequence[RaySlot]:
+    def slots(self, work: SweepWork, count: int) -> Sequence[RaySlot]:
         """See `Executor.slots`; raises `UsageError` where no machine has the cores of one."""
         most = max(
             (node["Resources"].get("CPU", 0.0) for node in self._ray.nodes() if node["Alive"]),
             default=0.0,
         )
-        if most < job.limits.threads:
+        if most < work.limits.threads:
             raise UsageError(
-                f"threads: found {job.limits.threads}, expected at most {most:g}: "
+                f"threads: found {work.limits.threads}, expected at most {most:g}: "
                 "no machine of the Ray cluster has more cores"
             )
-        return [RaySlot(self._ray, job) for _ in range(count)]
+        return [RaySlot(self._ray, work) for _ in range(count)]
 
     def wait(self, slots: Sequence[Slot], seconds: float) -> None:
         """See `Executor.wait`."""
@@ -107,18 +107,18 @@ class RaySlot:
         What Ray promises of the task under way.
     """
 
-    def __init__(self, ray: Any, job: Job) -> None:
+    def __init__(self, ray: Any, work: SweepWork) -> None:
         self.attempt: RunningTask | None = None
         self.row: Any = None
-        self._ray, self._job = ray, job
+        self._ray, self._work = ray, work
         self._actor: Any = None
 
     def start(self) -> Any:
         """Ask for an actor; Ray starts it where and when there is room."""
         if self._actor is None:
             remote = self._ray.remote(NodeSlot)
-            cores = self._job.limits.threads
-            self._actor = remote.options(num_cpus=cores, max_restarts=0).remote(self._job)
+            cores = self._work.limits.threads
+            self._actor = remote.options(num_cpus=cores, max_restarts=0).remote(self._work)
         return self._actor
 
     def begin(self, task: Task) -> None:

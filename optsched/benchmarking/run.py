@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from optsched.benchmarking.executor import Executor, Job, RunLimits, Slot
+from optsched.benchmarking.executor import Executor, RunLimits, Slot, SweepWork
 from optsched.benchmarking.local_processes import LocalProcesses
 from optsched.benchmarking.machine import cores, here
 from optsched.benchmarking.results_file import FAILED, ResultsFile, Row
@@ -201,7 +201,7 @@ def run_tasks(
         Workers end by themselves before their first task, as where the function cannot be imported.
     """
     limits = RunLimits.of(processes, threads, time_limit, memory_limit)
-    job = Job.of(worker, prepare, limits)
+    work = SweepWork.of(worker, prepare, limits)
     _refuse_twice(tasks)
     file = None
     if results_file is not None:
@@ -222,7 +222,7 @@ def run_tasks(
         # As many workers as there are tasks at most: one without a task would import for nothing.
         most = min(limits.processes, len(rows.left))
         with closing(_executor_of(executor)) as where:
-            slots = where.slots(job, most)
+            slots = where.slots(work, most)
             interrupted = _do_until_interrupted(where, slots, rows, notices, on_start)
     found = rows.in_order()
     return Sweep(found, tuple(notices), interrupted and len(found) < len(tasks))

@@ -13,7 +13,7 @@ ROUNDING = 1e-9
 """Parts of a unit that are rounding."""
 
 
-class Pieces(NamedTuple):
+class CutRows(NamedTuple):
     """Parts of rows that were cut.
 
     Attributes
@@ -29,7 +29,7 @@ class Pieces(NamedTuple):
     amount: FloatArray
 
 
-def cut(amount: FloatArray, group: IntArray, size: FloatArray) -> Pieces:
+def cut(amount: FloatArray, group: IntArray, size: FloatArray) -> CutRows:
     """Lay the rows of each group end to end, and cut at multiples of a size.
 
     Parameters
@@ -42,7 +42,7 @@ def cut(amount: FloatArray, group: IntArray, size: FloatArray) -> Pieces:
 
     Returns
     -------
-    Pieces
+    CutRows
         In order of the rows.
     """
     start = sum_before(amount, group) / size
@@ -52,7 +52,7 @@ def cut(amount: FloatArray, group: IntArray, size: FloatArray) -> Pieces:
     row = owners(last - first)
     unit = ranges(first, last - first)
     part = np.minimum(end[row], unit + 1.0) - np.maximum(start[row], unit)
-    return Pieces(row, unit, np.maximum(part, 0.0) * size[row])
+    return CutRows(row, unit, np.maximum(part, 0.0) * size[row])
 
 
 def whole_jobs(
