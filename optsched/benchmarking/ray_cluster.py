@@ -2,8 +2,8 @@
 
 On each machine the task is done as on this one (`optsched.benchmarking.local_processes`), by an actor
 that has a slot of its own: so limits on time and memory, crashes and rows are the same. What Ray adds
-is that an actor may be lost, with its machine or because that ran out of memory. Its task is then done
-again elsewhere.
+is that an actor may be lost, with its machine or because that ran out of memory. Another actor then does
+its task again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOOK_EVERY = 0.05
 
 
 class NodeSlot:
-    """What runs on a machine of the cluster, as an actor: one slot of processes there."""
+    """The actor: does tasks on its machine, one at a time, in processes there."""
 
     def __init__(self, work: SweepWork) -> None:
         self._processes = LocalProcesses()
@@ -104,7 +104,7 @@ class RaySlot:
     ----------
     attempt : RunningTask or None
     row : object
-        What Ray promises of the task under way.
+        Reference of Ray to the row of the task under way.
     """
 
     def __init__(self, ray: Any, work: SweepWork) -> None:
