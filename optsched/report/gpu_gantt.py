@@ -120,7 +120,7 @@ class Holders:
 
 
 @dataclass(frozen=True)
-class Parts:
+class GpusOnNodes:
     """GPUs of one node that a holder has; arrays of equal length, by holder.
 
     Attributes
@@ -133,7 +133,7 @@ class Parts:
     gpus: IntArray
 
 
-def parts_on_nodes(instance: Instance, holders: Holders) -> Parts:
+def parts_on_nodes(instance: Instance, holders: Holders) -> GpusOnNodes:
     """The nodes of each holder, and its GPUs on each.
 
     Those on one node are known. A gang on several takes, in order of start, its first node and then
@@ -170,7 +170,7 @@ def parts_on_nodes(instance: Instance, holders: Holders) -> Parts:
         np.concatenate(column).astype(np.int64) for column in zip(*found, strict=True)
     )
     order = np.lexsort((at, holder))
-    return Parts(holder[order], at[order], gpus[order])
+    return GpusOnNodes(holder[order], at[order], gpus[order])
 
 
 def _free(
@@ -210,7 +210,7 @@ def _shared_out(free: IntArray, first: int, gpus: int, nodes: int) -> tuple[IntA
     return row, count
 
 
-def gpus_of(instance: Instance, holders: Holders, parts: Parts) -> tuple[IntArray, IntArray]:
+def gpus_of(instance: Instance, holders: Holders, parts: GpusOnNodes) -> tuple[IntArray, IntArray]:
     """GPUs that holders are drawn on: pairs of holder and GPU, by holder.
 
     In order of start, a holder has the lowest GPU that it is known to have where that is free, and

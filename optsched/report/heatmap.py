@@ -86,7 +86,7 @@ def heatmap_rows(source: Allocation | SolutionFile) -> HeatmapRows:
     """
     shares = shares_of(source)
     C = source.classes
-    places = _Places.of(C)
+    places = _RunPlaces.of(C)
     fraction, runs = _by_job(C, shares, places)
     jobs = np.flatnonzero(C.of_job >= 0)
     fraction = fraction[jobs]
@@ -114,7 +114,7 @@ def heatmap_rows(source: Allocation | SolutionFile) -> HeatmapRows:
 
 
 @dataclass(frozen=True)
-class _Places:
+class _RunPlaces:
     """Where jobs run: pools, and resources that options without a pool use.
 
     Attributes
@@ -134,7 +134,7 @@ class _Places:
     resources: tuple[str, ...]
 
     @classmethod
-    def of(cls, C: Classes) -> _Places:
+    def of(cls, C: Classes) -> _RunPlaces:
         """The places of all columns."""
         bare = C.pool < 0
         pools = () if bare.all() and len(bare) else tuple(p.name for p in C.instance.cluster.pools)
@@ -181,7 +181,7 @@ def _options(C: Classes) -> IntArray:
     return np.asarray(C.candidates.columns.option[C.kind_column], np.int64)
 
 
-def _by_job(C: Classes, shares: AllocatedRows, places: _Places) -> tuple[FloatArray, BoolArray]:
+def _by_job(C: Classes, shares: AllocatedRows, places: _RunPlaces) -> tuple[FloatArray, BoolArray]:
     """Fractions of every job in every place, and where it can run."""
     fraction = np.zeros((len(C.instance.jobs_table), len(places.names)))
     shared = shares.partner >= 0

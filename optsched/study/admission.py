@@ -40,7 +40,7 @@ from optsched.instance.staying import held_for
 from optsched.placement import jobs_without_nodes
 from optsched.solution import Schedule, Solution, Status
 from optsched.solving.limits import LimitOptions, make_limits, takes_limits, timer_of
-from optsched.study.conflicts import FLUID, MISSED, Shortfall, Undecided, irreducible
+from optsched.study.conflicts import FLUID, MISSED, Shortfall, StoppedEarly, irreducible
 
 FORMAT = "optsched-admission/1"
 ELASTIC = "deadline-elastic"
@@ -475,7 +475,7 @@ class _Probes:
         last = jobs == row
         try:
             needed = None if proof is None else proof(np.ones(len(jobs), bool))
-        except Undecided:
+        except StoppedEarly:
             needed = None
         if proof is None or needed is None:
             return kept, False

@@ -32,7 +32,7 @@ Proof = Callable[[BoolArray], BoolArray | None]
 """Jobs (a mask) -> those that a proof rests on that not all of them can be in time; None without."""
 
 
-class Undecided(Exception):
+class StoppedEarly(Exception):
     """The solver stopped before it had an answer."""
 
 
@@ -61,7 +61,7 @@ def irreducible(proof: Proof, stays: BoolArray) -> tuple[BoolArray, bool]:
                 fewer[job] = False
                 needed = proof(fewer)
                 asked = asked if needed is None else needed | stays
-    except Undecided:
+    except StoppedEarly:
         return asked, False
     return asked, True
 
@@ -110,13 +110,13 @@ class Shortfall:
         _, limits, timer = self._how
         left = None if timer.seconds is None else timer.left
         if left is not None and left <= 0:
-            raise Undecided
+            raise StoppedEarly
         cost = np.zeros(len(self.arrays.cost))
         cost[self._in_time] = -1.0 * asked
         self._session.set_cost(cost)
         values = self._session.run(replace(limits, time=left))
         if values.termination is not Termination.OPTIMAL or values.objective is None:
-            raise Undecided
+            raise StoppedEarly
         if values.objective - np.count_nonzero(~asked) <= MISSED or values.y is None:
             return None
         return np.asarray(asked & (np.abs(values.y[self.work]) > NO_PRICE))

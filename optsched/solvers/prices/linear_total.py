@@ -101,7 +101,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Chosen(Response):
+class ChoosingResponse(Response):
     """A response, with where all classes are: at ties another search may choose otherwise.
 
     Attributes
@@ -273,7 +273,7 @@ class LinearTotalSearch(CuttingPlanes):
         bound = float(prices @ self.capacity) + float(self.weight @ (self.rent - self.of_floor))
         few = self.floors is not None and len(self.worth) <= REMEMBERED
         choice = self.now.condensed() if few else None
-        self.master.add(Chosen(prices, value, demand, 0.0, bound, choice=choice))
+        self.master.add(ChoosingResponse(prices, value, demand, 0.0, bound, choice=choice))
         self._take(self._assignment(self.now, demand, value))
         if not bound < self.bound:
             return False
@@ -319,7 +319,7 @@ class LinearTotalSearch(CuttingPlanes):
     def _time_of(self, proposal: Response) -> FloatArray:
         if proposal.bound == np.inf:  # no answer to prices
             return self.base
-        choice = proposal.choice if isinstance(proposal, Chosen) else None
+        choice = proposal.choice if isinstance(proposal, ChoosingResponse) else None
         if choice is None:
             self.ask(proposal.prices)
             choice = self.now
