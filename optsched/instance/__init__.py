@@ -14,6 +14,7 @@ from optsched.instance.tables import Colocation, JobTable, OptionTable, Workload
 from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from optsched.instance.layouts import Layouts
     from optsched.instance.revise import jobs_of_documents, with_columns, with_jobs, with_nodes
     from optsched.instance.topology import topology_graph
 
@@ -24,6 +25,7 @@ __all__ = [
     "Instance",
     "Job",
     "JobTable",
+    "Layouts",
     "OptionTable",
     "Pool",
     "RateTable",
@@ -44,6 +46,7 @@ __all__ = [
 
 # Rounds revise instances, and placements read the topology; a solve does neither.
 _HOME = {
+    "Layouts": "optsched.instance.layouts",
     "jobs_of_documents": "optsched.instance.revise",
     "topology_graph": "optsched.instance.topology",
     "with_columns": "optsched.instance.revise",

@@ -43,11 +43,17 @@ CATALOGUE = {
 """Models by name, loaded on demand."""
 
 if TYPE_CHECKING:
+    from optsched.performance.analytic.hardware import partitions_of
     from optsched.performance.profiles import Profiles
     from optsched.performance.table import TableModel
 
 # Loaded when used: they stand above the protocol that this package begins with
-__getattr__ = lazy_names(__name__, {"Profiles": ".profiles", "TableModel": ".table"})
+_HOME = {
+    "Profiles": ".profiles",
+    "TableModel": ".table",
+    "partitions_of": ".analytic.hardware",
+}
+__getattr__ = lazy_names(__name__, _HOME)
 
 __all__ = [
     "CATALOGUE",
@@ -66,5 +72,6 @@ __all__ = [
     "Source",
     "TableModel",
     "learns",
+    "partitions_of",
     "with_learnt",
 ]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from optsched.errors import InvalidInput
+from optsched.instance.cluster import Partition, Pool
 from optsched.instance.reading import show
 
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
@@ -24,14 +25,15 @@ BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 
 @dataclass(frozen=True, slots=True)
 class MigProfile:
-    """A MIG profile of a board:
-    compute slices of 7 (4), memory slices of 8 (4), and most instances of it.
+    """A MIG profile of a board: compute slices of 7 (4), memory slices of 8 (4), most instances
+    of it, and the memory slices where one may start.
     """
 
     name: str
     compute_slices: int
     memory_slices: int
     count: int
+    starts: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +112,20 @@ def _seven(small: int, memory: tuple[int, int, int, int]) -> tuple[MigProfile, .
     """
     one, two, half, whole = memory
     return (
-        MigProfile(f"1g.{one}gb", 1, 1, small),
-        MigProfile(f"1g.{two}gb", 1, 2, 4),
-        MigProfile(f"2g.{two}gb", 2, 2, 3),
-        MigProfile(f"3g.{half}gb", 3, 4, 2),
-        MigProfile(f"4g.{half}gb", 4, 4, 1),
-        MigProfile(f"7g.{whole}gb", 7, 8, 1),
+        MigProfile(f"1g.{one}gb", 1, 1, small, (0, 1, 2, 3, 4, 5, 6)),
+        MigProfile(f"1g.{two}gb", 1, 2, 4, (0, 2, 4, 6)),
+        MigProfile(f"2g.{two}gb", 2, 2, 3, (0, 2, 4)),
+        MigProfile(f"3g.{half}gb", 3, 4, 2, (0, 4)),
+        MigProfile(f"4g.{half}gb", 4, 4, 1, (0,)),
+        MigProfile(f"7g.{whole}gb", 7, 8, 1, (0,)),
     )
 
 
 PROFILES = {
     "A30": (
-        MigProfile("1g.6gb", 1, 1, 4),
-        MigProfile("2g.12gb", 2, 2, 2),
-        MigProfile("4g.24gb", 4, 4, 1),
+        MigProfile("1g.6gb", 1, 1, 4, (0, 1, 2, 3)),
+        MigProfile("2g.12gb", 2, 2, 2, (0, 2)),
+        MigProfile("4g.24gb", 4, 4, 1, (0,)),
     ),
     "A100-40GB": _seven(7, (5, 10, 20, 40)),
     "80GB": _seven(7, (10, 20, 40, 80)),
@@ -135,7 +137,7 @@ PROFILES = {
 Apache-2.0).
 
 Checked: all of A30, A100 and the 80 GB boards, 1g of the others; the other counts of H200 and B200
-follow the same geometry and are not verified.
+and the starts of boards newer than the H100 follow the same geometry and are not verified.
 """
 
 
@@ -357,6 +359,34 @@ def _listed(boards: list[Board]) -> str:
 
 
 # --- MIG slices -----------------------------------------------------------------------------------
+
+
+def partitions_of(pool: Pool, path: str = "gpu") -> tuple[Partition, ...]:
+    """Profiles into which a GPU of a pool can be cut: those that the pool states, else those of the
+    board that its GPU type names.
+
+    Parameters
+    ----------
+    pool : Pool
+    path : str
+        Of the GPU type in its document, for messages.
+
+    Returns
+    -------
+    tuple of Partition
+        Empty for a board without MIG.
+
+    Raises
+    ------
+    InvalidInput
+        If the pool states no profiles and its GPU type names no board.
+    """
+    if pool.partitions:
+        return pool.partitions
+    board = find(pool.gpu, pool.gpu_memory, path)
+    return tuple(
+        Partition(one.name, one.compute_slices, one.memory_slices, one.starts) for one in board.mig
+    )
 
 
 class Slice(NamedTuple):

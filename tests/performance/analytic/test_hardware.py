@@ -5,9 +5,13 @@ from __future__ import annotations
 import csv
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from refusals import refuses
+
+from optsched.instance import Layouts
 
 # Private names: a model by its class, where the registry knows it by name
 from optsched.performance.analytic.hardware import (
@@ -16,6 +20,7 @@ from optsched.performance.analytic.hardware import (
     PRECISIONS,
     Board,
     find,
+    partitions_of,
     rows,
     slice_of,
 )
@@ -109,6 +114,14 @@ def test_slices() -> None:
         slice_of(find("T4"), "1g.5gb", "p")
     with refuses('p: found "1g.5gb", expected a MIG profile of H200-SXM5-141GB (1g.18gb, ...'):
         slice_of(find("H200"), "1g.5gb", "p")
+
+
+@pytest.mark.parametrize("board", [board for board in rows() if board.mig], ids=lambda b: b.name)
+def test_starts_allow_as_many_slices_of_a_profile_as_the_vendor_states(board: Board) -> None:
+    pool = SimpleNamespace(partitions=(), gpu=board.name, gpu_memory=None)
+    layouts = Layouts(partitions_of(pool))  # type: ignore[arg-type]
+    most = np.array([layouts.counts_of(layout) for layout in layouts.maximal]).max(axis=0)
+    assert most.tolist() == [profile.count for profile in board.mig]
 
 
 @needs_shared
