@@ -97,7 +97,16 @@ class Layouts(Displayed):
         return tuple(sorted(places, key=lambda at: (at.start, at.profile)))
 
     def end(self, at: SliceAt) -> int:
-        """The memory slice after the last one that a slice takes."""
+        """The memory slice after the last one that a slice takes.
+
+        Parameters
+        ----------
+        at : SliceAt
+
+        Returns
+        -------
+        int
+        """
         return at.start + self.partitions[at.profile].memory_slices
 
     @cached_property
@@ -137,7 +146,16 @@ class Layouts(Displayed):
         )
 
     def counts_of(self, layout: Layout) -> IntArray:
-        """Slices of each profile in a layout, shape (profiles,)."""
+        """Slices of each profile in a layout.
+
+        Parameters
+        ----------
+        layout : tuple of SliceAt
+
+        Returns
+        -------
+        IntArray, shape (profiles,)
+        """
         rows = np.array([at.profile for at in layout], np.int64)
         return np.bincount(rows, minlength=len(self.partitions)).astype(np.int64)
 
@@ -158,6 +176,10 @@ class Layouts(Displayed):
         Parameters
         ----------
         counts : IntArray, shape (profiles,)
+
+        Returns
+        -------
+        tuple of SliceAt, or None
         """
         return next((one for one in self.maximal if (self.counts_of(one) >= counts).all()), None)
 
@@ -197,7 +219,24 @@ class Layouts(Displayed):
         return np.bincount(rows, minlength=len(self.partitions)).astype(np.int64)
 
     def row(self, profile: object, path: str) -> int:
-        """Row of a profile by its name; raises `InvalidInput`."""
+        """Row of a profile by its name.
+
+        Parameters
+        ----------
+        profile : object
+            What stands where the name of a profile is expected.
+        path : str
+            Of it in its document, for messages.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such profile.
+        """
         row = self._row.get(profile, -1) if isinstance(profile, str) else -1
         if row < 0:
             raise InvalidInput(path, show(profile), f"one of the profiles {listed(self.names)}")
@@ -210,6 +249,10 @@ class Layouts(Displayed):
         ----------
         slices : sequence of (int, int or None)
             Row of the profile and start of each; None: any of its starts.
+
+        Returns
+        -------
+        str
         """
         stated = [SliceAt(row, start) for row, start in slices if start is not None]
         for at in stated:
@@ -252,7 +295,16 @@ class Layouts(Displayed):
         return f"no starts of {enumerated(parts, 'and')} are free of overlap{beside}"
 
     def words(self, counts: IntArray) -> str:
-        """A multiset as text, such as ``2x1g.5gb+3g.20gb``: `read` takes it."""
+        """A multiset as text, such as ``2x1g.5gb+3g.20gb``: `read` takes it.
+
+        Parameters
+        ----------
+        counts : IntArray, shape (profiles,)
+
+        Returns
+        -------
+        str
+        """
         times = zip(self.names, counts.tolist(), strict=True)
         return "+".join(name if many == 1 else f"{many}x{name}" for name, many in times if many)
 
