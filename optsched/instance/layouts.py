@@ -50,6 +50,8 @@ class Layouts(Displayed):
     ----------
     partitions : sequence of Partition
         Profiles with different names.
+    path : str
+        Of them in their document, for messages.
 
     Attributes
     ----------
