@@ -60,6 +60,7 @@ STOPPED = {
     "work_limit": "the work limit was reached",
     "gap_limit": "the gap is small enough",
     "interrupted": "interrupted",
+    "by_rule": "a rule alone was asked for",
     "imprecise": "the solver stopped before reaching the tolerance",
 }
 PROOF = {

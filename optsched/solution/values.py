@@ -27,6 +27,7 @@ class Termination(StrEnum):
     INTERRUPTED = "interrupted"
     IMPRECISE = "imprecise"
     CLOSED_FORM = "closed_form"
+    BY_RULE = "by_rule"
     ERROR = "error"
 
 

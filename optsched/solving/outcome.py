@@ -26,6 +26,7 @@ STOPPED = (
     Termination.WORK_LIMIT,
     Termination.GAP_LIMIT,
     Termination.INTERRUPTED,
+    Termination.BY_RULE,
 )
 
 

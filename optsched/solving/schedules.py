@@ -171,7 +171,7 @@ def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) 
         if plan.searches:
             return None
         engine.use(ClosedForm, BY_RULE_ALONE)
-        return nothing_found(engine, Values(Termination.WORK_LIMIT, words=NO_PLAN_BY_RULE))
+        return nothing_found(engine, Values(Termination.BY_RULE, words=NO_PLAN_BY_RULE))
     if plan.solves_later and plan.later:  # their programs need a solver
         return None
     arrays = plan.program.arrays
@@ -180,7 +180,7 @@ def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) 
     if not proved and plan.searches:
         return None
     engine.use(ClosedForm, "no plan is better" if proved else BY_RULE_ALONE)
-    end = Termination.OPTIMAL if proved else Termination.WORK_LIMIT
+    end = Termination.OPTIMAL if proved else Termination.BY_RULE
     values = Values(end, PointStatus.FEASIBLE, x=point, y=zero)
     return certified_linear(engine, arrays, values, zero)
 

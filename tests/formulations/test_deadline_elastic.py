@@ -546,6 +546,18 @@ def test_elasticflow_as_published_keeps_what_its_shares_keep() -> None:
         assert kept.schedule is not None or not expected["all_admitted"]
 
 
+def test_a_rule_alone_reaches_no_limit() -> None:
+    """Nobody set one: it is the rule that proves no optimum, or finds no plan."""
+    there = made(cluster=pool(1), jobs=[job("x", 60.0, 90.0)])
+    none = made(cluster=pool(1), jobs=[job("x", 60.0, 90.0), job("y", 60.0, 90.0)])
+    for name, options in (("elasticflow", {}), ("deadline-elastic", {"program": False})):
+        found = optsched.solve(there, name, options=options)
+        assert (found.status, found.termination) == ("feasible", "by_rule")
+        found = optsched.solve(none, name, options=options)
+        assert (found.status, found.termination) == ("limit", "by_rule")
+        assert found.reproducible
+
+
 def test_elasticflow_gives_the_least_share_and_then_what_is_free() -> None:
     """Two jobs need 2 and 1 GPUs; of the two that are left, each step goes where GPU time grows most."""
     rates = {1: 1.0, 2: 1.5, 4: 2.0}
