@@ -19,6 +19,8 @@ from formulations.horizon import (
     Calendar,
     Supply,
     amount_of,
+    asked_classes,
+    candidates_of_plan,
     column_deadlines,
     column_values,
     each_deadline,
@@ -26,7 +28,6 @@ from formulations.horizon import (
     of_best_effort,
     slack_of,
     without_column,
-    without_unknown_ends,
 )
 from formulations.level_paths import Costs, LevelPaths
 from formulations.level_planner import (
@@ -111,7 +112,8 @@ class DeadlineElastic(Formulation):
     by then. A first start is free: a job that has not run has nothing to restore. Of a job that goes on in
     its level from now on, x_c,-1 is 1. A job that runs now and cannot be preempted keeps the plan
     by rule, in which it goes on to its end. One in its exempt time goes on as it runs until that
-    ends, and then counts as one that arrives with the work that is left. Jobs without a deadline are unplaced.
+    ends, and then counts as one that arrives with the work that is left. Jobs without a deadline are unplaced;
+    in rounds they run on GPUs that the plan leaves idle.
 
     Intervals begin where the plan by rule starts or ends something, where a job arrives or must be
     done, and where capacity changes. Beyond ``intervals`` of them those later are merged, so that
@@ -164,10 +166,8 @@ class DeadlineElastic(Formulation):
         capacity: Calendar = Field(default_factory=dict)
 
     def classes(self, candidates: Candidates) -> Classes:
-        """A class for each job with a deadline, as each has a plan of its own; and classes of the
-        others: in rounds they run on what the plan leaves over.
-        """
-        candidates = without_unknown_ends(candidates, self.restarts_of(candidates.instance))
+        """A class for each job with a deadline, as each has a plan of its own (`candidates_of_plan`)."""
+        candidates = candidates_of_plan(self, candidates)
         free = of_best_effort(candidates)
         own = np.where(free, 0, np.arange(1, len(free) + 1))
         return candidates.at_quantile(self._quantile()).classes(self.reads, [own])
@@ -246,10 +246,7 @@ class ElasticProgram:
     @cached_property
     def asked(self) -> BoolArray:
         """Jobs with a deadline, of their own or of an option, (J,)."""
-        C = self.C
-        return mask_of(C.class_a[np.isfinite(column_deadlines(C))], len(C)) | np.isfinite(
-            C.deadline
-        )
+        return asked_classes(self.C)
 
     @cached_property
     def optional(self) -> BoolArray:
@@ -1059,7 +1056,7 @@ class ElasticProgram:
 
     def _fluid(self) -> LinearPlan:
         """The program in which jobs may change at any moment, without cost: it bounds all plans."""
-        return FluidProgram(self.C, self.supply, self.optional | ~self.asked).plan()
+        return FluidProgram(self.C, self.supply, self.optional).plan()
 
     def _of_job(self, j: int, alone: bool = False) -> str:
         return f"{self.C.job_name(j)} {needs_of(self.C, j, alone)}"

@@ -17,12 +17,13 @@ from formulations.horizon import (
     Calendar,
     Supply,
     amount_of,
+    asked_classes,
+    candidates_of_plan,
     column_deadlines,
     column_values,
     each_deadline,
     needs_of,
     slack_of,
-    with_deadlines,
     without_column,
 )
 from formulations.level_planner import (
@@ -83,7 +84,8 @@ class DeadlineFluid(Formulation):
         y >= 0;  a >= 0 integer
 
     A job may change its GPUs and its pool at any moment, without cost: this bounds every other way
-    to meet the deadlines. Jobs without a deadline are unplaced.
+    to meet the deadlines. Jobs without a deadline are unplaced; in rounds they run on GPUs that the
+    plan leaves idle.
 
     Inside an interval the times are cut into slices in which whole jobs run side by side
     (`optsched.realise`). For jobs on one GPU each this is exact. For gangs the program is a
@@ -116,7 +118,6 @@ class DeadlineFluid(Formulation):
     reads_pairs = False
     sense = "min"
     takes_rows = False
-    leaves_idle = True
     plans_ahead = True
     awaits_nodes = True
     hard_deadlines = True
@@ -132,11 +133,11 @@ class DeadlineFluid(Formulation):
         schedule: bool = True
 
     def classes(self, candidates: Candidates) -> Classes:
-        """Classes of the jobs with a deadline; the others are unplaced.
+        """Classes of the jobs that a plan may run (`candidates_of_plan`).
 
         Jobs of a class share all times equally, so that they must have one deadline.
         """
-        meant = with_deadlines(candidates, self.restarts_of(candidates.instance))
+        meant = candidates_of_plan(self, candidates)
         C = super().classes(meant)
         deadlines = column_deadlines(C)
         last = np.full(len(C), -np.inf)
@@ -162,7 +163,7 @@ class FluidProgram:
     Attributes
     ----------
     optional : BoolArray, shape (K,)
-        Classes whose jobs may be declined.
+        Classes whose jobs with a deadline may be declined.
     leaves_out : bool
         Whether jobs that can run nowhere do not make the instance infeasible.
     """
@@ -349,10 +350,20 @@ class FluidProgram:
         return np.unique(self.k)
 
     @cached_property
+    def asked(self) -> BoolArray:
+        """Classes with a deadline, (K,)."""
+        return asked_classes(self.C)
+
+    @cached_property
+    def must(self) -> BoolArray:
+        """Classes whose jobs must be done, (K,)."""
+        return self.asked & ~self.optional
+
+    @cached_property
     def chooses(self) -> BoolArray:
         """Classes with a choice: of declining jobs, or among deadlines; shape (K,)."""
         several = np.bincount(self.deadlines[0], minlength=len(self.C)) > 1
-        return self.optional | several
+        return (self.asked & self.optional) | several
 
     @cached_property
     def chosen(self) -> IntArray:
@@ -721,8 +732,8 @@ class FluidProgram:
         fastest = np.zeros(len(k))
         np.maximum.at(fastest, row, np.where(self.fits, 1.0 / self.d[self.of], 0.0))
         work = np.bincount(k, fastest * length, minlength=len(C))
-        refuse_endless(C, np.flatnonzero(~self.optional))
-        stuck = np.flatnonzero(~self.optional & (work < 1.0 - ROUNDING)).tolist()
+        refuse_endless(C, np.flatnonzero(self.must))
+        stuck = np.flatnonzero(self.must & (work < 1.0 - ROUNDING)).tolist()
         conflicts = [Conflict("work", k, self._of_class(k, alone=True)) for k in stuck]
         conflicts += [] if self.leaves_out else without_column(C)
         if conflicts:
@@ -734,7 +745,7 @@ class FluidProgram:
     def _declined(self, schedule: Schedule) -> tuple[tuple[int, str], ...]:
         """Jobs with a deadline that are not planned, and what they need."""
         of_job = self.C.of_job
-        out = np.setdiff1d(np.flatnonzero(of_job >= 0), schedule.job)
+        out = np.setdiff1d(np.flatnonzero(np.append(self.asked, False)[of_job]), schedule.job)
         needs = {k: f"it {needs_of(self.C, k)}" for k in np.unique(of_job[out]).tolist()}
         return tuple(
             (job, needs[k]) for job, k in zip(out.tolist(), of_job[out].tolist(), strict=True)

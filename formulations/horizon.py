@@ -21,7 +21,7 @@ from optsched.candidates import Absence, Candidates, Classes
 from optsched.candidates.going_on import UNKNOWN_END, going_on, unknown_ends
 from optsched.display import moment
 from optsched.errors import InvalidArgument, InvalidInput
-from optsched.formulation import Restarts
+from optsched.formulation import Formulation, Restarts
 from optsched.instance.cluster import PER_NODE
 from optsched.instance.reading import show
 from optsched.instance.staying import must_stay
@@ -205,9 +205,17 @@ def slack_of(now: float, moment: FloatArray | float) -> FloatArray:
 # --- deadlines of jobs and options ----------------------------------------------------------------
 
 
-def with_deadlines(candidates: Candidates, restarts: Restarts) -> Candidates:
-    """The candidates without the jobs of best effort, and those of `without_unknown_ends`."""
-    candidates = without_unknown_ends(candidates, restarts)
+def candidates_of_plan(formulation: Formulation, candidates: Candidates) -> Candidates:
+    """The candidates of a plan of deadlines: without jobs of best effort, and those of
+    `without_unknown_ends`.
+
+    In rounds the former stay, though the plan has no place for them: they run on GPUs that it leaves
+    idle (`optsched.rounds.idle`).
+    """
+    in_rounds = formulation.restarts is not None
+    candidates = without_unknown_ends(candidates, formulation.restarts_of(candidates.instance))
+    if in_rounds:
+        return candidates
     return candidates.without_jobs(of_best_effort(candidates), BEST_EFFORT)
 
 
@@ -227,6 +235,12 @@ def of_best_effort(candidates: Candidates) -> BoolArray:
     asked = mask_of(candidates.columns.kind[~np.isnan(stated)], len(candidates.kinds) + 1)
     free = np.isinf(candidates.instance.jobs_table.deadline) & ~asked[candidates.kinds.of_job]
     return np.asarray(free)
+
+
+def asked_classes(C: Classes) -> BoolArray:
+    """Classes with a deadline, of their own or of an option, shape (K,)."""
+    of_columns = mask_of(C.class_a[np.isfinite(column_deadlines(C))], len(C))
+    return np.asarray(of_columns | np.isfinite(C.deadline))
 
 
 def column_deadlines(C: Classes) -> FloatArray:

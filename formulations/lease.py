@@ -18,10 +18,11 @@ from formulations.horizon import (
     Calendar,
     Supply,
     amount_of,
+    asked_classes,
+    candidates_of_plan,
     column_deadlines,
     column_values,
     many,
-    with_deadlines,
     without_column,
 )
 from formulations.lease_pieces import Pieces
@@ -83,8 +84,9 @@ class Lease(Formulation):
         take      sum_{o in O_k} S_o  =  n_k    (<= n_k if soft, or ``admission``) every class
         capacity  sum_o g_ro X_ot  <=  G_rt                                        every resource and lease
         S, X >= 0 integer;  X_ot = 0 for t >= l_o
-    A job stays on its option, so it never changes GPU type. Jobs without a deadline are unplaced. A
-    job that misses a soft deadline has no lease and no value.
+    A job stays on its option, so it never changes GPU type. A job that misses a soft deadline has no
+    lease and no value. Jobs without a deadline are unplaced; in rounds they run on GPUs that the plan
+    leaves idle.
 
     Among plans of the same value the earliest is taken, and among those the one with the fewest pieces:
         starts    minimise  sum_o sum_t (L t / b_o) X_ot      the mean start of a job's leases, added up over jobs
@@ -118,7 +120,6 @@ class Lease(Formulation):
     reads_pairs = False
     sense = "max"
     takes_rows = False
-    leaves_idle = True
     hard_deadlines = True
     in_rounds = MappingProxyType({"admission": True, "refine": "shift"})
     objective_words = "value of the plan"
@@ -132,9 +133,8 @@ class Lease(Formulation):
         capacity: Calendar = Field(default_factory=dict)
 
     def classes(self, candidates: Candidates) -> Classes:
-        """Classes of the jobs with a deadline; the others are unplaced."""
-        restarts = self.restarts_of(candidates.instance)
-        return super().classes(with_deadlines(candidates, restarts))
+        """Classes of the jobs that a plan may run (`candidates_of_plan`)."""
+        return super().classes(candidates_of_plan(self, candidates))
 
     def build(self, C: Classes) -> LinearPlan:
         _refuse_coarse_clock(C.instance)
@@ -636,8 +636,7 @@ class LeaseProgram:
             return
         C = self.C
         able = mask_of(C.class_a[self.o][in_time], len(C))
-        asked = np.isfinite(C.deadline)
-        asked[C.class_a[self.o]] = True
+        asked = asked_classes(C)
         refuse_endless(C, np.flatnonzero(asked & ~(self.admission & self.optional)))
         stuck = np.flatnonzero(asked & ~able & ~self.optional).tolist()
         conflicts = [Conflict("take", k, self._needs(k), self._assumption) for k in stuck]

@@ -151,6 +151,8 @@ class LevelJob:
         Whether it may run in several pieces.
     head : Piece, optional
         As it runs until its exempt time ends, whatever comes then. Levels are of the work after it.
+    exempt : float
+        Seconds after each start in which it cannot be stopped.
     """
 
     job: int
@@ -159,6 +161,7 @@ class LevelJob:
     promised: bool = False
     preemptible: bool = True
     head: Piece | None = None
+    exempt: float = 0.0
 
     def pieces(self, run: Run) -> tuple[Piece, ...]:
         """All of its pieces from now on."""
@@ -593,7 +596,7 @@ class LevelPlan:
                 stretches = [Piece(other, 0.0, first.end), *rest]
             else:
                 stretches = [Piece(other, 0.0, until), first, *rest]
-            run = run_within(job, stretches) if until > 0 else None
+            run = run_within(job, stretches) if until > job.exempt else None
             if run is not None and not _by(end, run.pieces[-1].end):
                 return run
         return None
@@ -760,7 +763,13 @@ def level_jobs(
             )
         )  # fmt: skip
     jobs = [
-        LevelJob(job, own, max(float(table.arrival[job]) - now, 0.0), bool(promised[k]))
+        LevelJob(
+            job,
+            own,
+            max(float(table.arrival[job]) - now, 0.0),
+            bool(promised[k]),
+            exempt=float(table.exempt_time[job]),
+        )
         for k, own in levels.items()
         for job in C.jobs_of(k).tolist()
     ]

@@ -233,6 +233,19 @@ class RoundRows:
         """Seconds that the job of each row that waits longest has waited."""
         return larger(self.rows, self.state.service.waited(self.state.now))
 
+    @property
+    def follows_plan(self) -> bool:
+        """Whether a plan of what runs when keeps deadlines, not a pace that a constraint asks for."""
+        paced = any(own.hard_deadlines for own in self.answer.constraints)
+        return self.answer.holds_deadlines and not paced
+
+    @property
+    def held(self) -> BoolArray:
+        """Jobs that are to meet a deadline, shape (jobs,)."""
+        admissions = self.answer.admissions
+        standing = self.state.service.standing if admissions is None else admissions.standing
+        return np.isin(standing, (Standing.ADMITTED, Standing.PLANNED))
+
     @cached_property
     def slack(self) -> FloatArray:
         """Rounds that each row's job may still wait and end in time in this row; shape (A,).
@@ -241,13 +254,10 @@ class RoundRows:
         """
         rows = self.rows
         slack = np.full(len(rows), np.inf)
-        admissions = self.answer.admissions
         if not self.answer.holds_deadlines:
             return slack
-        standing = self.state.service.standing if admissions is None else admissions.standing
         table = self.view.instance.jobs_table
-        held = np.isin(standing, (Standing.ADMITTED, Standing.PLANNED))
-        held &= np.isfinite(table.deadline)
+        held = self.held & np.isfinite(table.deadline)
         some = np.flatnonzero(held[rows.job] & (rows.partner < 0) & (rows.rate > 0))
         job = rows.job[some]
         column = rows.column[some]
@@ -261,7 +271,7 @@ class RoundRows:
     def urgent(self) -> BoolArray:
         """Rows in which jobs end in time that may wait for few rounds more; shape (A,)."""
         urgent = np.zeros(len(self.rows), bool)
-        if not any(own.hard_deadlines for own in self.answer.constraints):
+        if not self.answer.holds_deadlines or self.follows_plan:
             return urgent  # a formulation that plans deadlines has decided who goes first
         some = np.flatnonzero(np.isfinite(self.slack))
         most = np.full(len(self.view.must), -np.inf)

@@ -125,6 +125,13 @@ class Stops(Displayed):
         """Seconds that jobs take to restore their state on so many GPUs of a pool."""
         return restart_costs(self.instance, job, pool, gpus)
 
+    def costless(self, job: IntArray, pool: IntArray, gpus: IntArray) -> BoolArray:
+        """Whether jobs may be stopped there at any moment and lose nothing but what they did there."""
+        table = self.instance.jobs_table
+        exempt = np.maximum(table.exempt_time[job], self.policy.exempt_time) > 0
+        leaves = table.preemptible[job] & ~exempt & (self.policy.grace_time == 0)
+        return np.asarray(leaves & (self.restart(job, pool, gpus) == 0))
+
     @property
     def restarts(self) -> Restarts:
         """What formulations know of them."""

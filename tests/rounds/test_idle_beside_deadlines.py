@@ -1,0 +1,70 @@
+"""GPUs that a plan of deadlines leaves idle: who runs on them, and that no deadline is missed for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import optsched
+from optsched.simulation import simulate
+
+PLANS = ["deadline-elastic", "deadline-fluid", "elasticflow", "lease"]
+
+
+def job(name: str, rates: dict[str, float], gpus: int = 1, **more: Any) -> dict[str, Any]:
+    return {"id": name, "steps": 100.0, "gpus": gpus, "throughput": rates, **more}
+
+
+def instance(*jobs: dict[str, Any]) -> optsched.Instance:
+    """One GPU of pool a, and four of pool b."""
+    pools = [
+        {"name": name, "nodes": 1, "gpus_per_node": gpus} for name, gpus in (("a", 1), ("b", 4))
+    ]
+    return optsched.Instance.from_document(
+        {"format": "optsched-instance/1", "round": 5.0, "cluster": {"pools": pools}, "jobs": list(jobs)}
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("formulation", PLANS)
+@pytest.mark.parametrize("admission", [True, False])
+def test_jobs_without_a_deadline_run_on_gpus_that_the_plan_leaves_idle(
+    formulation: str, admission: bool
+) -> None:
+    given = instance(
+        job("due", {"a": 1.0}, deadline=200.0),
+        job("free", {"a": 1.0, "b": 0.1}),
+        job("wide", {"b": 0.1}, 3),
+    )
+    policy = {"formulation": formulation, "options": {"admission": admission}}
+    plan = optsched.Scheduler(given, policy, isolate=False).solve(now=0.0)
+    assert sorted(item.job for item in plan.start) == ["due", "free", "wide"]
+    assert plan.declined == () and plan.fallback is None
+    # A plan alone says that it has no place for them.
+    alone = optsched.solve(given, formulation)
+    assert [name for name, _ in alone.unplaced] == ["free", "wide"]
+
+
+@pytest.mark.parametrize("formulation", PLANS)
+@pytest.mark.parametrize(
+    ("restart_cost", "more", "starts", "ends"),
+    [(30.0, {}, 1, 200.0), (0.0, {}, 3, 195.0), (0.0, {"exempt_time": 60.0}, 1, 200.0)],
+)
+def test_a_job_that_waits_for_its_place_in_the_plan_runs_elsewhere_only_if_it_can_leave(
+    formulation: str, restart_cost: float, more: dict[str, Any], starts: int, ends: float
+) -> None:
+    """The last job waits for a until 100 s. Of b it could have a GPU for the first 10 s only, before
+    the gang has all four: a restart after that would make it late.
+    """
+    given = instance(
+        job("first", {"a": 1.0}, deadline=100.0),
+        job("short", {"b": 10.0}, 2, deadline=10.0),
+        job("gang", {"b": 2.0}, 4, deadline=61.0),
+        job("last", {"a": 1.0, "b": 0.1}, deadline=205.0, **more),
+    )
+    result = simulate(
+        optsched.load_trace(given), {"formulation": formulation}, replan="events",
+        restart_cost=restart_cost,
+    )  # fmt: skip
+    assert result.jobs.finish.tolist() == pytest.approx([100.0, 10.0, 60.0, ends])
+    assert result.to_columns()["starts"][-1] == starts
