@@ -10,13 +10,14 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 
+from formulations.discounts import WithoutOne
 from formulations.reference_rates import proportional
 from optsched.arrays import BoolArray, FloatArray
 from optsched.arrays.matrices import scaled_rows
 from optsched.candidates import Classes, Usage
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions
-from optsched.formulation.procedure import Auxiliary, Procedure, Reduced, Undecided
+from optsched.formulation.procedure import Auxiliary, Optimum, Procedure, Reduced, Undecided
 from optsched.program import AllocationProgram, Exponential, SideRows, Total
 from optsched.solution import Status, Termination
 
@@ -27,6 +28,8 @@ ACCURACY_PER_JOB = 2e-9
 """What a discount of an x* may be uncertain by;
 the optima that it is made of are right to so much per job.
 """
+AIM, AIM_PER_JOB = 1e-6, 1e-8
+"""Uncertainty up to which no program is solved for a discount."""
 LEVELS = 1e-4
 """What levels of two solvers' x* may differ by, as their product is flat there,
 and with them the discounts.
@@ -36,6 +39,11 @@ and with them the discounts.
 def accuracy(C: Classes) -> float:
     """What the discounts of an x* may be uncertain by: 1e-4 for up to 50,000 jobs."""
     return max(ACCURACY, ACCURACY_PER_JOB * float(C.count.sum()))
+
+
+def aim(C: Classes) -> float:
+    """Uncertainty of a discount from which on the program without its job is solved."""
+    return min(max(AIM, AIM_PER_JOB * float(C.count.sum())), accuracy(C))
 
 
 class PartialAllocation(Formulation):
@@ -56,9 +64,11 @@ class PartialAllocation(Formulation):
 
     The objective is the geometric mean of the levels at x*, exp(sum_k n_k w_k log(level_k) / sum_k
     n_k w_k), BEFORE the discounts; bound, prices and certificate are of x* too. The figure
-    ``discount`` of each job is f_k, from one more program per class. Certified bounds prove f_k
-    level_k to 1e-5 (for more than 5000 jobs, 2e-9 per job). If that fails or a limit stops it, the
-    answer is x*, ``feasible`` and without discounts.
+    ``discount`` of each job is f_k. Bounds of `formulations.discounts` for all classes together prove
+    it to 1e-8 per job, but to no less than 1e-6 and no more than 1e-4 (for more than 50,000 jobs, 2e-9
+    per job). A class where they do not has a program without one of its jobs, which improves the
+    bounds of others too and must prove f_k to 1e-4 (or 2e-9 per job). If that fails or a limit stops
+    it, the answer is x*, ``feasible`` and without discounts.
 
     At x*, with prices q_r of the capacity and lambda_k of the time, sum_k n_k lambda_k + sum_r q_r W_r = sum_k n_k w_k
     and  w_k T_kc / (T_k x* / n_k)  <=  lambda_k + sum_r q_r usage_rc,  with equality where x*_c > 0.
@@ -123,7 +133,7 @@ class PartialAllocation(Formulation):
         return x / f[C.class_a]
 
     def procedure(self, C: Classes, seed: int) -> Procedure:
-        """Solve for x*, then without one job of each class."""
+        """Solve for x*, then without one job of some classes, until all discounts are known."""
         program = self.program(C)
         assert isinstance(program, AllocationProgram)
         _refuse_demands(program.side)
@@ -132,29 +142,43 @@ class PartialAllocation(Formulation):
             return None
         if star.status is not Status.OPTIMAL:
             return _no_discounts(star.termination, "x* is not known to be the optimum")
-        x, within = star.x, accuracy(C)
-        w = program.total.weight
+        x, w = star.x, program.total.weight
         own = w * np.log(program.level(x))
-        f = np.ones(len(C))
-        for k in range(len(C)):
+        others = float(C.count @ own) - own
+        known = WithoutOne(program, program.repaired(x), _prices(program, star))
+        tried, solved = np.zeros((2, len(C)), bool)
+        while True:
+            # f falls with what the others can have without k, which is between value and bound.
+            low = np.exp((others - np.maximum(known.bound, known.value)) / w)
+            high = np.exp((others - known.value) / w)
+            wide = np.maximum(high - low, low - 1.0)
+            uncertain = np.flatnonzero(wide > np.where(solved, accuracy(C), aim(C)))
+            if not len(uncertain):
+                break
+            k = int(uncertain[wide[uncertain].argmax()])
+            if solved[k]:
+                why = f"that of {C.job_name(k)} is between {low[k]:.9g} and {high[k]:.9g}"
+                return _no_discounts(Termination.IMPRECISE, why)
+            if not tried[k]:
+                tried[k] = True
+                known.add(*known.scaled(k), uncertain)
+                continue
+            solved[k] = True
             rest = _without(program, k)
             if rest is None:  # nobody else is there
+                known.value[k] = known.bound[k] = 0.0
                 continue
             without_k = yield Auxiliary(rest)
             value, bound, ended = without_k.value, without_k.bound, without_k.termination
             if without_k.status is not Status.OPTIMAL or value is None or bound is None:
-                why = f"{k:,} of {len(C):,} were found until the run ended with {ended}"
+                found = f"{len(C) - len(uncertain):,} of {len(C):,}"
+                why = f"{found} were found until the run ended with {ended}"
                 return _no_discounts(ended, why)
-            others = float(C.count @ own) - own[k]
-            # f falls with what the others can have without k, which is between value and bound.
-            low = np.exp((others - max(bound, value)) / w[k])
-            high = np.exp((others - value) / w[k])
-            if high - low > within or low > 1 + within:
-                why = f"that of {C.job_name(k)} is between {low:.9g} and {high:.9g}"
-                return _no_discounts(Termination.IMPRECISE, why)
-            # It is at most 1: what the others can have without k is no less than what they have at
-            # x*.
-            f[k] = min(high, 1.0)
+            known.value[k] = max(known.value[k], value)
+            known.bound[k] = min(known.bound[k], bound)
+            known.add(*_beside(program, k, x, rest, without_k), uncertain)
+        # It is at most 1: what the others can have without k is no less than what they have at x*.
+        f = np.minimum(high, 1.0)
         return Reduced(f[C.class_a] * x, {"discount": f})
 
 
@@ -175,6 +199,33 @@ def _refuse_demands(side: tuple[SideRows, ...]) -> None:
             raise UsageError(
                 f"partial-allocation takes from every job, which breaks demands such as: {words}"
             )
+
+
+def _prices(program: AllocationProgram, optimum: Optimum) -> FloatArray:
+    """Duals of all that is limited, which prove the optimum."""
+    duals = optimum.duals
+    assert duals is not None
+    return np.concatenate([duals["capacity"], *(duals[rows.name] for rows in program.side)])
+
+
+def _beside(
+    program: AllocationProgram, k: int, x: FloatArray, rest: AllocationProgram, optimum: Optimum
+) -> tuple[FloatArray, FloatArray]:
+    """An allocation of all jobs, where one of class k is beside the optimum of the others;
+    prices of that.
+    """
+    C, w, prices = program.classes, program.total.weight, _prices(rest, optimum)
+    assert optimum.x is not None
+    found, mine = rest.repaired(optimum.x), C.class_a == k
+    if C.count[k] > 1:
+        # It has what those like it have.
+        return np.where(mine, found * (C.count[k] / (C.count[k] - 1.0)), found), prices
+    # It has the part of what it has at x* whose worth w log(part) is most above its cost.
+    cost = float((program.limit_rows.matrix.T @ prices)[mine] @ x[mine])
+    part = 1.0 / float(x[mine].sum())
+    together = np.where(mine, x * (min(part, w[k] / cost) if cost > 0 else part), 0.0)
+    together[~mine] = found
+    return together, prices
 
 
 def _without(program: AllocationProgram, k: int) -> AllocationProgram | None:

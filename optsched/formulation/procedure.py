@@ -57,6 +57,8 @@ class Optimum(NamedTuple):
         `OPTIMAL` if the bound proves it.
     termination : Termination
         How the run ended.
+    duals : mapping, or None
+        Row duals by block, which prove the bound.
     """
 
     x: FloatArray | None
@@ -64,6 +66,7 @@ class Optimum(NamedTuple):
     bound: float | None
     status: Status
     termination: Termination
+    duals: Mapping[str, FloatArray] | None = None
 
 
 class Reduced(NamedTuple):

@@ -200,7 +200,7 @@ class _Run:
 
 def _as_optimum(outcome: Outcome) -> Optimum:
     end = outcome.values.termination
-    return Optimum(outcome.x, outcome.value, outcome.bound, outcome.status, end)
+    return Optimum(outcome.x, outcome.value, outcome.bound, outcome.status, end, outcome.duals)
 
 
 def _require_optimum(outcome: Outcome) -> None:

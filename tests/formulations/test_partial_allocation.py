@@ -84,6 +84,52 @@ def test_the_optimum_and_the_discounts_of_an_independent_model(seed: int, weight
         assert left == pytest.approx(np.exp((best - without) / p[i]), rel=1e-5)
 
 
+@pytest.mark.parametrize("roomy", [False, True])
+@pytest.mark.parametrize("constrained", [False, True])
+def test_few_programs_prove_the_discounts_of_many_jobs(
+    monkeypatch: pytest.MonkeyPatch, roomy: bool, constrained: bool
+) -> None:
+    """In a roomy market many jobs run all the time, and the budget binds instead."""
+    cp = pytest.importorskip("cvxpy")
+    random, n = np.random.default_rng([roomy, constrained]), 200
+    rate, gpus = random.lognormal(0, 1, (n, 3)), random.choice([1, 2, 4], n)
+    capacity, price = np.array([30, 40, 50]) * (6 if roomy else 1), np.array([3.0, 2.0, 1.0])
+    limit = 0.7 * float(capacity @ price)
+    pools = [
+        {"name": name, "nodes": int(nodes), "gpus_per_node": 1, "cost_per_gpu_hour": cost}
+        for name, nodes, cost in zip("abc", capacity, price, strict=True)
+    ]
+    constraints = [{"kind": "budget", "limit": limit}] if constrained else []
+
+    def welfare(jobs: np.ndarray) -> tuple[float, np.ndarray]:
+        x = cp.Variable((len(jobs), 3), nonneg=True)
+        level = cp.sum(cp.multiply(rate[jobs], x), axis=1)
+        held = gpus[jobs] @ x
+        rows = [cp.sum(x, axis=1) <= 1, cp.multiply(1 / capacity, held) <= 1]
+        rows += [price @ held / limit <= 1] if constrained else []
+        problem = cp.Problem(cp.Maximize(cp.sum(cp.log(level))), rows)
+        problem.solve(solver="CLARABEL")
+        return float(problem.value), level.value
+
+    programs, solve_directly = [], Engine.solve_directly
+
+    def counted(self: Engine, *arguments: Any) -> Outcome:
+        programs.append(arguments)
+        return solve_directly(self, *arguments)
+
+    monkeypatch.setattr(Engine, "solve_directly", counted)
+    given = {"pools": pools, "throughput": rate, "gpus": gpus}
+    solution = solve(given, constraints=constraints, solver="prices")
+    assert len(programs) < 50
+    everybody, f = np.arange(n), discounts(solution)
+    _, level = welfare(everybody)
+    for k in random.choice(n, 8, replace=False):
+        others = np.delete(everybody, k)
+        without, _ = welfare(others)
+        expected = np.exp(np.log(level[others]).sum() - without)
+        assert f[k] == pytest.approx(expected, abs=1e-5)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_discounts_are_bounded_and_the_rest_is_feasible(seed: int) -> None:
     """Each job keeps at least 1/e of its part (Cole et al., theorem 3.2, for whole utilities of degree one)."""
