@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from optsched.arrays import (
     FloatArray,
     IntArray,
-    is_range,
+    lengths,
     owners,
     pointers,
     ranges,
@@ -80,23 +80,31 @@ class Uses(Displayed):
         return len(self.start) - 1
 
     @cached_property
-    def one_each(self) -> bool:
-        """Whether every row has one entry, as rows that hold GPUs and nothing else."""
-        return len(self.resource) == len(self) and is_range(self.start, len(self.start))
+    def each(self) -> int:
+        """Entries of every row, where all have as many, as rows that hold GPUs, CPUs and memory; else 0."""
+        each = len(self.resource) // max(len(self), 1)
+        alike = each * len(self) == len(self.resource) and (lengths(self.start) == each).all()
+        return each if alike else 0
 
     @cached_property
     def row(self) -> IntArray:
         """Row of each entry."""
-        if self.one_each:
+        if self.each == 1:
             return self.start[:-1]
-        return owners(np.diff(self.start))
+        return owners(lengths(self.start))
 
     def take(self, rows: IntArray) -> Uses:
         """Some of the rows, in this order."""
-        if self.one_each:
-            start = np.arange(len(rows) + 1, dtype=np.int64)
-            return Uses(start, self.resource[rows], self.share[rows], self.resources)
-        length = np.diff(self.start)[rows]
+        if self.each:
+            # Rows of a table: faster than one range of entries after the other.
+            start = np.arange(0, (len(rows) + 1) * self.each, self.each, dtype=np.int64)
+            resource, share = (
+                part.reshape(-1, self.each)[rows].ravel() for part in (self.resource, self.share)
+            )
+            some = Uses(start[: len(rows) + 1], resource, share, self.resources)
+            some.__dict__["each"] = self.each
+            return some
+        length = lengths(self.start)[rows]
         entries = ranges(self.start[rows], length)
         start = pointers(length)
         return Uses(start, self.resource[entries], self.share[entries], self.resources)

@@ -163,19 +163,37 @@ def place_beside(
     return PlacedRows(requests.row[placed], gpu, requests.gpus[placed], refused, numbering)
 
 
-def columns_with_room(classes: Classes, column: IntArray, occupied: Occupied) -> BoolArray:
-    """Columns in which a job that has no GPUs yet finds room beside occupied ones, shape (N,).
+class ColumnsWithRoom(NamedTuple):
+    """What one more job alone could have beside occupied GPUs.
+
+    Attributes
+    ----------
+    mask : BoolArray, shape (N,)
+        Columns in which it finds room.
+    gpus : FloatArray, shape (pools,)
+        What is free of the GPUs of those nodes that have room for it.
+    """
+
+    mask: BoolArray
+    gpus: FloatArray
+
+
+def columns_with_room(classes: Classes, column: IntArray, occupied: Occupied) -> ColumnsWithRoom:
+    """Columns in which a job that has no GPUs yet finds room beside occupied ones.
 
     Only of the given columns; other columns are False. Anti-affinity and barred nodes may still
     keep a job out.
     """
     mask = np.zeros(classes.columns, bool)
+    pools = len(classes.instance.cluster.pools)
     if not len(column):
-        return mask
+        return ColumnsWithRoom(mask, np.zeros(pools))
     requests = Requests.of_columns(classes, column)
     problem = Problem.of(requests, np.unique(requests.pool).tolist(), occupied)
     mask[column[requests.row[problem.fewest > 0]]] = True
-    return mask
+    nodes = problem.nodes
+    free = nodes.room[problem.open].sum(axis=1)
+    return ColumnsWithRoom(mask, np.bincount(nodes.pool[problem.open], free, pools))
 
 
 # --- room for one row of any kind -------------------------------------------------------------

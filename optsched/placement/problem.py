@@ -501,13 +501,11 @@ class Problem:
         """
         R = self.requests
         fewest = np.zeros(len(self), np.int64)
-        first, kind_of = self._like.first, self._like.inverse
-        turn = np.full(len(first), -1, np.int64)
-        for pool in np.unique(R.pool).tolist():
-            kinds = np.flatnonzero(R.pool[first] == pool)
+        kind_of = self._like.inverse
+        turn = np.full(len(self._like), -1, np.int64)
+        for pool, (kinds, _, most) in self._most.items():
             # The largest nodes first: no fewer nodes have as many GPUs.
-            largest_first = np.sort(self._at_most_of(first[kinds]), axis=1)[:, ::-1]
-            reach = largest_first.cumsum(axis=1)
+            reach = np.sort(most, axis=1)[:, ::-1].cumsum(axis=1)
             if not reach.size:
                 continue
             # One search for all kinds: their numbers of GPUs are kept apart by a stride.
@@ -522,13 +520,43 @@ class Problem:
             fewest[mine] = at - kind * reach.shape[1] + 1
         return np.where(fewest <= R.span, fewest, 0)
 
-    def _at_most_of(self, requests: IntArray) -> IntArray:
-        """`at_most` of some requests of one pool, shape (requests, nodes of the pool)."""
+    @cached_property
+    def open(self) -> BoolArray:
+        """Nodes of which one of the requests that fit somewhere could have GPUs; shape (N,)."""
         R = self.requests
+        fit = np.flatnonzero(self.fewest)
+        # A gang that may span several nodes takes what a node has; others need it whole.
+        least = np.full(len(self._like), np.iinfo(np.int64).max)
+        np.minimum.at(least, self._like.inverse[fit], np.where(R.span > 1, 1, R.gpus)[fit])
+        found = np.zeros(len(self.nodes), bool)
+        for kinds, nodes, most in self._most.values():
+            found[nodes] = (most >= least[kinds, None]).any(axis=0)
+        return found
+
+    @cached_property
+    def _most(self) -> dict[int, tuple[IntArray, IntArray, IntArray]]:
+        """By pool: its kinds of requests (`_like`), its nodes that have GPUs to give, and `at_most`
+        of these kinds, shape (kinds, nodes).
+        """
+        R = self.requests
+        first = self._like.first
+        found = {}
+        for pool in np.unique(R.pool).tolist():
+            kinds = np.flatnonzero(R.pool[first] == pool)
+            found[pool] = (kinds, *self._at_most_of(first[kinds]))
+        return found
+
+    def _at_most_of(self, requests: IntArray) -> tuple[IntArray, IntArray]:
+        """Nodes with GPUs to give, and `at_most` there, shape (requests, nodes).
+
+        Of some requests of one pool.
+        """
+        R = self.requests
+        here = self.of_pool(int(requests[0]))
         tied = R.clashing | (self.closed_as > 0) | R.group_need.any(axis=1)
         if tied[requests].any():
-            return np.stack([self.at_most(one) for one in requests.tolist()])
-        here = self.of_pool(int(requests[0]))
+            most = np.stack([self.at_most(one) for one in requests.tolist()])
+            return np.arange(here.start, here.stop), most
         if (R.share[requests] == 1.0).all():
             gpus = self.nodes.free[here][None]
         else:
@@ -536,7 +564,7 @@ class Problem:
         # In a cluster that is nearly full few nodes have a GPU to give.
         some = np.flatnonzero(gpus.any(axis=0))
         allowed = gpus_allowed(self.nodes.own[here][some], R.need[requests][:, None])
-        return np.minimum(gpus[:, some], allowed)
+        return here.start + some, np.minimum(gpus[:, some], allowed)
 
     def worth(self, assignment: Assignment) -> Worth:
         """Recompute the objective of an assignment."""

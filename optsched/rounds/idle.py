@@ -273,7 +273,7 @@ class IdleGpus:
         seat_of, rate, partner_alone = self._seats()
         if ((seat_of < 0) & np.isfinite(rate)).any():
             # Thousands may wait: only those columns are looked at in which one finds room.
-            fits = self._seating.columns_with_room(np.flatnonzero(fits))
+            fits = self._seating.columns_with_room(np.flatnonzero(fits)).mask
         rows = self._no_slower(fits, idle, seat_of, rate)
         seat = seat_of[rows.job]
         waits = seat < 0
@@ -284,7 +284,7 @@ class IdleGpus:
         gains = self._gains(wanted) & ~np.isin(self._keys(rows), self._refused)
         # For a column with room, whoever moves there need not give up anything.
         asks = gains & ~waits & ~self._gives_up(wanted)
-        room = self._seating.columns_with_room(np.unique(rows.column[asks]))
+        room = self._seating.columns_with_room(np.unique(rows.column[asks])).mask
         gains[asks] = room[rows.column[asks]]
         return wanted.take(np.flatnonzero(gains))
 

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import EMPTY, BoolArray, IntArray, mask_of, owners, ranges
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of, owners, quotient, ranges
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
 from optsched.instance.cluster import Numbering
 from optsched.instance.restart import restart_costs
 from optsched.instance.running import RunningJobs
 from optsched.placement.beside import (
+    ColumnsWithRoom,
     GpusOfRows,
     Occupants,
     RefusedRow,
@@ -28,6 +29,7 @@ from optsched.placement.beside import (
 )
 from optsched.placement.occupied import Occupied
 from optsched.placement.requests import ANTI_AFFINITY, needs_per_gpu
+from optsched.placement.shares import FULL
 from optsched.placement.staying import StayRule
 from optsched.rounds.preemption import displaced, displaced_so_far, victims
 from optsched.rounds.rows import (
@@ -157,11 +159,14 @@ class Seating:
     # jobs go on where they are.
     _gpus: GpusOfRows = field(default_factory=lambda: GpusOfRows(0))
     _staying: BoolArray = field(default_factory=lambda: np.zeros(0, bool))
+    # Columns that had no room beside what has GPUs; they have none until somebody leaves some.
+    _full: BoolArray = field(init=False)
     # All that has GPUs, after so many changes of these.
     _all_occupied: tuple[int, Occupied] | None = None
 
     def __post_init__(self) -> None:
         self._earlier = self.fixed
+        self._somebody_left()
 
     def seat(
         self,
@@ -232,6 +237,8 @@ class Seating:
                 more = Seats(rows.take(placed), result.gpu, count, np.zeros(len(placed), bool))
                 more.stays[:] = continues[placed] & self._on_held_gpus(more)
                 stay = np.flatnonzero(~(leaves[seats.job] | leaves[seats.partner]))
+                if len(stay) < len(seats):
+                    self._somebody_left()
                 self.seats = self.seats.part(stay).and_also(left_alone).and_also(more)
                 on = Occupied.of_numbers(C, rows, result.row, result.gpu, result.count)
                 self._earlier = stays.and_also(on)
@@ -277,6 +284,10 @@ class Seating:
         self._gpus = GpusOfRows(len(queue.rows))
         self._staying = np.zeros(len(queue.rows), bool)
         self._all_occupied = None
+        self._somebody_left()
+
+    def _somebody_left(self) -> None:
+        self._full = np.zeros(self.classes.columns, bool)
 
     def _seat_in_turn(self, queue: RowQueue, most_displaced: int | None) -> RowQueue:
         """Select rows and seat them; select others for those without room, until all have some."""
@@ -373,28 +384,45 @@ class Seating:
         occupied = self._occupied(rows)
         going = queue.continues.copy()
         room = np.ones(self.classes.columns, bool)
+        free = queue.free
         if not self.attempts:
             asked = mask_of(rows.column[queue.order], self.classes.columns)
             asked &= queue.columns_that_fit
-            room = self.columns_with_room(asked.nonzero()[0], occupied)
+            room, gpus = self.columns_with_room(asked.nonzero()[0], occupied)
+            # Sums over pools count GPUs on nodes whose CPUs or memory have all been given out.
+            free = self._no_more(free, gpus)
             some = queue.order[going[queue.order]]
             rule = StayRule(self.classes, occupied, self.constraints)
             going[some] = ~rule.blocked(rows, some, *self._held_now(queue, some))
         room[rows.column[refused]] = False
         possible = room[rows.column] | going | (queue.hosts >= 0)
-        return queue.of(queue.order[possible[queue.order]])
+        return queue.of(queue.order[possible[queue.order]], free=free)
 
-    def columns_with_room(self, column: IntArray, occupied: Occupied | None = None) -> BoolArray:
-        """Which of some columns one more job alone finds room in, shape (N,); False for all others.
+    def _no_more(self, free: FloatArray, gpus: FloatArray) -> FloatArray:
+        """What is free of each limit, but no more of a pool's GPUs than so many."""
+        R = self.classes.resources
+        pool = R.pool[R.renewable]
+        some = np.flatnonzero(pool >= 0)
+        least = free.copy()
+        share = quotient(gpus[pool[some]] * FULL, R.capacity[R.renewable][some])
+        least[some] = np.minimum(free[some], share)
+        return least
+
+    def columns_with_room(
+        self, column: IntArray, occupied: Occupied | None = None
+    ) -> ColumnsWithRoom:
+        """In which of some columns one more job alone finds room.
 
         Beside what has GPUs, or what is given in its place.
         """
         C = self.classes
         bare = C.gpus[column] == 0
+        asked = column[~bare & ~self._full[column]]
         beside = self._earlier if occupied is None else occupied
-        mask = columns_with_room(C, column[~bare], beside)
-        mask[column[bare]] = True
-        return mask
+        found = columns_with_room(C, asked, beside)
+        self._full[asked] = ~found.mask[asked]
+        found.mask[column[bare]] = True
+        return found
 
     # --- rows that are seated together ----------------------------------------------------
 
@@ -501,6 +529,7 @@ class Seating:
         change = occupants.make_room(row, may_go, most)
         if change is None:
             return False
+        self._somebody_left()
         gone = [*change.gpus, *change.out]
         self.spend(int(occupants.running[gone].sum()))
         occupants.running[gone] = 0

@@ -58,7 +58,7 @@ def test_nothing_overlaps_and_what_is_refused_has_no_room(seed: int) -> None:
 def test_columns_have_room_where_a_row_of_them_is_placed_alone(seed: int) -> None:
     case = random_occupied(seed)
     column = case.rows.column
-    possible = columns_with_room(case.classes, np.unique(column), case.occupied)
+    possible = columns_with_room(case.classes, np.unique(column), case.occupied).mask
     for row in case.wanted:
         # Anti-affinity and barred nodes are not looked at, nor several resources of some nodes.
         free = place_beside(case.classes, case.rows, np.array([row]), case.occupied)
