@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from optsched.arrays import BoolArray, mask_of
 from optsched.candidates import Candidates, Classes, Drop
 from optsched.candidates.kinds import Absence
 from optsched.formulation import SHOWN, Infeasible
 from optsched.solution import Conflict
+
+FITS = 1 + 1e-9
+"""Part of a capacity that a column may need."""
+OVER = "needs more than the whole capacity in every configuration"
 
 
 def jobs_alone(candidates: Candidates) -> Candidates:
@@ -22,8 +27,27 @@ def jobs_alone(candidates: Candidates) -> Candidates:
     return candidates.without(np.where(pair, Drop.NOT_CHOSEN, Drop.KEPT).astype(np.uint8))
 
 
-def refuse_jobs_without_column(C: Classes, block: str) -> None:
-    """Raise `Infeasible` for jobs that can run nowhere.
+def fitting_columns(C: Classes) -> BoolArray:
+    """Mask of the columns that need no more of anything than there is; shape (N,)."""
+    use = C.usage.tocoo()
+    return ~mask_of(use.col[use.data > C.capacity[use.row] * FITS].astype(np.int64), C.columns)
+
+
+def nowhere(C: Classes) -> dict[int, str]:
+    """Jobs that nothing has room for, whatever the others have, each with the reason."""
+    candidates = C.candidates
+    without = candidates.absence == Absence.NO_COLUMN
+    for aside in candidates.not_meant.values():
+        without &= ~aside
+    found = {}
+    if without.any():
+        found = {job: why for job, why in candidates.unplaced() if without[job]}
+    stuck = ~mask_of(C.class_a[fitting_columns(C)], len(C))
+    return found | dict.fromkeys(C.jobs_among(stuck), OVER)
+
+
+def refuse_jobs_nowhere(C: Classes, block: str) -> None:
+    """Raise `Infeasible` for jobs that nothing has room for.
 
     Parameters
     ----------
@@ -31,13 +55,8 @@ def refuse_jobs_without_column(C: Classes, block: str) -> None:
     block : str
         Name of the rows that ask for the jobs.
     """
-    candidates = C.candidates
-    if not (candidates.absence == Absence.NO_COLUMN).any():
-        return
     names = C.instance.jobs_table.names
-    conflicts = [
-        Conflict(block, -1, f"job {names[job]} {why}")
-        for job, why in candidates.unplaced()
-        if candidates.absence[job] == Absence.NO_COLUMN
-    ]
-    raise Infeasible(conflicts[:SHOWN])
+    found = nowhere(C).items()
+    conflicts = [Conflict(block, -1, f"job {names[job]} {why}") for job, why in found]
+    if conflicts:
+        raise Infeasible(conflicts[:SHOWN])

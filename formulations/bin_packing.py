@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
-from formulations.all_assigned import jobs_alone, refuse_jobs_without_column
+from formulations.all_assigned import fitting_columns, jobs_alone, nowhere, refuse_jobs_nowhere
 from formulations.machines import check_each_once, rank
 from optsched.arrays import EMPTY, FloatArray, IntArray, owners
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Candidates, Classes
 from optsched.errors import UsageError
-from optsched.formulation import Formulation, FormulationOptions, Infeasible
+from optsched.formulation import Formulation, FormulationOptions
 from optsched.program import LinearProgram
 from optsched.program.integers import amount_unit, round_down, round_up
-from optsched.solution import Conflict, Schedule
+from optsched.solution import Schedule
 from optsched.solution.plan import LinearPlan
 
 MOST_COLUMNS = 500_000
@@ -80,9 +80,14 @@ class BinPacking(Formulation):
         """Classes with options of rate 0, without columns of two jobs."""
         return super().classes(jobs_alone(candidates))
 
+    def nowhere(self, candidates: Candidates) -> Mapping[int, str]:
+        """Jobs that no round has room for."""
+        return nowhere(self.classes(candidates))
+
     def build(self, C: Classes) -> LinearPlan:
-        refuse_jobs_without_column(C, "one")
-        rounds = _Rounds(C, _fitting_columns(C))
+        refuse_jobs_nowhere(C, "one")
+        _refuse_consumables(C)
+        rounds = _Rounds(C, np.flatnonzero(fitting_columns(C)))
         why_not = "" if self.options.program == "assignment" else _why_no_arcs(rounds)
         if self.options.program == "arc-flow" and why_not:
             raise UsageError(f"vector-bin-packing with program=arc-flow: {why_not}")
@@ -99,21 +104,13 @@ class BinPacking(Formulation):
         )
 
 
-def _fitting_columns(C: Classes) -> IntArray:
-    """Columns that fit into an empty round; raises `Infeasible` for a class with none."""
+def _refuse_consumables(C: Classes) -> None:
+    """Refuse jobs that use up a resource."""
     use = C.usage.tocoo()
     consumed = np.flatnonzero(~C.resources.renewable[use.row])
     if len(consumed):
         name = C.resources.names[int(use.row[consumed[0]])]
         raise UsageError(f"vector-bin-packing: {name} is used up, and a round has it anew")
-    fits = np.ones(C.columns, bool)
-    fits[use.col[use.data > C.capacity[use.row] * FITS]] = False
-    without = np.setdiff1d(np.arange(len(C)), C.class_a[fits])
-    if len(without):
-        words = "needs more than the whole capacity in every configuration"
-        conflicts = [Conflict("one", k, f"{C.job_name(k)} {words}") for k in without.tolist()]
-        raise Infeasible(conflicts)
-    return np.flatnonzero(fits).astype(np.int64)
 
 
 class _Bins(NamedTuple):

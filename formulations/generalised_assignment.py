@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import scipy.sparse as sp
 
-from formulations.all_assigned import jobs_alone, refuse_jobs_without_column
+from formulations.all_assigned import jobs_alone, nowhere, refuse_jobs_nowhere
+from optsched.arrays import IntArray, mask_of
 from optsched.candidates import Candidates, Classes
 from optsched.errors import InvalidInput
 from optsched.formulation import Formulation
@@ -60,12 +63,16 @@ class GeneralisedAssignment(Formulation):
         """Classes with options of rate 0, without columns of two jobs."""
         return super().classes(jobs_alone(candidates))
 
+    def nowhere(self, candidates: Candidates) -> Mapping[int, str]:
+        """Jobs that none of their options has room for."""
+        return nowhere(self.classes(candidates))
+
     def build(self, C: Classes) -> AllocationProgram:
-        refuse_jobs_without_column(C, "assignment")
+        refuse_jobs_nowhere(C, "assignment")
         columns = C.candidates.columns
-        generated = np.flatnonzero(columns.option[C.kind_column] < 0)
+        generated = C.class_a[columns.option[C.kind_column] < 0]
         if len(generated):
-            raise _without_options(C, int(C.first[C.class_a[generated[0]]]))
+            raise _without_options(C, generated)
         # The program maximises the cost with its sign changed
         cost = sp.csr_matrix(
             (-columns.cost[C.kind_column], (C.class_a, np.arange(C.columns))),
@@ -88,7 +95,10 @@ class GeneralisedAssignment(Formulation):
         )
 
 
-def _without_options(C: Classes, job: int) -> InvalidInput:
-    """The error of a job that states no options."""
+def _without_options(C: Classes, k: IntArray) -> InvalidInput:
+    """The error of jobs, of the classes ``k``, that state no options."""
+    job = int(C.first[k[0]])
     name = C.instance.jobs_table.names[job]
-    return InvalidInput(f"jobs[{job}].options", f"none (job {name!r})", "options with their costs")
+    return InvalidInput(
+        f"jobs[{job}].options", f"none (job {name!r})", "options with their costs"
+    ).of_jobs(C.jobs_among(mask_of(k, len(C))))

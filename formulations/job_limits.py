@@ -113,14 +113,17 @@ class JobLimits:
             If a limit cannot be read, or leaves out what an option uses.
         """
         columns = candidates.columns
+        # Kinds of which no job is to be dealt with have their columns, but need no limit.
+        here = mask_of(candidates.kinds.of_job[candidates.present], len(candidates.kinds))
         together = np.concatenate([columns.kind, columns.partner[columns.partner >= 0]])
-        unknown = together[~self.known[together]]
+        unknown = together[(here & ~self.known)[together]]
         if len(unknown):
             raise self._without_limit(candidates, int(unknown.min()), name).of_jobs(
                 _jobs(candidates, unknown)
             )
         column, row, _ = self._uses(candidates)
-        unnamed = np.flatnonzero(np.isnan(self.limit[columns.kind[column], row]))
+        asked = columns.kind[column]
+        unnamed = np.flatnonzero(here[asked] & np.isnan(self.limit[asked, row]))
         if len(unnamed):
             kind, resource = int(columns.kind[column[unnamed[0]]]), self.names[int(row[unnamed[0]])]
             job = candidates.instance.jobs_table.names[int(candidates.kinds.first[kind])]

@@ -97,13 +97,10 @@ class Uses(Displayed):
         """Some of the rows, in this order."""
         if self.each:
             # Rows of a table: faster than one range of entries after the other.
-            start = np.arange(0, (len(rows) + 1) * self.each, self.each, dtype=np.int64)
-            resource, share = (
-                part.reshape(-1, self.each)[rows].ravel() for part in (self.resource, self.share)
-            )
-            some = Uses(start[: len(rows) + 1], resource, share, self.resources)
-            some.__dict__["each"] = self.each
-            return some
+            start = np.arange(len(rows) + 1, dtype=np.int64) * self.each
+            resource = self.resource.reshape(-1, self.each)[rows].ravel()
+            share = self.share.reshape(-1, self.each)[rows].ravel()
+            return Uses(start, resource, share, self.resources)
         length = lengths(self.start)[rows]
         entries = ranges(self.start[rows], length)
         start = pointers(length)

@@ -226,6 +226,22 @@ class Formulation(ABC, Displayed):
 
     # --- the way from candidates to a solution ----------------------------------------------------
 
+    def nowhere(self, candidates: Candidates) -> Mapping[int, str]:
+        """Jobs that make the program infeasible whatever the others have.
+
+        Rounds go on without them.
+
+        Parameters
+        ----------
+        candidates : Candidates
+
+        Returns
+        -------
+        mapping of the row of a job to text
+            Why nothing has room for it; empty where such jobs are left out.
+        """
+        return {}
+
     @property
     def integral(self) -> bool:
         """Whether jobs are whole: each runs in one configuration all the time, or not at all."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from optsched.arrays import EMPTY, BoolArray, IntArray, mask_of, ranges
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of, ranges
 from optsched.candidates import Classes, JobRows
 from optsched.instance.cluster import Numbering
 from optsched.placement.best_fit import FreeRoom, best_fit, choose, why_refused
@@ -193,7 +193,8 @@ def columns_with_room(classes: Classes, column: IntArray, occupied: Occupied) ->
     mask[column[requests.row[problem.fewest > 0]]] = True
     nodes = problem.nodes
     free = nodes.room[problem.open].sum(axis=1)
-    return ColumnsWithRoom(mask, np.bincount(nodes.pool[problem.open], free, pools))
+    by_pool = np.bincount(nodes.pool[problem.open], free, pools).astype(np.float64, copy=False)
+    return ColumnsWithRoom(mask, by_pool)
 
 
 # --- room for one row of any kind -------------------------------------------------------------

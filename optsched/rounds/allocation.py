@@ -365,7 +365,12 @@ def _solved(
     admissions: Admissions | None = None
     while True:
         there = _without(candidates, refused)
+        if refused and not there.present.any():
+            return None, refused[-1][1], refused, admissions
         try:
+            if nowhere := _nowhere(formulation, there, refused):
+                refused = (*refused, *nowhere)
+                continue
             for way in ways(standing, formulation, there, engine):
                 asking, admissions = way
                 found = asking.solve(there, engine)
@@ -378,13 +383,10 @@ def _solved(
         except Interrupted:
             raise
         except OptschedError as error:
-            known = {job for jobs, _ in refused for job in jobs}
-            new = tuple(sorted(set(error.jobs) - known))
+            new = tuple(sorted(set(error.jobs) - _jobs_of(refused)))
             if not new:
                 return None, str(error), refused, admissions
             refused = (*refused, (new, str(error)))
-            if not _without(candidates, refused).present.any():
-                return None, str(error), refused, admissions
         except Exception as error:  # a plan is owed even where the program or a solver's binding fails in a new way
             log.debug("%s failed", formulation.name, exc_info=True)
             return (
@@ -393,6 +395,20 @@ def _solved(
                 refused,
                 admissions,
             )
+
+
+def _nowhere(formulation: Formulation, candidates: Candidates, refused: Refused) -> Refused:
+    """Further jobs that leave the formulation without a solution whatever the others have."""
+    known = _jobs_of(refused)
+    by_words: dict[str, list[int]] = {}
+    for job, words in formulation.nowhere(candidates).items():
+        if job not in known:
+            by_words.setdefault(words, []).append(job)
+    return tuple((tuple(sorted(jobs)), words) for words, jobs in by_words.items())
+
+
+def _jobs_of(refused: Refused) -> set[int]:
+    return {job for jobs, _ in refused for job in jobs}
 
 
 def _checked(formulation: Formulation, solution: Solution) -> tuple[Solution | None, str | None]:

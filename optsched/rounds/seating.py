@@ -13,7 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of, owners, quotient, ranges
+from optsched.arrays import (
+    EMPTY,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    mask_of,
+    owners,
+    quotient,
+    ranges,
+)
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
 from optsched.instance.cluster import Numbering

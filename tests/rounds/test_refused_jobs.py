@@ -66,6 +66,54 @@ def test_one_job_is_held_and_the_others_run(case: str) -> None:
     assert made.solve(now=1080).notices == ()
 
 
+ASSIGNED = {
+    "steps": 1e6,
+    "workload": "w",
+    "options": [{"pool": "v100", "gpus": 1, "throughput": 2.0, "cost": 1.0, "value": 3.0}],
+}
+LARGE = {**ASSIGNED, "options": [{**ASSIGNED["options"][0], "gpus": 8}]}
+HUNGRY = {**ASSIGNED, "options": [{**ASSIGNED["options"][0], "uses": {"license": 3.0}}]}
+OVER = "needs more than the whole capacity in every configuration"
+NEEDED = "expected options, or a workload with parameters.parameter_server"
+UNSUITABLE: dict[str, tuple[str, Document, str]] = {
+    "gap, no options": ("gap", ONE, "jobs[1].options: found none (job 'odd'), expected options"),
+    "gap, too large": ("gap", LARGE, "can run nowhere: v100: needs 8 GPUs"),
+    "gap, too hungry": ("gap", HUNGRY, OVER),
+    "bin packing, too large": ("vector-bin-packing", LARGE, "can run nowhere: v100: needs 8 GPUs"),
+    "bin packing, too hungry": ("vector-bin-packing", HUNGRY, OVER),
+    "smd, plain rates": ("smd", ONE, f'smd: job "odd" has plain rates, {NEEDED}'),
+    "smd, no limit": ("smd", {**ASSIGNED, "workload": "free"}, 'smd: job "odd" has options and no'),
+    "smd, a limit of nothing": (
+        "smd-tight", {**ASSIGNED, "workload": "wrong"}, "workloads.wrong.parameters.limit.moon: found an"
+    ),
+    "cost, no price": ("cost", {**ONE, "throughput": {"k80": 1.0}}, "cluster.pools[1].cost_per_gpu_hour"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNSUITABLE)
+def test_one_unsuitable_job_costs_the_others_no_round(case: str) -> None:
+    formulation, odd, words = UNSUITABLE[case]
+    given = document({"a": ASSIGNED, "odd": odd, "b": ASSIGNED}, cost_per_gpu_hour=1.0)
+    given["cluster"]["pools"].append({"name": "k80", "nodes": 1, "gpus_per_node": 4})
+    given["cluster"]["resources"] = [{"name": "license", "capacity": 2}]
+    given["workloads"] = {
+        "w": {"throughput": {}, "parameters": {"limit": {"v100": 2, "license": 9}}},
+        "wrong": {"throughput": {}, "parameters": {"limit": {"moon": 2}}},
+        "free": {"throughput": {}},
+    }
+    made = optsched.Scheduler(
+        optsched.Instance.from_document(given), {"formulation": formulation}, isolate=False
+    )
+    for now in (0, 360, 720):
+        plan = made.solve(now=now)
+        assert plan.fallback is None
+        assert running(plan) == (set() if formulation == "cost" else {"a", "b"})
+        (reason,) = (held.reason for held in plan.hold if held.job == "odd")
+        assert reason.startswith(words) and f"odd held: {reason}" in plan.notices
+    made.cancel("odd", now=1000)
+    assert made.solve(now=1080).notices == ()
+
+
 def test_several_reasons_are_told_one_by_one() -> None:
     jobs = {
         "a": ONE,
