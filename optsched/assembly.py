@@ -19,7 +19,7 @@ from optsched.instance.durations import UNLIMITED, Timer
 from optsched.instance.files import instance_of_bytes
 from optsched.instance.reading import named, read_stdin, show
 from optsched.libraries import STDIN, begins_a_document, may_be_library_file
-from optsched.performance import PerformanceModel, with_learnt
+from optsched.performance import PerformanceModel, TableModel, reads_table, with_learnt
 from optsched.performance.composed import MODELS, OF, ComposedModel
 from optsched.performance.files import PERFORMANCE, below, check_performance, read_model
 from optsched.registry import catalogue, load_constraint, load_formulation, load_model, names
@@ -142,7 +142,15 @@ def _check_file(instance: Instance, file: str | Path) -> None:
 
 
 def model_of(instance: Instance) -> PerformanceModel:
-    """The performance model that an instance asks for."""
+    """The performance model that an instance asks for.
+
+    Raises
+    ------
+    InvalidInput
+        Also where gangs have no rate but their workload's for 1 GPU.
+    """
+    if reads_table(instance.performance):
+        TableModel.refuse_plain_numbers(instance)
     return make_model(instance, instance.performance)
 
 

@@ -45,13 +45,14 @@ CATALOGUE = {
 if TYPE_CHECKING:
     from optsched.performance.analytic.hardware import partitions_of
     from optsched.performance.profiles import Profiles
-    from optsched.performance.table import TableModel
+    from optsched.performance.table import TableModel, reads_table
 
 # Loaded when used: they stand above the protocol that this package begins with
 _HOME = {
     "Profiles": ".profiles",
     "TableModel": ".table",
     "partitions_of": ".analytic.hardware",
+    "reads_table": ".table",
 }
 __getattr__ = lazy_names(__name__, _HOME)
 
@@ -73,5 +74,6 @@ __all__ = [
     "TableModel",
     "learns",
     "partitions_of",
+    "reads_table",
     "with_learnt",
 ]

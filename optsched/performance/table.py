@@ -85,9 +85,7 @@ class TableModel(RateModel):
                 show(options[name]),
                 "no option, as the table model has none",
             )
-        model = cls(instance.rates, instance)
-        model._refuse_plain_numbers(instance)
-        return model
+        return cls(instance.rates, instance)
 
     def rates(
         self,
@@ -206,11 +204,12 @@ class TableModel(RateModel):
             ANY_SPREAD,
         )
 
-    def _refuse_plain_numbers(self, instance: Instance) -> None:
+    @classmethod
+    def refuse_plain_numbers(cls, instance: Instance) -> None:
         """A plain number of a workload is its rate on 1 GPU:
         refused where a larger gang would have to use it.
         """
-        if not instance.workloads or not self._rates.has_plain_numbers:
+        if not instance.workloads or not instance.rates.has_plain_numbers:
             return
         table = instance.jobs_table
         # The smallest gang of a job is the first of its levels, if it has any.
@@ -221,7 +220,7 @@ class TableModel(RateModel):
             (table.names[row], int(table.workload[row]), int(smallest[row]))
             for row in rows.tolist()
         )
-        self.refuse_gangs(instance, gangs)
+        cls(instance.rates, instance).refuse_gangs(instance, gangs)
 
     def refuse_gangs(self, instance: Instance, gangs: Iterable[tuple[str, int, int]]) -> None:
         """Refuse jobs that would have to use a workload's plain number on several GPUs.
@@ -255,3 +254,10 @@ class TableModel(RateModel):
                 f"which job {show(job)} would need for {gang} GPUs",
                 f'rates by GPU count such as {{"1": {document[where]:g}, "{gang}": ...}}',
             )
+
+
+def reads_table(performance: Any) -> bool:
+    """Whether a performance object has the table of rates as its model, or as a part of it."""
+    if isinstance(performance, Mapping):
+        return performance.get("model") == "table" or any(map(reads_table, performance.values()))
+    return isinstance(performance, list | tuple) and any(map(reads_table, performance))

@@ -23,7 +23,7 @@ from optsched.instance.reading import show
 from optsched.instance.references import resolve_predecessors
 from optsched.instance.revise import columns_beside, joining
 from optsched.instance.tables import JobNames
-from optsched.performance import TableModel
+from optsched.performance import TableModel, reads_table
 from optsched.rounds.ledger import Service, isolated_seconds
 from optsched.rounds.state import RoundState
 
@@ -175,13 +175,14 @@ class Changes:
         jobs = self._columns.checked(documents)
         if jobs.after:
             resolve_predecessors(jobs.after, JobNames(len(jobs), tuple(jobs.ids)), self)
-        self._check_rates(jobs, self._columns)
         return jobs
 
-    def _check_rates(self, jobs: CheckedJobs, columns: JobColumns) -> None:
-        """Refuse gangs whose workload has rates for 1 GPU alone: a file with them would be refused
-        (`TableModel.from_instance`), and so a journal or a state could not be read again.
+    def check_rates(self, jobs: CheckedJobs) -> None:
+        """Refuse gangs, checked here, whose workload has rates for 1 GPU alone, as in files
+        (`TableModel.refuse_plain_numbers`).
         """
+        columns = self._columns
+        assert columns is not None, "they were not checked here"
         instance = self.before.instance
         if not (instance.rates.has_plain_numbers and reads_table(instance.performance)):
             return
@@ -261,13 +262,6 @@ class Changes:
                     done[row - self._count] = value
         added = joining(instance, self._columns, replace(table, steps_done=done))
         return with_jobs(added, some) if len(some) < len(table) else added
-
-
-def reads_table(performance: Any) -> bool:
-    """Whether a performance object has the table of rates as its model, or as a part of it."""
-    if isinstance(performance, Mapping):
-        return performance.get("model") == "table" or any(map(reads_table, performance.values()))
-    return isinstance(performance, list | tuple) and any(map(reads_table, performance))
 
 
 # --- time ------------------------------------------------------------------------------------

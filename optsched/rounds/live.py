@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from optsched.assembly import model_of
+from optsched.assembly import make_model
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel, learns, with_learnt
 from optsched.registry import load_solver
@@ -58,7 +58,8 @@ class LiveState:
         self._changes = Changes(state)
         self._event_by_event = event_by_event
         self.plan: Plan | None = None
-        self._model = model_of(state.instance)
+        # Gangs without a rate are refused when they come. Older versions took them in.
+        self._model = make_model(state.instance, state.instance.performance)
         self._modelled = state.instance
         self._whole: tuple[RoundState, RoundState] | None = None
 
@@ -147,7 +148,7 @@ class LiveState:
             and before.rates is instance.rates
             and before.cluster is instance.cluster
         ):
-            self._model = model_of(replace(instance, performance=self.performance()))
+            self._model = make_model(instance, self.performance())
             self._modelled = instance
         return self._model
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Self
 
-from optsched.assembly import Performance, load
+from optsched.assembly import Performance, load, model_of
 from optsched.display import Displayed, number
 from optsched.errors import (
     InvalidArgument,
@@ -110,7 +110,9 @@ class Scheduler(ClosedByWith, Displayed):
         performance: Performance | None = None,
     ) -> None:
         state = state_of(instance, policy)
-        live = LiveState(replace(state, instance=load(state.instance, performance)))
+        given = load(state.instance, performance)
+        model_of(given)  # refuses what no model can be made of
+        live = LiveState(replace(state, instance=given))
         self._journal: Journal | None = None
         self._begin(live, clock, snapshot_every, isolate, Metrics())
         try:
@@ -610,6 +612,8 @@ class Scheduler(ClosedByWith, Displayed):
         event = validate(kind, {**fields, "now": self._time(now)})
         # Refuse first, then write, then act: what is in the journal can always happen again.
         outcome = self._live.after(event)
+        if outcome.check is not None:
+            outcome.check()
         if outcome.decides is not None:
             check_policy(outcome.decides.policy, outcome.decides.instance, self._load)
         recorded = self._journal is not None or listening()

@@ -117,12 +117,16 @@ class EventEffect:
         What a performance model can learn of it.
     decides : RoundState, optional
         The state after it, where it changes what rounds are decided by (`Decides`).
+    check : callable, optional
+        Refuses it if it is new: journals of older versions have events that were not refused then,
+        and that must be able to happen again.
     """
 
     happen: Callable[[], Changes]
     notices: tuple[str, ...] = ()
     observations: Observations | None = None
     decides: RoundState | None = None
+    check: Callable[[], None] | None = None
 
 
 class Event(Document):
@@ -154,7 +158,10 @@ class Submit(Event):
         # An arrival that is stated stays, also one in the future.
         documents = [{"arrival": now, **job} for job in self.jobs]
         changes = changes.ready_for([str(job.get("id")) for job in self.jobs])
-        return EventEffect(partial(changes.come, changes.checked(documents), now))
+        jobs = changes.checked(documents)
+        return EventEffect(
+            partial(changes.come, jobs, now), check=partial(changes.check_rates, jobs)
+        )
 
 
 class Leave(Event):

@@ -342,7 +342,7 @@ def test_a_plain_number_is_refused_for_a_larger_gang() -> None:
         'workloads.w0.throughput.b: found the plain number 8.25 (the rate on 1 GPU), which job "j0" would need for '
         '2 GPUs, expected rates by GPU count such as {"1": 8.25, "2": ...}'
     ):
-        TableModel.from_instance(instance, {})
+        TableModel.refuse_plain_numbers(instance)
 
 
 @pytest.mark.parametrize(
@@ -361,32 +361,32 @@ def test_the_smallest_count_of_the_job_decides(gpus: Any, refused: int) -> None:
     document["jobs"][0]["gpus"] = gpus
     instance = Instance.from_document(document)
     if not refused:
-        TableModel.from_instance(instance, {})
+        TableModel.refuse_plain_numbers(instance)
         return
     need = f'the plain number 8 (the rate on 1 GPU), which job "j0" would need for {refused} GPUs'
     with refuses(f"workloads.w0.throughput.a: found {need}"):
-        TableModel.from_instance(instance, {})
+        TableModel.refuse_plain_numbers(instance)
 
 
 def test_a_number_that_no_pool_would_use_is_not_refused() -> None:
     """Pools a and b, the only ones with GPUs of type x, have entries of their own that hide the number."""
-    TableModel.from_instance(
-        instance_of([{"a": {"2": 1.0}, "b": {"2": 2.0}, "x": 9.0}], [2], own=False), {}
+    TableModel.refuse_plain_numbers(
+        instance_of([{"a": {"2": 1.0}, "b": {"2": 2.0}, "x": 9.0}], [2], own=False)
     )
     with refuses("workloads.w0.throughput.x"):
-        TableModel.from_instance(instance_of([{"a": {"2": 1.0}, "x": 9.0}], [2], own=False), {})
+        TableModel.refuse_plain_numbers(instance_of([{"a": {"2": 1.0}, "x": 9.0}], [2], own=False))
 
 
 def test_only_jobs_that_rely_on_the_workload_count() -> None:
     document = instance_of([{"a": 8.0}] * 2, [1, 1], own=False).to_document()
     document["jobs"][0] |= {"gpus": 2, "throughput": {"a": 3.0}}
     document["jobs"][1] |= {"gpus": 2, "options": [{"pool": "a", "gpus": 2, "throughput": 1.0}]}
-    TableModel.from_instance(Instance.from_document(document), {})
+    TableModel.refuse_plain_numbers(Instance.from_document(document))
     del document["jobs"][1]["options"]
     with refuses(
         'workloads.w1.throughput.a: found the plain number 8 (the rate on 1 GPU), which job "j1"...'
     ):
-        TableModel.from_instance(Instance.from_document(document), {})
+        TableModel.refuse_plain_numbers(Instance.from_document(document))
 
 
 def test_long_names_are_cut_in_the_message() -> None:
@@ -395,6 +395,6 @@ def test_long_names_are_cut_in_the_message() -> None:
     document["workloads"] = {name: document["workloads"]["w0"]}
     document["jobs"][0] |= {"workload": name, "gpus": 2}
     with pytest.raises(InvalidInput) as caught:
-        TableModel.from_instance(Instance.from_document(document), {})
+        TableModel.refuse_plain_numbers(Instance.from_document(document))
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 300
