@@ -25,6 +25,7 @@ CATALOGUE: dict[str, str] = {
     "matching": "formulations.gandiva:Matching",
     "max-min-fairness": "formulations.max_min_fairness:MaxMinFairness",
     "max-throughput": "formulations.max_throughput:MaxThroughput",
+    "mig-pack": "formulations.mig_pack:MigPack",
     "multidimensional-knapsack": "formulations.multiple_choice:MultipleChoice",
     "multiple-choice": "formulations.multiple_choice:MultipleChoice",
     "partial-allocation": "formulations.partial_allocation:PartialAllocation",

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput
-from optsched.formulation import Formulation
+from optsched.formulation import Formulation, FormulationOptions
 from optsched.instance import Instance
 from optsched.program import AllocationProgram, Multiple, Total
 
@@ -21,10 +21,14 @@ class TotalCost(Formulation):
     Parameters
         price_c   USD/h of one unit of column c: GPUs * share of a GPU * cost per GPU hour of its pool; 0 without a pool
     Program
-        minimise  sum_c price_c x_c   s.t.  time, capacity
+        minimise  sum_c price_c x_c   s.t.  time, capacity;   x_c integer with ``integral``
 
     Without side constraints nothing runs. With deadlines it is the cheapest way to meet them;
-    `optsched pareto` trades it against other objectives.
+    `optsched pareto` trades it against other objectives. With ``integral`` and
+    ``minimum-throughput`` it is a cover: the cheapest replicas that carry the demands of services.
+
+    Options
+        integral    whole jobs: each runs in one configuration all the time, or not at all (a MILP).
 
     References
         The cost of policies is that of D. Narayanan et al., OSDI 2020, section 4.3 (Gavel divides
@@ -35,6 +39,15 @@ class TotalCost(Formulation):
     sense = "min"
     leaves_idle = True
     objective_words = "cost, USD/h"
+
+    class Options(FormulationOptions):
+        """Options of the total cost."""
+
+        integral: bool = False
+
+    @property
+    def integral(self) -> bool:
+        return bool(self.options.integral)
 
     def check(self, instance: Instance) -> None:
         """Some pool must have a price."""
@@ -54,7 +67,9 @@ class TotalCost(Formulation):
             )
         rows = (-price, (C.class_a, np.arange(C.columns)))  # a pair of classes costs once
         levels = sp.csr_matrix(rows, shape=(len(C), C.columns))
-        return AllocationProgram(C, Total(np.ones(len(C))), levels, units=Multiple(-1.0))
+        return AllocationProgram(
+            C, Total(np.ones(len(C))), levels, integral=self.integral, units=Multiple(-1.0)
+        )
 
 
 def _without_price(pool: int) -> InvalidInput:

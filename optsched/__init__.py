@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from optsched.performance.concave import concave_envelope, envelope_gap
     from optsched.performance.loss_curve import fit_loss_curve
     from optsched.performance.parameter_server_fit import BottleneckLaw, fit_parameter_server
+    from optsched.placement import SlicedGpus, slices
     from optsched.rounds.plan import Plan
     from optsched.rounds.policy import RoundPolicy
     from optsched.rounds.recovery import replay
@@ -91,6 +92,7 @@ _HOME = {
     "Scheduler": "optsched.rounds.scheduler",
     "SideConstraint": "optsched.formulation",
     "Simulation": "optsched.simulation.result",
+    "SlicedGpus": "optsched.placement",
     "Solution": "optsched.solution",
     "SolverCrashed": "optsched.errors",
     "SolverUnavailable": "optsched.errors",
@@ -123,6 +125,7 @@ _HOME = {
     "realise": "optsched.api",
     "replay": "optsched.rounds.recovery",
     "simulate": "optsched.simulation.simulate",
+    "slices": "optsched.placement",
     "solve": "optsched.api",
     "solve_program": "optsched.study.direct",
     "solve_round": "optsched.rounds.solve_round",
@@ -156,6 +159,7 @@ __all__ = [
     "Scheduler",
     "SideConstraint",
     "Simulation",
+    "SlicedGpus",
     "Solution",
     "SolverCrashed",
     "SolverUnavailable",
@@ -189,6 +193,7 @@ __all__ = [
     "realise",
     "replay",
     "simulate",
+    "slices",
     "solve",
     "solve_program",
     "solve_round",

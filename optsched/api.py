@@ -378,12 +378,17 @@ def place(
     Raises
     ------
     UsageError
-        There is no allocation, it has no such row, its rows take turns and are not realised in
-        rounds, or the cluster has more than 5 million GPUs.
+        There is no allocation, it has no such row, the solution decides layouts of GPUs (MIG), its
+        rows take turns and are not realised in rounds, or the cluster has more than 5 million GPUs.
     """
     from optsched.placement import WORK, place_rows, runs_first
 
     started = time.perf_counter()
+    if solution.schedule is not None and solution.schedule.layouts is not None:
+        raise UsageError(
+            f"{solution.formulation} decides the layouts of GPUs, which a placement does not know: "
+            "optsched.slices says which slice each job runs in"
+        )
     check_placeable(solution.instance)
     timer = timer_of(time_limit)
     limits = make_limits(timer)

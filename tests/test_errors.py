@@ -41,7 +41,7 @@ def test_the_sentence_of_a_damaged_journal() -> None:
         (
             lambda: optsched.solve("@quickstat"),
             "no instance @quickstat ships, expected one of @assignment, @infeasible, @knapsack, @large, @leases, "
-            "@packing, @quickstart, @smd, @topology, @unrelated; did you mean @quickstart?",
+            "@packing, @quickstart, @services, @smd, @topology, @unrelated; did you mean @quickstart?",
         ),
         (
             lambda: optsched.RoundPolicy(ranking="tiresia"),

@@ -183,17 +183,13 @@ def test_several_fields_are_one_note() -> None:
     )
 
 
-def test_what_nothing_reads_is_what_the_words_say() -> None:
-    """A formulation that comes to read one of these must change its words."""
+def test_something_reads_every_field() -> None:
+    """Rates of pairs are read by every formulation that takes columns of two jobs."""
     parts = [load_formulation(name) for name in names("formulation")]
     parts += [load_constraint(kind) for kind in names("constraint")]
     read = frozenset().union(*(part.reads | part.also_reads for part in parts))
-    assert {name for name, field in FIELDS.items() if "no formulation reads" in field.words} == {
-        "partitions",
-    }
     of_rounds = {"restart_cost", "exempt_time", "checkpoint_interval"}
-    assert read >= FIELDS.keys() - {"partitions", "colocation"} - of_rounds
-    assert "partitions" not in read
+    assert read >= FIELDS.keys() - {"colocation"} - of_rounds
 
 
 def test_jobs_that_arrive_later_are_counted() -> None:

@@ -13,8 +13,9 @@ from optsched.api import make_formulation, write_atomically
 from optsched.errors import OptschedError, UsageError
 from optsched.formulation import Formulation
 from optsched.program import AllocationProgram, LexicographicMinimum, Minimum, Ratio, Total
-from optsched.report import allocation_heatmap, schedule_gantt, topology_picture
+from optsched.report import topology_picture
 from optsched.report.palette import INK, TITLE
+from optsched.report.plots import solution_picture
 from optsched.solution.plan import LinearPlan
 
 if TYPE_CHECKING:
@@ -81,8 +82,10 @@ HINTS: dict[str, Hint] = {
     "matching": Hint("packing"),
     "max-min-fairness": Hint(more=("-O agnostic=true",)),
     "max-throughput": Hint(more=("-O integral=true", "-O normalise=best")),
+    "mig-pack": Hint("services", more=("-O objective=cost",)),
     "minimum-service": Hint(options={"fraction": 0.25}),
     "minimum-share": Hint(options={"tenant": "language", "gpus": 10}),
+    "minimum-throughput": Hint(options={"jobs": ["gpt-2-small-6", "bert-large-8"], "rate": 30}),
     "moves": Hint(options={"keep": 0.9}),
     "multiple-choice": Hint("smd"),
     "pinned": Hint(options={"jobs": ["bert-base-2"], "pools": ["p100"]}),
@@ -227,10 +230,7 @@ def draw(shown: Shown, path: Path) -> None:
 
 
 def _axes(solution: optsched.Solution, shown: Shown, place: int) -> Axes:
-    if shown.placed:
-        ax = topology_picture(solution)
-    else:
-        ax = allocation_heatmap(solution) if solution.schedule is None else schedule_gantt(solution)
+    ax = topology_picture(solution) if shown.placed else solution_picture(solution)
     if shown.constraint is not None:
         told = f"{'with' if place else 'without'} {shown.constraint['kind']}"
         ax.set_title(told, loc="left", fontsize=TITLE, pad=20, color=INK)

@@ -7,6 +7,7 @@ CATALOGUE: dict[str, str] = {
     "forbidden": "formulations.constraints.pinned:Forbidden",
     "minimum-service": "formulations.constraints.minimum_service:MinimumService",
     "minimum-share": "formulations.constraints.quota:MinimumShare",
+    "minimum-throughput": "formulations.constraints.minimum_throughput:MinimumThroughput",
     "moves": "formulations.constraints.moves:Moves",
     "pinned": "formulations.constraints.pinned:Pinned",
     "power": "formulations.constraints.power:Power",

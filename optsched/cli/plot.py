@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from optsched.report import ProgressRecorder
     from optsched.solution import Solution
 
-KINDS = ("allocation", "topology", "gantt", "rounds", "prices", "progress")
+KINDS = ("allocation", "topology", "gantt", "rounds", "prices", "slices", "progress")
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ def plot(
     kind: Annotated[
         str | None,
         Option(
-            f"One of {', '.join(KINDS)} (default: gantt of a solution with a schedule, else "
-            "allocation).",
+            f"One of {', '.join(KINDS)} (default: slices of a solution with layouts, gantt of one with a "
+            "schedule, else allocation).",
             "KIND",
             short="-k",
             section=OUTPUT,
@@ -68,7 +68,7 @@ def plot(
     ] = None,
 ) -> int:
     """Draw a solution or a cluster:
-    allocation, topology, Gantt diagram, rounds, prices, progress of the solver.
+    allocation, topology, Gantt diagram, rounds, prices, slices of GPUs, progress of the solver.
 
     Without SOLUTION the instance is solved first. --kind topology without SOLUTION and without -f
     draws the cluster and the running jobs, and solves nothing.

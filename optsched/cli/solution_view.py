@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,7 @@ from optsched.cli.tables import (
 )
 from optsched.display import count
 from optsched.instance.staying import must_stay
+from optsched.placement import slices
 from optsched.placement.staying import can_run_on
 from optsched.registry import load_formulation, objective_words
 from optsched.solution import Allocation, Rounds, Schedule, Solution, Status
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
 
     from optsched.instance import Instance
     from optsched.instance.tables import JobNames
+    from optsched.placement.gpu_slices import GpuSlice
     from optsched.program import Assumption
     from optsched.solution import Certificate, SolverRecord
     from optsched.study.direct import ProgramSolution
@@ -99,7 +103,9 @@ def solution_view(solution: Solution) -> Iterator[RenderableType]:
     """The whole solution, part by part."""
     yield from title(solution)
     yield facts(result_facts(solution))
-    if solution.schedule is not None:
+    if solution.schedule is not None and solution.schedule.layouts is not None:
+        yield from slices_table(solution)
+    elif solution.schedule is not None:
         yield from schedule_table(solution.schedule)
     elif solution.allocation is not None:
         yield from allocation_table(solution.allocation)
@@ -624,6 +630,36 @@ def schedule_table(schedule: Schedule) -> Iterator[RenderableType]:
     rows = [[record[head] for head in heads] for record in cells]
     yield table(*heads, rows=rows, left=2 if unused["mode"] else 3)
     yield from more(len(schedule) - STRETCHES, "stretch", "stretches")
+
+
+def slices_table(solution: Solution) -> Iterator[RenderableType]:
+    """The layout of each GPU in use, and who runs in its slices."""
+    by_gpu: dict[str, list[GpuSlice]] = {}
+    for each in slices(solution).slices:
+        by_gpu.setdefault(each.gpu, []).append(each)
+    yield ""
+    if not by_gpu:
+        yield "No GPU is used."
+        return
+    rows = [
+        [name(gpu), name(mine[0].layout), _in_slices(mine)]
+        for gpu, mine in itertools.islice(by_gpu.items(), PLACED)
+    ]
+    yield heading("Slices of GPUs")
+    yield table("GPU", "layout", "runs", rows=rows, left=3)
+    yield from more(len(by_gpu) - PLACED, "GPU")
+
+
+def _in_slices(mine: Sequence[GpuSlice]) -> str:
+    """``bert 3g.20gb, resnet 3 x 1g.5gb, 1 idle``."""
+    who = Counter((each.workload or each.job, each.slice.partition("@")[0]) for each in mine)
+    idle = sum(times for (owner, _), times in who.items() if not owner)
+    words = [
+        " ".join(filter(None, [name(owner), f"{times} x" if times > 1 else "", profile]))
+        for (owner, profile), times in who.items()
+        if owner
+    ]
+    return ", ".join([*words, *([f"{idle} idle"] if idle else [])])
 
 
 def moment(time: float, now: str = "0") -> str:

@@ -26,7 +26,8 @@ from optsched.lazy import convenience
 from optsched.program import AllocationProgram, LinearProgram, Variables
 from optsched.solution import Conflict, Solution
 
-if TYPE_CHECKING:  # most formulations plan no schedules
+if TYPE_CHECKING:  # most formulations plan no schedules, and have no side constraints
+    from optsched.program import SideRows
     from optsched.solution import Schedule
     from optsched.solution.plan import Plan
     from optsched.solution.stage import Stage
@@ -265,7 +266,7 @@ class Formulation(ABC, Displayed):
         """
         candidates = candidates.at_quantile(self._quantile())
         whole = self.integral and not all(
-            constraint.of_placement for constraint in self.constraints
+            constraint.of_placement or constraint.of_sums for constraint in self.constraints
         )
         if whole or any(constraint.per_job for constraint in self.constraints):
             candidates = candidates.per_job()
@@ -413,7 +414,32 @@ class Formulation(ABC, Displayed):
             if self.constraints or self.extend is not None:
                 raise self.no_rows
             return program
-        side = list(program.side)
+        side = self.side_rows(C, program.side)
+        if self.constraints or self.extend is not None:
+            program = replace(program, side=side, extend=self.extend)
+        _refuse_stranded(program, program.all_must_run)
+        return program
+
+    def side_rows(self, C: Classes, own: Sequence[SideRows] = ()) -> tuple[SideRows, ...]:
+        """Rows of the side constraints, after those of the program itself.
+
+        Parameters
+        ----------
+        C : Classes
+        own : sequence of SideRows
+            Those of the program itself.
+
+        Returns
+        -------
+        tuple of SideRows
+            No two have the same name.
+
+        Raises
+        ------
+        Infeasible
+            If a side constraint cannot be met at all.
+        """
+        side = list(own)
         for constraint in self.constraints:
             rows = constraint.rows(C)
             if rows is not None:
@@ -421,10 +447,7 @@ class Formulation(ABC, Displayed):
                 alike = sum(other.name.partition("#")[0] == rows.name for other in side)
                 name = f"{rows.name}#{alike + 1}" if alike else rows.name
                 side.append(replace(rows, name=name, assumption=constraint.assumes))
-        if self.constraints or self.extend is not None:
-            program = replace(program, side=tuple(side), extend=self.extend)
-        _refuse_stranded(program, program.all_must_run)
-        return program
+        return tuple(side)
 
     def procedure(self, C: Classes, seed: int) -> Procedure:
         """The programs that lead to the answer: its own, and others where a subclass needs them.

@@ -61,6 +61,10 @@ class SideConstraint(ABC, Displayed):
     """Whether it speaks of the placement alone and never has rows:
     rules take it, and equal jobs stay one class.
     """
+    of_sums: ClassVar[bool] = False
+    """Whether its rows are sums over all jobs of a class, so that equal jobs stay one class where
+    jobs are whole.
+    """
     hard_deadlines: ClassVar[bool] = False
     """Whether it asks for throughputs that must be reached:
     those at the quantile of the formulation.

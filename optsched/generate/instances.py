@@ -20,6 +20,7 @@ from optsched.generate.profiles import (
     rounded,
     workload_document,
 )
+from optsched.generate.services import services
 from optsched.generate.topologies import Host, network, pool_document
 from optsched.generate.workloads import WORKLOADS
 
@@ -334,4 +335,5 @@ INSTANCES: dict[str, Callable[[], Document]] = {
     "leases": leases,
     "knapsack": knapsack,
     "assignment": assignment,
+    "services": services,
 }

@@ -24,6 +24,8 @@ from optsched.errors import InvalidInput, UsageError
 from optsched.instance.cluster import Partition
 from optsched.instance.reading import listed, show
 
+MIG = "mig"
+"""Attribute of an option, and of its configuration: the profile of the slice that it runs in."""
 MOST_SETS = 200_000
 """Sets of slices that are listed; those of an A100 with all six profiles are 723."""
 PART = re.compile(

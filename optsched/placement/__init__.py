@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from optsched.placement.beside import PlacedRows, place_beside
     from optsched.placement.checks import check_placement, check_rounds
     from optsched.placement.exact import WORK
+    from optsched.placement.gpu_slices import SlicedGpus, slices
     from optsched.placement.instant import Instant
     from optsched.placement.occupied import Occupied
     from optsched.placement.over_time import jobs_without_nodes
@@ -21,6 +22,7 @@ _HOME = {
     "WORK": ".exact",
     "Instant": ".instant",
     "PlacedRows": ".beside",
+    "SlicedGpus": ".gpu_slices",
     "Occupied": ".occupied",
     "check_placement": ".checks",
     "check_rounds": ".checks",
@@ -31,6 +33,7 @@ _HOME = {
     "placement_worth": ".place",
     "realise": ".realisation",
     "runs_first": ".place",
+    "slices": ".gpu_slices",
 }
 
 __all__ = [
@@ -39,6 +42,7 @@ __all__ = [
     "Instant",
     "Occupied",
     "PlacedRows",
+    "SlicedGpus",
     "check_placement",
     "check_rounds",
     "jobs_without_nodes",
@@ -48,6 +52,7 @@ __all__ = [
     "placement_worth",
     "realise",
     "runs_first",
+    "slices",
 ]
 
 __getattr__ = lazy_names(__name__, _HOME)

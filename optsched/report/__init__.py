@@ -23,6 +23,7 @@ from optsched.report.simulation_pictures import (
     queue_picture,
     utilisation_picture,
 )
+from optsched.report.slices import SliceRows, slices_picture
 from optsched.report.topology import TopologyCells, topology_picture
 from optsched.report.traces import (
     arrivals_picture,
@@ -39,6 +40,7 @@ __all__ = [
     "PriceBars",
     "ProgressLines",
     "ProgressRecorder",
+    "SliceRows",
     "SolutionFile",
     "TopologyCells",
     "allocation_heatmap",
@@ -60,6 +62,7 @@ __all__ = [
     "schedule_gantt",
     "simulation_picture",
     "simulation_sections",
+    "slices_picture",
     "topology_picture",
     "trace_page",
     "utilisation_picture",

@@ -287,6 +287,13 @@ def has_schedule(answer: Answer) -> bool:
     return owner.schedule is not None
 
 
+def has_layouts(answer: Answer) -> bool:
+    """Whether there are layouts of GPUs to draw."""
+    if isinstance(answer, SolutionFile):
+        return answer.document.layouts is not None
+    return answer.schedule is not None and answer.schedule.layouts is not None
+
+
 def _lacks(answer: Answer, name: str) -> UsageError:
     none = "no rounds" if name == "rounds" else f"no {name}"
     return UsageError(f"the solution of {answer.formulation} has {none}: there is nothing to draw")

@@ -10,12 +10,13 @@ from optsched import api
 from optsched.benchmarking import Results, Sweep
 from optsched.errors import InvalidArgument, UsageError
 from optsched.instance.reading import show
-from optsched.report.answers import Answer, has_schedule
+from optsched.report.answers import Answer, has_layouts, has_schedule
 from optsched.report.gantt import rounds_gantt, schedule_gantt
 from optsched.report.heatmap import allocation_heatmap
 from optsched.report.prices import price_bars
 from optsched.report.results_page import gap_picture, time_picture
 from optsched.report.simulation_page import simulation_picture
+from optsched.report.slices import slices_picture
 from optsched.report.topology import topology_picture
 from optsched.report.traces import trace_page
 from optsched.rounds import Plan
@@ -33,14 +34,19 @@ PICTURES: dict[str, Callable[[Answer], Axes]] = {
     "gantt": schedule_gantt,
     "rounds": rounds_gantt,
     "prices": price_bars,
+    "slices": slices_picture,
 }
 
 
 def solution_picture(answer: Answer, kind: str | None = None) -> Axes:
     """A picture of a kind in `PICTURES`;
-    by default the schedule where there is one, else the allocation.
+    by default the slices of GPUs where there are layouts, the schedule where there is one, else the
+    allocation.
     """
-    return PICTURES[kind or ("gantt" if has_schedule(answer) else "allocation")](answer)
+    if kind is None:
+        plain = "gantt" if has_schedule(answer) else "allocation"
+        kind = "slices" if has_layouts(answer) else plain
+    return PICTURES[kind](answer)
 
 
 def completed(solution: Solution, kind: str | None) -> Solution:

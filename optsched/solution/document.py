@@ -182,6 +182,7 @@ class SolutionDocument(Document):
     packed: PackedDocument | None = None
     stages: list[StageDocument] | None = None
     schedule: list[ScheduleRow] | None = None
+    layouts: dict[str, dict[str, Annotated[int, Field(ge=0)]]] | None = None
     rounds: RoundsDocument | None = None
     placement: list[PlacementRow] | None = None
     placement_figures: dict[str, Number] | None = None

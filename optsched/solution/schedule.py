@@ -29,6 +29,8 @@ class Schedule(DisplayedTable):
         Column of the classes in which the job runs; always one without a partner.
     start, end : FloatArray, shape (S,)
         Absolute seconds, on the clock of the instance's ``now``.
+    layouts : mapping from pool to mapping from layout to int, or None
+        GPUs in each layout of slices (`optsched.instance.Layouts`), of a plan that decides it.
     """
 
     classes: Classes
@@ -36,6 +38,7 @@ class Schedule(DisplayedTable):
     column: IntArray
     start: FloatArray
     end: FloatArray
+    layouts: Mapping[str, Mapping[str, int]] | None = None
 
     @classmethod
     def sorted(

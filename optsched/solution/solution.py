@@ -465,6 +465,10 @@ class Solution(DisplayedTable):
             parts["stages"] = [stage.to_record(write_duals) for stage in self.stages]
         if self.schedule is not None:
             parts["schedule"] = self.schedule.to_records()
+            if self.schedule.layouts is not None:
+                parts["layouts"] = {
+                    pool: dict(gpus) for pool, gpus in self.schedule.layouts.items()
+                }
         if self.rounds is not None:
             parts["rounds"] = self.rounds.to_record()
         if self.placement is not None:

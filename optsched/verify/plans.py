@@ -5,6 +5,7 @@ and every number from there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -68,7 +69,9 @@ def resolve_schedule(subject: RebuiltSolution, findings: Findings) -> Schedule |
             f"found null, expected a schedule: {subject.formulation.name} decides what runs when",
         )
         return None
-    return schedule_of(subject.classes, rows, findings)
+    layouts = subject.document.layouts
+    schedule = schedule_of(subject.classes, rows, findings)
+    return schedule if schedule is None else replace(schedule, layouts=layouts)
 
 
 def schedule_of(

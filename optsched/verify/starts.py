@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,8 @@ def _plan_start(source: StartSource, plan: Plan) -> FloatArray:
 
 
 def _schedule(source: Solution | Mapping[str, Any] | str | Path, C: Classes) -> Schedule:
-    rows = _document(source).schedule
+    document = _document(source)
+    rows = document.schedule
     findings = Findings()
     if rows is None:
         raise UsageError(
@@ -118,7 +120,7 @@ def _schedule(source: Solution | Mapping[str, Any] | str | Path, C: Classes) -> 
     schedule = schedule_of(C, rows, findings)
     if schedule is None:
         raise UsageError(f"the start is no schedule of this program: {findings.items[0]}")
-    return schedule
+    return replace(schedule, layouts=document.layouts)
 
 
 def planned_point(plan: Plan, schedule: Schedule) -> tuple[LinearArrays, FloatArray]:

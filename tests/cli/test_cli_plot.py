@@ -184,7 +184,7 @@ def test_a_search_that_a_limit_ends_is_drawn(
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["-k", "pie"], "--kind: found 'pie', expected one of allocation, topology, gantt, rounds, prices, progress"),
+        (["-k", "pie"], "--kind: found 'pie', expected one of allocation, topology, gantt, rounds, prices, ..."),
         (["-o", "p.docx"], "found p.docx, expected a name that ends in .png, .svg or .pdf"),
         (["-o", "-"], "found -, expected a name that ends in .png, .svg or .pdf"),
         (["-o", "nowhere/p.png"], "nowhere/p.png: found there is no folder nowhere"),

@@ -24,6 +24,7 @@ from optsched.instance.documents import (
     Positive,
     Share,
 )
+from optsched.instance.layouts import MIG
 from optsched.instance.reading import join, key, validate
 from optsched.performance.analytic.collectives import exchange_seconds
 from optsched.performance.analytic.hardware import BOARDS, PRECISIONS, Board, find, slice_of
@@ -507,9 +508,6 @@ def _boards(
 
 
 # --- cells ----------------------------------------------------------------------------------------
-
-MIG = "mig"
-"""Attribute of a configuration: its MIG profile."""
 
 
 @dataclass(frozen=True, repr=False)
