@@ -490,6 +490,37 @@ class Classes(DisplayedTable):
         object.__setattr__(later, "candidates", self.candidates.at(instance))
         return later
 
+    def with_capacity(self, capacity: FloatArray) -> Classes:
+        """The same classes with other capacities, shape (R,)."""
+        candidates = self.candidates
+        resources = replace(candidates.resources, capacity=np.asarray(capacity, np.float64))
+        return replace(self, candidates=replace(candidates, resources=resources, _classes={}))
+
+    def some(self, classes: IntArray, columns: IntArray, share: float) -> Classes:
+        """Some of the classes with some of their columns, and a share of every capacity.
+
+        Parameters
+        ----------
+        classes, columns : IntArray
+            In order; no column is of another class.
+        share : float
+        """
+        number = np.full(len(self) + 1, -1, np.int64)  # the last entry is read for no class
+        number[classes] = np.arange(len(classes))
+        return replace(
+            self.with_capacity(self.capacity * share),
+            of_job=number[self.of_job],
+            first=self.first[classes],
+            count=self.count[classes],
+            origin=self.kind_column[columns],
+            class_a=number[self.class_a[columns]],
+            class_b=number[self.class_b[columns]],
+            rate_a=self.rate_a[columns],
+            rate_b=self.rate_b[columns],
+            throughput=sp.csr_matrix(self.throughput[classes][:, columns]),
+            holds=self.holds.take(columns),
+        )
+
     @cached_property
     def member(self) -> sp.csr_matrix:
         """1 where a member takes part, 2 for a pair inside the class; shape (K, N)."""

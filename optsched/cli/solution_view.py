@@ -66,6 +66,7 @@ STOPPED = {
     "interrupted": "interrupted",
     "by_rule": "a rule alone was asked for",
     "imprecise": "the solver stopped before reaching the tolerance",
+    "in_parts": "solved in parts",
 }
 PROOF = {
     "dual": "bound recomputed from the duals",

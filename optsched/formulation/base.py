@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, mask_of
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.candidates import Candidates, Classes
 from optsched.candidates.classes import KNOWN
 from optsched.display import Displayed
@@ -101,6 +101,7 @@ class Formulation(ABC, Displayed):
         extend: Extend | None = None,
     ) -> None:
         self.options: Any = self.Options() if options is None else options
+        self._refuse_parts()
         # An instance and a command line may ask for the same thing; it is asked for once.
         self.constraints = tuple(
             {repr(constraint.document()): constraint for constraint in constraints}.values()
@@ -279,8 +280,28 @@ class Formulation(ABC, Displayed):
         asked = (constraint.asked for constraint in self.constraints)
         labels += [np.unique(part, return_inverse=True)[1] for part in asked if part is not None]
         labels += [] if self.promised is None else [self.promised.astype(np.int64)]
+        labels += [] if self.options.parts == 1 else [self._dealt_out(candidates)]
         reads = self.reads.union(*(constraint.reads for constraint in self.constraints))
         return candidates.classes(reads, [label for label in labels if label is not None])
+
+    def _dealt_out(self, candidates: Candidates) -> IntArray:
+        """Part of each job, shape (jobs,): at random, as many in each part as in another one."""
+        present = np.flatnonzero(candidates.present)
+        part = np.zeros(len(candidates.present), np.int64)
+        order = np.random.default_rng(self.options.parts_seed).permutation(len(present))
+        part[present[order]] = np.arange(len(present)) % self.options.parts
+        return part
+
+    def _refuse_parts(self) -> None:
+        """Refuse the option ``parts`` of what has no program over fractions of time, or several."""
+        if self.options.parts > 1 and not (self.takes_rows and self.is_one_program):
+            what = "is no single program over fractions of time"
+            raise InvalidArgument(
+                f"option of {self.name}: parts",
+                str(self.options.parts),
+                "1",
+                sentence=f"{self.name} {what}: it cannot be solved in parts",
+            )
 
     def promising(self, jobs: BoolArray) -> Self:
         """The formulation that declines none of some jobs, where it declines any.
@@ -447,7 +468,16 @@ class Formulation(ABC, Displayed):
                 alike = sum(other.name.partition("#")[0] == rows.name for other in side)
                 name = f"{rows.name}#{alike + 1}" if alike else rows.name
                 side.append(replace(rows, name=name, assumption=constraint.assumes))
+<<<<<<< HEAD
         return tuple(side)
+=======
+        if self.constraints or self.extend is not None:
+            program = replace(program, side=tuple(side), extend=self.extend)
+        if self.options.parts > 1 and len(C):
+            program = replace(program, parts=C.common(self._dealt_out(C.candidates)))
+        _refuse_stranded(program, program.all_must_run)
+        return program
+>>>>>>> 80c16f4c (Option parts: random parts solved in turn (POP), with a bound of the whole from the mean of their prices)
 
     def procedure(self, C: Classes, seed: int) -> Procedure:
         """The programs that lead to the answer: its own, and others where a subclass needs them.

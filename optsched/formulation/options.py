@@ -37,13 +37,22 @@ class FormulationOptions(ConstraintOptions):
     Options
         quantile  hard deadlines count on the throughput that a column reaches with this probability, instead of its
                   median; in [0.5, 1).
+        parts     jobs are dealt out to so many parts, each with an equal part of all capacities, which are solved
+                  one by one (POP); the bound is that of the whole. For comparison: see
+                  `optsched.program.partition`.
+        parts_seed  of the draw that deals them out.
     """
 
     quantile: Annotated[float, Field(ge=0.5, lt=1)] | None = None
+    parts: Annotated[int, Field(ge=1)] = 1
+    parts_seed: Annotated[int, Field(ge=0)] = 0
 
     def to_document(self) -> dict[str, Any]:
-        """The options as files have them, which leave out a quantile that was not given."""
-        return self.model_dump(exclude={"quantile"} if self.quantile is None else None)
+        """The options as files have them, which leave out those of all formulations that were not given."""
+        left_out = {"quantile"} if self.quantile is None else set()
+        return self.model_dump(
+            exclude=left_out | ({"parts", "parts_seed"} if self.parts == 1 else set())
+        )
 
 
 def own_options(owner: type[Any]) -> dict[str, FieldInfo]:

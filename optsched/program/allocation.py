@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.display import Displayed, count
 from optsched.program.arrays import LinearArrays
 from optsched.program.feasible_region import FeasibleRegion
@@ -56,6 +56,8 @@ class AllocationProgram(FeasibleRegion, Displayed):
         of one's own.
     units : Units
         What the value is in the units of the formulation's objective.
+    parts : IntArray or None, shape (K,)
+        Part of each class, where it is to be solved in parts (`optsched.program.partition`).
     """
 
     classes: Classes
@@ -65,6 +67,7 @@ class AllocationProgram(FeasibleRegion, Displayed):
     integral: bool = False
     extend: Callable[[LinearProgram, Mapping[str, Variables], Classes], None] | None = None
     units: Units = AS_IT_IS
+    parts: IntArray | None = None
 
     # --- value and objective ----------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ the minimum, the minimum with delays, the lexicographic minimum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -110,6 +110,10 @@ class DelayedMinimum(Minimum):
         """g'(t) = 1 / (1 - a t)^2."""
         t = min(value, self.highest(R))
         return 1.0 / (1.0 - self.delay * t) ** 2
+
+    def of_classes(self, some: IntArray) -> DelayedMinimum:
+        """See `Utility.of_classes`."""
+        return replace(self, delay=self.delay[some])
 
     def lowered(self, R: FeasibleRegion) -> LinearProgram:
         """Raise `UsageError`: the levels are not linear in the value."""

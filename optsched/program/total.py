@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.errors import UsageError
 from optsched.program.conic import Cone, ConicProgram, linear_to_conic
 from optsched.program.feasible_region import FeasibleRegion
@@ -69,6 +69,11 @@ class Total(Utility):
         if self.function == "linear":
             return np.ones_like(level)
         return 1.0 / level if self.function == "log" else level ** (self.exponent - 1.0)
+
+    def steepness(self, level: FloatArray) -> FloatArray:
+        """w f' of each class at its level, shape (K,)."""
+        with np.errstate(divide="ignore"):
+            return self.weight * self.slope(level)
 
     def level(self, slope: FloatArray) -> FloatArray:
         """Where f has these slopes, elementwise; f is not linear."""
@@ -248,6 +253,10 @@ class Total(Utility):
         reached = np.maximum(level, np.finfo(float).tiny)
         size = float(weight @ (np.abs(self.f(level)) + self.slope(reached) * level))
         return 1e-12 * size if np.isfinite(size) else 0.0
+
+    def of_classes(self, some: IntArray) -> Total:
+        """See `Utility.of_classes`."""
+        return replace(self, weight=self.weight[some])
 
     def at_least(self, R: FeasibleRegion, value: FloatArray | float, name: str) -> SideRows:
         """w' levels @ x >= value, one row."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.errors import UsageError
 from optsched.program.arrays import LinearArrays
 from optsched.program.feasible_region import FeasibleRegion
@@ -162,6 +162,10 @@ class Utility(ABC):
         return 0.0
 
     # --- other programs ---------------------------------------------------------------------------
+
+    def of_classes(self, some: IntArray) -> Self:
+        """The utility of the levels of some classes alone."""
+        return self
 
     def needed(self, R: FeasibleRegion, value: float) -> FloatArray | float:
         """Level that each class needs for a value, where the value is a smallest level."""

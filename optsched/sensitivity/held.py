@@ -7,8 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import numpy as np
-
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.errors import InvalidArgument
@@ -78,7 +76,7 @@ class HeldProgram:
 
     def with_capacity(self, capacity: FloatArray) -> AllocationProgram:
         """The program with other capacities, shape (R,)."""
-        return replace(self.program, classes=_with_capacity(self.classes, capacity))
+        return replace(self.program, classes=self.classes.with_capacity(capacity))
 
     def with_side(self, *sides: SideRows) -> AllocationProgram:
         """The program with other bounds of the side rows of these names."""
@@ -162,9 +160,3 @@ def _not_held(formulation: Formulation, problem: str) -> InvalidArgument:
     expected = "one that is a single program of fractions of time"
     sentence = f"{formulation.name} {problem}"
     return InvalidArgument("formulation", formulation.name, expected, sentence=sentence)
-
-
-def _with_capacity(C: Classes, capacity: FloatArray) -> Classes:
-    candidates = C.candidates
-    resources = replace(candidates.resources, capacity=np.asarray(capacity, np.float64))
-    return replace(C, candidates=replace(candidates, resources=resources, _classes={}))

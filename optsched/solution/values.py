@@ -26,6 +26,7 @@ class Termination(StrEnum):
     GAP_LIMIT = "gap_limit"
     INTERRUPTED = "interrupted"
     IMPRECISE = "imprecise"
+    IN_PARTS = "in_parts"
     CLOSED_FORM = "closed_form"
     BY_RULE = "by_rule"
     ERROR = "error"

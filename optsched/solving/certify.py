@@ -462,6 +462,20 @@ def certified_allocation(
         not need one either.
     """
     x = cleaned(program, values, runs.name)
+    return certified_point(runs, program, x, values, y, arrays, matrix=matrix)
+
+
+def certified_point(
+    runs: SolverRuns,
+    program: AllocationProgram,
+    x: FloatArray,
+    values: Values,
+    y: FloatArray | None,
+    arrays: LinearArrays | None = None,
+    *,
+    matrix: bool = True,
+) -> Outcome:
+    """The outcome of totals of the class columns as they are; see `certified_allocation`."""
     proves = y is not None and values.termination in CLAIMS
     if program.conic and not proves and not np.isfinite(program.value(x)):
         return nothing_found(runs, values)  # a job has nothing yet: the point is worth -infinity

@@ -13,7 +13,7 @@ import numpy as np
 
 from optsched.arrays import EMPTY
 from optsched.candidates import Candidates, Classes
-from optsched.errors import NOTHING_YET, Interrupted, SolverCrashed
+from optsched.errors import NOTHING_YET, Interrupted, SolverCrashed, UsageError
 from optsched.formulation import Formulation, Infeasible, declined_jobs, nothing_to_decide
 from optsched.formulation.procedure import (
     Auxiliary,
@@ -171,6 +171,12 @@ class _Run:
             from optsched.solving.schedules import solve_plan  # most formulations plan no schedules
 
             return solve_plan(self.engine, program)
+        if program.parts is not None:
+            if self.on_demand:
+                raise UsageError("generate_columns: a program in parts has all its columns made")
+            from optsched.solving.in_parts import solve_in_parts  # few programs are
+
+            return solve_in_parts(self.engine, program, program.parts)
         if self.on_demand:
             from optsched.solving.column_generation import generate_columns  # few programs need it
 

@@ -19,12 +19,13 @@ from optsched.verify.findings import Findings
 
 Document = SolutionDocument | ProgramSolutionDocument
 
+UNFINISHED = (Termination.IMPRECISE, Termination.IN_PARTS, *STOPPED)
 TERMINATIONS = {
-    Status.OPTIMAL: (Termination.OPTIMAL, Termination.IMPRECISE, *STOPPED),
-    Status.FEASIBLE: (Termination.OPTIMAL, Termination.IMPRECISE, *STOPPED),
+    Status.OPTIMAL: (Termination.OPTIMAL, *UNFINISHED),
+    Status.FEASIBLE: (Termination.OPTIMAL, *UNFINISHED),
     Status.INFEASIBLE: (Termination.INFEASIBLE,),
     Status.UNBOUNDED: (Termination.UNBOUNDED,),
-    Status.LIMIT: (Termination.IMPRECISE, *STOPPED),
+    Status.LIMIT: UNFINISHED,
     Status.ERROR: (Termination.ERROR,),
 }
 """Terminations that lead to each status."""

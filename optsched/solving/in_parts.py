@@ -1,0 +1,108 @@
+"""A program solved in parts (`optsched.program.partition`): their optima joined, and how far that is
+from the optimum of the whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.program import AllocationProgram
+from optsched.program.partition import Partition
+from optsched.program.price_bound import duals_at
+from optsched.solution import PointStatus, Termination, Values
+from optsched.solving.certify import certified_point, nothing_found, unless_interrupted
+from optsched.solving.engine import Engine
+from optsched.solving.outcome import NO_OPTIMUM, Outcome, SolvedProgram
+from optsched.solving.stages import solve_staged
+
+log = logging.getLogger("optsched")
+
+WORDS = "in parts"
+
+
+def solve_in_parts(engine: Engine, program: AllocationProgram, part: IntArray) -> SolvedProgram:
+    """The parts one by one, joined, with a bound on the optimum of the whole.
+
+    A part without a point says nothing of the whole, which may have one: then nothing is found.
+
+    Parameters
+    ----------
+    engine : Engine
+        Its budget of time is that of all parts together.
+    program : AllocationProgram
+    part : IntArray, shape (K,)
+
+    Raises
+    ------
+    InvalidArgument
+        Of a program that does not fall into parts.
+    """
+    partition, start = Partition.of(program, part), engine.start
+    outcomes: list[Outcome] = []
+    try:
+        for number in range(partition.parts):
+            columns = partition.columns_of(number)
+            engine.start = None if start is None else start[columns]
+            small = engine.build(lambda number=number: partition.program_of(number))  # type: ignore[misc]
+            outcomes.append(solve_staged(engine, small).outcome)
+            log.info("part %d of %d: %s", number + 1, partition.parts, outcomes[-1].status)
+            if outcomes[-1].x is None:
+                return _nothing(engine, program, outcomes[-1], number)
+    finally:
+        engine.start = start
+    return SolvedProgram(program, _joined(engine, partition, outcomes), notes=_notes(partition))
+
+
+def _joined(engine: Engine, partition: Partition, outcomes: list[Outcome]) -> Outcome:
+    """The optima of all parts as a point of the whole, certified there."""
+    x = partition.joined([_point(outcome) for outcome in outcomes])
+    duals = [outcome.duals for outcome in outcomes if outcome.duals is not None]
+    y = None
+    if len(duals) == len(outcomes):
+        y = engine.build(lambda: _rows_of(partition, duals, x))
+    values = Values(_end(outcomes), PointStatus.FEASIBLE, PointStatus.NONE, x=x, y=y, words=WORDS)
+    program = partition.program
+    matrix = bool(program.side) or program.concave or not program.classes.all_alone
+    return certified_point(engine, program, x, values, y, matrix=matrix)
+
+
+def _rows_of(
+    partition: Partition, duals: list[Mapping[str, FloatArray]], x: FloatArray
+) -> FloatArray:
+    """Duals of the rows of the whole, at the mean prices of the parts."""
+    program = partition.program
+    return duals_at(program, partition.joined_duals(duals), program.value(x)).rows(program)
+
+
+def _point(outcome: Outcome) -> FloatArray:
+    assert outcome.x is not None
+    return outcome.x
+
+
+def _end(outcomes: list[Outcome]) -> Termination:
+    """How the joined point came to be: as the first part did whose optimum was not found, if any."""
+    ends = (outcome.values.termination for outcome in outcomes)
+    return next((end for end in ends if end is not Termination.OPTIMAL), Termination.IN_PARTS)
+
+
+def _nothing(
+    engine: Engine, program: AllocationProgram, outcome: Outcome, number: int
+) -> SolvedProgram:
+    """No point of the whole, because a part has none."""
+    values = replace(outcome.values, x=None, y=None, bound=None, objective=None)
+    if values.termination in NO_OPTIMUM:
+        values = replace(values, termination=Termination.IN_PARTS)
+    found = unless_interrupted(nothing_found(engine, values))
+    words = (
+        f"part {number + 1} found no allocation ({outcome.status}), which says nothing of the whole"
+    )
+    return SolvedProgram(program, found, notes=(words,))
+
+
+def _notes(partition: Partition) -> tuple[str, ...]:
+    return (
+        f"solved in {partition.parts} parts, which loses at most the gap to the bound of the whole",
+    )
