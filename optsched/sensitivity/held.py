@@ -151,6 +151,8 @@ def single_program(formulation: Formulation, C: Classes) -> AllocationProgram:
     if not isinstance(program, AllocationProgram):
         problem = "decides what runs when: its program is not one of fractions of time"
         raise _not_held(formulation, problem)
+    if program.parts is not None:
+        raise _not_held(formulation, "is solved in parts (option parts): it is no single program")
     if program.utility.method is not Method.DIRECT or program.utility.homogenised:
         raise _not_held(formulation, "is solved in several stages: it is no single program")
     return program

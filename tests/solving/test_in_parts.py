@@ -192,3 +192,9 @@ def test_requirements_between_parts_are_refused() -> None:
 def test_columns_on_demand_are_refused() -> None:
     with pytest.raises(UsageError, match="generate_columns"):
         optsched.solve(packed(1, 20), generate_columns=True, parts=2)
+
+
+def test_a_front_of_parts_is_refused() -> None:
+    with pytest.raises(UsageError, match="in parts"):
+        objectives = [("max-throughput", {"parts": 2}), "max-min-fairness"]
+        optsched.pareto(instance(0, jobs=6), objectives)
