@@ -438,6 +438,8 @@ class Formulation(ABC, Displayed):
         side = self.side_rows(C, program.side)
         if self.constraints or self.extend is not None:
             program = replace(program, side=side, extend=self.extend)
+        if self.options.parts > 1 and len(C):
+            program = replace(program, parts=C.common(self._dealt_out(C.candidates)))
         _refuse_stranded(program, program.all_must_run)
         return program
 
@@ -468,16 +470,7 @@ class Formulation(ABC, Displayed):
                 alike = sum(other.name.partition("#")[0] == rows.name for other in side)
                 name = f"{rows.name}#{alike + 1}" if alike else rows.name
                 side.append(replace(rows, name=name, assumption=constraint.assumes))
-<<<<<<< HEAD
         return tuple(side)
-=======
-        if self.constraints or self.extend is not None:
-            program = replace(program, side=tuple(side), extend=self.extend)
-        if self.options.parts > 1 and len(C):
-            program = replace(program, parts=C.common(self._dealt_out(C.candidates)))
-        _refuse_stranded(program, program.all_must_run)
-        return program
->>>>>>> 80c16f4c (Option parts: random parts solved in turn (POP), with a bound of the whole from the mean of their prices)
 
     def procedure(self, C: Classes, seed: int) -> Procedure:
         """The programs that lead to the answer: its own, and others where a subclass needs them.
