@@ -209,7 +209,10 @@ def solve(
     notes = notes_on(chosen, solution.candidates, extended=extend is not None)
     packed = _side_by_side(solution)
     timings["total"] = clock() - started
-    return replace(solution, packed=packed, notes=(*solution.notes, *notes), timings=timings)
+    solution = replace(solution, packed=packed, notes=(*solution.notes, *notes), timings=timings)
+    # A program that knows nodes has found a placement with its answer.
+    knows_nodes = solution.allocation is not None and solution.allocation.seats is not None
+    return place(solution) if knows_nodes else solution
 
 
 def _check_options(
@@ -412,6 +415,7 @@ def place(
         Engine(load_solver, limits=limits, timer=timer),
         solution.constraints,
         work=WORK,
+        seats=allocation.seats,
     )
     spent = time.perf_counter() - started
     # Who places a solution again replaces its placement, and the time that this took.

@@ -10,6 +10,7 @@ CATALOGUE: dict[str, str] = {
     "minimum-throughput": "formulations.constraints.minimum_throughput:MinimumThroughput",
     "moves": "formulations.constraints.moves:Moves",
     "pinned": "formulations.constraints.pinned:Pinned",
+    "placeable": "formulations.constraints.placeable:Placeable",
     "power": "formulations.constraints.power:Power",
     "quota": "formulations.constraints.quota:Quota",
     "uninterrupted": "formulations.constraints.uninterrupted:Uninterrupted",

@@ -54,6 +54,9 @@ class Uninterrupted(SideConstraint):
         span = np.maximum(C.configurations.nodes[C.configuration[c]], 1)
         span = np.where(span < nodes[k], ANY_SPAN, span)
         stays = (C.pool[c] == pool[k]) & (C.gpus[c] == gpus[k])
+        # It may hold GPUs of several racks, at which it has not the rate of one.
+        level = C.configurations.levels[C.configuration[c]]
+        stays &= Running.of(C.instance).within(C.first[k], span, level)
         least = np.full(len(C), ANY_SPAN)
         np.minimum.at(least, k[stays], span[stays])
         stays &= span == least[k]

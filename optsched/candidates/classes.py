@@ -49,6 +49,7 @@ from optsched.candidates.uses import Uses
 from optsched.display import Displayed, DisplayedTable, TableColumns, count
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
+from optsched.instance.rates import LEVEL
 from optsched.performance import Configurations
 
 if TYPE_CHECKING:  # few candidates leave columns for later, or are asked why there are none
@@ -152,7 +153,7 @@ class Candidates(Displayed):
         if not in_order(keys):
             kept = kept.take(np.lexsort([key for key in keys[::-1] if not is_constant(key)]))
         configuration, table = _intern_configurations(instance, kept)
-        ways = WayColumns(table.pool, table.gpus, table.nodes, table.share)
+        ways = WayColumns(table.pool, table.gpus, table.nodes, table.share, table.levels)
         columns = replace(kept, way=configuration, ways=ways)
         if pairs is None:
             resources, holds = resource_rows(instance, kinds, columns)
@@ -378,6 +379,10 @@ def _intern_configurations(
         rows[option] = sets[key]
     # Columns without an option read the last row, of no attributes.
     attributes = looked_up(rows, columns.option)
+    if columns.ways.level.any():
+        # Only columns without an option are within a group.
+        attributes = np.where(columns.level > 0, len(documents) - 1 + columns.level, attributes)
+        documents += [{"level": name} for name in instance.cluster.level_names]
     served = np.flatnonzero(columns.workers > 0)
     if len(served):
         attributes = np.array(attributes)
@@ -396,7 +401,13 @@ def _intern_configurations(
     first = groups.first
     ways = columns.ways.take(columns.way[first])
     table = Configurations(
-        ways.pool, ways.gpus, ways.nodes, ways.share, attributes[first], tuple(documents)
+        ways.pool,
+        ways.gpus,
+        ways.nodes,
+        ways.share,
+        attributes[first],
+        tuple(documents),
+        ways.level,
     )
     return groups.inverse, table
 
@@ -603,7 +614,7 @@ class Classes(DisplayedTable):
         """What the configuration of each column is,
         in numbers that outlive a compile; shape (N, `LABELS`).
 
-        Pool, GPUs, nodes, place in the job's own list of options (-1: none), workers, servers, and
+        Pool, GPUs, nodes and level (`LEVEL`), place in the job's own list of options (-1: none), workers, servers, and
         the bits of the share.
         """
         return self.labels_of(np.arange(self.columns, dtype=np.int64))
@@ -632,7 +643,8 @@ class Classes(DisplayedTable):
         none = np.full(len(table), -1, np.int64)
         zero = np.zeros(len(table), np.int64)
         share = np.ascontiguousarray(table.share, np.float64).view(np.int64)
-        return np.column_stack([table.pool, table.gpus, table.nodes, none, zero, zero, share])
+        nodes = table.nodes + LEVEL * table.levels
+        return np.column_stack([table.pool, table.gpus, nodes, none, zero, zero, share])
 
     @cached_property
     def alone(self) -> np.ndarray:

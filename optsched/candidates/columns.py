@@ -62,24 +62,28 @@ class WayColumns(Columns):
         Pool -1 for an option that uses none.
     share : FloatArray
         Share of each GPU.
+    level : IntArray
+        Level of the topology, one group of which has all the GPUs (row of `Cluster.group_of_node`);
+        0 where the way states none.
     """
 
     pool: IntArray
     gpus: IntArray
     nodes: IntArray
     share: FloatArray
+    level: IntArray
 
     def __len__(self) -> int:
         return len(self.pool)
 
     @cached_property
     def rank(self) -> IntArray:
-        """Place of each way in the order of pool, GPUs and nodes, shape (W,);
+        """Place of each way in the order of pool, GPUs, nodes and level, shape (W,);
         equal for those that agree in these.
         """
-        order = np.lexsort((self.nodes, self.gpus, self.pool))
+        order = np.lexsort((self.level, self.nodes, self.gpus, self.pool))
         new = np.zeros(len(order), bool)
-        for column in (self.pool, self.gpus, self.nodes):
+        for column in (self.pool, self.gpus, self.nodes, self.level):
             new[1:] |= column[order[1:]] != column[order[:-1]]
         rank = np.empty(len(order), np.int64)
         rank[order] = np.cumsum(new)
@@ -160,6 +164,11 @@ class KindColumns(Displayed):
         return looked_up(self.ways.share, self.way)
 
     @cached_property
+    def level(self) -> IntArray:
+        """Level of the topology of each column, 0 for none."""
+        return looked_up(self.ways.level, self.way)
+
+    @cached_property
     def pairs(self) -> IntArray:
         """Rows of the columns with a partner."""
         alone = is_constant(self.partner) and (self.partner[:1] < 0).all()
@@ -198,7 +207,13 @@ class KindColumns(Displayed):
         return cls.of(
             kind,
             alike.inverse,
-            WayColumns(pool[first], gpus[first], nodes[first], share[first]),
+            WayColumns(
+                pool[first],
+                gpus[first],
+                nodes[first],
+                share[first],
+                constant(0, len(first), np.int64),
+            ),
             **given,
         )
 
@@ -245,7 +260,7 @@ def _with_ways_in_common(parts: Sequence[KindColumns]) -> list[KindColumns]:
         return list(parts)
     start = dict(zip(map(id, tables), np.cumsum([0, *map(len, tables)]).tolist(), strict=False))
     every = WayColumns.join(tables)
-    alike = group_rows((every.pool, every.gpus, every.nodes, every.share), len(every))
+    alike = group_rows((every.pool, every.gpus, every.nodes, every.share, every.level), len(every))
     ways, number = every.take(alike.first), alike.inverse
     return [replace(part, way=number[part.way + start[id(part.ways)]], ways=ways) for part in parts]
 

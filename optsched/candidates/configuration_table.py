@@ -165,7 +165,7 @@ class _WayNumbers:
     """Numbers of ways that are the same wherever they come from."""
 
     def __init__(self) -> None:
-        self._number: dict[tuple[int, int, int, float], int] = {}
+        self._number: dict[tuple[int, int, int, float, int], int] = {}
         self._last: tuple[WayColumns, AnyArray] | None = None
 
     def __call__(self, ways: WayColumns) -> AnyArray:
@@ -176,6 +176,7 @@ class _WayNumbers:
                 ways.gpus.tolist(),
                 ways.nodes.tolist(),
                 ways.share.tolist(),
+                ways.level.tolist(),
                 strict=True,
             )
             number = np.array(
@@ -188,8 +189,11 @@ class _WayNumbers:
     def ways(self) -> WayColumns:
         """All of them, in order of their numbers."""
         rows = list(self._number)
-        pool, gpus, nodes = (np.array([row[i] for row in rows], np.int64) for i in range(3))
-        return WayColumns(pool, gpus, nodes, np.array([row[3] for row in rows], np.float64))
+        pool, gpus, nodes, level = (
+            np.array([row[i] for row in rows], np.int64) for i in (0, 1, 2, 4)
+        )
+        share = np.array([row[3] for row in rows], np.float64)
+        return WayColumns(pool, gpus, nodes, share, level)
 
 
 def _start(table: ConfigurationTable) -> IntArray:

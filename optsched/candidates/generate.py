@@ -16,6 +16,7 @@ from optsched.arrays import (
     FloatArray,
     IntArray,
     blocks,
+    constant,
     group_rows,
     mask_of,
     owners,
@@ -29,7 +30,7 @@ from optsched.candidates.room import drop_roomless
 from optsched.candidates.task import CompileTask
 from optsched.errors import InvalidInput
 from optsched.instance import Colocation, Instance
-from optsched.instance.rates import ANY_SPREAD
+from optsched.instance.rates import ANY_SPREAD, LEVEL
 from optsched.instance.reading import show
 from optsched.performance import (
     Configurations,
@@ -68,9 +69,9 @@ def rated_by_kind(task: CompileTask, counts: tuple[IntArray, IntArray]) -> Itera
     for cells in _kind_by_kind(*counts, task.sizes):
         task.timer.check()
         columns = _on_all_spreads(task, *cells)
-        if task.table.has_spreads:
+        if task.table.has_spreads or task.levels_of_model:
             columns = columns.take(
-                np.lexsort((columns.nodes, columns.gpus, columns.pool, columns.kind))
+                np.lexsort((columns.level, columns.nodes, columns.gpus, columns.pool, columns.kind))
             )
         yield rated(task, columns)
 
@@ -82,18 +83,36 @@ Cells = tuple[IntArray, IntArray, WayColumns]
 def _on_all_spreads(
     task: CompileTask, kind: IntArray, way: IntArray, ways: WayColumns
 ) -> KindColumns:
-    """Columns of kinds on the fewest nodes, and after them the same ones
-    on other numbers of nodes, as far as the table lists them.
+    """Columns of kinds on the fewest nodes, and after them the same ones on other numbers of nodes
+    and within groups of nodes, as far as the table lists them or the model knows them.
     """
-    if not task.table.has_spreads:
+    levels = task.levels_of_model
+    if not (task.table.has_spreads or levels):
         return KindColumns.of(kind, way, ways)
     row, spread = task.table.listed_spreads(task.kinds.batch, kind, ways.pool[way], ways.gpus[way])
     # The fewest nodes are there already.
     (other,) = (spread != ways.nodes[way[row]]).nonzero()
     row, spread = row[other], spread[other]
-    alike = group_rows((way[row], spread), len(row))
+    # A rate within a group is for any nodes of it.
+    level = spread // LEVEL
+    nodes = np.where(
+        level > 0, np.minimum(ways.gpus[way[row]], task.sizes.nodes[ways.pool[way[row]]]), spread
+    )
+    if levels:
+        # A model that knows the links of groups knows how many nodes are in use as well.
+        several = np.flatnonzero(ways.nodes[way] > 1)
+        row = np.concatenate([row, np.tile(several, levels)])
+        level = np.concatenate([level, np.repeat(np.arange(1, levels + 1), len(several))])
+        nodes = np.concatenate([nodes, np.tile(ways.nodes[way[several]], levels)])
+    alike = group_rows((way[row], nodes, level), len(row))
     first = way[row[alike.first]]
-    more = WayColumns(ways.pool[first], ways.gpus[first], spread[alike.first], ways.share[first])
+    more = WayColumns(
+        ways.pool[first],
+        ways.gpus[first],
+        nodes[alike.first],
+        ways.share[first],
+        level[alike.first],
+    )
     return KindColumns.of(
         np.concatenate([kind, kind[row]]),
         np.concatenate([way, len(ways) + alike.inverse]),
@@ -141,7 +160,13 @@ def ways_on_fewest_nodes(
     pool, count = pools.repeat(len(counts)), np.concatenate([counts] * len(pools))
     return (
         pools,
-        WayColumns(pool, count, sizes.fewest_nodes(pool, count), np.ones(len(pool))),
+        WayColumns(
+            pool,
+            count,
+            sizes.fewest_nodes(pool, count),
+            np.ones(len(pool)),
+            constant(0, len(pool), np.int64),
+        ),
         place,
         len(counts),
     )
@@ -160,7 +185,9 @@ def rated(task: CompileTask, columns: KindColumns) -> Sifted:
     else:  # models are asked about ways alone in which some column may run
         asked, number = ways.take(used), (np.cumsum(used) - 1)[way]
     none = np.zeros(len(asked), np.int64)
-    configurations = Configurations(asked.pool, asked.gpus, asked.nodes, asked.share, none)
+    configurations = Configurations(
+        asked.pool, asked.gpus, asked.nodes, asked.share, none, level=asked.level
+    )
     prediction = table.predict(batch, configurations, edges=(kind, number))
     if task.model.name != table.name:
         prediction = _with_model(prediction, task, configurations, (kind, number))
@@ -226,9 +253,7 @@ def drop_unfit(task: CompileTask, columns: KindColumns) -> NDArray[np.uint8]:
     """
     ways = columns.ways
     few = len(ways) > len(columns)  # a part of the columns, which has a part of the ways
-    drop = (
-        unfit(ways.take(columns.way), task.sizes) if few else unfit(ways, task.sizes)[columns.way]
-    )
+    drop = unfit(ways.take(columns.way), task) if few else unfit(ways, task)[columns.way]
     if task.instance.workloads.gpu_memory.any():
         needs, has = gpu_memory(task.instance, task.kinds, columns)
         on_gpus = ((ways.pool >= 0) & (ways.gpus > 0))[columns.way]
@@ -236,18 +261,45 @@ def drop_unfit(task: CompileTask, columns: KindColumns) -> NDArray[np.uint8]:
     return drop
 
 
-def unfit(ways: WayColumns, sizes: PoolSizes) -> NDArray[np.uint8]:
+def unfit(ways: WayColumns, task: CompileTask) -> NDArray[np.uint8]:
     """`Drop` of ways with more GPUs than their pool has,
-    or than so many of its nodes have; else 0.
+    or than so many of its nodes, or of those of a group, have; else 0.
     """
+    sizes = task.sizes
     on_gpus = (ways.pool >= 0) & (ways.gpus > 0)
     spread_wrong = (ways.nodes > sizes.nodes[ways.pool]) | (
         ways.gpus > sizes.most_gpus(ways.pool, ways.nodes)
     )
+    if ways.level.any():
+        spread_wrong |= ways.gpus > most_in_a_group(ways, task)
     drop = np.zeros(len(ways), np.uint8)
     drop[on_gpus & spread_wrong] = Drop.TOO_MANY_NODES
     drop[on_gpus & (ways.gpus > sizes.gpus[ways.pool])] = Drop.TOO_MANY_GPUS
     return drop
+
+
+def most_in_a_group(ways: WayColumns, task: CompileTask) -> IntArray:
+    """Most GPUs that a group of the level of each way has on as many nodes of its pool, shape (W,)."""
+    cluster = task.instance.cluster
+    usable = cluster.usable(np.inf if task.later_nodes else task.instance.now)
+    size = np.where(usable, np.diff(cluster.numbering.start), 0)
+    most = np.full(len(ways), np.iinfo(np.int64).max)
+    asked = np.flatnonzero((ways.level > 0) & (ways.pool >= 0))
+    alike = group_rows((ways.pool[asked], ways.level[asked], ways.nodes[asked]), len(asked))
+    largest = np.empty(len(alike), np.int64)
+    for row, way in enumerate(asked[alike.first].tolist()):
+        mine = np.flatnonzero(cluster.numbering.pool == ways.pool[way])
+        group = cluster.group_of_node[ways.level[way], mine]
+        order = mine[np.lexsort((-size[mine], group))]
+        # Of the nodes of each group, the largest first, as many as the way spans.
+        group = cluster.group_of_node[ways.level[way], order]
+        first = np.maximum.accumulate(
+            np.where(np.diff(group, prepend=-1) != 0, np.arange(len(order)), 0)
+        )
+        counted = np.arange(len(order)) - first < ways.nodes[way]
+        largest[row] = np.bincount(group[counted], size[order[counted]]).max(initial=0)
+    most[asked] = largest[alike.inverse]
+    return most
 
 
 def gpu_memory(

@@ -75,7 +75,8 @@ def modelled_pairs(task: CompileTask, alone: KindColumns, stated: KindColumns) -
 def pairable(alone: KindColumns) -> IntArray:
     """Rows of columns alone that a model of pairs may put two by two."""
     fits = is_kept(alone.drop) & (alone.option < 0) & (alone.workers == 0) & (alone.gpus > 0)
-    return np.flatnonzero(fits & (alone.share == 1))
+    # A pair has the rates of its configuration anywhere in the pool.
+    return np.flatnonzero(fits & (alone.share == 1) & (alone.level == 0))
 
 
 def _pairs(kinds: Kinds, alone: KindColumns) -> tuple[IntArray, IntArray]:

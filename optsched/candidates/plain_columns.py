@@ -32,7 +32,7 @@ def plain_columns(task: CompileTask) -> tuple[KindColumns, KindColumns] | None:
     if others or needs or not without_repeats(kinds.own).all():
         return None
     pools, ways, place, counts = ways_on_fewest_nodes(kinds.gpus_min, table.sizes)
-    wrong, most = unfit(ways, table.sizes), len(kinds) * len(pools)
+    wrong, most = unfit(ways, task), len(kinds) * len(pools)
     # Memory is asked for once, for all cells; what stays is written to its front.
     fits = not wrong.any()
     kind, way, rate = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most)

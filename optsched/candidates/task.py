@@ -8,6 +8,7 @@ from optsched.candidates.kinds import Kinds
 from optsched.instance import Instance
 from optsched.instance.durations import UNLIMITED, Timer
 from optsched.performance import PerformanceModel, PoolSizes, TableModel
+from optsched.performance.composed import knows_levels
 
 
 class CompileTask(NamedTuple):
@@ -32,6 +33,11 @@ class CompileTask(NamedTuple):
     table: TableModel
     later_nodes: bool = False
     timer: Timer = UNLIMITED
+
+    @property
+    def levels_of_model(self) -> int:
+        """Levels of the topology at which the model rates gangs on several nodes, 0 for none."""
+        return len(self.instance.cluster.levels) if knows_levels(self.model) else 0
 
     @property
     def sizes(self) -> PoolSizes:

@@ -27,7 +27,7 @@ from optsched.program import AllocationProgram, LinearProgram, Variables
 from optsched.solution import Conflict, Solution
 
 if TYPE_CHECKING:  # most formulations plan no schedules, and have no side constraints
-    from optsched.program import SideRows
+    from optsched.program import SideRows, Space
     from optsched.solution import Schedule
     from optsched.solution.plan import Plan
     from optsched.solution.stage import Stage
@@ -437,7 +437,9 @@ class Formulation(ABC, Displayed):
             return program
         side = self.side_rows(C, program.side)
         if self.constraints or self.extend is not None:
-            program = replace(program, side=side, extend=self.extend)
+            program = replace(
+                program, side=side, extend=self.extend, space=self._space(program)
+            )
         if self.options.parts > 1 and len(C):
             program = replace(program, parts=C.common(self._dealt_out(C.candidates)))
         _refuse_stranded(program, program.all_must_run)
@@ -471,6 +473,13 @@ class Formulation(ABC, Displayed):
                 name = f"{rows.name}#{alike + 1}" if alike else rows.name
                 side.append(replace(rows, name=name, assumption=constraint.assumes))
         return tuple(side)
+
+    def _space(self, program: AllocationProgram) -> Space | None:
+        """Where whole jobs must find room, as a side constraint asks."""
+        if not program.integral:
+            return None
+        spaces = (constraint.space(program.classes) for constraint in self.constraints)
+        return next((space for space in spaces if space is not None), None)
 
     def procedure(self, C: Classes, seed: int) -> Procedure:
         """The programs that lead to the answer: its own, and others where a subclass needs them.

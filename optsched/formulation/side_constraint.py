@@ -18,7 +18,7 @@ from optsched.instance.documents import changed_fields
 from optsched.solution import Conflict
 
 if TYPE_CHECKING:  # formulations without side constraints need no side rows
-    from optsched.program import Assumption, SideRows
+    from optsched.program import Assumption, SideRows, Space
 
 SHOWN = 20
 """Jobs that an infeasible instance names at most."""
@@ -218,6 +218,20 @@ class SideConstraint(ABC, Displayed):
         UsageError
             If the instance lacks what it needs, such as a price.
         """
+
+    def space(self, C: Classes) -> Space | None:
+        """Which nodes hold which parts of whole jobs, where the answer must be a placement.
+
+        Parameters
+        ----------
+        C : Classes
+
+        Returns
+        -------
+        Space or None
+            None if it asks for no placement.
+        """
+        return None
 
     def document(self) -> dict[str, Any]:
         """The constraint as in an instance or solution file."""

@@ -139,12 +139,13 @@ def from_npz(data: bytes) -> Instance:
         if not 0 <= row < header.count:
             raise InvalidInput("header.rare", f"the key {show(text)}", f"rows below {header.count}")
         rare[row] = document
+    outside = build_header(header.instance)
     return assemble(
-        _labelled(build_header(header.instance), header.labels),
+        _labelled(outside, header.labels),
         names=JobNames(header.count, None if names is None else tuple(names)),
         # Lists of options are in the rare documents, and get their numbers from there.
         arrays=job_arrays | {"options": np.full(header.count, -1, np.int64)},
-        rates=RateTable(**rate_arrays, places=header.places),
+        rates=RateTable(**rate_arrays, places=header.places, levels=outside.cluster.level_names),
         level_lists=header.levels,
         rare=rare,
     )

@@ -16,6 +16,7 @@ from optsched.instance.documents import (
     ResourceDocument,
     parse_index,
 )
+from optsched.instance.levels import FROM_TOPOLOGY, check_levels
 from optsched.instance.links import check_topology
 from optsched.instance.reading import listed, show
 from optsched.instance.references import refuse_repeated
@@ -39,7 +40,13 @@ def build_cluster(document: ClusterDocument) -> Cluster:
         )
     if document.topology is not None:
         check_topology(document.topology, "cluster.topology")
-    return Cluster(pools, tuple(resources), document.topology)
+    cluster = Cluster(pools, tuple(resources), document.topology, document.levels or None)
+    if cluster.level_document == FROM_TOPOLOGY:
+        if cluster.topology is None:
+            raise InvalidInput("cluster.levels", show(FROM_TOPOLOGY), "a cluster with a topology")
+    elif cluster.level_document is not None:
+        check_levels(cluster.level_document, cluster.numbering.by_name, "cluster.levels")
+    return cluster
 
 
 def _check_size(document: ClusterDocument) -> None:

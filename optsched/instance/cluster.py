@@ -14,6 +14,7 @@ import numpy as np
 from optsched.arrays import EMPTY, AnyArray, BoolArray, FloatArray, IntArray, pointers
 from optsched.display import Displayed, count
 from optsched.instance.documents import NODE_STATES, parse_index
+from optsched.instance.levels import EVERYWHERE, Level, joined_levels, stated_levels
 from optsched.instance.links import joined_nodes
 
 UP = NODE_STATES.index("up")
@@ -283,13 +284,14 @@ class PoolSizes(Displayed):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Cluster(Displayed):
-    """Pools, resources and the topology document (None: the default tree, see
-    `optsched.instance.topology`).
+    """Pools, resources, the topology document (None: the default tree, see
+    `optsched.instance.topology`) and that of the levels (`optsched.instance.levels`).
     """
 
     pools: tuple[Pool, ...]
     resources: tuple[Resource, ...] = ()
     topology: Mapping[str, Any] | None = None
+    level_document: Mapping[str, Any] | str | None = None
 
     def _headline(self) -> str:
         gpus = self.size
@@ -384,6 +386,31 @@ class Cluster(Displayed):
         names = [numbering.node_name(node) for node in range(numbering.nodes)]
         return joined_nodes(names, np.diff(numbering.start), self.topology)
 
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """Racks, blocks and the like, from the smallest groups to the largest."""
+        if self.level_document is None:
+            return ()
+        if isinstance(self.level_document, str):
+            return joined_levels(self.joined[1])
+        return stated_levels(self.level_document, self.numbering.by_name)
+
+    @cached_property
+    def level_names(self) -> tuple[str, ...]:
+        """What levels are called in rates, the last one all nodes of a pool; none where none is stated."""
+        names = (level.name for level in self.levels)
+        return () if self.level_document is None else (*names, EVERYWHERE)
+
+    @cached_property
+    def group_of_node(self) -> IntArray:
+        """Group of every node at each level, shape (levels + 2, nodes).
+
+        Row 0 is of what states no level, the last row of the level of all nodes of a pool: their
+        groups are the pools.
+        """
+        pools = self.numbering.pool
+        return np.stack([pools, *(level.group for level in self.levels), pools])
+
     def find_node(self, name: str) -> tuple[int, int]:
         """Row of the pool of a node, and of the node in it;
         (-1, -1) if there is none of that name.
@@ -402,7 +429,7 @@ class Cluster(Displayed):
         """
         changed = replace(self, pools=pools)
         # GPUs are numbered node by node, so the numbering stays only where no size has changed.
-        kept = ["pool_index", "_listed_nodes", "groups", "members"]
+        kept = ["pool_index", "_listed_nodes", "groups", "members", "levels", "level_names"]
         if all(new.node_gpus is old.node_gpus for new, old in zip(pools, self.pools, strict=True)):
             kept += ["numbering", "joined"]
         for name in kept:

@@ -108,7 +108,9 @@ def take_profiles(rates: RateTable, rows: IntArray) -> RateTable:
     length = np.diff(rates.indptr)[rows]
     entry = ranges(rates.indptr[rows], length)
     columns = {name: take_rows(getattr(rates, name), entry) for name in ENTRY}
-    return RateTable(indptr=pointers(length), **columns, places=rates.places)
+    return RateTable(
+        indptr=pointers(length), **columns, places=rates.places, levels=rates.levels
+    )
 
 
 def join_profiles(first: RateTable, second: RateTable) -> RateTable:
@@ -124,6 +126,7 @@ def join_profiles(first: RateTable, second: RateTable) -> RateTable:
         nodes=joined([first.nodes, second.nodes]),
         rate=joined([first.rate, second.rate]),
         places=places,
+        levels=first.levels or second.levels,
     )
 
 

@@ -55,8 +55,8 @@ NonEmpty = Annotated[tuple[T, ...], Field(min_length=1), _FROM_LIST]
 Pair = Annotated[tuple[T, T], _FROM_LIST]
 Triple = Annotated[tuple[T, T, T], _FROM_LIST]
 
-RateEntry = tuple[str, int, int, float]
-"""(place, GPUs, nodes spanned, steps/s); 0 GPUs: a plain number; 0 nodes:
+RateEntry = tuple[str, int, int | str, float]
+"""(place, GPUs, nodes spanned or the name of a level, steps/s); 0 GPUs: a plain number; 0 nodes:
 whatever the count needs.
 """
 
@@ -148,6 +148,10 @@ def parse_rates(value: object) -> tuple[RateEntry, ...]:
                 entries.append((place, gpus, 0, _rate(by_nodes, f"{path}.{gpus}")))
                 continue
             for nodes, rate in by_nodes.items():
+                if isinstance(nodes, str) and nodes[:1].isalpha():
+                    # A level of the topology; which ones there are, the cluster says.
+                    entries.append((place, gpus, nodes, _rate(rate, f"{path}.{gpus}.{key(nodes)}")))
+                    continue
                 spanned = _count(nodes, f"{path}.{gpus}", "nodes spanned")
                 if spanned > gpus:
                     raise _refuse(f"{path}.{gpus}", nodes, f"at most {gpus} nodes, as the key")
@@ -213,7 +217,7 @@ Rates = Annotated[
     WithJsonSchema(
         {
             "type": "object",
-            "description": "steps/s by pool or GPU type: a number, or by GPU count, or by GPU count and nodes spanned",
+            "description": "steps/s by pool or GPU type: a number, or by GPU count, or by GPU count and nodes spanned or level of the topology",
             "additionalProperties": {
                 "anyOf": [
                     _RATE_SCHEMA,
@@ -326,6 +330,7 @@ class ClusterDocument(Document):
     pools: NonEmpty[PoolDocument]
     resources: Tuple[ResourceDocument] = ()
     topology: PlainObject | None = None
+    levels: Plain | None = None
 
 
 class PerformanceDocument(BaseModel):

@@ -32,7 +32,7 @@ from optsched.instance.documents import (
 from optsched.instance.instance import Instance
 from optsched.instance.interning import OptionInterner
 from optsched.instance.job_rules import array_name, as_array, as_column, check_arrays, check_names
-from optsched.instance.rates import ANY_SPREAD, OWN_GANG, RateTable
+from optsched.instance.rates import ANY_SPREAD, LEVEL, OWN_GANG, RateTable
 from optsched.instance.reading import listed, show
 from optsched.instance.references import check_running, resolve_predecessors
 from optsched.instance.running import Place
@@ -320,6 +320,17 @@ def _check_levels(arrays: Mapping[str, AnyArray], level_lists: Sequence[tuple[in
         raise InvalidInput(f"jobs[{row}].gpus.levels", show(level_lists[index[row]]), expected)
 
 
+def _spreads_can_be(table: RateTable) -> bool:
+    """Whether entries span at most as many nodes as GPUs, or state a level that there is."""
+    level, nodes = np.divmod(table.nodes, LEVEL)
+    stated = level > 0
+    return bool(
+        (nodes <= np.where(stated, 0, table.gpus)).all()
+        and (level <= len(table.levels)).all()
+        and (table.gpus[stated] != OWN_GANG).all()
+    )
+
+
 def _check_rate_table(table: RateTable, header: Header) -> None:
     if not set(table.places) <= set(header.rates.places):
         unknown = min(set(table.places) - set(header.rates.places))
@@ -337,7 +348,7 @@ def _check_rate_table(table: RateTable, header: Header) -> None:
         and (table.gpus >= 0).all()
         and (table.gpus < 2**31).all()
         and (table.nodes >= 0).all()
-        and (table.nodes <= table.gpus).all()
+        and _spreads_can_be(table)
     ):
         raise InvalidInput(
             "rates", "an entry out of range", "finite rates, at least 0, of counts that can be"

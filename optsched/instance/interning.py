@@ -14,7 +14,7 @@ from optsched.arrays import (
 from optsched.errors import InvalidInput
 from optsched.instance.cluster import Cluster
 from optsched.instance.documents import OptionDocument, RateEntry
-from optsched.instance.rates import ANY_SPREAD, RateTable
+from optsched.instance.rates import ANY_SPREAD, LEVEL, RateTable
 from optsched.instance.reading import key, listed, show
 from optsched.instance.references import check_needs, pool_row
 from optsched.instance.tables import OptionTable
@@ -28,6 +28,7 @@ class RateInterner:
             [*(pool.name for pool in cluster.pools), *(pool.gpu for pool in cluster.pools)]
         )
         self.places: tuple[str, ...] = tuple(names)
+        self.levels = cluster.level_names
         self._place_rows = {name: row for row, name in enumerate(self.places)}
         self._profiles: dict[tuple[RateEntry, ...], int] = {}
 
@@ -44,6 +45,12 @@ class RateInterner:
                         "no pool or GPU type of the cluster",
                         f"one of {listed(self.places)}",
                     )
+                if isinstance(entry[2], str) and entry[2] not in self.levels:
+                    raise InvalidInput(
+                        f"{path}.{key(place)}.{entry[1]}.{key(entry[2])}",
+                        "no level of the topology",
+                        f"a number of nodes, or a level of cluster.levels: {listed(self.levels)}",
+                    )
             row = self._profiles[entries] = len(self._profiles)
         return row
 
@@ -53,13 +60,16 @@ class RateInterner:
             (len(entries) for entries in self._profiles), np.int64, len(self._profiles)
         )
         flat = [entry for entries in self._profiles for entry in entries]
+        level = {name: LEVEL * number for number, name in enumerate(self.levels, start=1)}
+        nodes = [spread if isinstance(spread, int) else level[spread] for _, _, spread, _ in flat]
         return RateTable(
             indptr=pointers(lengths),
             place=np.array([self._place_rows[entry[0]] for entry in flat], np.int64),
             gpus=condensed(np.array([entry[1] for entry in flat], np.int64)),
-            nodes=condensed(np.array([entry[2] for entry in flat], np.int64)),
+            nodes=condensed(np.array(nodes, np.int64)),
             rate=np.array([entry[3] for entry in flat], np.float64),
             places=self.places,
+            levels=self.levels,
         )
 
 

@@ -36,6 +36,10 @@ at the job's own gang (a job's rate) or on 1 GPU (a workload's).
 """
 ANY_SPREAD = 0
 """Nodes spanned of a rate that does not say: as few nodes as the count needs."""
+LEVEL = 2**24
+"""A rate within one group of level l of the topology (1: the smallest groups) has ``l * LEVEL`` in the
+place of its nodes: it may span as many as it has GPUs.
+"""
 STRIDE = 2**32
 """More than any count of GPUs or nodes.
 Keys are (position in the level above) x `STRIDE` + count: no overflow.
@@ -56,10 +60,13 @@ class RateTable(Displayed):
     place : array of int, shape (E,)
         Index into ``places``, in as few bytes as it needs: the name of a pool, else of a GPU type.
     gpus, nodes : IntArray, shape (E,)
-        GPU count (`OWN_GANG`: plain number) and nodes spanned (`ANY_SPREAD`: as few as needed).
+        GPU count (`OWN_GANG`: plain number) and nodes spanned (`ANY_SPREAD`: as few as needed), or
+        a level of the topology (`LEVEL`).
     rate : FloatArray, shape (E,)
         steps/s of the whole job; 0 means that it cannot run so.
     places : tuple of str
+    levels : tuple of str
+        Names of the levels of the topology, from the smallest groups on.
     """
 
     indptr: IntArray
@@ -68,6 +75,7 @@ class RateTable(Displayed):
     nodes: IntArray
     rate: FloatArray
     places: tuple[str, ...]
+    levels: tuple[str, ...] = ()
 
     def _headline(self) -> str:
         return f"of {count(len(self), 'profile')} in {count(len(self.places), 'place')}"
@@ -100,7 +108,8 @@ class RateTable(Displayed):
             elif nodes == ANY_SPREAD:
                 result.setdefault(place, {})[str(gpus)] = rate
             else:
-                result.setdefault(place, {}).setdefault(str(gpus), {})[str(nodes)] = rate
+                spread = str(nodes) if nodes < LEVEL else self.levels[nodes // LEVEL - 1]
+                result.setdefault(place, {}).setdefault(str(gpus), {})[spread] = rate
         return result
 
     @cached_property

@@ -26,6 +26,9 @@ class Running:
         It holds a GPU of a node that is down.
     leaves : BoolArray
         It holds a GPU of a node that takes no more work: it drains, is reserved, or not available.
+    groups : IntArray, shape (levels + 2, jobs)
+        Groups of each level that it has GPUs in (`Cluster.group_of_node`); no rows where the cluster
+        states no levels.
     """
 
     pool: IntArray
@@ -33,6 +36,7 @@ class Running:
     nodes: IntArray
     lost: BoolArray
     leaves: BoolArray
+    groups: IntArray
 
     @classmethod
     def of(cls, instance: Instance) -> Running:
@@ -52,15 +56,17 @@ class Running:
         leaves = np.zeros(jobs, bool)
         lost[owner[cluster.node_states[node] == DOWN]] = True
         leaves[owner[~cluster.usable(instance.now)[node]]] = True
-        # Nodes of each job: different pairs of job and node, as one number each. Sorted, equal ones
-        # are neighbours. Most tables are sorted already.
-        width = max(numbering.nodes, 1)
-        pair = owner * width + node
-        if not (pair[1:] >= pair[:-1]).all():
-            pair = np.sort(pair)
-        new = np.append(True, pair[1:] != pair[:-1])[: len(pair)]
-        nodes = np.bincount(pair[new] // width, minlength=jobs).astype(np.int64)
-        return cls(pool, gpus, nodes, lost, leaves)
+        nodes = _different(owner, node, jobs, numbering.nodes)
+        of_level = cluster.group_of_node[:, node] if cluster.levels else ()
+        groups = [_different(owner, group, jobs, numbering.nodes) for group in of_level]
+        return cls(pool, gpus, nodes, lost, leaves, np.array(groups, np.int64).reshape(-1, jobs))
+
+    def within(self, jobs: IntArray, span: IntArray, level: IntArray) -> BoolArray:
+        """Whether jobs run on at most so many nodes, all in one group of a level, elementwise."""
+        fits: BoolArray = self.nodes[jobs] <= span
+        if len(self.groups):
+            fits &= self.groups[level, jobs] <= 1
+        return fits
 
     @cached_property
     def runs(self) -> BoolArray:
@@ -77,6 +83,18 @@ class Running:
     def barred(self) -> BoolArray:
         """Mask of the jobs whose nodes take no more work, or are down."""
         return self.lost | self.leaves
+
+
+def _different(owner: IntArray, place: IntArray, jobs: int, places: int) -> IntArray:
+    """How many different places each job has, shape (jobs,)."""
+    # Pairs of job and place, as one number each. Sorted, equal ones are neighbours. Most tables are
+    # sorted already.
+    width = max(places, 1)
+    pair = owner * width + place
+    if not (pair[1:] >= pair[:-1]).all():
+        pair = np.sort(pair)
+    new = np.append(True, pair[1:] != pair[:-1])[: len(pair)]
+    return np.bincount(pair[new] // width, minlength=jobs).astype(np.int64)
 
 
 def must_stay(instance: Instance, running: Running | None = None) -> BoolArray:

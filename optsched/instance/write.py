@@ -79,7 +79,7 @@ def cluster_document(cluster: Cluster) -> dict[str, Any]:
             for resource in cluster.resources
         ],
         "topology": None if cluster.topology is None else dict(cluster.topology),
-    }
+    } | ({} if cluster.level_document is None else {"levels": cluster.level_document})
 
 
 def _pool_document(pool: Pool) -> dict[str, Any]:

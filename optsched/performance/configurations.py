@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, constant
 from optsched.display import Displayed, count
 from optsched.instance import Cluster
 
@@ -31,6 +31,9 @@ class Configurations(Displayed):
         Row of ``attribute_sets``.
     attribute_sets : tuple of mappings
         Free attributes of options; row 0 is empty.
+    level : IntArray or None, shape (C,)
+        Level of the topology, one group of which has all GPUs of the way (row of
+        `Cluster.group_of_node`); 0 where it states none. None: no way does.
     """
 
     pool: IntArray
@@ -39,12 +42,18 @@ class Configurations(Displayed):
     share: FloatArray
     attributes: IntArray
     attribute_sets: tuple[Mapping[str, Any], ...] = ({},)
+    level: IntArray | None = None
 
     def _headline(self) -> str:
         return f"{count(len(self), 'way')} to run"
 
     def __len__(self) -> int:
         return len(self.pool)
+
+    @property
+    def levels(self) -> IntArray:
+        """``level`` as an array."""
+        return constant(0, len(self), np.int64) if self.level is None else self.level
 
     @property
     def max_per_node(self) -> IntArray:

@@ -22,7 +22,7 @@ from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.cluster import PoolSizes
 from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount
-from optsched.instance.rates import ANY_SPREAD, OWN_GANG
+from optsched.instance.rates import ANY_SPREAD, LEVEL, OWN_GANG
 from optsched.performance.analytic.hardware import find
 from optsched.performance.analytic.transformer import Precision
 from optsched.performance.configurations import Configurations
@@ -301,7 +301,8 @@ def _stated(instance: Instance) -> KnownRates:
     length = table.indptr[profile[stating] + 1] - start
     entry = ranges(start, length)
     workload = np.repeat(stating, length)
-    above = table.rate[entry] > 0
+    # What is known of a group of nodes is not known of so many nodes.
+    above = (table.rate[entry] > 0) & (table.nodes[entry] < LEVEL)
     entry = entry[above]
     workload = workload[above]
     pool = place[table.place[entry]]

@@ -20,7 +20,7 @@ from optsched.arrays import (
 )
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.instance.rates import ANY_SPREAD, OWN_GANG, STRIDE, PlainRates, RateTable
+from optsched.instance.rates import ANY_SPREAD, LEVEL, OWN_GANG, STRIDE, PlainRates, RateTable
 from optsched.instance.reading import key, show
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import Feasibility, JobBatch, Prediction, RateModel, Source
@@ -34,7 +34,7 @@ class TableModel(RateModel):
 
     For job profile p, pool j, k GPUs on n nodes the rate is, in this order,
 
-    1. the entry for k GPUs on n nodes;
+    1. the entry for k GPUs on n nodes, or within a group of a level of the topology;
     2. the entry for k GPUs, if n is the fewest nodes that k GPUs need in the pool;
     3. the plain number, if k is the job's gang (a job's own profile) or 1 (a workload's profile),
        on the fewest nodes.
@@ -96,11 +96,18 @@ class TableModel(RateModel):
     ) -> Prediction:
         """Look up the rates; see the class."""
         fewest = configurations.nodes == self.fewest_nodes(configurations.pool, configurations.gpus)
+        spread = configurations.nodes
+        if configurations.level is not None:
+            # A rate within a group is for any nodes of it, and no rate of the pool.
+            spread = np.where(configurations.level > 0, LEVEL * configurations.level, spread)
+            fewest &= configurations.level == 0
         rate = np.empty(len(job))
         feasible = np.empty(len(job), np.uint8)
         # Block by block: what is made on the way stays in the cache.
         for part in blocks(len(job)):
-            stated = self._stated(jobs, configurations, fewest, job[part], configuration[part])
+            stated = self._stated(
+                jobs, configurations, fewest, spread, job[part], configuration[part]
+            )
             found = ~np.isnan(stated)
             rate[part] = np.where(found, stated, 0.0)
             feasible[part] = CODES[found.astype(np.uint8) + (rate[part] > 0)]
@@ -116,10 +123,14 @@ class TableModel(RateModel):
         jobs: JobBatch,
         ways: Configurations,
         fewest: BoolArray,
+        spread: IntArray,
         job: IntArray,
         way: IntArray,
     ) -> FloatArray:
-        """Rate for each (job, way to run), or NaN; some ways span as few nodes as they can."""
+        """Rate for each (job, way to run), or NaN; some ways span as few nodes as they can.
+
+        ``spread`` is where the table has the rate of each way: nodes, or a level.
+        """
         profile = jobs.profile[job]
         gpus = ways.gpus[way]
         # 0 is a mark in the table (OWN_GANG, ANY_SPREAD), which no way to run may find.
@@ -147,7 +158,7 @@ class TableModel(RateModel):
         # nodes.
         if self._has_counts:
             count = entries.counts.find(place, gpus)
-            entry = entries.spreads.find(count, ways.nodes[way])
+            entry = entries.spreads.find(count, spread[way])
             entry = np.where(
                 (entry < 0) & fewest[way], entries.spreads.find(count, ANY_SPREAD), entry
             )

@@ -408,6 +408,7 @@ def choose(state: FreeRoom, request: int, span: int) -> Pieces | None:
         return [(here.start + best, gpus)]
     if span == 1:
         return None
+    available = _in_one_group(problem, request, available, span)
     # The fewest nodes: the largest together reach furthest.
     reach = np.cumsum(np.sort(available)[::-1])
     nodes = int(np.searchsorted(reach, gpus)) + 1
@@ -419,6 +420,23 @@ def choose(state: FreeRoom, request: int, span: int) -> Pieces | None:
         return pieces
     # Node by node it fits, but not within a resource that several of the nodes share.
     return _by_gain(state, request, available, span)
+
+
+def _in_one_group(problem: Problem, request: int, available: IntArray, span: int) -> IntArray:
+    """What is available in the group that a request gets: on the fewest nodes, then with the least
+    left over. Nothing where no group has room; everything where it may have any nodes.
+    """
+    group = problem.group_of(request)
+    if group is None:
+        return available
+    gpus = int(problem.requests.gpus[request])
+    for nodes in range(1, min(span, len(available)) + 1):
+        groups, reach = largest_of_groups(group, available, nodes)
+        enough = groups[reach >= gpus]
+        if len(enough):
+            total = np.bincount(group, available)[enough]
+            return np.where(group == enough[np.argmin(total)], available, 0)
+    return np.zeros_like(available)
 
 
 def _left_over(state: FreeRoom, request: int, nodes: IntArray) -> IntArray | FloatArray:
@@ -566,7 +584,9 @@ def _stay(state: FreeRoom, request: int) -> None:
         [(node, count[node]) for node in largest[: problem.fewest[request]]],
         int(R.gpus[request]),
     )
-    if rest or not state.keeps_groups(request, pieces):
+    group = problem.group_of(request)
+    apart = group is not None and len({int(group[n - here.start]) for n, _ in pieces}) > 1
+    if rest or apart or not state.keeps_groups(request, pieces):
         return
     if whole:
         state.take(request, pieces)
@@ -622,6 +642,28 @@ def place_by_pushing(state: FreeRoom, request: int, span: int) -> bool:
     if nodes > span or free.sum() < gpus:
         return False
     most = problem.at_most(request)
+    group = problem.group_of(request)
+    if group is None:
+        return _make_room(state, request, free, most, nodes)
+    # The groups with most free GPUs first: fewest requests are pushed there. On more nodes than it
+    # needs alone where no group has so few.
+    total = np.bincount(group, np.minimum(free, most))
+    for one in np.argsort(-total, kind="stable")[:TRIES].tolist():
+        inside = np.where(group == one, most, 0)
+        if total[one] < gpus:
+            break
+        reach = np.cumsum(np.sort(inside)[::-1])
+        fewest = int(np.searchsorted(reach, gpus)) + 1
+        if fewest <= span and _make_room(state, request, free, inside, max(nodes, fewest)):
+            return True
+    return False
+
+
+def _make_room(state: FreeRoom, request: int, free: IntArray, most: IntArray, nodes: int) -> bool:
+    """Place a request on so many nodes, which can give it at most so many GPUs each, by pushing."""
+    problem = state.problem
+    here = problem.of_pool(request)
+    gpus = int(problem.requests.gpus[request])
     # Nodes with the most free GPUs need the fewest requests pushed away.
     looked = np.argsort(-np.minimum(free, most), kind="stable")[: CANDIDATES + nodes]
     pushable = [
@@ -791,6 +833,8 @@ def _needs(problem: Problem, request: int) -> str:
     text = text if share == 1.0 else f"{share:g} of {'each of ' if gpus > 1 else ''}{text}"
     if gpus > 1:
         text += f" on at most {span} node{'s' if span != 1 else ''}"
+    if problem.group_of(request) is not None:
+        text += f" of one {instance.cluster.level_names[int(R.level[request]) - 1]}"
     amounts = [*zip(OWN, R.need[request].tolist(), strict=True)]
     amounts += [
         (g.name, a)

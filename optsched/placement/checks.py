@@ -202,7 +202,23 @@ def gpus_of_row(classes: Classes, column: int, entry: int, gpus: Sequence[str]) 
             "the row's throughput is for that"
         )
         flaws.append(Flaw(entry, "gpus", words))
+    level = int(table.levels[configuration])
+    if level > 0:
+        flaws += _in_one_group(classes.instance.cluster, level, entry, list(nodes))
     return flaws
+
+
+def _in_one_group(cluster: Cluster, level: int, entry: int, nodes: Sequence[str]) -> list[Flaw]:
+    """All nodes of a row whose throughput is for one rack or block are in one."""
+    name = cluster.level_names[level - 1]
+    number = cluster.numbering.by_name
+    # What is no node is a flaw of its own (`gpus_of_pool`).
+    known = [node for node in nodes if node in number]
+    groups = {int(cluster.group_of_node[level, number[node]]) for node in known}
+    if len(groups) <= 1:
+        return []
+    words = f"found nodes of {len(groups)} groups of level {name} ({listed(known)}), expected one"
+    return [Flaw(entry, "gpus", f"{words}: the row's throughput is for that")]
 
 
 def running_jobs_unmoved(

@@ -54,6 +54,7 @@ class PlacementProgram:
         sum over whole j of a[j,n] + sum over free h on n of open[h] <= G_n;   sum_j s_j part[j,h] <= room_h open[h]
         sum_j d_jr a[j,n] <= cap_nr;   of resources of some nodes: sum_jn d_jr a[j,n] <= cap_r
         sum over j of a set of used[j,n] <= 1
+        used[j,n] <= at[j,G(n)];   sum_G at[j,G] <= 1        G: groups of the level that it states
         sum_j keep[j,h] + open[h] <= 1;   sum over h on n of keep[j,h] <= a[j,n]
         used[j,n] <= inside[j,b,c(n)];   sum_c inside[j,b,c] <= 1 + (k_j - 1)(1 - level[j,b])
 
@@ -71,6 +72,7 @@ class PlacementProgram:
         self._gpus(amount)
         self._resources(amount)
         self._anti_affinity()
+        self._in_one_group()
         if len(self.keep_j):
             self._kept(amount)
         self._bandwidth()
@@ -212,6 +214,23 @@ class PlacementProgram:
             in_set = np.array([number in sets for sets in apart])[self.j].astype(float)
             on_node = sum_by(self.n, in_set, nodes) @ self.used
             self.program.constrain(on_node <= np.ones(nodes), name=f"apart {number}")
+
+    def _in_one_group(self) -> None:
+        """A request that states a level of the topology has nodes of one group of it."""
+        problem = self.problem
+        for j in range(len(problem)):
+            group = problem.group_of(j)
+            pairs = np.flatnonzero(self.j == j)
+            if group is None or len(pairs) < 2:
+                continue
+            of_pair = group[self.n[pairs] - problem.of_pool(j).start]
+            known, place = np.unique(of_pair, return_inverse=True)
+            at = self.program.variables(len(known), name=f"at{j}", upper=1.0)
+            used = rows_of(pairs, len(self.j)) @ self.used
+            self.program.constrain(
+                used <= rows_of(place.astype(np.int64), len(known)) @ at, name=f"at group{j}"
+            )
+            self.program.constrain(at.sum() <= 1.0, name=f"one group{j}")
 
     def _kept(self, amount: Expression) -> None:
         """A GPU is kept by one request, is not open for shares then,

@@ -113,8 +113,10 @@ def _kept_now(schedule: Schedule) -> Iterable[tuple[int, IntArray]]:
     same = (running.pool[schedule.job] == schedule.pool) & (
         running.gpus[schedule.job] == schedule.gpus
     )
-    span = np.maximum(C.configurations.nodes[C.configuration[schedule.column]], 1)
-    same &= (running.nodes[schedule.job] <= span) & stays[schedule.job]
+    configuration = C.configuration[schedule.column]
+    span = np.maximum(C.configurations.nodes[configuration], 1)
+    level = C.configurations.levels[configuration]
+    same &= running.within(schedule.job, span, level) & stays[schedule.job]
     same &= schedule.start == instance.now
     place = table.places.among(len(table))
     for row in np.flatnonzero(same).tolist():

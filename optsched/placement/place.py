@@ -17,8 +17,10 @@ from optsched.placement.exact import COLUMNS, size, solve_exactly
 from optsched.placement.occupied import Occupied, refuse_placed_twice
 from optsched.placement.problem import Bounds, Problem, Scored, Worth, better
 from optsched.placement.requests import Requests
+from optsched.placement.seated import seated
 from optsched.placement.shares import FULL, ROUNDING
 from optsched.placement.staying import pinned_rows
+from optsched.program import Seats
 from optsched.solution import Placement, Solution
 from optsched.solving.engine import Engine
 
@@ -44,6 +46,7 @@ def place_rows(
     work: int | None = None,
     occupied: Occupied | None = None,
     barred: Sequence[Collection[str]] | None = None,
+    seats: Seats | None = None,
 ) -> Placement:
     """GPUs for rows of an allocation that run at the same time.
 
@@ -74,6 +77,8 @@ def place_rows(
         preempted: they stay where they are unless that is in the way of more rows or fewer nodes.
     barred : sequence of collections of str, of the length of ``wanted``, optional
         Names of nodes of which each row gets nothing.
+    seats : Seats, optional
+        The placement that the program of these rows has found, one to choose from.
 
     Returns
     -------
@@ -108,7 +113,8 @@ def place_rows(
     # 3. Each set of pools that belong together is a problem of its own.
     searcher = _searcher(engine, work)
     solved = [
-        _solve(part, engine, searcher, columns) for part in _problems(requests, fixed.occupied)
+        _solve(part, engine, searcher, columns, seats)
+        for part in _problems(requests, fixed.occupied)
     ]
     for part in solved:
         placed |= part.gpus
@@ -217,7 +223,9 @@ class _Solved(NamedTuple):
         return {int(row[refusal.request]): refusal.words for refusal in refused}
 
 
-def _solve(problem: Problem, engine: Engine, searcher: Engine, columns: int) -> _Solved:
+def _solve(
+    problem: Problem, engine: Engine, searcher: Engine, columns: int, seats: Seats | None
+) -> _Solved:
     """Best fit in several ways, then the integer program where a gap to the bounds is left."""
 
     def fitted(keep: bool, smallest: int | None = None) -> Scored:
@@ -229,6 +237,8 @@ def _solve(problem: Problem, engine: Engine, searcher: Engine, columns: int) -> 
     if not complete and any(held.running for held in problem.held):
         # Running jobs that may move are in the way: see what is possible if they do.
         best = better(best, fitted(keep=False))
+    if not complete and seats is not None:
+        best = better(best, problem.scored(seated(problem, seats)))
     limits = bounds(problem, best.worth, engine)
     if best.worth.rows < limits.rows:
         # The smallest requests first, as many as the bound says fit: that may place more of them.

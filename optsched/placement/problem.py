@@ -8,7 +8,8 @@ of its pool, or nothing, such that
 
 - the shares of no GPU add up to more than 1, and no node or group of nodes is asked for more than
   it has;
-- a request spans at most k_j nodes;
+- a request spans at most k_j nodes, all in one group of the level of the topology that it states
+  (a rack, a block);
 - no two requests of an anti-affinity set are on one node, nor one of them beside such a job that is
   there already;
 - a request has no GPU of a node that is barred to it.
@@ -375,6 +376,26 @@ class Problem:
     def _slices(self) -> dict[int, slice]:
         return {int(pool): self.nodes.of_pool(int(pool)) for pool in np.unique(self.requests.pool)}
 
+    def group_of(self, request: int) -> IntArray | None:
+        """Group of every node of its pool, one of which has all GPUs of a request; None: any nodes may."""
+        level = int(self.requests.level[request])
+        if level == 0:
+            return None
+        return self._groups_of(level, int(self.requests.pool[request]))
+
+    @cached_property
+    def _known_groups(self) -> dict[tuple[int, int], IntArray | None]:
+        return {}
+
+    def _groups_of(self, level: int, pool: int) -> IntArray | None:
+        key = level, pool
+        if key not in self._known_groups:
+            number = self.nodes.number[self._slices[pool]]
+            group = self.nodes.instance.cluster.group_of_node[level, number]
+            one = len(group) == 0 or bool((group == group[0]).all())
+            self._known_groups[key] = None if one else group
+        return self._known_groups[key]
+
     def gpus_for(self, request: int) -> IntArray:
         """GPUs of every node of its pool with room for the share
         of a request, beside occupied GPUs.
@@ -492,7 +513,8 @@ class Problem:
     @cached_property
     def alike(self) -> Groups:
         """Requests that have room on the same nodes: if one of them has none, no other one has."""
-        return group_rows((self._like.inverse, self.requests.gpus, self.requests.span), len(self))
+        R = self.requests
+        return group_rows((self._like.inverse, R.gpus, R.span, R.level), len(self))
 
     @cached_property
     def fewest(self) -> IntArray:

@@ -56,13 +56,15 @@ class Requests:
     Attributes
     ----------
     classes : Classes
-    row : IntArray, shape (P,)
-        Row of the allocation.
+    row, column : IntArray, shape (P,)
+        Row of the allocation, and its column.
     job, partner : IntArray, shape (P,)
         Rows of the job table; partner -1 for a job alone.
     pool, gpus : IntArray, shape (P,)
     span : IntArray, shape (P,)
         Most nodes that it may span: those of its candidate, on which its throughput depends.
+    level : IntArray, shape (P,)
+        Level of the topology, one group of which has all its GPUs (`Cluster.group_of_node`).
     share : FloatArray, shape (P,)
         Share of each GPU, in (0, 1].
     need : FloatArray, shape (P, 2)
@@ -81,11 +83,13 @@ class Requests:
 
     classes: Classes
     row: IntArray
+    column: IntArray
     job: IntArray
     partner: IntArray
     pool: IntArray
     gpus: IntArray
     span: IntArray
+    level: IntArray
     share: FloatArray
     need: FloatArray
     group_need: FloatArray
@@ -130,11 +134,13 @@ class Requests:
         return cls(
             classes=classes,
             row=wanted,
+            column=column,
             job=rows.job[wanted],
             partner=rows.partner[wanted],
             pool=classes.pool[column],
             gpus=gpus,
             span=np.maximum(classes.configurations.nodes[configuration], 1),
+            level=classes.configurations.levels[configuration],
             share=classes.configurations.share[configuration],
             need=need,
             group_need=group_need,

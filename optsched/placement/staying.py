@@ -261,11 +261,14 @@ def _continued(
 def _continues(classes: Classes, running: Running, job: int, column: int) -> bool:
     """Whether a column is the configuration in which a job runs, on nodes that take work."""
     # A row without nodes stated spans one.
-    span = max(int(classes.configurations.nodes[classes.configuration[column]]), 1)
+    configuration = classes.configuration[[column]]
+    span = np.maximum(classes.configurations.nodes[configuration], 1)
+    level = classes.configurations.levels[configuration]
     same_gpus = (
         classes.pool[column] == running.pool[job] and classes.gpus[column] == running.gpus[job]
     )
-    return bool(same_gpus and running.nodes[job] <= span and not running.leaves[job])
+    within = running.within(np.array([job]), span, level).all()
+    return bool(same_gpus and within and not running.leaves[job])
 
 
 def can_run_on(classes: Classes, jobs: IntArray, running: Running | None = None) -> BoolArray:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         LimitRows,
         SideRows,
     )
+    from optsched.program.space import Seats, Space
     from optsched.program.timeline import TimelineCost, TimelineProgram
     from optsched.program.total import Total
 
@@ -44,7 +45,9 @@ __all__ = [
     "Multiple",
     "Ratio",
     "Relation",
+    "Seats",
     "SideRows",
+    "Space",
     "TimelineCost",
     "TimelineProgram",
     "Total",
@@ -56,6 +59,8 @@ __all__ = [
 
 # A program of one kind does not load the others, and most programs have no side rows.
 _HOME = {
+    "Seats": "optsched.program.space",
+    "Space": "optsched.program.space",
     "Assumption": "optsched.program.side_rows",
     "ClassFloors": "optsched.program.side_rows",
     "Cone": "optsched.program.conic",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # a process loads the utilities and candidates that it needs
     from optsched.program.linear_form import LinearForm
     from optsched.program.minimum import DelayedMinimum, LexicographicMinimum, Minimum
     from optsched.program.side_rows import SideRows
+    from optsched.program.space import Space
     from optsched.program.total import Total
 
 
@@ -58,6 +59,9 @@ class AllocationProgram(FeasibleRegion, Displayed):
         What the value is in the units of the formulation's objective.
     parts : IntArray or None, shape (K,)
         Part of each class, where it is to be solved in parts (`optsched.program.partition`).
+    space : Space or None
+        Which nodes hold which parts of whole jobs, where the answer must be a placement
+        (`optsched.solving.in_space`).
     """
 
     classes: Classes
@@ -68,6 +72,7 @@ class AllocationProgram(FeasibleRegion, Displayed):
     extend: Callable[[LinearProgram, Mapping[str, Variables], Classes], None] | None = None
     units: Units = AS_IT_IS
     parts: IntArray | None = None
+    space: Space | None = None
 
     # --- value and objective ----------------------------------------------------------------------
 

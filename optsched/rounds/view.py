@@ -252,10 +252,12 @@ class InPlace:
         return found
 
     def same_nodes(self, jobs: IntArray, column: IntArray) -> BoolArray:
-        """Jobs that hold such GPUs on no more nodes than these columns allow."""
+        """Jobs that hold such GPUs on no more nodes than these columns allow, and in one group."""
         C = self.classes
-        span = np.maximum(C.configurations.nodes[C.configuration[column]], 1)
-        return self.same_gpus(jobs, column) & (self.view.running.nodes[jobs] <= span)
+        configuration = C.configuration[column]
+        span = np.maximum(C.configurations.nodes[configuration], 1)
+        level = C.configurations.levels[configuration]
+        return self.same_gpus(jobs, column) & self.view.running.within(jobs, span, level)
 
     def same_setup(self, jobs: IntArray, column: IntArray) -> BoolArray:
         """Jobs (or -1) that run with the share, option, workers and servers of these columns."""

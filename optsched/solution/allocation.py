@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from optsched.candidates import Classes, JobRows, expand, expand_first
 from optsched.display import DisplayedTable, TableColumns, columns_of, count, first_of
 from optsched.display.picture import Picture
 from optsched.lazy import convenience
+
+if TYPE_CHECKING:  # few programs know nodes
+    from optsched.program import Seats
 
 EVERYTHING = slice(None)
 NEGLIGIBLE = 1e-10
@@ -73,11 +76,14 @@ class Allocation(DisplayedTable):
         Job-fractions of each class column.
     integral : bool
         Whole jobs.
+    seats : Seats or None
+        Which nodes hold which parts of the jobs, where the program that was solved knows it.
     """
 
     classes: Classes
     x: FloatArray
     integral: bool = False
+    seats: Seats | None = None
 
     @classmethod
     def cleaned(cls, classes: Classes, x: FloatArray, integral: bool) -> Allocation:

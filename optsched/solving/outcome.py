@@ -16,6 +16,7 @@ from optsched.solution.values import NO_OPTIMUM as NO_OPTIMUM
 from optsched.solvers import Solver
 
 if TYPE_CHECKING:
+    from optsched.program import Seats
     from optsched.solution.plan import Plan
     from optsched.solution.schedule import Schedule
     from optsched.solution.stage import Stage
@@ -106,6 +107,8 @@ class SolvedProgram(NamedTuple):
         For the user.
     columns_made : ColumnsMade or None
         Of column generation.
+    seats : Seats or None
+        Which nodes hold which parts of whole jobs, where the program knows them.
     """
 
     program: AllocationProgram | Plan
@@ -114,6 +117,7 @@ class SolvedProgram(NamedTuple):
     stages: tuple[Stage, ...] = ()
     notes: tuple[str, ...] = ()
     columns_made: ColumnsMade | None = None
+    seats: Seats | None = None
 
 
 def is_reproducible(termination: Termination, explanation: Explanation, by_clock: bool) -> bool:

@@ -181,6 +181,10 @@ class _Run:
             from optsched.solving.column_generation import generate_columns  # few programs need it
 
             return generate_columns(self.engine, program, self.formulation.program)
+        if program.space is not None:
+            from optsched.solving.in_space import solve_in_space  # few programs know nodes
+
+            return solve_in_space(self.engine, program)
         return solve_staged(self.engine, program)
 
     def _auxiliary(self, step: Auxiliary) -> Outcome:
@@ -245,6 +249,8 @@ def _answer(
         notes=notes,
         columns_made=own.columns_made,
     )
+    if own.seats is not None and solution.allocation is not None:
+        return replace(solution, allocation=replace(solution.allocation, seats=own.seats))
     if isinstance(result, Reduced):
         C = own.program.classes
         figures = by_job(C, result.figures)

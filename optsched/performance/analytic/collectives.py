@@ -289,9 +289,11 @@ the oldest that the tuning model knows.
 
 def exchange_seconds(
     algorithm: str, size: FloatArray, links: PoolLinks, boards: Sequence[Board], pool: IntArray, gpus: IntArray,
-    nodes: IntArray,
+    nodes: IntArray, group: IntArray | int = 0,
 ) -> FloatArray:  # fmt: skip
     """Seconds of an all-reduce of ``size`` bytes over k GPUs on n nodes of a pool, elementwise.
+
+    ``group`` is the level of the topology that each way states (`PoolLinks.level`).
 
     - ``ring`` over all GPUs: the slowest link between them, `ring_all_reduce`;
     - ``tree`` over the same link, `tree_all_reduce`;
@@ -299,7 +301,7 @@ def exchange_seconds(
       each GPU has, then inside again, `hierarchical_all_reduce`;
     - ``nccl``: the fastest algorithm and protocol of NCCL's tuning model, `nccl_times`.
     """
-    bandwidth, latency = links.ring(pool, gpus, nodes)
+    bandwidth, latency = links.ring(pool, gpus, nodes, group)
     if algorithm == "ring":
         return ring_all_reduce(size, gpus, bandwidth, latency)
     if algorithm == "tree":
@@ -308,7 +310,7 @@ def exchange_seconds(
     each = np.ceil(gpus / np.maximum(nodes, 1))
     # Of two GPUs at least: one alone has no link, which would count as infinitely fast.
     near = links.level(pool, np.maximum(each.astype(np.int64), 2), np.ones_like(nodes))
-    far = np.where(nodes > 1, links.level(pool, gpus, nodes), LEAF)
+    far = np.where(nodes > 1, links.level(pool, gpus, nodes, group), LEAF)
     inside = links.bandwidth[pool, near]
     between = links.bandwidth[pool, far]
     if algorithm == "hierarchical":

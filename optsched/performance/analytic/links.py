@@ -167,7 +167,8 @@ class PoolLinks:
     island : IntArray, shape (P,)
         GPUs of an NVLink island that every node has; 0 where the topology shows none.
     leaf : IntArray, shape (P,)
-        Most nodes under one leaf switch.
+        Most nodes under one leaf switch; 1 where the cluster states levels, as ways to run say then
+        whether they are in one rack.
     """
 
     bandwidth: FloatArray
@@ -206,13 +207,19 @@ class PoolLinks:
             ),
             sources=tuple(tuple(one.source for one in levels) for levels, _, _ in found),
             island=np.array([island for _, island, _ in found], np.int64),
-            leaf=np.array([leaf for _, _, leaf in found], np.int64),
+            leaf=np.array([1 if cluster.levels else leaf for _, _, leaf in found], np.int64),
         )
 
-    def level(self, pool: IntArray, gpus: IntArray, nodes: IntArray) -> IntArray:
-        """How far apart k GPUs on n nodes are at least, elementwise."""
+    def level(
+        self, pool: IntArray, gpus: IntArray, nodes: IntArray, group: IntArray | int = 0
+    ) -> IntArray:
+        """How far apart k GPUs on n nodes are at least, elementwise.
+
+        ``group`` is the level of the topology that each way states; the nodes of a group of level 1
+        are under one leaf switch.
+        """
         inside = np.where(gpus <= self.island[pool], ISLAND, NODE)
-        between = np.where(nodes <= self.leaf[pool], LEAF, ACROSS)
+        between = np.where((nodes <= self.leaf[pool]) | (np.asarray(group) == 1), LEAF, ACROSS)
         return np.where(gpus <= 1, 0, np.where(nodes <= 1, inside, between)).astype(np.int64)
 
     def ring(
@@ -220,12 +227,13 @@ class PoolLinks:
         pool: IntArray,
         gpus: IntArray,
         nodes: IntArray,
+        group: IntArray | int = 0,
     ) -> tuple[FloatArray, FloatArray]:
         """Bandwidth (bytes/s) and mean latency of a step (s) of a ring over k GPUs on n nodes.
 
         Of the k - 1 steps of a reduce-scatter, n - 1 wait for the network and the others do not.
         """
-        level = self.level(pool, gpus, nodes)
+        level = self.level(pool, gpus, nodes, group)
         here = self.latency[pool, NODE]
         there = self.latency[pool, level]
         # Neighbours of the ring are on one node wherever that is possible.

@@ -257,6 +257,7 @@ class AnalyticModel(RateModel):
     """
 
     name = "analytic"
+    knows_levels = True
 
     def __init__(self, instance: Instance, options: AnalyticOptions) -> None:
         self.options = options
@@ -413,6 +414,7 @@ class AnalyticModel(RateModel):
             cells.pool,
             gpus,
             cells.nodes,
+            cells.group,
         )
         # Gradients travel while the backward pass runs, which hides a part of the exchange.
         seconds = passes * once + np.maximum(0.0, exchange - self.options.overlap * BACKWARD * once)
@@ -438,7 +440,7 @@ class AnalyticModel(RateModel):
         nodes = cells.nodes
         # Of two GPUs at least: one alone has no link, which would count as infinitely fast.
         inside = self.links.level(pool, np.maximum(-(-gpus // nodes), 2), np.ones_like(nodes))
-        between = np.where(nodes > 1, self.links.level(pool, gpus, nodes), LEAF)
+        between = np.where(nodes > 1, self.links.level(pool, gpus, nodes, cells.group), LEAF)
         return models, Machines(
             peak=self._peak[pool, models.precision] * cells.compute,
             bandwidth=self._bandwidth[pool] * cells.memory,
@@ -517,6 +519,8 @@ class WorkloadCells(Columns):
     Attributes
     ----------
     workload, pool, gpus, nodes : IntArray
+    group : IntArray
+        Level of the topology that the way states, 0 for none.
     compute, memory : FloatArray
         Shares of a GPU's arithmetic, and of its memory and bandwidth.
     """
@@ -525,6 +529,7 @@ class WorkloadCells(Columns):
     pool: IntArray
     gpus: IntArray
     nodes: IntArray
+    group: IntArray
     compute: FloatArray
     memory: FloatArray
 
@@ -541,18 +546,28 @@ class WorkloadCells(Columns):
         pool = configurations.pool
         gpus = configurations.gpus
         nodes = configurations.nodes
+        group = configurations.levels
         # Many configurations differ in attributes that the model does not look at.
-        way = group_rows((pool, gpus, nodes, compute, memory), len(configurations)).inverse
+        way = group_rows((pool, gpus, nodes, group, compute, memory), len(configurations)).inverse
         groups = group_rows((workload, way[configuration]), len(workload))
         at = configuration[groups.first]
-        cells = cls(workload[groups.first], pool[at], gpus[at], nodes[at], compute[at], memory[at])
+        cells = cls(
+            workload[groups.first],
+            pool[at],
+            gpus[at],
+            nodes[at],
+            group[at],
+            compute[at],
+            memory[at],
+        )
         return cells, groups.inverse
 
     @classmethod
     def whole(cls, workload: int, pool: int, gpus: int, nodes: int) -> Self:
         """One cell of whole GPUs."""
         one = [np.array([number], np.int64) for number in (workload, pool, gpus, nodes)]
-        return cls(one[0], one[1], one[2], one[3], np.ones(1), np.ones(1))
+        nowhere = np.zeros(1, np.int64)
+        return cls(one[0], one[1], one[2], one[3], nowhere, np.ones(1), np.ones(1))
 
     @property
     def asked(self) -> IntArray:

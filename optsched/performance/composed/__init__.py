@@ -9,6 +9,7 @@ from optsched.performance.composed.base import (
     ComposedModel,
     colocating,
     corrects,
+    knows_levels,
     only_table,
     whole_steps_of,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "OracleModel",
     "colocating",
     "corrects",
+    "knows_levels",
     "only_table",
     "whole_steps_of",
 ]

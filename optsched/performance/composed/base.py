@@ -93,6 +93,12 @@ def corrects(model: PerformanceModel) -> bool:
     return bool(getattr(model, "corrects", False))
 
 
+def knows_levels(model: PerformanceModel) -> bool:
+    """Whether a model, or one that it is made of, rates the levels of the topology apart."""
+    parts = model.parts if isinstance(model, ComposedModel) else ()
+    return bool(getattr(model, "knows_levels", False)) or any(map(knows_levels, parts))
+
+
 def per_workload(model: PerformanceModel) -> bool:
     """Whether a model looks at nothing of a job but its workload."""
     return bool(getattr(model, "per_workload", False))

@@ -1,0 +1,57 @@
+"""Only what can be placed: gangs find room on nodes, and inside the groups that their rates are for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.candidates import Classes
+from optsched.formulation import ConstraintOptions, SideConstraint
+from optsched.program import SideRows, Space
+from optsched.program.space import GangTypes, NodeClasses, capacity_rows
+
+
+class Placeable(SideConstraint):
+    """Promise only what can be placed on nodes.
+
+    Totals of a pool do not know nodes: three gangs of 8 GPUs seem to fit into two racks of 12. Let
+    N_t(x) be the sum of x over the columns of a type t of gangs (GPUs g_t, nodes, level of the
+    topology, share of each GPU, needs per GPU). For every size s, with pieces_t(s) the least number
+    of pieces of s or more GPUs on one node over all splits of the gang:
+
+        sum_t pieces_t(s) N_t(x)     <=  sum over nodes of floor(GPUs / s)                  (placeable)
+        sum_t floor(g_t / s) N_t(x)  <=  sum over groups of floor(GPUs / s)     gangs inside one group
+        sum_t g_t floor(share_t / s) N_t(x)  <=  sum over GPUs of floor(1 / s)              shares s
+        sum_t g_t [need_t >= d] N_t(x)  <=  sum over nodes of floor(capacity / d)           CPUs, memory d
+
+    These rows hold at every instant, hence on average. For fractions of time they are a relaxation;
+    ``--rounds`` says which part of the answer can be realised.
+
+    A program of whole jobs (``integral``) has in addition the columns and rows of
+    `optsched.program.space.seats`, which say which nodes hold which parts of the gangs. Its points
+    are placements: `optsched.solve` attaches the one of its answer.
+
+    Options
+        none.
+
+    References
+        S. Fekete, J. Schepers, "New classes of fast lower bounds for bin packing problems",
+        Mathematical Programming 91, 2001 (dual feasible functions); P. C. Gilmore, R. E. Gomory, "A
+        linear programming approach to the cutting-stock problem", Operations Research 9, 1961.
+    """
+
+    kind = "placeable"
+    single = True
+    of_sums = True
+
+    class Options(ConstraintOptions):
+        """It has no options of its own."""
+
+    options: Options
+
+    def rows(self, C: Classes) -> SideRows | None:
+        gangs = GangTypes.of(C)
+        nodes = NodeClasses.of(C.instance.cluster, C.instance.now, np.unique(gangs.level))
+        return capacity_rows(C, gangs, nodes)
+
+    def space(self, C: Classes) -> Space:
+        return Space.of(C)

@@ -1,0 +1,149 @@
+"""Types of gangs and classes of nodes: what the programs of `optsched.program.space` count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray, group_rows, take_rows
+from optsched.candidates import Classes, gpus_allowed
+from optsched.instance.cluster import PER_NODE, Cluster
+
+ANYWHERE = 0
+"""Level of gangs that may have GPUs of any nodes of their pool."""
+
+
+@dataclass(frozen=True, eq=False)
+class GangTypes:
+    """T types of gangs: columns of one type find room in the same places.
+
+    Attributes
+    ----------
+    of_column : IntArray, shape (N,)
+        Type of each column, -1 for one without GPUs.
+    pool, gpus, nodes : IntArray, shape (T,)
+        Pool, GPUs, and nodes spanned at most.
+    level : IntArray, shape (T,)
+        Level of the topology, one group of which has all the GPUs; `ANYWHERE` for any.
+    share : FloatArray, shape (T,)
+        Of each GPU.
+    need : FloatArray, shape (T, 2 + G)
+        Per GPU: CPUs, memory (GB), and each resource that belongs to some nodes.
+    """
+
+    of_column: IntArray
+    pool: IntArray
+    gpus: IntArray
+    nodes: IntArray
+    level: IntArray
+    share: FloatArray
+    need: FloatArray
+
+    @classmethod
+    def of(cls, C: Classes) -> GangTypes:
+        """Those of the columns."""
+        cluster, table = C.instance.cluster, C.configurations
+        column = np.flatnonzero((C.pool >= 0) & (C.gpus > 0))
+        row = C.configuration[column]
+        nodes = np.maximum(table.nodes[row], 1)
+        # On one node a gang is in one group of every level, and what has all nodes of the pool says
+        # nothing.
+        wide = (nodes == 1) | (table.levels[row] > len(cluster.levels))
+        level = np.where(wide, ANYWHERE, table.levels[row])
+        need = needs_per_gpu(C, column)
+        keys = (C.pool[column], C.gpus[column], nodes, level, table.share[row], *need.T)
+        types = group_rows(keys, len(column))
+        of_column = np.full(C.columns, -1, np.int64)
+        of_column[column] = types.inverse
+        first = types.first
+        some = (take_rows(key, first) for key in keys[:5])
+        return cls(of_column, *some, need[first])
+
+    def __len__(self) -> int:
+        return len(self.pool)
+
+
+def needs_per_gpu(C: Classes, column: IntArray) -> FloatArray:
+    """What columns need per GPU, shape (columns, 2 + G)."""
+    names = (*PER_NODE, *(group.name for group in C.instance.cluster.groups))
+    need = np.zeros((len(column), len(names)))
+    for place, name in enumerate(names):
+        if name in C.needs:
+            need[:, place] = C.needs[name][column]
+    return need
+
+
+@dataclass(frozen=True, eq=False)
+class NodeClasses:
+    """R classes of equal nodes that take work: of one pool, with the same of everything, and in the
+    same groups of the levels that count.
+
+    Attributes
+    ----------
+    pool, gpus : IntArray, shape (R,)
+    own : FloatArray, shape (R, 2)
+        CPUs and memory (GB); inf where it is not stated.
+    member : FloatArray, shape (R, G)
+        1 for the resources of some nodes that a class belongs to.
+    group : IntArray, shape (levels + 2, R)
+        Group of each level; pools where the level does not count.
+    count : IntArray, shape (R,)
+        Nodes of each class.
+    members : tuple of IntArray, length R
+        Their numbers in the cluster, ascending.
+    """
+
+    pool: IntArray
+    gpus: IntArray
+    own: FloatArray
+    member: FloatArray
+    group: IntArray
+    count: IntArray
+    members: tuple[IntArray, ...]
+
+    @classmethod
+    def of(cls, cluster: Cluster, now: float, levels: IntArray) -> NodeClasses:
+        """Classes of the usable nodes with GPUs; ``levels`` are those that count."""
+        size = np.diff(cluster.numbering.start)
+        node = np.flatnonzero(cluster.usable(now) & (size > 0))
+        pool = cluster.numbering.pool[node]
+        stated = cluster.group_of_node[:, node]
+        counts = np.isin(np.arange(len(stated)), levels)
+        group = np.where(counts[:, np.newaxis], stated, pool)
+        own, member = cluster.own_capacity[node], cluster.members[:, node].astype(np.float64)
+        keys = (pool, size[node], *own.T, *member, *group)
+        alike = group_rows(keys, len(node))
+        first = alike.first
+        order = np.argsort(alike.inverse, kind="stable")
+        ends = np.cumsum(alike.count)[:-1]
+        return cls(
+            pool[first],
+            size[node][first],
+            own[first],
+            member[:, first].T,
+            group[:, first],
+            alike.count.astype(np.int64),
+            tuple(np.split(node[order], ends)),
+        )
+
+    def __len__(self) -> int:
+        return len(self.pool)
+
+    def hosts(self, need: FloatArray) -> IntArray:
+        """Most GPUs of each class that go with such needs per GPU, shape (R,)."""
+        return np.minimum(self.gpus, gpus_allowed(self.own, need[: len(PER_NODE)]))
+
+    def groups(self, level: int, pool: int) -> Iterator[tuple[int, IntArray]]:
+        """Groups of a level that have nodes of a pool, each with its classes of them."""
+        mine = np.flatnonzero(self.pool == pool)
+        for group in np.unique(self.group[level, mine]).tolist():
+            yield group, mine[self.group[level, mine] == group]
+
+    @cached_property
+    def contents(self) -> IntArray:
+        """Equal numbers for classes that differ in groups and common resources alone, shape (R,)."""
+        keys = (self.pool, self.gpus, *self.own.T)
+        return group_rows(keys, len(self)).inverse

@@ -1,0 +1,140 @@
+"""Rows over the allocation alone that everything which can be placed keeps at every instant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.candidates import Classes
+from optsched.instance.cluster import PER_NODE
+from optsched.program.side_rows import SideRows
+from optsched.program.space.contents import ROUNDING, fewest_pieces
+from optsched.program.space.gangs import ANYWHERE, GangTypes, NodeClasses
+
+NAME = "placeable"
+
+Row = tuple[FloatArray, float, str]
+"""Coefficient of each type of gangs, the limit of the sum, and what it says."""
+
+
+def capacity_rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> SideRows | None:
+    """Rows over the capacities of GPUs, nodes and groups of nodes.
+
+    Each says that pieces of a size find room: a bin of capacity c holds at most floor(c / s) pieces
+    of s or more, and a gang or part of g counts as floor(g / s) of them (a dual feasible function).
+    With N_t(x) the sum of x over the columns of type t:
+
+        sum_t g_t floor(share_t / s) N_t(x)   <=  sum over GPUs of floor(1 / s)              shares s
+        sum_t pieces_t(s) N_t(x)              <=  sum over nodes of floor(GPUs / s)          sizes s
+        sum_t g_t [need_t >= d] N_t(x)        <=  sum over nodes of floor(capacity / d)      CPUs, memory d
+        sum_t floor(g_t / s) N_t(x)           <=  sum over groups of floor(GPUs / s)         of each level
+
+    where pieces_t(s) is the least number over all splits of the gang, and the last rows count the
+    gangs that are inside one group. They hold at every instant, so they hold for averages over time.
+    """
+    if not len(gangs):
+        return None
+    of_column = gangs.of_column
+    column = np.flatnonzero(of_column >= 0)
+    shape = (len(gangs), C.columns)
+    total = sp.csr_matrix((np.ones(len(column)), (of_column[column], column)), shape=shape)
+    most = total @ C.limit
+    # A row that nobody can reach says nothing.
+    rows = [row for row in _rows(C, gangs, nodes) if row[0] @ most > row[1] * (1 + ROUNDING)]
+    if not rows:
+        return None
+    matrix = sp.csr_matrix(sp.csr_matrix(np.array([row[0] for row in rows])) @ total)
+    limit = np.array([row[1] for row in rows], np.float64)
+    words = [row[2] for row in rows]
+    return SideRows(NAME, matrix, np.full(len(rows), -np.inf), limit, words.__getitem__)
+
+
+def _rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> Iterator[Row]:
+    pools = C.instance.cluster.pools
+    for pool in np.unique(gangs.pool).tolist():
+        mine = np.flatnonzero(gangs.pool == pool)
+        here = np.flatnonzero(nodes.pool == pool)
+        for row in (
+            *_of_shares(gangs, nodes, mine, here),
+            *_of_sizes(gangs, nodes, mine, here),
+            *_of_needs(gangs, nodes, mine, here),
+            *_of_levels(C, gangs, nodes, mine, pool),
+        ):
+            yield (row[0], row[1], f"pool {pools[pool].name}: {row[2]} ({NAME})")
+
+
+def _row(gangs: GangTypes, mine: IntArray, each: IntArray, limit: int, words: str) -> Row:
+    every = np.zeros(len(gangs))
+    every[mine] = each
+    return every, float(limit), words
+
+
+def _of_shares(
+    gangs: GangTypes, nodes: NodeClasses, mine: IntArray, here: IntArray
+) -> Iterator[Row]:
+    share = gangs.share[mine]
+    gpus = int((nodes.gpus[here] * nodes.count[here]).sum())
+    for least in np.unique(share[share < 1]).tolist():
+        pieces = np.floor(share / least + ROUNDING).astype(np.int64)
+        each = int(np.floor(1 / least + ROUNDING))
+        yield _row(
+            gangs,
+            mine,
+            gangs.gpus[mine] * pieces,
+            gpus * each,
+            f"a GPU holds at most {each} shares of {least:g}",
+        )
+
+
+def _of_sizes(
+    gangs: GangTypes, nodes: NodeClasses, mine: IntArray, here: IntArray
+) -> Iterator[Row]:
+    whole = mine[gangs.share[mine] == 1]
+    most = int(nodes.gpus[here].max(initial=0))
+    for size in range(2, most + 1):
+        each = np.array(
+            [
+                fewest_pieces(int(gangs.gpus[t]), int(gangs.nodes[t]), most, size)
+                for t in whole.tolist()
+            ],
+            np.int64,
+        )
+        limit = int((nodes.gpus[here] // size * nodes.count[here]).sum())
+        yield _row(gangs, whole, each, limit, f"nodes hold at most {limit} pieces of {size} GPUs")
+
+
+def _of_needs(
+    gangs: GangTypes, nodes: NodeClasses, mine: IntArray, here: IntArray
+) -> Iterator[Row]:
+    for place, name in enumerate(PER_NODE):
+        need = gangs.need[mine, place]
+        for least in np.unique(need[need > 0]).tolist():
+            capacity = nodes.own[here, place]
+            if not np.isfinite(capacity).all():
+                continue
+            limit = int((np.floor(capacity / least + ROUNDING) * nodes.count[here]).sum())
+            each = np.where(need >= least, gangs.gpus[mine], 0)
+            words = f"nodes hold at most {limit} GPUs that need {least:g} {name} each"
+            yield _row(gangs, mine, each, limit, words)
+
+
+def _of_levels(
+    C: Classes, gangs: GangTypes, nodes: NodeClasses, mine: IntArray, pool: int
+) -> Iterator[Row]:
+    for level in np.unique(gangs.level[mine]).tolist():
+        if level == ANYWHERE:
+            continue
+        name = C.instance.cluster.level_names[level - 1]
+        inside = (gangs.nodes[mine] == 1) | ((gangs.level[mine] > 0) & (gangs.level[mine] <= level))
+        whole = mine[inside & (gangs.share[mine] == 1)]
+        sizes = [
+            int((nodes.gpus[those] * nodes.count[those]).sum())
+            for _, those in nodes.groups(level, pool)
+        ]
+        for size in np.unique(gangs.gpus[whole]).tolist():
+            limit = sum(gpus // size for gpus in sizes)
+            words = f"groups of level {name} hold at most {limit} gangs of {size} GPUs"
+            yield _row(gangs, whole, gangs.gpus[whole] // size, limit, words)

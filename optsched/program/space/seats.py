@@ -1,0 +1,389 @@
+"""`Space`: which groups and nodes hold which parts of the gangs of an allocation, as rows and columns.
+
+Sets and parameters: types of gangs t (g_t GPUs on at most k_t nodes, all in one group of level l_t),
+classes of equal nodes r (n_r nodes), splits s of a gang into parts on nodes, parts p (GPUs, share of
+each, needs per GPU), contents P of one node (counts of parts that fit on it together).
+
+    seats    sum over columns c of type t of x_c  =  sum_{G,s} y[t,G,s]                 for every t
+    parts    sum_{t,s} parts_p(s) y[t,G,s]  <=  sum_{r in G} h[p,r,G]                   for every p, G
+    nodes    sum_G h[p,r,G]  <=  sum_P P_p n[P,r]                                       for every p, r
+    count    sum_P n[P,r]  <=  n_r                                                      for every r
+    shared   sum_{p,r,G} need_p g_p h[p,r,G]  <=  capacity            of each resource of some nodes
+    pieces   sum_{p,r} floor(g_p / s) h[p,r,wider] + sum_t floor(g_t / s) y[t,inside]  <=  floor(GPUs of G / s)
+
+G runs over the groups of level l_t (the pool, where the gang may have any nodes), y, h, n >= 0, and
+whole for whole jobs. A gang that may have any number of nodes of G is split into parts of 1 GPU.
+
+Whole points and placements are the same: the rate of a gang depends on its level and number of nodes
+alone, so the parts of a group may be handed to its gangs in any order, and nodes of a class are alike.
+``pieces`` cut off fractions only. For fractions of time all rows hold on average, as each placement
+keeps them at its instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import EMPTY, FloatArray, IntArray, owners
+from optsched.arrays.matrices import sum_by
+from optsched.candidates import Classes
+from optsched.errors import UsageError
+from optsched.instance.cluster import PER_NODE
+from optsched.program.linear import LinearProgram, Variables
+from optsched.program.space.contents import ROUNDING, Part, fullest_contents, splits
+from optsched.program.space.gangs import ANYWHERE, GangTypes, NodeClasses
+
+MOST_CONTENTS = 20_000
+"""Contents of one node that are written down at most."""
+MOST_SPLITS = 2_000
+"""Ways to split one gang over nodes that are written down at most."""
+
+
+class Gangs(NamedTuple):
+    """Columns y: gangs of a type in a group, split in one way; arrays of length Y.
+
+    Attributes
+    ----------
+    type_, group, first : IntArray
+        Type, group of its level, and the first class of nodes in the group.
+    split : tuple of mappings
+        Parts of each gang: number of the part -> how many.
+    """
+
+    type_: IntArray
+    group: IntArray
+    split: tuple[Mapping[int, int], ...]
+
+
+class Held(NamedTuple):
+    """Columns h: parts on nodes of a class for gangs of a level; arrays of length H."""
+
+    part: IntArray
+    node_class: IntArray
+    level: IntArray
+
+
+class Contents(NamedTuple):
+    """Columns n: nodes of a class with some contents; arrays of length M.
+
+    Attributes
+    ----------
+    node_class, row : IntArray
+        The class, and the row of ``counts``.
+    counts : IntArray, shape (contents, parts)
+    """
+
+    node_class: IntArray
+    row: IntArray
+    counts: IntArray
+
+
+class Seats(NamedTuple):
+    """Values of y, h and n at a whole point of a space."""
+
+    space: Space
+    gangs: IntArray
+    held: IntArray
+    nodes: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """The columns and rows of one set of classes.
+
+    Attributes
+    ----------
+    classes : Classes
+    types : GangTypes
+    nodes : NodeClasses
+    parts : tuple of Part
+    gangs : Gangs
+    held : Held
+    contents : Contents
+    """
+
+    classes: Classes
+    types: GangTypes
+    nodes: NodeClasses
+    parts: tuple[Part, ...]
+    gangs: Gangs
+    held: Held
+    contents: Contents
+
+    @classmethod
+    def of(cls, C: Classes) -> Space:
+        """The space that the columns of some classes compete for.
+
+        Raises
+        ------
+        UsageError
+            A node has too many contents, or a gang too many splits, to be written down.
+        """
+        types = GangTypes.of(C)
+        nodes = NodeClasses.of(C.instance.cluster, C.instance.now, np.unique(types.level))
+        known = _KnownParts()
+        gangs = _gangs(types, nodes, known)
+        parts = tuple(known.parts)
+        contents = _contents(parts, nodes)
+        return cls(C, types, nodes, parts, gangs, _held(types, parts, gangs, nodes), contents)
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def add_to(self, lp: LinearProgram, x: Variables, whole: bool) -> None:
+        """Add the columns and rows to a program with the columns ``x`` of the classes."""
+        y = lp.variables(
+            len(self.gangs.type_), name="gangs", implied=(0.0, self._most_gangs), integer=whole
+        )
+        h = lp.variables(
+            len(self.held.part), name="parts", implied=(0.0, self._most_held), integer=whole
+        )
+        n = lp.variables(
+            len(self.contents.row),
+            name="contents",
+            implied=(0.0, self.nodes.count[self.contents.node_class].astype(np.float64)),
+            integer=whole,
+        )
+        T = len(self.types)
+        column = np.flatnonzero(self.types.of_column >= 0)
+        total = sp.csr_matrix(
+            (np.ones(len(column)), (self.types.of_column[column], column)),
+            shape=(T, self.classes.columns),
+        )
+        lp.constrain(total @ x == sum_by(self.gangs.type_, 1.0, T) @ y, name="seats")
+        lp.constrain(self._parts_of_gangs @ y <= self._parts_in_groups @ h, name="part")
+        lp.constrain(self._held_by_class @ h <= self._room_by_class @ n, name="node")
+        counts = self.nodes.count.astype(np.float64)
+        in_class = sum_by(self.contents.node_class, 1.0, len(self.nodes))
+        lp.constrain(in_class @ n <= counts, name="count")
+        self._shared_resources(lp, h)
+        self._pieces(lp, y, h)
+
+    @cached_property
+    def _most_gangs(self) -> FloatArray:
+        """Most gangs of each column y: as many as there are jobs for, and GPUs."""
+        most = np.zeros(len(self.types))
+        column = np.flatnonzero(self.types.of_column >= 0)
+        np.add.at(most, self.types.of_column[column], self.classes.limit[column])
+        return most[self.gangs.type_]
+
+    @cached_property
+    def _most_held(self) -> FloatArray:
+        gpus = np.array([part.gpus * part.share for part in self.parts])[self.held.part]
+        r = self.held.node_class
+        # So many parts of one gang share a GPU at most.
+        return np.floor(self.nodes.gpus[r] / gpus + ROUNDING) * self.nodes.count[r]
+
+    @cached_property
+    def _flat_gangs(self) -> tuple[IntArray, IntArray, FloatArray]:
+        """Column y, part, and how many of it a gang has: one entry for each part of a split."""
+        split = self.gangs.split
+        column = owners(np.array([len(parts) for parts in split], np.int64))
+        part = np.array([p for parts in split for p in parts], np.int64)
+        count = np.array([c for parts in split for c in parts.values()], np.float64)
+        return column, part, count
+
+    @cached_property
+    def _place(self) -> tuple[IntArray, IntArray, int]:
+        """Row (part, level, group) of each part of a split, and of each column h; and the rows."""
+        column, part, _ = self._flat_gangs
+        t = self.gangs.type_[column]
+        mine = part, self.types.level[t], self.gangs.group[column]
+        h = self.held
+        theirs = h.part, h.level, self.nodes.group[h.level, h.node_class]
+        both = np.stack([np.concatenate(pair) for pair in zip(mine, theirs, strict=True)])
+        known, row = np.unique(both, axis=1, return_inverse=True)
+        row = row.ravel().astype(np.int64)
+        return row[: len(part)], row[len(part) :], known.shape[1]
+
+    @property
+    def _parts_of_gangs(self) -> sp.csr_matrix:
+        column, _, count = self._flat_gangs
+        row, _, rows = self._place
+        return sp.csr_matrix((count, (row, column)), shape=(rows, len(self.gangs.type_)))
+
+    @property
+    def _parts_in_groups(self) -> sp.csr_matrix:
+        _, row, rows = self._place
+        return sum_by(row, 1.0, rows)
+
+    @property
+    def _held_by_class(self) -> sp.csr_matrix:
+        row = self.held.node_class * len(self.parts) + self.held.part
+        return sum_by(row, 1.0, len(self.nodes) * len(self.parts))
+
+    @property
+    def _room_by_class(self) -> sp.csr_matrix:
+        counts = self.contents.counts[self.contents.row]
+        column, part = np.nonzero(counts)
+        row = self.contents.node_class[column] * len(self.parts) + part
+        shape = (len(self.nodes) * len(self.parts), len(counts))
+        return sp.csr_matrix((counts[column, part].astype(np.float64), (row, column)), shape=shape)
+
+    def _shared_resources(self, lp: LinearProgram, h: Variables) -> None:
+        """Resources of some nodes."""
+        for place, group in enumerate(self.classes.instance.cluster.groups):
+            each = np.array([part.need[len(PER_NODE) + place] * part.gpus for part in self.parts])
+            use = each[self.held.part] * self.nodes.member[self.held.node_class, place]
+            if use.any():
+                row = sp.csr_matrix(use[np.newaxis, :])
+                lp.constrain(row @ h <= [group.capacity], name=f"shared {group.name}")
+
+    def _pieces(self, lp: LinearProgram, y: Variables, h: Variables) -> None:
+        """Rows that cut off fractions of gangs in a group."""
+        gpus = np.array([part.gpus if part.share == 1 else 0 for part in self.parts], np.int64)
+        inside, wider, limit = [], [], []
+        for level in np.unique(self.types.level[self.types.level > ANYWHERE]).tolist():
+            group_of_gang = self._group_of_gangs(level)
+            for pool in np.unique(self.types.pool).tolist():
+                for group, classes in self.nodes.groups(level, pool):
+                    total = int((self.nodes.gpus[classes] * self.nodes.count[classes]).sum())
+                    mine = (group_of_gang == group) & (self.types.pool[self.gangs.type_] == pool)
+                    here = np.isin(self.held.node_class, classes) & ~self._is_inside(level)
+                    t = self.gangs.type_[mine]
+                    for size in np.unique(self.types.gpus[t]).tolist():
+                        if size < 2 or total % size == 0:
+                            continue
+                        whole = np.where(self.types.share == 1, self.types.gpus // size, 0)
+                        inside.append(np.where(mine, whole[self.gangs.type_], 0))
+                        wider.append(np.where(here, (gpus // size)[self.held.part], 0))
+                        limit.append(float(total // size))
+        if limit:
+            rows = sp.csr_matrix(np.array(inside, np.float64)) @ y
+            rows = rows + sp.csr_matrix(np.array(wider, np.float64)) @ h
+            lp.constrain(rows <= np.array(limit), name="pieces")
+
+    def _group_of_gangs(self, level: int) -> IntArray:
+        """Group of a level in which each column y is, -1 for those of wider levels."""
+        group = np.full(len(self.gangs.type_), -1, np.int64)
+        of_level = self.types.level[self.gangs.type_]
+        narrow = np.flatnonzero((of_level > ANYWHERE) & (of_level <= level))
+        # Groups are nested: any node of the small group tells the large one.
+        for column in narrow.tolist():
+            known = self.nodes.group[of_level[column]] == self.gangs.group[column]
+            known &= self.nodes.pool == self.types.pool[self.gangs.type_[column]]
+            group[column] = self.nodes.group[level, np.flatnonzero(known)[0]]
+        return group
+
+    def _is_inside(self, level: int) -> IntArray:
+        """Columns h of gangs that are in one group of a level."""
+        return (self.held.level > ANYWHERE) & (self.held.level <= level)
+
+    # --- points -----------------------------------------------------------------------------------
+
+    @property
+    def columns(self) -> int:
+        """Columns beside those of the classes."""
+        return len(self.gangs.type_) + len(self.held.part) + len(self.contents.row)
+
+    def read(self, point: FloatArray) -> Seats:
+        """Seats of the last columns of a whole point."""
+        whole = np.round(point[len(point) - self.columns :]).astype(np.int64)
+        first = len(self.gangs.type_)
+        second = first + len(self.held.part)
+        return Seats(self, whole[:first], whole[first:second], whole[second:])
+
+
+class _KnownParts:
+    """Parts, numbered in order of first use."""
+
+    def __init__(self) -> None:
+        self.parts: dict[Part, int] = {}
+
+    def number(self, part: Part) -> int:
+        return self.parts.setdefault(part, len(self.parts))
+
+
+def _gangs(types: GangTypes, nodes: NodeClasses, known: _KnownParts) -> Gangs:
+    """Where gangs of each type can be, and how they are split there."""
+    type_: list[int] = []
+    groups: list[int] = []
+    split: list[Mapping[int, int]] = []
+    for t in range(len(types)):
+        hosts = nodes.hosts(types.need[t])
+        for group, classes in nodes.groups(int(types.level[t]), int(types.pool[t])):
+            for parts in _splits_in(types, t, hosts[classes], nodes.count[classes]):
+                need = tuple(types.need[t].tolist())
+                pool, share = int(types.pool[t]), float(types.share[t])
+                numbers = {
+                    known.number(Part(pool, gpus, share, need)): count
+                    for gpus, count in parts.items()
+                }
+                type_.append(t)
+                groups.append(group)
+                split.append(numbers)
+    return Gangs(np.array(type_, np.int64), np.array(groups, np.int64), tuple(split))
+
+
+def _splits_in(
+    types: GangTypes, t: int, hosts: IntArray, count: IntArray
+) -> Sequence[Mapping[int, int]]:
+    """Ways to split a gang in a group, whose nodes host so many of its GPUs: parts by their size."""
+    gpus, span = int(types.gpus[t]), int(types.nodes[t])
+    able = hosts > 0
+    if int((hosts * count)[able].sum()) < gpus:
+        return ()
+    nodes, most = int(count[able].sum()), int(hosts.max())
+    if types.share[t] == 1 and span > 1 and span >= min(gpus, nodes):
+        return ({1: gpus},)
+    found = []
+    for parts in splits(gpus, min(span, nodes), most):
+        if len(found) == MOST_SPLITS:
+            raise UsageError(
+                f"gangs of {gpus} GPUs on at most {span} nodes can be split in more than "
+                f"{MOST_SPLITS:,} ways: state their rates for a level (cluster.levels) instead"
+            )
+        found.append(dict(zip(*np.unique(parts, return_counts=True), strict=True)))
+    return [{int(size): int(number) for size, number in parts.items()} for parts in found]
+
+
+def _held(
+    types: GangTypes, parts: Sequence[Part], gangs: Gangs, nodes: NodeClasses
+) -> Held:
+    """Which nodes can hold which parts, for gangs of which level."""
+    used = {
+        (part, int(types.level[t]))
+        for t, split in zip(gangs.type_.tolist(), gangs.split, strict=True)
+        for part in split
+    }
+    columns: list[tuple[IntArray, IntArray, IntArray]] = [(EMPTY, EMPTY, EMPTY)]
+    for number, level in sorted(used):
+        part = parts[number]
+        able = np.flatnonzero(
+            (nodes.pool == part.pool) & (nodes.hosts(np.array(part.need)) >= part.gpus)
+        )
+        columns.append((np.full(len(able), number), able, np.full(len(able), level)))
+    return Held(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+
+
+def _contents(parts: Sequence[Part], nodes: NodeClasses) -> Contents:
+    """What nodes of each class can hold."""
+    counts, first = [np.zeros((0, len(parts)), np.int64)], [0]
+    distinct, row = np.unique(nodes.contents, return_index=True)
+    for r in row.tolist():
+        mine = [p for p, part in enumerate(parts) if part.pool == nodes.pool[r]]
+        found = fullest_contents(
+            [parts[p] for p in mine], int(nodes.gpus[r]), nodes.own[r], MOST_CONTENTS
+        )
+        if found is None:
+            raise UsageError(
+                f"a node of {nodes.gpus[r]} GPUs can hold these jobs in more than "
+                f"{MOST_CONTENTS:,} ways: too many for a program that places whole jobs"
+            )
+        wide = np.zeros((len(found), len(parts)), np.int64)
+        wide[:, mine] = found
+        counts.append(wide)
+        first.append(first[-1] + len(found))
+    start = np.array(first, np.int64)
+    place = np.searchsorted(distinct, nodes.contents)
+    length = np.diff(start)[place]
+    node_class = np.repeat(np.arange(len(nodes), dtype=np.int64), length)
+    row_of = start[place][node_class] + (
+        np.arange(len(node_class)) - np.repeat(np.cumsum(length) - length, length)
+    )
+    return Contents(node_class, row_of.astype(np.int64), np.concatenate(counts))

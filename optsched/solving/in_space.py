@@ -1,0 +1,45 @@
+"""Programs of whole jobs whose answer is a placement (`optsched.program.space`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.candidates import Classes
+from optsched.program import AllocationProgram, LinearProgram, Space, Variables
+from optsched.solving.engine import Engine
+from optsched.solving.outcome import SolvedProgram
+
+
+def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
+    """Solve a program of whole jobs together with the columns of its space.
+
+    Objective, bound and certificate are those of the whole program; its dual values and its point
+    are cut down to the columns and rows that the program has without its space.
+    """
+    space = program.space
+    assert space is not None
+    arrays = engine.build(lambda: with_space(program, space, whole=True).arrays)
+
+    def clean(point: FloatArray) -> FloatArray:
+        return np.where(arrays.integer, np.round(point), point)
+
+    outcome = engine.solve_linear(arrays, clean)
+    if outcome.x is None:
+        return SolvedProgram(program, outcome)
+    x = outcome.x[: program.classes.columns]
+    return SolvedProgram(program, replace(outcome, x=x), seats=space.read(outcome.x))
+
+
+def with_space(program: AllocationProgram, space: Space, whole: bool) -> LinearProgram:
+    """The program lowered, with the columns and rows of its space after its own."""
+
+    def add(lp: LinearProgram, variables: Mapping[str, Variables], C: Classes) -> None:
+        if program.extend is not None:
+            program.extend(lp, variables, C)
+        space.add_to(lp, variables["x"], whole)
+
+    return replace(program, extend=add, integral=whole).to_linear()
