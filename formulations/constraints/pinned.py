@@ -1,4 +1,4 @@
-"""Pinned and forbidden: in which pools, and on how many GPUs, jobs may run."""
+"""Pinned and forbidden: in which pools, on how many GPUs, and how far apart jobs may run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from formulations.constraints.names import Names, pool_rows
 from formulations.constraints.selection import JobSelection, selected
 from optsched.arrays import BoolArray, IntArray
 from optsched.candidates import Classes
+from optsched.errors import InvalidArgument
 from optsched.formulation import SideConstraint
 from optsched.instance import Instance
 from optsched.instance.documents import refused
+from optsched.instance.reading import listed, show
 from optsched.program import SideRows
 
 Counts = Annotated[
@@ -32,11 +34,12 @@ class JobWays(JobSelection):
 
     pools: Names | None = None
     gpus: Counts | None = None
+    level: str | None = None
 
     @model_validator(mode="after")
     def _some_way(self) -> JobWays:
-        if self.pools is None and self.gpus is None:
-            raise refused("neither", "pools, gpus, or both")
+        if self.pools is None and self.gpus is None and self.level is None:
+            raise refused("neither", "pools, gpus, level, or several of them")
         return self
 
 
@@ -50,6 +53,10 @@ class _OfWays(SideConstraint):
         """Jobs and pools must exist."""
         selected(self.kind, self.options, instance)
         pool_rows(self.kind, self.options.pools, instance)
+        names = [level.name for level in instance.cluster.levels]
+        if self.options.level is not None and self.options.level not in names:
+            expected = f"a level of the topology: {listed(names)}" if names else "no level"
+            raise InvalidArgument(f"{self.kind}.level", show(self.options.level), expected)
 
     def labels(self, instance: Instance) -> IntArray | None:
         """Whether a job is meant."""
@@ -73,7 +80,7 @@ class _OfWays(SideConstraint):
         )
 
     def _named(self, C: Classes) -> BoolArray:
-        """Mask of the columns in a pool and on a number of GPUs
+        """Mask of the columns in a pool, on a number of GPUs, and inside a group of a level
         that the options name, shape (N,).
         """
         named = np.ones(C.columns, bool)
@@ -81,16 +88,21 @@ class _OfWays(SideConstraint):
             named &= np.isin(C.pool, pool_rows(self.kind, self.options.pools, C.instance))
         if self.options.gpus is not None:
             named &= np.isin(C.gpus, self.options.gpus)
+        if self.options.level is not None:
+            table, names = C.configurations, C.instance.cluster.level_names
+            level, nodes = table.levels[C.configuration], table.nodes[C.configuration]
+            inside = (level > 0) & (level <= 1 + names.index(self.options.level))
+            named &= (C.gpus > 0) & (inside | (nodes <= 1))
         return named
 
     def _ways(self) -> str:
         pools = "" if self.options.pools is None else f" in {first_names(self.options.pools)}"
+        level = "" if self.options.level is None else f" inside one {self.options.level}"
         counts = self.options.gpus
         if counts is None:
-            return pools
-        return f"{pools} on {first_names([str(count) for count in counts])} GPU" + (
-            "s" if counts != [1] else ""
-        )
+            return pools + level
+        on = f" on {first_names([str(count) for count in counts])} GPU"
+        return pools + on + ("s" if counts != [1] else "") + level
 
     @abstractmethod
     def _barred(self, C: Classes) -> BoolArray:
@@ -104,8 +116,8 @@ class _OfWays(SideConstraint):
 class Pinned(_OfWays):
     """The jobs run in some pools, or on some numbers of GPUs, and nowhere else.
 
-    With J the jobs and A the columns in one of ``pools`` and on one of ``gpus`` (where these are
-    given), for every class k of J:
+    With J the jobs and A the columns in one of ``pools``, on one of ``gpus`` and inside one group of
+    ``level`` (where these are given), for every class k of J:
 
         sum of x_c  ==  0   over the columns c of k that are not in A                (pinned)
 
@@ -116,6 +128,7 @@ class Pinned(_OfWays):
     Options
         pools      names of the pools.
         gpus       total numbers of GPUs.
+        level      level of the topology, such as ``rack``: all GPUs of a job are in one group of it.
         jobs       ids of the jobs in J.
         tenant     their tenant; without jobs, tenant and workload: all jobs.
         workload   their workload.
@@ -142,8 +155,8 @@ class Pinned(_OfWays):
 class Forbidden(_OfWays):
     """The jobs do not run in some pools, or on some numbers of GPUs.
 
-    With J the jobs and F the columns in one of ``pools`` and on one of ``gpus`` (where these are
-    given), for every class k of J:
+    With J the jobs and F the columns in one of ``pools``, on one of ``gpus`` and inside one group of
+    ``level`` (where these are given), for every class k of J:
 
         sum of x_c  ==  0   over the columns c of k that are in F                    (forbidden)
 
@@ -153,6 +166,7 @@ class Forbidden(_OfWays):
     Options
         pools      names of the pools.
         gpus       total numbers of GPUs; with pools: these numbers in these pools.
+        level      level of the topology: ways whose rate is for one group of it, or for one node.
         jobs       ids of the jobs in J.
         tenant     their tenant; without jobs, tenant and workload: all jobs.
         workload   their workload.

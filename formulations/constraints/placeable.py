@@ -23,8 +23,7 @@ class Placeable(SideConstraint):
         sum_t g_t floor(share_t / s) N_t(x)  <=  sum over GPUs of floor(1 / s)              shares s
         sum_t g_t [need_t >= d] N_t(x)  <=  sum over nodes of floor(capacity / d)           CPUs, memory d
 
-    These rows hold at every instant, hence on average. For fractions of time they are a relaxation;
-    ``--rounds`` says which part of the answer can be realised.
+    These rows hold at every instant, hence on average: for fractions of time they are a relaxation.
 
     A program of whole jobs (``integral``) has in addition the columns and rows of
     `optsched.program.space.seats`, which say which nodes hold which parts of the gangs. Its points

@@ -94,7 +94,7 @@ def _on_all_spreads(
     (other,) = (spread != ways.nodes[way[row]]).nonzero()
     row, spread = row[other], spread[other]
     # A rate within a group is for any nodes of it.
-    level = spread // LEVEL
+    level = np.maximum(spread - LEVEL, 0)
     nodes = np.where(
         level > 0, np.minimum(ways.gpus[way[row]], task.sizes.nodes[ways.pool[way[row]]]), spread
     )

@@ -108,9 +108,7 @@ def take_profiles(rates: RateTable, rows: IntArray) -> RateTable:
     length = np.diff(rates.indptr)[rows]
     entry = ranges(rates.indptr[rows], length)
     columns = {name: take_rows(getattr(rates, name), entry) for name in ENTRY}
-    return RateTable(
-        indptr=pointers(length), **columns, places=rates.places, levels=rates.levels
-    )
+    return RateTable(indptr=pointers(length), **columns, places=rates.places, levels=rates.levels)
 
 
 def join_profiles(first: RateTable, second: RateTable) -> RateTable:

@@ -217,7 +217,7 @@ Rates = Annotated[
     WithJsonSchema(
         {
             "type": "object",
-            "description": "steps/s by pool or GPU type: a number, or by GPU count, or by GPU count and nodes spanned or level of the topology",
+            "description": "steps/s by pool or GPU type: a number, or by GPU count, and by nodes spanned or level",
             "additionalProperties": {
                 "anyOf": [
                     _RATE_SCHEMA,

@@ -322,10 +322,10 @@ def _check_levels(arrays: Mapping[str, AnyArray], level_lists: Sequence[tuple[in
 
 def _spreads_can_be(table: RateTable) -> bool:
     """Whether entries span at most as many nodes as GPUs, or state a level that there is."""
-    level, nodes = np.divmod(table.nodes, LEVEL)
+    level = table.nodes - LEVEL
     stated = level > 0
     return bool(
-        (nodes <= np.where(stated, 0, table.gpus)).all()
+        (stated | (table.nodes <= table.gpus)).all()
         and (level <= len(table.levels)).all()
         and (table.gpus[stated] != OWN_GANG).all()
     )

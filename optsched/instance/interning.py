@@ -60,7 +60,7 @@ class RateInterner:
             (len(entries) for entries in self._profiles), np.int64, len(self._profiles)
         )
         flat = [entry for entries in self._profiles for entry in entries]
-        level = {name: LEVEL * number for number, name in enumerate(self.levels, start=1)}
+        level = {name: LEVEL + number for number, name in enumerate(self.levels, start=1)}
         nodes = [spread if isinstance(spread, int) else level[spread] for _, _, spread, _ in flat]
         return RateTable(
             indptr=pointers(lengths),

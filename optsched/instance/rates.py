@@ -36,9 +36,9 @@ at the job's own gang (a job's rate) or on 1 GPU (a workload's).
 """
 ANY_SPREAD = 0
 """Nodes spanned of a rate that does not say: as few nodes as the count needs."""
-LEVEL = 2**24
-"""A rate within one group of level l of the topology (1: the smallest groups) has ``l * LEVEL`` in the
-place of its nodes: it may span as many as it has GPUs.
+LEVEL = 2**31
+"""More than any count of nodes. A rate within one group of level l of the topology (1: the smallest
+groups) has ``LEVEL + l`` in the place of its nodes: it may span as many as it has GPUs.
 """
 STRIDE = 2**32
 """More than any count of GPUs or nodes.
@@ -108,7 +108,7 @@ class RateTable(Displayed):
             elif nodes == ANY_SPREAD:
                 result.setdefault(place, {})[str(gpus)] = rate
             else:
-                spread = str(nodes) if nodes < LEVEL else self.levels[nodes // LEVEL - 1]
+                spread = str(nodes) if nodes < LEVEL else self.levels[nodes - LEVEL - 1]
                 result.setdefault(place, {}).setdefault(str(gpus), {})[spread] = rate
         return result
 

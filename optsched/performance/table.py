@@ -99,7 +99,7 @@ class TableModel(RateModel):
         spread = configurations.nodes
         if configurations.level is not None:
             # A rate within a group is for any nodes of it, and no rate of the pool.
-            spread = np.where(configurations.level > 0, LEVEL * configurations.level, spread)
+            spread = np.where(configurations.level > 0, LEVEL + configurations.level, spread)
             fewest &= configurations.level == 0
         rate = np.empty(len(job))
         feasible = np.empty(len(job), np.uint8)

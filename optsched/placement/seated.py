@@ -85,9 +85,7 @@ def _room(problem: Problem, seats: Seats) -> dict[tuple[int, int], Slots]:
     return room
 
 
-def _on_gpus(
-    problem: Problem, nodes: Mapping[int, Sequence[tuple[int, int]]]
-) -> Assignment:
+def _on_gpus(problem: Problem, nodes: Mapping[int, Sequence[tuple[int, int]]]) -> Assignment:
     """GPUs for parts on nodes; requests that no longer find them are left out."""
     R = problem.requests
     free = problem.nodes.free.copy()

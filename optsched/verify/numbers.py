@@ -223,7 +223,9 @@ def check_bound(point: CheckedPoint) -> Bound:
                 )
             method = "verified"
     known = None
-    if document.bound_source == "solver" and point.program.integral:
+    # A point that needs no solver knows no nodes.
+    knows_nodes = point.program.space is not None
+    if document.bound_source == "solver" and point.program.integral and not knows_nodes:
         x = point.program.known_point()
         value = point.program.value(x)
         if certify_point(point.arrays, point.program.complete(x), value, "none").ok:

@@ -12,6 +12,8 @@ from optsched.arrays import FloatArray, IntArray
 
 ROUNDING = 1e-9
 """Relative slack of capacities, and slack of shares of a GPU."""
+
+
 class Part(NamedTuple):
     """The GPUs of a gang on one node.
 
@@ -92,7 +94,7 @@ def fullest_contents(
 
     if not extend((0,) * len(parts), 0):
         return None
-    return np.array(found, np.int64).reshape(-1, len(parts))
+    return np.array(found, np.int64).reshape(len(found), len(parts))
 
 
 def _with_one(held: tuple[int, ...], number: int) -> tuple[int, ...]:
@@ -100,7 +102,9 @@ def _with_one(held: tuple[int, ...], number: int) -> tuple[int, ...]:
 
 
 def _fits_gpus(parts: Sequence[Part], held: Sequence[int], gpus: int) -> bool:
-    whole = sum(count * part.gpus for part, count in zip(parts, held, strict=True) if part.share == 1)
+    whole = sum(
+        count * part.gpus for part, count in zip(parts, held, strict=True) if part.share == 1
+    )
     shared = [
         (part.share, part.gpus)
         for part, count in zip(parts, held, strict=True)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, group_rows, take_rows
+from optsched.arrays import FloatArray, IntArray, group_rows
 from optsched.candidates import Classes, gpus_allowed
 from optsched.instance.cluster import PER_NODE, Cluster
 
@@ -54,13 +54,20 @@ class GangTypes:
         wide = (nodes == 1) | (table.levels[row] > len(cluster.levels))
         level = np.where(wide, ANYWHERE, table.levels[row])
         need = needs_per_gpu(C, column)
-        keys = (C.pool[column], C.gpus[column], nodes, level, table.share[row], *need.T)
-        types = group_rows(keys, len(column))
+        pool, gpus, share = C.pool[column], C.gpus[column], table.share[row]
+        types = group_rows((pool, gpus, nodes, level, share, *need.T), len(column))
         of_column = np.full(C.columns, -1, np.int64)
         of_column[column] = types.inverse
         first = types.first
-        some = (take_rows(key, first) for key in keys[:5])
-        return cls(of_column, *some, need[first])
+        return cls(
+            of_column,
+            pool[first],
+            gpus[first],
+            nodes[first],
+            level[first],
+            share[first],
+            need[first],
+        )
 
     def __len__(self) -> int:
         return len(self.pool)

@@ -22,6 +22,7 @@ keeps them at its instant.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import EMPTY, FloatArray, IntArray, owners
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, owners
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Classes
 from optsched.errors import UsageError
@@ -177,7 +178,8 @@ class Space:
         gpus = np.array([part.gpus * part.share for part in self.parts])[self.held.part]
         r = self.held.node_class
         # So many parts of one gang share a GPU at most.
-        return np.floor(self.nodes.gpus[r] / gpus + ROUNDING) * self.nodes.count[r]
+        most: FloatArray = np.floor(self.nodes.gpus[r] / gpus + ROUNDING) * self.nodes.count[r]
+        return most
 
     @cached_property
     def _flat_gangs(self) -> tuple[IntArray, IntArray, FloatArray]:
@@ -270,7 +272,7 @@ class Space:
             group[column] = self.nodes.group[level, np.flatnonzero(known)[0]]
         return group
 
-    def _is_inside(self, level: int) -> IntArray:
+    def _is_inside(self, level: int) -> BoolArray:
         """Columns h of gangs that are in one group of a level."""
         return (self.held.level > ANYWHERE) & (self.held.level <= level)
 
@@ -331,20 +333,18 @@ def _splits_in(
     nodes, most = int(count[able].sum()), int(hosts.max())
     if types.share[t] == 1 and span > 1 and span >= min(gpus, nodes):
         return ({1: gpus},)
-    found = []
+    found: list[Mapping[int, int]] = []
     for parts in splits(gpus, min(span, nodes), most):
         if len(found) == MOST_SPLITS:
             raise UsageError(
                 f"gangs of {gpus} GPUs on at most {span} nodes can be split in more than "
                 f"{MOST_SPLITS:,} ways: state their rates for a level (cluster.levels) instead"
             )
-        found.append(dict(zip(*np.unique(parts, return_counts=True), strict=True)))
-    return [{int(size): int(number) for size, number in parts.items()} for parts in found]
+        found.append(Counter(parts))
+    return found
 
 
-def _held(
-    types: GangTypes, parts: Sequence[Part], gangs: Gangs, nodes: NodeClasses
-) -> Held:
+def _held(types: GangTypes, parts: Sequence[Part], gangs: Gangs, nodes: NodeClasses) -> Held:
     """Which nodes can hold which parts, for gangs of which level."""
     used = {
         (part, int(types.level[t]))
