@@ -49,7 +49,9 @@ class RateInterner:
                     raise InvalidInput(
                         f"{path}.{key(place)}.{entry[1]}.{key(entry[2])}",
                         "no level of the topology",
-                        f"a number of nodes, or a level of cluster.levels: {listed(self.levels)}",
+                        f"a number of nodes, or a level: {listed(self.levels)}"
+                        if self.levels
+                        else "a number of nodes, as cluster.levels states no level",
                     )
             row = self._profiles[entries] = len(self._profiles)
         return row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -36,7 +36,7 @@ class Running:
     nodes: IntArray
     lost: BoolArray
     leaves: BoolArray
-    groups: IntArray
+    groups: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
 
     @classmethod
     def of(cls, instance: Instance) -> Running:
@@ -59,7 +59,9 @@ class Running:
         nodes = _different(owner, node, jobs, numbering.nodes)
         of_level = cluster.group_of_node[:, node] if cluster.levels else ()
         groups = [_different(owner, group, jobs, numbering.nodes) for group in of_level]
-        return cls(pool, gpus, nodes, lost, leaves, np.array(groups, np.int64).reshape(-1, jobs))
+        return cls(
+            pool, gpus, nodes, lost, leaves, np.array(groups, np.int64).reshape(len(groups), jobs)
+        )
 
     def within(self, jobs: IntArray, span: IntArray, level: IntArray) -> BoolArray:
         """Whether jobs run on at most so many nodes, all in one group of a level, elementwise."""

@@ -210,7 +210,7 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
         {"kind": "minimum-share", "gpus": 1, "pools": "x", **VISION},
         'pools[0]: found "x", expected one of the pools a, b',
     ),
-    ({"kind": "pinned"}, "found neither, expected pools, gpus, or both"),
+    ({"kind": "pinned"}, "found neither, expected pools, gpus, level, or several of them"),
     (
         {"kind": "pinned", "pools": "a", "jobs": ["j0", "j1x"]},
         'jobs[1]: found "j1x", expected the id of a job of the instance; did you mean j1?',
@@ -226,7 +226,10 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"kind": "pinned", "gpus": 0}, "gpus[0]: found 0, expected a number of at least 1"),
     ({"kind": "pinned", "gpus": [1.5]}, "gpus[0]: found 1.5, expected a whole number"),
     ({"kind": "forbidden", "pools": ["c"]}, 'pools[0]: found "c", expected one of the pools a, b'),
-    ({"kind": "forbidden", **VISION}, "found neither, expected pools, gpus, or both"),
+    (
+        {"kind": "forbidden", **VISION},
+        "found neither, expected pools, gpus, level, or several of them",
+    ),
     ({"kind": "minimum-service"}, "fraction: found nothing, expected this key"),
     ({"kind": "minimum-service", "fraction": 0}, "fraction: found 0, expected a number above 0"),
     (

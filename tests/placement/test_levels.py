@@ -1,0 +1,174 @@
+"""Racks: rates, programs, placements and rounds keep gangs within the group that their rate is for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from refusals import refuses
+
+import optsched
+from optsched.instance import instance_bytes
+from optsched.placement import check_placement
+from optsched.rounds import RoundPolicy
+
+pytestmark = pytest.mark.unit
+
+NODES = [f"v-{node}" for node in range(6)]
+RACKS = {"rack": {"r0": NODES[:3], "r1": NODES[3:]}}
+RATES = {"8": {"rack": 15.85, "cluster": 2.1}}
+
+
+def document(jobs: int = 3, **cluster: Any) -> dict[str, Any]:
+    """Gangs of 8 GPUs on two racks of three nodes of 4."""
+    pools = [{"name": "v", "nodes": 6, "gpus_per_node": 4}]
+    return {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": pools, "levels": RACKS} | cluster,
+        "workloads": {"w": {"throughput": {"v": RATES}}},
+        "jobs": [
+            {"id": f"j{row}", "workload": "w", "gpus": 8, "steps": 1e6} for row in range(jobs)
+        ],
+    }
+
+
+def instance(jobs: int = 3, **cluster: Any) -> optsched.Instance:
+    return optsched.load(document(jobs, **cluster))
+
+
+def unlevelled(**pool: int) -> dict[str, Any]:
+    """One pool without levels, and no job yet."""
+    cluster = {"pools": [{"name": "v", **pool}]}
+    return {"format": "optsched-instance/1", "cluster": cluster, "jobs": []}
+
+
+def test_three_gangs_get_what_two_racks_give() -> None:
+    promised = optsched.solve(instance(), "max-throughput", integral=True)
+    assert promised.objective == pytest.approx(3 * 15.85)
+    assert len(optsched.place(promised).placement.refused) == 1
+    solution = optsched.solve(
+        instance(), "max-throughput", integral=True, constraints=["placeable"]
+    )
+    assert solution.objective == pytest.approx(2 * 15.85 + 2.1)
+    assert not solution.placement.refused
+    assert optsched.verify(instance(), json.loads(json.dumps(solution.to_document()))).ok
+
+
+def test_fractions_of_time_know_racks_as_well() -> None:
+    free = optsched.solve(instance(), "max-min-fairness")
+    kept = optsched.solve(instance(), "max-min-fairness", constraints=["placeable"])
+    # Each has two thirds of the time in a rack, and the rest across racks.
+    assert kept.objective / free.objective == pytest.approx((2 * 15.85 + 2.1) / (3 * 15.85))
+    total = optsched.solve(instance(), "max-throughput", constraints=["placeable"])
+    assert total.objective == pytest.approx(2 * 15.85 + 2.1)
+    assert total.certificate.proof == "dual"
+
+
+def test_three_gangs_on_two_nodes() -> None:
+    given = unlevelled(nodes=2, gpus_per_node=4)
+    gang = {"gpus": 3, "throughput": {"v": {"3": 3.0}}}
+    given["jobs"] = [
+        {"id": "a", **gang},
+        {"id": "b", **gang},
+        {"id": "c", "gpus": {"min": 1, "max": 2}, "throughput": {"v": {"1": 1.0, "2": 2.0}}},
+    ]
+    some = optsched.load(given)
+    assert optsched.solve(some, "max-throughput", integral=True).objective == 8
+    solution = optsched.solve(some, "max-throughput", integral=True, constraints=["placeable"])
+    assert solution.objective == 7
+    assert not solution.placement.refused
+
+
+def test_shares_of_a_gpu_are_not_split() -> None:
+    given = unlevelled(nodes=1, gpus_per_node=2)
+    option = {"pool": "v", "gpus": 1, "share": 0.6, "throughput": 1.0}
+    given["jobs"] = [{"id": name, "options": [option]} for name in "abc"]
+    some = optsched.load(given)
+    for integral in (False, True):
+        kept = optsched.solve(some, "max-throughput", integral=integral, constraints=["placeable"])
+        assert kept.objective == pytest.approx(2)
+
+
+def test_the_check_finds_a_gang_across_racks() -> None:
+    solution = optsched.solve(
+        instance(1), "max-throughput", integral=True, constraints=["placeable"]
+    )
+    rows = solution.allocation.rows
+    across = [f"{node}/{gpu}" for node in ("v-2", "v-3") for gpu in range(4)]
+    flaws = check_placement(
+        solution.allocation.classes, rows.job, rows.partner, rows.column, [across]
+    )
+    assert [flaw.message for flaw in flaws] == [
+        "found nodes of 2 groups of level rack (v-2, v-3), expected one: "
+        "the row's throughput is for that"
+    ]
+
+
+def test_rounds_keep_gangs_in_racks() -> None:
+    policy = RoundPolicy(formulation="max-throughput", constraints=[{"kind": "placeable"}])
+    plan = optsched.solve_round(instance(), policy)
+    of_rack = {node: rack for rack, nodes in RACKS["rack"].items() for node in nodes}
+    held = [
+        {of_rack[gpu.rpartition("/")[0]] for gpu in gpus} for _, gpus, _ in plan.running.values()
+    ]
+    # Two gangs have a rack each; the third one crosses.
+    assert sorted(len(racks) for racks in held) == [1, 1, 2]
+
+
+@pytest.mark.parametrize("kind", ["json", "npz", "yaml"])
+def test_files_keep_levels_and_their_rates(kind: str, tmp_path: Any) -> None:
+    path = tmp_path / f"instance.{kind}"
+    path.write_bytes(instance_bytes(instance(), kind))
+    assert optsched.load(path).sha256 == instance().sha256
+
+
+def test_links_tell_the_groups() -> None:
+    links = [
+        {"source": f"s{node // 3}", "target": NODES[node], "bandwidth": 25} for node in range(6)
+    ]
+    links += [{"source": "top", "target": f"s{rack}", "bandwidth": 1} for rack in range(2)]
+    vertices = [{"id": name} for name in (*NODES, "s0", "s1", "top")]
+    linked = instance(levels="topology", topology={"nodes": vertices, "links": links})
+    (rack,) = linked.cluster.levels
+    assert rack.name == "rack"
+    assert rack.group.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_models_rate_racks_by_their_links() -> None:
+    given = document(levels=RACKS)
+    given["cluster"]["pools"][0] |= {
+        "gpu": "V100-SXM2-16GB",
+        "bandwidth": {"node": 12.5, "leaf": 1},
+    }
+    given["performance"] = {"model": "analytic"}
+    model = {"flops_per_sample": 1.2e10, "bytes_per_sample": 1e8, "gradient_bytes": 1e8}
+    given["workloads"] = {"w": {"parameters": {"model": model, "batch_per_gpu": 32}}}
+    columns = optsched.compile(optsched.load(given)).classes(frozenset()).to_columns()
+    near, far = sorted(columns["rate"], reverse=True)
+    assert near > 1.2 * far
+
+
+def test_a_level_as_a_requirement() -> None:
+    solution = optsched.solve(
+        instance(), "max-throughput", integral=True,
+        constraints=["placeable", {"kind": "pinned", "level": "rack"}],
+    )  # fmt: skip
+    assert solution.objective == pytest.approx(2 * 15.85)
+
+
+def test_what_levels_may_say() -> None:
+    twice = {"rack": {"r0": NODES[:3], "r1": NODES[2:]}}
+    crossed = {"rack": RACKS["rack"], "block": {"b0": NODES[2:4], "b1": NODES[:2] + NODES[4:]}}
+    with refuses(
+        "cluster.levels.rack.r1[0]: found ..., expected each node in one group of a level"
+    ):
+        instance(levels=twice)
+    with refuses("cluster.levels.rack: found ..., expected groups that are nested"):
+        instance(levels=crossed | {"block": {"b0": NODES[:4], "b1": NODES[4:]}})
+    with refuses('cluster.levels.rack.r0[0]: found "x", expected the name of a node'):
+        instance(levels={"rack": {"r0": ["x"]}})
+    with refuses('cluster.levels: found "topology", expected a cluster with a topology'):
+        instance(levels="topology")
+    with refuses("workloads.w.throughput.v.8.rack: found no level of the topology, expected ..."):
+        instance(levels=None)
