@@ -437,9 +437,7 @@ class Formulation(ABC, Displayed):
             return program
         side = self.side_rows(C, program.side)
         if self.constraints or self.extend is not None:
-            program = replace(
-                program, side=side, extend=self.extend, space=self._space(program)
-            )
+            program = replace(program, side=side, extend=self.extend, space=self._space(program))
         if self.options.parts > 1 and len(C):
             program = replace(program, parts=C.common(self._dealt_out(C.candidates)))
         _refuse_stranded(program, program.all_must_run)

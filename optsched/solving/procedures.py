@@ -171,6 +171,13 @@ class _Run:
             from optsched.solving.schedules import solve_plan  # most formulations plan no schedules
 
             return solve_plan(self.engine, program)
+        if program.space is not None:
+            if program.parts is not None or self.on_demand:
+                why = "whole jobs are placed in one program with all its columns"
+                raise UsageError(f"placeable: {why}, not in parts or with columns on demand")
+            from optsched.solving.in_space import solve_in_space  # few programs know nodes
+
+            return solve_in_space(self.engine, program)
         if program.parts is not None:
             if self.on_demand:
                 raise UsageError("generate_columns: a program in parts has all its columns made")
@@ -181,10 +188,6 @@ class _Run:
             from optsched.solving.column_generation import generate_columns  # few programs need it
 
             return generate_columns(self.engine, program, self.formulation.program)
-        if program.space is not None:
-            from optsched.solving.in_space import solve_in_space  # few programs know nodes
-
-            return solve_in_space(self.engine, program)
         return solve_staged(self.engine, program)
 
     def _auxiliary(self, step: Auxiliary) -> Outcome:
