@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from optsched.performance.concave import concave_envelope, envelope_gap
     from optsched.performance.loss_curve import fit_loss_curve
     from optsched.performance.parameter_server_fit import BottleneckLaw, fit_parameter_server
-    from optsched.placement import SlicedGpus, slices
+    from optsched.placement import Fragmentation, SlicedGpus, slices
     from optsched.rounds.plan import Plan
     from optsched.rounds.policy import RoundPolicy
     from optsched.rounds.recovery import replay
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from optsched.study.direct import solve_program
     from optsched.study.explaining import explain_job
     from optsched.study.fitting import evaluate_models, fit_model, fit_pairs, predict_times
+    from optsched.study.room import Room, fragmentation, make_room
     from optsched.traces import Trace, load_trace
     from optsched.verify import verify
 
@@ -75,6 +76,7 @@ _HOME = {
     "CapacityRange": "optsched.sensitivity",
     "Comparison": "optsched.study.comparison",
     "Formulation": "optsched.formulation",
+    "Fragmentation": "optsched.placement",
     "Front": "optsched.sensitivity",
     "Instance": "optsched.instance",
     "InstanceBuilder": "optsched.instance.builder",
@@ -87,6 +89,7 @@ _HOME = {
     "OptschedError": "optsched.errors",
     "Plan": "optsched.rounds.plan",
     "ReplayDiffers": "optsched.errors",
+    "Room": "optsched.study.room",
     "RoundPolicy": "optsched.rounds.policy",
     "RoundState": "optsched.rounds.state",
     "Scheduler": "optsched.rounds.scheduler",
@@ -115,8 +118,10 @@ _HOME = {
     "fit_model": "optsched.study.fitting",
     "fit_pairs": "optsched.study.fitting",
     "fit_parameter_server": "optsched.performance.parameter_server_fit",
+    "fragmentation": "optsched.study.room",
     "load": "optsched.api",
     "load_trace": "optsched.traces",
+    "make_room": "optsched.study.room",
     "pareto": "optsched.sensitivity",
     "place": "optsched.api",
     "predict_times": "optsched.study.fitting",
@@ -142,6 +147,7 @@ __all__ = [
     "CapacityRange",
     "Comparison",
     "Formulation",
+    "Fragmentation",
     "Front",
     "Instance",
     "InstanceBuilder",
@@ -154,6 +160,7 @@ __all__ = [
     "OptschedError",
     "Plan",
     "ReplayDiffers",
+    "Room",
     "RoundPolicy",
     "RoundState",
     "Scheduler",
@@ -183,8 +190,10 @@ __all__ = [
     "fit_model",
     "fit_pairs",
     "fit_parameter_server",
+    "fragmentation",
     "load",
     "load_trace",
+    "make_room",
     "pareto",
     "place",
     "predict_times",

@@ -30,6 +30,7 @@ from optsched.cli.tables import (
     number,
     optional,
     rounded,
+    seconds,
     share,
     table,
 )
@@ -42,6 +43,7 @@ from optsched.sensitivity.front import Axis
 from optsched.solution import Solution, Status
 from optsched.solution.explanation import assumptions_of, conflict_statement
 from optsched.study.comparison import Comparison, ComparisonRow
+from optsched.study.room import Room
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -282,6 +284,53 @@ def whatif_view(found: WhatIf) -> Iterator[RenderableType]:
     yield from _prices(found)
     yield ""
     yield bullets(_notes(found, held, predicted))
+
+
+# --- room for a job -------------------------------------------------------------------------------
+
+MIGRATIONS = 40
+
+
+def room_view(found: Room) -> Iterator[RenderableType]:
+    """Whether there is room, who moves for it, and what is known of fewer migrations."""
+    yield heading(f"{name(found.instance.name)}: room for {name(found.job)}")
+    lost = _of_free(found.before.gpus, float(found.before.free.sum()))
+    then = "" if found.after is None else _of_free(found.after.gpus, float(found.after.free.sum()))
+    told = [
+        ("answer", found.words),
+        ("GPUs", listed(found.gpus, most=16)),
+        ("restarts", _restarts(found)),
+        ("now", lost),
+        ("then", then),
+    ]
+    yield facts((key, words) for key, words in told if words)
+    if not found.migrations:
+        return
+    names = found.instance.jobs_table.names
+    rows = [
+        [
+            str(one.step),
+            name(names[one.job]),
+            listed(one.gpus, most=4),
+            listed(one.target, most=4),
+            seconds(one.seconds),
+        ]
+        for one in found.migrations[:MIGRATIONS]
+    ]
+    yield ""
+    yield table("step", "job", "from", "to", "restart", rows=rows, left=4)
+    yield from more(len(found.migrations) - MIGRATIONS, "migration")
+
+
+def _of_free(gpus: float, free: float) -> str:
+    return f"{number(gpus)} of {number(free)} free GPUs cannot be used by the jobs of the instance"
+
+
+def _restarts(found: Room) -> str:
+    if not found.migrations:
+        return ""
+    least = "" if found.seconds <= found.cheapest else f"; at least {seconds(found.cheapest)}"
+    return f"{seconds(found.seconds)} in all{least}"
 
 
 def _label(change: Change) -> str:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from optsched.cli import values
 from optsched.cli.command import Option
 from optsched.cli.options import (
+    INFEASIBLE,
     NOT_CERTIFIED,
+    NOTHING_FOUND,
     PROBLEM,
     Json,
     ProblemOptions,
@@ -40,7 +42,7 @@ Amounts = Annotated[dict[str, float], Kind(values.by_name(_amount), "NAME:AMOUNT
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked; one of ``add``, ``ranging`` and ``curve``."""
+    """What is asked; one of ``add``, ``ranging``, ``curve`` and ``make_room``."""
 
     section: ClassVar = PROBLEM
 
@@ -64,29 +66,43 @@ class Question:
             "RESOURCE",
         ),
     ] = None
+    make_room: Annotated[
+        str | None,
+        Option(
+            "Find the fewest, and of these the cheapest, migrations of running jobs that make room "
+            "for a job that waits. No formulation is solved.",
+            "JOB",
+        ),
+    ] = None
 
     def check(self) -> None:
         """Refuse none and several of them."""
         if self.each and not self.add:
             raise UsageError("--each needs --add")
-        if [bool(self.add), self.ranging, self.curve is not None].count(True) != 1:
+        asked = [bool(self.add), self.ranging, self.curve is not None, self.make_room is not None]
+        if asked.count(True) != 1:
             raise UsageError(
-                "expected one of --add NAME:AMOUNT (once or more), --ranging, --curve RESOURCE"
+                "expected one of --add NAME:AMOUNT (once or more), --ranging, --curve RESOURCE, "
+                "--make-room JOB"
             )
 
 
 def whatif(
     shell: Shell, problem: ProblemOptions, search: Search, question: Question, as_json: Json = False
 ) -> int:
-    """Solve an instance with other capacities, and compare with what the prices predict.
+    """Solve an instance with other capacities, and compare with what the prices predict; or find room
+    for a job.
 
     "change" is the change of the objective when the instance is compiled again with the other
     cluster. "held" is the change when only the capacities differ and all coefficients stay, also
     normalisers that depend on the cluster. "by prices" is price x amount, an upper bound of the
     improvement "held". GPUs are added and removed in whole nodes.
 
-    Exit codes: 0 solved with the other capacities (with --each: at least one of them), else as for
-    `optsched solve`.
+    With --make-room running jobs keep their configurations; those that cannot be preempted stay.
+
+    Exit codes: 0 solved with the other capacities (with --each: at least one of them), or room is
+    made; 4 no migration makes room; 5 neither a plan nor a proof was found; else as for `optsched
+    solve`.
 
     Examples:
         optsched whatif @quickstart --add v100:8
@@ -94,9 +110,12 @@ def whatif(
         optsched whatif @quickstart -f max-throughput --add v100:4 --add p100:4 --add k80:4 --each
         optsched whatif @quickstart -f max-throughput --ranging
         optsched whatif @quickstart -f makespan --curve v100
+        optsched whatif cluster.json --make-room job-7
         optsched whatif cluster.json --add budget:50 --json | jq '.changes[0].difference'
     """
     question.check()
+    if question.make_room is not None:
+        return _room(shell, problem, search, question.make_room, as_json)
     if question.add:
         return _changes(shell, problem, search, question, as_json)
     return _ranges(shell, problem, search, question.curve, as_json)
@@ -122,6 +141,17 @@ def _changes(
     if code != NOT_CERTIFIED:
         shell.answer(as_json, found.to_document, whatif_view(found), found.base.notes)
     return code
+
+
+def _room(shell: Shell, problem: ProblemOptions, search: Search, job: str, as_json: bool) -> int:
+    from optsched.cli.comparison_view import room_view
+    from optsched.study.room import make_room
+
+    limits = {key: value for key, value in search.limits.items() if key != "prove"}
+    with progress(shell, "searching", shown=not search.solver_log):
+        found = make_room(problem.instance, job, performance=problem.model, **limits)
+    shell.answer(as_json, found.to_document, room_view(found), ())
+    return 0 if found.possible else INFEASIBLE if found.possible is False else NOTHING_FOUND
 
 
 def _exit_code(shell: Shell, found: WhatIf) -> int:

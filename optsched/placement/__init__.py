@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from optsched.placement.beside import PlacedRows, place_beside
     from optsched.placement.checks import check_placement, check_rounds
     from optsched.placement.exact import WORK
+    from optsched.placement.fragmentation import Fragmentation, fragmentation_of
     from optsched.placement.gpu_slices import SlicedGpus, slices
     from optsched.placement.instant import Instant
     from optsched.placement.occupied import Occupied
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 _HOME = {
     "METHODS": ".realisation",
     "WORK": ".exact",
+    "Fragmentation": ".fragmentation",
     "Instant": ".instant",
     "PlacedRows": ".beside",
     "SlicedGpus": ".gpu_slices",
     "Occupied": ".occupied",
     "check_placement": ".checks",
     "check_rounds": ".checks",
+    "fragmentation_of": ".fragmentation",
     "jobs_without_nodes": ".over_time",
     "packed": ".shares",
     "place_beside": ".beside",
@@ -39,12 +42,14 @@ _HOME = {
 __all__ = [
     "METHODS",
     "WORK",
+    "Fragmentation",
     "Instant",
     "Occupied",
     "PlacedRows",
     "SlicedGpus",
     "check_placement",
     "check_rounds",
+    "fragmentation_of",
     "jobs_without_nodes",
     "packed",
     "place_beside",

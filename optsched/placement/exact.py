@@ -62,7 +62,7 @@ class PlacementProgram:
     if it is free. A request's bottleneck is the sum over levels of (b - next lower b) level[j,b].
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, *, bandwidth: bool = True) -> None:
         self.problem = problem
         most = self._find_pairs()
         self._find_gpus()
@@ -75,7 +75,9 @@ class PlacementProgram:
         self._in_one_group()
         if len(self.keep_j):
             self._kept(amount)
-        self._bandwidth()
+        self.bandwidth: Expression | None = None
+        if bandwidth:
+            self._bandwidth()
 
     # --- which columns there are --------------------------------------------------------------
 
@@ -258,7 +260,6 @@ class PlacementProgram:
         links = self.problem.links
         R = self.problem.requests
         program = self.program
-        self.bandwidth: Expression | None = None
         gangs = np.flatnonzero((R.gpus > 1) & (self.problem.fewest > 0))
         if not len(gangs):
             return

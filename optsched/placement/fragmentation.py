@@ -1,0 +1,135 @@
+"""Fragmentation: free GPUs that the jobs of a mix cannot use, because of where they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray, quotient
+from optsched.candidates import Classes, gpus_allowed
+from optsched.display import DisplayedTable, TableColumns, amount, count, percent
+from optsched.instance.staying import Running
+from optsched.placement.occupied import Occupied, occupied_by
+from optsched.placement.problem import Nodes
+from optsched.placement.requests import needs_per_gpu
+
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Fragmentation(DisplayedTable):
+    """How much of what is free cannot be used by the mix of jobs.
+
+    With p_m the share of jobs that are like m, R_ng what is free of GPU g of node n, and d_m the GPUs that m
+    asks of one node, a share of one where d_m < 1:
+
+        F_n(m)  =  sum_g R_ng                          m has no room on n: GPUs, CPUs, memory, or another pool
+                =  sum_{g: R_ng < min(d_m, 1)} R_ng    otherwise: what is left of GPUs that are too full for m
+        F       =  sum_n sum_m p_m F_n(m)
+
+    A gang asks of one node what it has there in its narrowest configuration: its GPUs by its nodes.
+
+    Attributes
+    ----------
+    nodes : tuple of str
+        Usable nodes with GPUs.
+    free : FloatArray, shape (nodes,)
+        GPUs that nobody holds, shares included.
+    fragments : FloatArray, shape (nodes,)
+        sum_m p_m F_n(m), GPUs.
+
+    References
+    ----------
+    Q. Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
+    Gradient Descent", USENIX ATC 2023, section 3.
+    """
+
+    nodes: tuple[str, ...]
+    free: FloatArray
+    fragments: FloatArray
+
+    @property
+    def gpus(self) -> float:
+        """F: free GPUs that a job of the mix cannot use, expected."""
+        return float(self.fragments.sum())
+
+    @property
+    def share(self) -> float:
+        """F as a share of what is free; 0 where nothing is."""
+        return float(quotient(self.fragments.sum(), self.free.sum()))
+
+    def _headline(self) -> str:
+        free = f"{amount(float(self.free.sum()))} free GPUs of {count(len(self.nodes), 'node')}"
+        return f"{amount(self.gpus)} of {free} ({percent(self.share)})"
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The nodes: free GPUs, and those of them that the mix cannot use."""
+        return {
+            "node": self.nodes[:first],
+            "free": self.free[:first].tolist(),
+            "fragments": self.fragments[:first].tolist(),
+        }
+
+
+def fragmentation_of(classes: Classes, occupied: Occupied | None = None) -> Fragmentation:
+    """The fragmentation of a cluster for the mix of its own jobs.
+
+    Parameters
+    ----------
+    classes : Classes
+        The mix: every job of the program counts once.
+    occupied : Occupied, optional
+        What is held (default: what runs now).
+
+    Returns
+    -------
+    Fragmentation
+    """
+    instance = classes.instance
+    if occupied is None:
+        running = np.flatnonzero(Running.of(instance).runs)
+        occupied = occupied_by(instance, running, np.full(len(running), -1, np.int64))
+    nodes = Nodes.of(instance, list(range(len(instance.cluster.pools)))).beside(occupied)
+    tasks = _tasks(classes)
+    fragments = np.zeros(len(nodes))
+    for rows, weight in zip(tasks, _weights(classes, tasks), strict=True):
+        fragments += weight * _of_task(classes, nodes, rows)
+    names = tuple(nodes.name(node) for node in range(len(nodes)))
+    return Fragmentation(names, nodes.room.sum(axis=1), fragments)
+
+
+def _tasks(C: Classes) -> list[IntArray]:
+    """The narrowest configurations of each class: one column for each pool."""
+    span = np.maximum(C.configurations.nodes[C.configuration], 1)
+    each = np.ceil(C.gpus / span) * C.configurations.share[C.configuration]
+    some = np.flatnonzero(C.alone & (C.pool >= 0) & (C.gpus > 0))
+    order = some[np.lexsort((some, each[some], C.pool[some], C.class_a[some]))]
+    key = np.stack([C.class_a[order], C.pool[order]], axis=1)
+    first = np.ones(len(order), bool)
+    first[1:] = (key[1:] != key[:-1]).any(axis=1)
+    chosen = order[first]
+    return [chosen[C.class_a[chosen] == k] for k in np.unique(C.class_a[chosen]).tolist()]
+
+
+def _weights(C: Classes, tasks: list[IntArray]) -> FloatArray:
+    """p_m: the share of the jobs that are in each class."""
+    jobs = np.array([C.count[C.class_a[rows[0]]] for rows in tasks], np.float64)
+    share: FloatArray = jobs / max(float(jobs.sum()), 1.0)
+    return share
+
+
+def _of_task(C: Classes, nodes: Nodes, columns: IntArray) -> FloatArray:
+    """F_n(m) of the jobs that run in these columns, one for each pool; shape (nodes,)."""
+    lost: FloatArray = nodes.room.sum(axis=1)
+    need, _ = needs_per_gpu(C, columns)
+    for row, column in enumerate(columns.tolist()):
+        share = float(C.configurations.share[C.configuration[column]])
+        span = max(int(C.configurations.nodes[C.configuration[column]]), 1)
+        gpus = int(np.ceil(int(C.gpus[column]) / span))
+        fits = nodes.room >= share - ROUNDING
+        allowed = gpus_allowed(nodes.own, need[row])
+        here = (nodes.pool == C.pool[column]) & (fits.sum(axis=1) >= gpus) & (allowed >= gpus)
+        small = np.where(fits, 0.0, nodes.room).sum(axis=1)
+        lost = np.where(here, np.minimum(lost, small), lost)
+    return lost
