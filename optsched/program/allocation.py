@@ -22,6 +22,7 @@ from optsched.program.utility import Utility
 
 if TYPE_CHECKING:  # a process loads the utilities and candidates that it needs
     from optsched.candidates import Classes
+    from optsched.program.assignment import Assignment
     from optsched.program.conic import ConicProgram
     from optsched.program.linear_form import LinearForm
     from optsched.program.minimum import DelayedMinimum, LexicographicMinimum, Minimum
@@ -112,6 +113,13 @@ class AllocationProgram(FeasibleRegion, Displayed):
     def all_must_run(self) -> bool:
         """Whether the objective is infinite as soon as one job has no time, as a makespan is."""
         return self.utility.worthless_at_zero or bool(np.isinf(self.units.objective(0.0)))
+
+    @cached_property
+    def assignment(self) -> Assignment | None:
+        """The program as one that gives every job to an agent; None where it is something else."""
+        from optsched.program.assignment import Assignment  # few programs are one
+
+        return Assignment.of(self) if self.integral and self.side else None
 
     @property
     def conic(self) -> bool:
@@ -236,6 +244,9 @@ class AllocationProgram(FeasibleRegion, Displayed):
         certificate to say.
         """
         if self.integral:
+            agent = None if self.assignment is None else self.assignment.by_rule()
+            if self.assignment is not None and agent is not None:
+                return self.assignment.point(agent, self.classes.columns)
             return self.filled_up(np.zeros(self.classes.columns))
         return max(self.even(), self.best_places(), key=self.value)
 

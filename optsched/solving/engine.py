@@ -45,6 +45,7 @@ from optsched.solving.runs import SolverRuns
 
 if TYPE_CHECKING:  # few programs have one
     from optsched.solving.core import Core
+    from optsched.solving.reassignment import Reassignment
 
 log = logging.getLogger("optsched")
 
@@ -64,6 +65,15 @@ CORE_NODES = 200
 """Nodes of branch and bound that a run of a core may take."""
 CORE_FAILURES = 2
 """Runs of cores without a better point after which the whole program is solved."""
+ROUNDED = 1e-6
+"""Part of the smallest difference between two values that is rounding."""
+FEW, MANY = 300, 1000
+"""Neighbourhoods in a row without a better assignment after which the search for one ends: where prices
+leave few columns open, and else."""
+FEW_OPEN, OPEN_SHARE = 300, 0.5
+"""Open columns, and their part of all, up to which branch and bound gets most of the time."""
+LONG = 0.8
+"""Part of the time that a search may take otherwise."""
 
 
 @dataclass(eq=False)
@@ -149,8 +159,11 @@ class Engine(SolverRuns):
             closed = self.build(lambda: program.utility.closed_form(program))
             if closed is not None:
                 yield partial(self._closed_form, program, *closed)
+        assigns = self.asked_for is None and program.assignment is not None
         easier_first = program.integral and program.classes.columns > RELAXED_FIRST
-        if easier_first:  # a bound, and a point to start from
+        if assigns:
+            yield partial(self._search_assignments, program)
+        elif easier_first:  # a bound, and a point to start from
             yield from self._easier(program)
         direct = self.solver_as_it_is(program)
         lowered = partial(self._solve_lowered, program)
@@ -159,7 +172,7 @@ class Engine(SolverRuns):
         else:
             yield partial(lowered, None)
         first = self.name
-        if not easier_first and first != "prices":
+        if not (easier_first or assigns) and first != "prices":
             yield from self._easier(program)
         yield from other_ways(self, lowered, first, integer=program.integral, conic=program.conic)
 
@@ -310,6 +323,59 @@ class Engine(SolverRuns):
             yield partial(self.solve_as_it_is, program, solver.name, reason, None)
         elif solver.refuses(easier) is None:
             yield partial(self._solve_easier, program, easier)
+
+    def _search_assignments(self, program: AllocationProgram) -> Outcome:
+        """The relaxation of a generalised assignment, and a search at its prices.
+
+        It is where the next solver starts, which gets the rest of the time where prices leave few
+        columns open.
+        """
+        from optsched.solving.core import Core  # few programs are assignments
+        from optsched.solving.reassignment import searched_from
+
+        arrays = self.build(lambda: program.to_linear().arrays)
+        session = self.open(arrays.relaxed())
+        limits = replace(self.limits_left(), gap=None, work=None, on_progress=None)
+        values = self.record(session.run(limits), session.arrays.shape)
+        by_clock = values.termination in BY_CLOCK
+        nothing = replace(
+            values, termination=Termination.IMPRECISE, objective=None, bound=None, x=None, y=None
+        )
+        core = None if values.y is None else Core.of(program.classes, arrays, values.y)
+        if core is None:
+            return replace(nothing_found(self, nothing), by_clock=by_clock)
+        search = searched_from(program, core, self.start, self.limits.seed)
+        if search is None:
+            return replace(nothing_found(self, nothing), by_clock=by_clock)
+        began = self.timer.clock()
+        by_clock |= self._improve(search, core)
+        self.spend("search", self.timer.clock() - began)
+        point = search.of.point(search.best, program.classes.columns)
+        self._core, self._incumbent = core, point
+        found = replace(nothing, x=point, primal=PointStatus.FEASIBLE)
+        outcome = certified_allocation(self, program, found, core.duals, arrays)
+        return replace(outcome, by_clock=by_clock)
+
+    def _improve(self, search: Reassignment, core: Core) -> bool:
+        """Search as long as is promising; whether the clock ended it.
+
+        Where most columns are open, branch and bound will not end, and the search gets most of the time.
+        """
+        from optsched.solving.proof import objective_step
+
+        step = objective_step(core.arrays) or 0.0
+        for neighbourhoods, share in ((FEW, SHARE), (MANY, LONG)):
+
+            def enough(lost: float, share: float = share) -> bool:
+                closed = lost < step * (1.0 - ROUNDED) or self._near(core, core.bound - lost)
+                return closed or not self.has_time_left(1.0 - share)
+
+            search.run(neighbourhoods, enough)
+            open_columns = core.open_columns(core.bound - search.least)
+            few = max(FEW_OPEN, OPEN_SHARE * len(core.loss))
+            if open_columns <= few or enough(search.least):
+                break
+        return not self.has_time_left(1.0 - share)
 
     def _solve_easier(self, program: AllocationProgram, easier: AllocationProgram) -> Outcome:
         """The bound is that of the easier program, and its point is kept as far as it can be.

@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 from refusals import refuses
 
 import optsched
+from optsched.api import make_formulation
 from optsched.generate import generate
+from optsched.program import AllocationProgram
+from optsched.solution import certify_point
 
 
 def document(seed: int, jobs: int = 5, agents: int = 3) -> dict[str, Any]:
@@ -117,3 +120,35 @@ def test_jobs_without_options_have_no_costs() -> None:
 def test_the_assignment_that_ships() -> None:
     solution = optsched.solve("@assignment", "gap")
     assert (solution.status, solution.objective) == ("optimal", 1182.0)
+
+
+@pytest.mark.parametrize("kind", ["c", "d", "e"])
+def test_a_rule_assigns_all_jobs_before_any_solver(kind: str) -> None:
+    instance = generate("gap", jobs=100, agents=10, type=kind, seed=3).instance
+    formulation = make_formulation("gap")
+    program = formulation.build(formulation.classes(optsched.compile(instance)))
+    assert isinstance(program, AllocationProgram)
+    arrays, x = program.to_linear().arrays, program.known_point()
+    point = program.complete(x)
+    assert certify_point(arrays, point, arrays.objective(point), "none").ok
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_search_at_prices_comes_close_to_the_bound(seed: int) -> None:
+    """Without a node of branch and bound; the rule alone is 5 to 15 % above the bound."""
+    instance = generate("gap", jobs=30, agents=6, type="d", seed=seed).instance
+    solution = optsched.solve(instance, "gap", work_limit=1, seed=seed)
+    assert solution.bound_source == "dual" and solution.certificate.ok
+    assert solution.objective is not None and solution.bound is not None
+    assert solution.objective <= 1.01 * solution.bound
+    again = optsched.solve(instance, "gap", work_limit=1, seed=seed)
+    assert again.allocation is not None and solution.allocation is not None
+    assert np.array_equal(again.allocation.x, solution.allocation.x)
+
+
+def test_a_search_starts_from_a_given_assignment() -> None:
+    instance = generate("gap", jobs=30, agents=6, type="d", seed=5).instance
+    first = optsched.solve(instance, "gap", work_limit=1)
+    again = optsched.solve(instance, "gap", work_limit=1, start=first)
+    assert first.objective is not None and again.objective is not None
+    assert again.objective <= first.objective

@@ -1,0 +1,276 @@
+"""Programs that give every job one column, each of which takes something of one row: generalised assignments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import FloatArray, IntArray, owners
+
+if TYPE_CHECKING:  # a process that only solves needs no candidates
+    from optsched.candidates import Classes
+    from optsched.program.allocation import AllocationProgram
+
+MOST_CELLS = 5_000_000
+"""Agents times jobs, beyond which the tables would be large."""
+MOVES = 3000
+"""Moves until a search for an assignment within all rooms gives up."""
+TABU = 10
+"""Moves for which a job does not return to an agent, at least."""
+DEARER, CHEAPER = 1.1, 0.98
+"""What a move makes of the penalty of an agent that is overloaded, and of one that is not."""
+ROUNDING = 1e-9
+
+
+class Assignment(NamedTuple):
+    """Give every job j to one agent i: a row of the program that limits a sum.
+
+    ::
+
+        sum_{j given to i} use_ij  <=  room_i        every agent
+
+    Attributes
+    ----------
+    cost : FloatArray, shape (agents, jobs)
+        Infinite where there is no column.
+    use : FloatArray, shape (agents, jobs)
+    room : FloatArray, shape (agents,)
+    column : IntArray, shape (agents, jobs)
+        Of the program; -1 where there is none.
+    row : IntArray, shape (agents,)
+        Row of `LimitRows` that each agent is.
+    """
+
+    cost: FloatArray
+    use: FloatArray
+    room: FloatArray
+    column: IntArray
+    row: IntArray
+
+    @classmethod
+    def of(cls, program: AllocationProgram) -> Assignment | None:
+        """The assignment that a program of whole jobs is; None where it is none."""
+        C, limits = program.classes, program.limit_rows
+        if not (
+            program.integral and C.all_alone and program.extend is None and _asks_for_all(program)
+        ):
+            return None
+        usage = sp.csc_matrix(limits.matrix)
+        usage.eliminate_zeros()
+        columns = np.flatnonzero(~program.barred).astype(np.int64)
+        if not len(columns) or (np.diff(usage.indptr)[columns] != 1).any():
+            return None
+        row, agent = np.unique(usage.indices[usage.indptr[columns]], return_inverse=True)
+        size = (len(row), int(C.count.sum()))
+        pair = C.class_a[columns] * len(row) + agent
+        # Two columns of a job that take of the same row would need one cell
+        if size[0] * size[1] > MOST_CELLS or len(np.unique(pair)) < len(pair):
+            return None
+        number = np.full((len(row), len(C)), -1, np.int64)
+        number[agent, C.class_a[columns]] = columns
+        there = number >= 0
+        if not there.any(axis=0).all():
+            return None
+        cost, use = np.full(number.shape, np.inf), np.zeros(number.shape)
+        cost[there] = -program.gain[number[there]]
+        use[there] = usage.data[usage.indptr[number[there]]]
+        of_job = owners(C.count.astype(np.int64))
+        return cls(
+            cost[:, of_job],
+            use[:, of_job],
+            limits.most[row],
+            number[:, of_job],
+            row.astype(np.int64),
+        )
+
+    @property
+    def agents(self) -> int:
+        return len(self.room)
+
+    @property
+    def jobs(self) -> int:
+        return int(self.cost.shape[1])
+
+    def load(self, agent: IntArray) -> FloatArray:
+        """What each agent has to do, shape (agents,)."""
+        use = self.use[agent, np.arange(self.jobs)]
+        return np.bincount(agent, use, minlength=self.agents).astype(np.float64)
+
+    def fits(self, agent: IntArray) -> bool:
+        """Whether no agent is overloaded."""
+        return bool((self.load(agent) <= self.room + ROUNDING * np.maximum(self.room, 1.0)).all())
+
+    def point(self, agent: IntArray, columns: int) -> FloatArray:
+        """Totals of the columns of the program."""
+        chosen = self.column[agent, np.arange(self.jobs)]
+        return np.bincount(chosen, minlength=columns).astype(np.float64)
+
+    def agents_of(self, x: FloatArray, classes: Classes) -> IntArray | None:
+        """The agent of each job in totals of the columns; None where some job has none, or several."""
+        columns = np.argsort(classes.class_a, kind="stable")
+        chosen = np.repeat(columns, np.round(np.maximum(x[columns], 0.0)).astype(np.int64))
+        of_job = owners(classes.count.astype(np.int64))
+        if not np.array_equal(classes.class_a[chosen], of_job):
+            return None
+        there = self.column >= 0
+        agent = np.full(classes.columns, -1, np.int64)
+        agent[self.column[there]] = np.nonzero(there)[0]
+        return None if (agent[chosen] < 0).any() else agent[chosen]
+
+    def by_rule(self) -> IntArray | None:
+        """An assignment that no solver is needed for: the cheaper one of two.
+
+        Each job where it costs least, and where it takes the least part of the room. None where there is
+        no such assignment within all rooms that the rule finds.
+        """
+        there = self.column >= 0
+        part = 1.0 / np.maximum(self.room, ROUNDING)
+        usual = float(np.ptp(self.cost[there])) / max(float(self.use[there].mean()), ROUNDING)
+        rules = (
+            (self.cost, np.full(self.agents, usual)),
+            (np.where(there, self.use * part[:, np.newaxis], np.inf), part),
+        )
+        tried = (self.within_room(self.greedy(*rule), *rule) for rule in rules)
+        return min((found for found in tried if found is not None), key=self.total, default=None)
+
+    def total(self, agent: IntArray) -> float:
+        """What an assignment costs."""
+        return float(self.cost[agent, np.arange(self.jobs)].sum())
+
+    def greedy(self, loss: FloatArray, price: FloatArray) -> IntArray:
+        """Jobs one after the other, those first that have most to lose, each where it loses least and
+        there is room; without any, where loss and the price of the overload are least.
+        """
+        second = min(1, self.agents - 1)
+        two = np.partition(loss, second, axis=0)
+        regret = two[second] - two[0]
+        agent, left = np.zeros(self.jobs, np.int64), self.room.copy()
+        for job in np.argsort(-regret, kind="stable").tolist():
+            after = left - self.use[:, job]
+            fitting = np.where(after >= -ROUNDING, loss[:, job], np.inf)
+            if not np.isfinite(fitting).any():
+                fitting = loss[:, job] + DEARER * price * np.maximum(-after, 0.0)
+            best = int(np.argmin(fitting))
+            agent[job], left[best] = best, after[best]
+        return agent
+
+    def within_room(self, agent: IntArray, loss: FloatArray, price: FloatArray) -> IntArray | None:
+        """Moves and swaps of jobs of the most overloaded agent until none is; None if that fails.
+
+        A move may lead nowhere: what is penalised grows where agents stay overloaded, and a job
+        does not return at once.
+
+        Parameters
+        ----------
+        agent : IntArray, shape (jobs,)
+        loss : FloatArray, shape (agents, jobs)
+            What is kept small.
+        price : FloatArray, shape (agents,)
+            Loss that a unit of overload counts as, at first.
+        """
+        return _Repair(self, agent, loss, price).run()
+
+
+def _asks_for_all(program: AllocationProgram) -> bool:
+    """Whether the rows that ask for something ask for one column of every job, and nothing else."""
+    C = program.classes
+    asking = [rows for rows in program.side if not rows.only_limit]
+    if len(asking) != 1:
+        return False
+    rows = asking[0]
+    return bool(
+        rows.relax == "none"
+        and rows.slack is None
+        and rows.matrix.shape == C.member.shape
+        and abs(rows.matrix - C.member).sum() == 0
+        and np.array_equal(rows.lower, C.count)
+        and (rows.upper >= C.count).all()
+    )
+
+
+class _Repair:
+    """A search for an assignment within all rooms."""
+
+    def __init__(
+        self, of: Assignment, agent: IntArray, loss: FloatArray, price: FloatArray
+    ) -> None:
+        self.of, self.agent, self.loss = of, agent.copy(), loss
+        self.load = of.load(agent)
+        self.job = np.arange(of.jobs)
+        # An agent without a price is overloaded all the same
+        self.penalty = 2.0 * np.maximum(price, float(price.mean()) or 1.0)
+        self.until = np.zeros(loss.shape, np.int64)
+
+    def run(self) -> IntArray | None:
+        """Until no agent is overloaded; None if that takes too long."""
+        room = self.of.room + ROUNDING * np.maximum(self.of.room, 1.0)
+        for move in range(MOVES):
+            over = self.load - room
+            fullest = int(np.argmax(over))
+            if over[fullest] <= 0:
+                return self.agent
+            self._turn(move, fullest)
+            self.penalty *= np.where(self.load > room, DEARER, CHEAPER)
+        return None
+
+    def _turn(self, move: int, fullest: int) -> None:
+        """The best move or swap of a job of an agent."""
+        mine = np.flatnonzero(self.agent == fullest)
+        moves, swaps = self._moves(move, fullest, mine), self._swaps(move, fullest, mine)
+        back = move + TABU + move % 7
+        least = min(moves.min(), swaps.min())
+        if not np.isfinite(least):  # all have just moved
+            return
+        if moves.min() == least:
+            to, which = divmod(int(moves.argmin()), len(mine))
+            self._give(int(mine[which]), to, back)
+        else:
+            which, other = divmod(int(swaps.argmin()), len(self.job))
+            self._give(int(mine[which]), int(self.agent[other]), back)
+            self._give(other, fullest, back)
+
+    def _give(self, job: int, to: int, back: int) -> None:
+        before = int(self.agent[job])
+        self.until[before, job] = back
+        self.load[before] -= self.of.use[before, job]
+        self.load[to] += self.of.use[to, job]
+        self.agent[job] = to
+
+    def _overload(self, agent: IntArray, load: FloatArray) -> FloatArray:
+        """What loads of agents are penalised with."""
+        over: FloatArray = self.penalty[agent] * np.maximum(load - self.of.room[agent], 0.0)
+        return over
+
+    def _moves(self, move: int, fullest: int, mine: IntArray) -> FloatArray:
+        """What a job of the agent costs elsewhere, shape (agents, its jobs)."""
+        every = np.arange(self.of.agents)[:, np.newaxis]
+        load = self.load[:, np.newaxis] + self.of.use[:, mine]
+        less = self.load[fullest] - self.of.use[fullest, mine]
+        change: FloatArray = self.loss[:, mine] - self.loss[fullest, mine]
+        change += self._overload(every, load) - self._overload(every, self.load[:, np.newaxis])
+        change += self._overload(np.array(fullest), less)
+        change -= self._overload(np.array(fullest), self.load[fullest])
+        change[fullest] = np.inf
+        change[self.until[:, mine] > move] = np.inf
+        return change
+
+    def _swaps(self, move: int, fullest: int, mine: IntArray) -> FloatArray:
+        """What an exchange with a job of another agent costs, shape (jobs of this one, jobs)."""
+        use, loss, agent = self.of.use, self.loss, self.agent
+        there, back = loss[agent[np.newaxis, :], mine[:, np.newaxis]], loss[fullest]
+        change: FloatArray = (
+            there + back - loss[fullest, mine][:, np.newaxis] - loss[agent, self.job]
+        )
+        own = self.load[fullest] + use[fullest] - use[fullest, mine][:, np.newaxis]
+        other = (
+            self.load[agent] - use[agent, self.job] + use[agent[np.newaxis, :], mine[:, np.newaxis]]
+        )
+        change += self._overload(np.array(fullest), own) + self._overload(agent, other)
+        change -= self._overload(np.array(fullest), self.load[fullest])
+        change -= self._overload(agent, self.load[agent])
+        change[:, agent == fullest] = np.inf
+        change[:, self.until[fullest] > move] = np.inf
+        change[self.until[agent[np.newaxis, :], mine[:, np.newaxis]] > move] = np.inf
+        return change
