@@ -11,7 +11,7 @@ from optsched.arrays import FloatArray, IntArray, owners
 
 if TYPE_CHECKING:  # a process that only solves needs no candidates
     from optsched.candidates import Classes
-    from optsched.program.allocation import AllocationProgram
+    from optsched.program.feasible_region import FeasibleRegion
 
 MOST_CELLS = 5_000_000
 """Agents times jobs, beyond which the tables would be large."""
@@ -50,7 +50,7 @@ class Assignment(NamedTuple):
     row: IntArray
 
     @classmethod
-    def of(cls, program: AllocationProgram) -> Assignment | None:
+    def of(cls, program: FeasibleRegion) -> Assignment | None:
         """The assignment that a program of whole jobs is; None where it is none."""
         C, limits = program.classes, program.limit_rows
         if not (
@@ -173,7 +173,7 @@ class Assignment(NamedTuple):
         return _Repair(self, agent, loss, price).run()
 
 
-def _asks_for_all(program: AllocationProgram) -> bool:
+def _asks_for_all(program: FeasibleRegion) -> bool:
     """Whether the rows that ask for something ask for one column of every job, and nothing else."""
     C = program.classes
     asking = [rows for rows in program.side if not rows.only_limit]

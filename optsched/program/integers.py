@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 
 ROUNDING = 1e-9
 """Relative; rates are often 1 / duration, and 1 / (1 / p) is not p."""
@@ -54,3 +54,19 @@ def amount_unit(amounts: FloatArray) -> float:
     """
     unit = common_unit(amounts)
     return float(amounts.max(initial=1.0)) / 1e6 if unit is None else unit
+
+
+def step_of(cost: FloatArray, integer: BoolArray) -> float | None:
+    """The smallest difference between two objective values,
+    if all columns with a cost are integer; else None.
+    """
+    size = np.abs(cost[cost != 0])
+    if not len(size) or not integer[cost != 0].all():
+        return None
+    # Costs with up to six decimals are whole multiples of a power of ten; their gcd is the step.
+    for places in range(7):
+        scaled = size * 10.0**places
+        whole = np.round(scaled)
+        if whole.max() < 2**53 and (np.abs(scaled - whole) <= 1e-9).all():
+            return float(np.gcd.reduce(whole.astype(np.int64))) / 10.0**places
+    return None

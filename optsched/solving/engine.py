@@ -25,6 +25,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Method
+from optsched.program.integers import step_of
 from optsched.solution import Attempt, PointStatus, Status, Termination, Values
 from optsched.solvers import Capability, Limits, Session
 from optsched.solvers.interrupt import delayed_interrupt
@@ -361,9 +362,7 @@ class Engine(SolverRuns):
 
         Where most columns are open, branch and bound will not end, and the search gets most of the time.
         """
-        from optsched.solving.proof import objective_step
-
-        step = objective_step(core.arrays) or 0.0
+        step = step_of(core.arrays.cost, core.arrays.integer) or 0.0
         for neighbourhoods, share in ((FEW, SHARE), (MANY, LONG)):
 
             def enough(lost: float, share: float = share) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed, SolverUnavailable
 from optsched.program import AllocationProgram, LinearArrays
+from optsched.program.integers import step_of
 from optsched.solution import Certificate, PointStatus, Status, Termination, Values, certify_point
 from optsched.solution.certificate import is_bounded
 from optsched.solving.certify import certified_allocation, certified_linear
@@ -150,7 +151,7 @@ def better_point(
     ``step`` is the smallest difference between two objective values, where the caller knows it.
     """
     assert outcome.value is not None
-    step = objective_step(arrays) if step is None else step
+    step = step_of(arrays.cost, arrays.integer) if step is None else step
     # Half a step is far from every value that the objective can have: no tolerance can hide one.
     margin = 0.5 * step if step else max(STEP * abs(outcome.value), 1e-9)
     name = "scip" if outcome.solver.name.startswith("highs") else "highs"
@@ -186,22 +187,6 @@ def cut_off(arrays: LinearArrays, value: float, margin: float) -> LinearArrays:
     wanted = value - arrays.offset + (margin if arrays.maximise else -margin)
     low, high = (wanted, np.inf) if arrays.maximise else (-np.inf, wanted)
     return arrays.with_row(arrays.cost, low, high, "cut-off")
-
-
-def objective_step(arrays: LinearArrays) -> float | None:
-    """The smallest difference between two objective values,
-    if all columns with a cost are integer; else None.
-    """
-    cost = np.abs(arrays.cost[arrays.cost != 0])
-    if not len(cost) or not arrays.integer[arrays.cost != 0].all():
-        return None
-    # Costs with up to six decimals are whole multiples of a power of ten; their gcd is the step.
-    for places in range(7):
-        scaled = cost * 10.0**places
-        whole = np.round(scaled)
-        if whole.max() < 2**53 and (np.abs(scaled - whole) <= 1e-9).all():
-            return float(np.gcd.reduce(whole.astype(np.int64))) / 10.0**places
-    return None
 
 
 # --- timelines ------------------------------------------------------------------------------------

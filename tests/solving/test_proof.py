@@ -14,14 +14,15 @@ from documents import instance_document
 
 import optsched
 from optsched.instance import Instance
-from optsched.program import LinearProgram, TimelineProgram
+from optsched.program import LinearArrays, LinearProgram, TimelineProgram
+
+# Private names: single strategies, without the engine that chooses them
+from optsched.program.integers import step_of
 from optsched.registry import load_solver
 from optsched.solution import PointStatus, Termination, Values
 from optsched.solvers import HighsSession, Limits
 from optsched.solving import Engine
-
-# Private names: single strategies, without the engine that chooses them
-from optsched.solving.proof import cut_off, objective_step
+from optsched.solving.proof import cut_off
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "formulations"))
 from plan_instances import machines, random_unrelated
@@ -258,11 +259,14 @@ def test_the_step_of_an_objective() -> None:
         lp.maximise(np.array([cost]) @ x)
         return lp.arrays
 
-    assert objective_step(program([4.0, 6.0], [True, True])) == 2.0
-    assert objective_step(program([0.25, 1.5], [True, True])) == 0.25
-    assert objective_step(program([4.0, 6.0], [True, False])) is None
-    assert objective_step(program([4.0, 0.0], [True, False])) == 4.0
-    assert objective_step(program([np.pi, 1.0], [True, True])) is None
+    def step(arrays: LinearArrays) -> float | None:
+        return step_of(arrays.cost, arrays.integer)
+
+    assert step(program([4.0, 6.0], [True, True])) == 2.0
+    assert step(program([0.25, 1.5], [True, True])) == 0.25
+    assert step(program([4.0, 6.0], [True, False])) is None
+    assert step(program([4.0, 0.0], [True, False])) == 4.0
+    assert step(program([np.pi, 1.0], [True, True])) is None
     arrays = program([4.0, 6.0], [True, True])
     cut = cut_off(arrays, 22.0, 1.0)
     assert cut.row_lower[-1] == 23.0 and cut.rows[-1].name == "cut-off"
