@@ -31,6 +31,7 @@ from formulations.horizon import (
 )
 from formulations.level_paths import Costs, LevelPaths
 from formulations.level_planner import (
+    ORDERS,
     Level,
     LevelJob,
     LevelPlan,
@@ -40,6 +41,7 @@ from formulations.level_planner import (
     Stretch,
     level_jobs,
     plan_levels,
+    plan_of_all,
     run_within,
     schedule_of,
     stretches_of,
@@ -131,6 +133,7 @@ class DeadlineElastic(Formulation):
                     time that promises leave free before its deadline. Later rounds decline it only if there is no other
                     way. 0: newcomers may take the place of every job.
         program     whether the program is solved; otherwise the answer is the plan by rule, and without a bound.
+        orders      without the program and ``admission``: orders in which a plan of all jobs is searched.
         intervals   the most intervals.
         columns     x_ct from which on jobs that may be declined are planned by column generation.
         slot        length of intervals in s, which are equal then.
@@ -160,6 +163,7 @@ class DeadlineElastic(Formulation):
         admission: bool = False
         guarantee: Annotated[float, Field(ge=0, le=1)] = 0.02
         program: bool = True
+        orders: Annotated[int, Field(ge=1, le=len(ORDERS))] = len(ORDERS)
         intervals: Annotated[int, Field(ge=1, le=1000)] = 30
         columns: Annotated[int, Field(ge=0)] = MOST_AS_IT_IS
         slot: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
@@ -210,9 +214,12 @@ class DeadlineElastic(Formulation):
         self, jobs: Sequence[LevelJob], profile: Profile, last: Mapping[int, Run]
     ) -> LevelPlan:
         """The plan that each job of the program may keep; ``last`` as of `plan_levels`."""
-        options = self.options
-        decides = not (options.program or options.admission)
-        plan = plan_levels(jobs, profile, options.program, last, decides)
+        options, plan = self.options, None
+        if not (options.program or options.admission):
+            plan = plan_of_all(jobs, profile, options.orders)
+            if plan is None and all(job.promised for job in jobs):
+                return LevelPlan(jobs, profile.copy())  # of no use is a plan of some
+        plan = plan or plan_levels(jobs, profile, options.program, last)
         if not options.program:
             plan.start_early()
         return plan
@@ -1031,13 +1038,13 @@ class ElasticProgram:
         """Refuse jobs that must meet a deadline and cannot, alone on the cluster."""
         C = self.C
         refuse_endless(C, self.must)
-        must = set(self.must.tolist())
+        unplanned = set(np.setdiff1d(self.must, self.z).tolist())
         able = {
             j
             for job in self.jobs
-            if (j := int(C.of_job[job.job])) in must and self.profile.cheapest(job)
+            if (j := int(C.of_job[job.job])) in unplanned and self.profile.cheapest(job)
         }
-        stuck = sorted(must - able)
+        stuck = sorted(unplanned - able)
         conflicts = [Conflict("work", j, self._of_job(j, alone=True)) for j in stuck]
         conflicts += [] if self.admission else without_column(C)
         if conflicts:

@@ -55,6 +55,7 @@ class ElasticFlow(DeadlineElastic):
         """Options of the published rule."""
 
         program: ClassVar[bool] = False
+        orders: ClassVar[int] = 1
         intervals: ClassVar[int] = 1
         columns: ClassVar[int] = 1
         admission: bool = False

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, product
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -39,6 +39,10 @@ MOST_REPAIRS = 10
 """Plans of an order in which promised jobs that it left out come first."""
 MOST_REPAIRED = 600
 """Jobs in all of these plans."""
+MOST_URGENT = 3
+"""Plans of an order in which those that found no room come first, where all jobs must be kept."""
+MOST_PLACED, PLACED_EACH = 2_000, 8
+"""Jobs in all plans that must keep all jobs, before the search is given up: in all, or for each job."""
 MOST_MOVABLE = 2_000
 """Planned jobs up to which one of them may make way for another."""
 
@@ -495,15 +499,6 @@ class LevelPlan:
             if job.in_time
         )
 
-    @property
-    def is_worth_all(self) -> bool:
-        """Whether all jobs are planned, each for what it is worth at most."""
-        runs = self.runs
-        return len(runs) == len(self.jobs) and all(
-            bool(job.in_time) and runs[number].value == job.in_time[0].value
-            for number, job in enumerate(self.jobs)
-        )
-
     def add(self, number: int) -> None:
         """Plan a job beside the others, or in the place of one of them, if it can be."""
         run = self.profile.cheapest(self.jobs[number], self.levelled)
@@ -558,6 +553,22 @@ class LevelPlan:
         its = self.runs[other]
         cheaper = its.value == run.value and its.cost > run.cost
         return job.promised or its.value < run.value or cheaper
+
+    def add_all(self, numbers: Iterable[int]) -> int | None:
+        """Plan jobs one after the other, those that may miss their deadlines at their largest value.
+
+        Returns
+        -------
+        int or None
+            The first job that finds no room, after which none is planned; None: all are planned.
+        """
+        for number in numbers:
+            job = self.jobs[number]
+            run = self.profile.cheapest(job, self.levelled)
+            if run is None or not (job.promised or run.value == job.in_time[0].value):
+                return number
+            self.put(number, run)
+        return None
 
     def put(self, number: int, run: Run) -> None:
         """Plan a job so."""
@@ -643,12 +654,59 @@ ORDERS: tuple[Callable[[LevelJob], float], ...] = (
 """Orders in which jobs come."""
 
 
+def plan_of_all(
+    jobs: Sequence[LevelJob], profile: Profile, orders: int = len(ORDERS)
+) -> LevelPlan | None:
+    """A plan that keeps all jobs; None if none is found.
+
+    A plan is given up at the first job that finds no room. In the next one this job comes first, if
+    jobs run when most is free; plans in which they run as early as they can gained nothing by that.
+
+    Parameters
+    ----------
+    jobs : sequence of LevelJob
+    profile : Profile
+        What is free; it is not changed.
+    orders : int
+        How many of `ORDERS` are tried; with 1, only plans in which jobs run when most is free, as these
+        keep all most often.
+    """
+    placed = 0
+    ways = (False, True) if orders > 1 else (True,)
+    for order, levelled in product(ORDERS[:orders], ways):
+        urgent: list[int] = []
+        for _ in range(1 + MOST_URGENT * levelled):
+            plan = LevelPlan(jobs, profile.copy(), levelled=levelled)
+            stuck = plan.add_all(_queue(jobs, order, urgent))
+            if stuck is None:
+                return plan
+            placed += len(plan.runs)
+            if stuck in urgent:
+                break
+            urgent.insert(0, stuck)
+            if placed > max(MOST_PLACED, PLACED_EACH * len(jobs)):
+                return None
+    return None
+
+
+def _queue(
+    jobs: Sequence[LevelJob], order: Callable[[LevelJob], float], first: Sequence[int]
+) -> list[int]:
+    """Numbers of jobs: those that go on to their end, then some in their order, then by `order`."""
+    place = {number: at for at, number in enumerate(first)}
+
+    def key(number: int) -> tuple[bool, int, float, int]:
+        job = jobs[number]
+        return job.goes_on is None, place.get(number, len(place)), order(job), number
+
+    return sorted(range(len(jobs)), key=key)
+
+
 def plan_levels(
     jobs: Sequence[LevelJob],
     profile: Profile,
     mends: bool = True,
     last: Mapping[int, Run] = MappingProxyType({}),
-    keeps_all: bool = False,
 ) -> LevelPlan:
     """The best of the plans in all orders, of those in which jobs that they left out come first, and
     of those that go on with the last plan.
@@ -663,8 +721,6 @@ def plan_levels(
         ones.
     last : mapping of int to Run
         What is left of the runs of a plan that was made before, by the number of the job.
-    keeps_all : bool
-        Whether the first plan that keeps all jobs is good enough, whatever GPU time it takes.
     """
     repairs = min(MOST_REPAIRS, MOST_REPAIRED // max(len(jobs), 1))
     plans = []
@@ -673,7 +729,7 @@ def plan_levels(
         for _ in range(1 + repairs):
             plan = _planned(LevelPlan(jobs, profile.copy(), first), order)
             plans.append(plan)
-            if plan.is_ideal or (keeps_all and plan.is_worth_all):
+            if plan.is_ideal:
                 return plan
             late = {
                 number

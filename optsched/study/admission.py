@@ -48,14 +48,18 @@ MOST_PROGRAMMED = 40
 """Jobs up to which the program of `deadline-elastic` is solved. With more, it seldom finds a plan
 that the rule does not, and not in a second.
 """
+ORDERS = 4
+"""Orders in which rules plan jobs that must all be kept (option `orders`)."""
 NODES = 1000
 """Nodes of the search tree after which such a program gives up."""
 MOST_GPUS = 4096
 """Most GPUs that are added to a pool in search of the fewest that let a job in."""
 MOST_MIXES = 100
 """Most mixtures of further GPUs that are tried in search of the cheapest."""
-CLOSE = 1e-3
-"""Part of the time from now by which the earliest deadline may be off."""
+CLOSE, CLOSE_OF_MANY = 1e-3, 1e-2
+"""Part of the time from now by which the earliest deadline may be off; by rule, which knows it no
+better, the latter.
+"""
 SHORTEST, LONGEST = 1e-6, 1e12
 """Seconds from now between which a deadline that can be kept is searched."""
 
@@ -429,21 +433,25 @@ class _Probes:
 
     def by_rule(self, rows: IntArray) -> Solution | None:
         """A plan of all of these jobs by rule."""
-        return self._planned(rows, program=False)
+        return self._planned(rows)
 
-    def _planned(self, rows: IntArray, program: bool) -> Solution | None:
+    def _planned(
+        self, rows: IntArray, *, program: bool = False, orders: int = ORDERS
+    ) -> Solution | None:
         """A plan of all of these jobs; one whose certificate failed is none."""
         some = with_jobs(self.instance, np.union1d(rows, self.beside))
-        options = {"admission": False, "program": program}
+        options = {"admission": False, "program": program, "orders": orders}
         found = solve(some, ELASTIC, options=options, **self._how)
         return found if found.schedule is not None and found.certificate.ok else None
 
     def for_advice(self, rows: IntArray) -> bool:
         """Whether a plan of all of these jobs is found: by rule, of few jobs by a program too."""
-        if self.by_rule(rows) is not None:
+        few = len(rows) <= MOST_PROGRAMMED
+        # Of many jobs one order is enough: there are up to twenty of these questions.
+        if self._planned(rows, orders=ORDERS if few else 1) is not None:
             return True
         with_nodes = _Probes(self.instance, {**self._how, "work_limit": NODES})
-        return len(rows) <= MOST_PROGRAMMED and with_nodes.plan(rows) is not None
+        return few and with_nodes.plan(rows) is not None
 
     def refuted(self, rows: IntArray) -> bool:
         """Whether a bound shows that no schedule keeps all deadlines of these jobs."""
@@ -533,8 +541,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _earliest_deadline(probes: _Probes, kept: IntArray, row: int) -> float | None:
-    """A deadline with which a job is admitted, at most `CLOSE` after one with which it is
-    not; None if there is none.
+    """A deadline with which a job is admitted, close to one with which it is not (`CLOSE`); None if
+    there is none.
     """
     table, now = probes.instance.jobs_table, probes.instance.now
 
@@ -551,7 +559,8 @@ def _earliest_deadline(probes: _Probes, kept: IntArray, row: int) -> float | Non
         refused, enough = enough, 2.0 * enough
         if enough > LONGEST:
             return None
-    while enough - refused > CLOSE * enough:
+    close = CLOSE if len(kept) < MOST_PROGRAMMED else CLOSE_OF_MANY
+    while enough - refused > close * enough:
         middle = 0.5 * (refused + enough)
         refused, enough = (refused, middle) if admits(middle) else (middle, enough)
     return now + enough
