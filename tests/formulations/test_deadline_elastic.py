@@ -546,6 +546,21 @@ def test_elasticflow_as_published_keeps_what_its_shares_keep() -> None:
         assert kept.schedule is not None or not expected["all_admitted"]
 
 
+@pytest.mark.parametrize("orders", [1, 4])
+def test_all_are_kept_by_cutting_jobs_where_most_is_free(orders: int) -> None:
+    """Three jobs of two thirds of the time on two GPUs (McNaughton): as early as they can only two fit."""
+    jobs = [job(name, 40.0, 60.0) for name in "abc"]
+    found = solve(made(cluster=pool(2), jobs=jobs), program=False, orders=orders)
+    assert (found.status, found.objective) == ("feasible", pytest.approx(120.0))
+
+
+def test_a_job_that_found_no_room_comes_first_where_all_must_be_kept() -> None:
+    """In none of the orders alone all find room."""
+    sizes = [(1, 20.0, 40.0), (1, 30.0, 30.0), (2, 30.0, 50.0), (1, 30.0, 40.0)]
+    jobs = [job(str(n), steps, due, gpus=gpus) for n, (gpus, steps, due) in enumerate(sizes)]
+    assert solve(made(cluster=pool(3), jobs=jobs), program=False).status == "feasible"
+
+
 def test_a_rule_alone_reaches_no_limit() -> None:
     """Nobody set one: it is the rule that proves no optimum, or finds no plan."""
     there = made(cluster=pool(1), jobs=[job("x", 60.0, 90.0)])

@@ -17,7 +17,7 @@ from optsched.study import Refusal
 
 # Private names: advice in sentences, and the deletion filter with a condition of the test's own
 from optsched.study.admission import advice
-from optsched.study.conflicts import Shortfall, Undecided, irreducible
+from optsched.study.conflicts import Shortfall, StoppedEarly, irreducible
 
 Document = dict[str, Any]
 SLOWS = {"1": 1.0, "2": 1.5, "4": 2.0}
@@ -94,7 +94,7 @@ def test_a_proven_refusal_names_a_smallest_conflict() -> None:
 
 def test_a_conflict_that_may_be_larger_than_needed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*given: object) -> None:
-        raise Undecided
+        raise StoppedEarly
 
     monkeypatch.setattr(Shortfall, "__call__", stopped)
     refusal = only(admit(cluster(OLD), job("d", 55.0), advise=False))
