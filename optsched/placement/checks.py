@@ -18,10 +18,13 @@ import scipy.sparse as sp
 
 from optsched.arrays import IntArray
 from optsched.candidates import Classes
-from optsched.instance.cluster import Cluster, Pool
+from optsched.errors import InvalidInput
+from optsched.instance.cluster import Cluster, Partition, Pool
 from optsched.instance.documents import parse_index
+from optsched.instance.layouts import MIG
 from optsched.instance.reading import listed, show
 from optsched.instance.staying import must_stay
+from optsched.performance import partitions_of
 from optsched.placement.shares import Shares
 from optsched.solution import Rounds
 from optsched.solution.certificate import FEASIBILITY
@@ -54,12 +57,15 @@ class PlacedRow(NamedTuple):
         Share of each GPU.
     needs : mapping of str to float
         What each GPU needs of CPUs, memory and other resources of its node.
+    profile : Partition or None
+        Of the slice that it has of each GPU (MIG).
     """
 
     names: Sequence[str]
     gpus: Sequence[str]
     share: float
     needs: Mapping[str, float]
+    profile: Partition | None = None
 
     @property
     def gpus_on(self) -> Counter[str]:
@@ -111,6 +117,40 @@ def no_gpu_given_twice(entries: Mapping[int, PlacedRow]) -> list[Flaw]:
             words = f"{gpu} is given away {amount:g} times (to {to}), expected once"
             flaws += [Flaw(number, "gpus", words) for number in holders[gpu]]
     return flaws
+
+
+def slices_kept(entries: Mapping[int, PlacedRow]) -> list[Flaw]:
+    """The slices of a GPU can start where no two of them overlap, and nothing else is on it."""
+    on_gpu = defaultdict(list)
+    for number, entry in entries.items():
+        for gpu in entry.gpus:
+            on_gpu[gpu].append(number)
+    flaws = []
+    for gpu, numbers in on_gpu.items():
+        parts = [entries[number].profile for number in numbers]
+        sliced = [part for part in parts if part is not None]
+        if not sliced:
+            continue
+        largest_first = sorted(sliced, key=lambda part: -part.memory_slices)
+        words = ""
+        if len(sliced) < len(parts):
+            words = f"{gpu} has slices and other shares, expected one of the two"
+        elif not _can_start(largest_first, frozenset()):
+            names = ", ".join(part.profile for part in sliced)
+            words = f"{gpu} has the slices {names}, which no layout of it has"
+        flaws += [Flaw(number, "gpus", words) for number in numbers if words]
+    return flaws
+
+
+def _can_start(parts: Sequence[Partition], taken: frozenset[int]) -> bool:
+    """Whether each of the parts has a start from which the memory slices that it takes are free."""
+    if not parts:
+        return True
+    for start in parts[0].starts:
+        mine = frozenset(range(start, start + parts[0].memory_slices))
+        if not mine & taken and _can_start(parts[1:], taken | mine):
+            return True
+    return False
 
 
 def node_resources_kept(entries: Mapping[int, PlacedRow], cluster: Cluster) -> list[Flaw]:
@@ -299,8 +339,10 @@ def check_placement(
         flaws += gpus_of_row(classes, int(column[row]), row, mine)
         jobs = [names[int(one)] for one in (job[row], partner[row]) if one >= 0]
         needs = needs_of_column(classes, int(column[row]))
-        entries[row] = PlacedRow(jobs, mine, float(table.share[configuration]), needs)
+        profile = profile_of(classes, configuration)
+        entries[row] = PlacedRow(jobs, mine, float(table.share[configuration]), needs, profile)
     flaws += no_gpu_given_twice(entries)
+    flaws += slices_kept(entries)
     flaws += node_resources_kept(entries, instance.cluster)
     flaws += anti_affinity_kept(entries, constraints)
     return flaws + running_jobs_unmoved(classes, job, partner, column, gpus)
@@ -313,6 +355,26 @@ def nodes_of_pool(pool: Pool, now: float) -> dict[str, NodeOfPool]:
         pool.node_name(row): NodeOfPool(gpus, usable[row])
         for row, gpus in enumerate(pool.node_gpus.tolist())
     }
+
+
+def profile_of(classes: Classes, configuration: int) -> Partition | None:
+    """The profile of the slice that a configuration names (MIG), None for none.
+
+    Raises
+    ------
+    InvalidInput
+        If the GPUs of its pool have no such profile.
+    """
+    table = classes.configurations
+    name = table.attribute_sets[int(table.attributes[configuration])].get(MIG)
+    if name is None:
+        return None
+    number = int(table.pool[configuration])
+    parts = partitions_of(classes.instance.cluster.pools[number], f"cluster.pools[{number}].gpu")
+    known = {part.profile: part for part in parts}
+    if name not in known:
+        raise InvalidInput(f"attributes.{MIG}", show(name), f"one of the profiles {listed(known)}")
+    return known[name]
 
 
 def needs_of_column(classes: Classes, column: int) -> dict[str, float]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from optsched.arrays import IntArray
+from optsched.candidates import Classes
 from optsched.display import DisplayedTable, TableColumns, columns_of, count
 from optsched.errors import UsageError
 from optsched.instance import Instance, Layouts
@@ -134,6 +136,62 @@ def sliced_gpus(
     workload = _workloads(instance)
     named = tuple(each._replace(workload=workload(each.job)) for each in found)
     return SlicedGpus(named, memory)
+
+
+def illegal_slices(
+    classes: Classes, column: IntArray, placed: Mapping[int, Sequence[str]], stays: Collection[int]
+) -> dict[int, str]:
+    """Rows whose slices do not fit beside those before them: no layout of the GPU has them all.
+
+    Shares add up where layouts do not: four profiles of a quarter of the memory have three starts.
+
+    Parameters
+    ----------
+    classes : Classes
+    column : IntArray
+        Column of each row.
+    placed : mapping from row to sequence of str
+        GPUs of each, written ``node/index``.
+    stays : collection of int
+        Rows that come first.
+
+    Returns
+    -------
+    dict of row to str
+        Why it has no place.
+    """
+    table = classes.configurations
+    profile = [attributes.get(MIG) for attributes in table.attribute_sets]
+    if not any(profile):
+        return {}
+    pools = classes.instance.cluster.pools
+    layouts: dict[int, Layouts] = {}
+    on_gpu: dict[str, list[int | None]] = {}
+    illegal = {}
+    for row in sorted(placed, key=lambda row: (row not in stays, row)):
+        configuration = int(classes.configuration[column[row]])
+        if table.share[configuration] == 1.0 and not profile[table.attributes[configuration]]:
+            continue
+        pool = int(table.pool[configuration])
+        name = profile[table.attributes[configuration]]
+        if name and pool not in layouts:
+            path = f"cluster.pools[{pool}]"
+            layouts[pool] = Layouts(partitions_of(pools[pool], f"{path}.gpu"), f"{path}.partitions")
+        mine = layouts[pool].row(name, f"attributes.{MIG}") if name else None
+        why = ""
+        for gpu in placed[row]:
+            together = [*on_gpu.get(gpu, []), mine]
+            known = [(one, None) for one in together if one is not None]
+            if known and len(known) < len(together):
+                why = f"{gpu} cannot have slices and other shares"
+            elif known and (reason := layouts[pool].why_not(known)):
+                why = f"{gpu} has no layout for it: {reason}"
+        if why:
+            illegal[row] = why
+            continue
+        for gpu in placed[row]:
+            on_gpu.setdefault(gpu, []).append(mine)
+    return illegal
 
 
 def _usable(instance: Instance, pool: int) -> Iterator[str]:
