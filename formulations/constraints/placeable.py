@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from optsched.arrays import IntArray
 from optsched.candidates import Classes
 from optsched.formulation import ConstraintOptions, SideConstraint
+from optsched.instance import Instance
+from optsched.instance.staying import must_stay
 from optsched.program import SideRows, Space
 from optsched.program.space import GangTypes, NodeClasses, capacity_rows
 
@@ -22,6 +25,8 @@ class Placeable(SideConstraint):
         sum_t floor(g_t / s) N_t(x)  <=  sum over groups of floor(GPUs / s)     gangs inside one group
         sum_t g_t floor(share_t / s) N_t(x)  <=  sum over GPUs of floor(1 / s)              shares s
         sum_t g_t [need_t >= d] N_t(x)  <=  sum over nodes of floor(capacity / d)           CPUs, memory d
+
+    Running jobs that cannot be preempted stay where they are: their GPUs are not there for others.
 
     These rows hold at every instant, hence on average: for fractions of time they are a relaxation.
 
@@ -47,9 +52,14 @@ class Placeable(SideConstraint):
 
     options: Options
 
+    def labels(self, instance: Instance) -> IntArray | None:
+        """Whether a job keeps its GPUs."""
+        stays = must_stay(instance)
+        return stays.astype(np.int64) if stays.any() else None
+
     def rows(self, C: Classes) -> SideRows | None:
         gangs = GangTypes.of(C)
-        nodes = NodeClasses.of(C.instance.cluster, C.instance.now, np.unique(gangs.level))
+        nodes = NodeClasses.of(C.instance, np.unique(gangs.level))
         return capacity_rows(C, gangs, nodes)
 
     def space(self, C: Classes) -> Space:

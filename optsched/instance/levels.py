@@ -35,10 +35,13 @@ class Level(NamedTuple):
     name : str
     group : IntArray, shape (nodes,)
         Group of each node of the cluster; every node is in one.
+    groups : tuple of str
+        What the groups are called.
     """
 
     name: str
     group: IntArray
+    groups: tuple[str, ...]
 
 
 def stated_levels(document: Mapping[str, Any], number: Mapping[str, int]) -> tuple[Level, ...]:
@@ -57,8 +60,11 @@ def stated_levels(document: Mapping[str, Any], number: Mapping[str, int]) -> tup
         group = len(groups) + np.arange(len(number), dtype=np.int64)
         for row, nodes in enumerate(groups.values()):
             group[[number[node] for node in nodes]] = row
-        levels.append(Level(name, _renumbered(group)))
-    return tuple(sorted(levels, key=lambda level: -_groups(level)))
+        called = [*groups, *number]
+        known, first = np.unique(group, return_index=True)
+        in_order = known[np.argsort(first)].tolist()
+        levels.append(Level(name, _renumbered(group), tuple(called[row] for row in in_order)))
+    return tuple(sorted(levels, key=lambda level: -len(level.groups)))
 
 
 def joined_levels(label: IntArray) -> tuple[Level, ...]:
@@ -72,7 +78,10 @@ def joined_levels(label: IntArray) -> tuple[Level, ...]:
         new = not found or groups < int(found[-1].max(initial=-1)) + 1
         if new and 1 < groups < nodes:
             found.append(group)
-    return tuple(Level(*pair) for pair in zip(OF_TOPOLOGY, found, strict=False))
+    return tuple(
+        Level(name, group, tuple(f"{name}-{row}" for row in range(int(group.max()) + 1)))
+        for name, group in zip(OF_TOPOLOGY, found, strict=False)
+    )
 
 
 def check_levels(document: object, number: Mapping[str, int], path: str) -> None:
@@ -108,7 +117,7 @@ def _check_groups(groups: Mapping[str, Any], number: Mapping[str, int], where: s
 
 
 def _check_nested(small: Level, large: Level, names: Sequence[str], path: str) -> None:
-    first = np.full(_groups(small), -1, np.int64)
+    first = np.full(len(small.groups), -1, np.int64)
     # The group around each small group is that of its first node.
     first[small.group[::-1]] = large.group[::-1]
     wrong = np.flatnonzero(first[small.group] != large.group)
@@ -128,7 +137,3 @@ def _renumbered(group: IntArray) -> IntArray:
     rank = np.empty(len(first), np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
     return rank[inverse]
-
-
-def _groups(level: Level) -> int:
-    return int(level.group.max(initial=-1)) + 1

@@ -18,7 +18,8 @@ INTRA_NODE, NODE, LEAF = "intra_node", "node", "leaf"
 def topology_graph(cluster: Cluster) -> networkx.Graph[Any]:
     """The cluster's graph: the document's, or a tree GPU - node - leaf switch per pool - spine.
 
-    Edges of the tree carry ``bandwidth`` in GB/s per direction where the pool states it.
+    With levels (`Cluster.levels`) there is a leaf switch for each of the smallest groups. Edges of
+    the tree carry ``bandwidth`` in GB/s per direction where the pool states it.
     """
     import networkx
 
@@ -26,18 +27,30 @@ def topology_graph(cluster: Cluster) -> networkx.Graph[Any]:
         return networkx.node_link_graph(dict(cluster.topology), edges=edges_key(cluster.topology))
     tree: networkx.Graph[Any] = networkx.Graph()
     tree.add_node("spine", kind="switch")
+    leaves = _leaves(cluster)
     for pool in cluster.pools:
-        leaf = f"leaf/{pool.name}"
-        tree.add_node(leaf, kind="switch", pool=pool.name)
-        tree.add_edge(leaf, "spine", **_bandwidth(pool.bandwidth, LEAF))
         for row, gpus in enumerate(pool.node_gpus.tolist()):
             node = pool.node_name(row)
+            leaf = leaves.get(node, f"leaf/{pool.name}")
+            if leaf not in tree:
+                tree.add_node(leaf, kind="switch", pool=pool.name)
+                tree.add_edge(leaf, "spine", **_bandwidth(pool.bandwidth, LEAF))
             tree.add_node(node, kind="node", pool=pool.name, gpus=gpus)
             tree.add_edge(node, leaf, **_bandwidth(pool.bandwidth, NODE))
             for gpu in range(gpus):
                 tree.add_node(f"{node}/{gpu}", kind="gpu", pool=pool.name)
                 tree.add_edge(f"{node}/{gpu}", node, **_bandwidth(pool.bandwidth, INTRA_NODE))
     return tree
+
+
+def _leaves(cluster: Cluster) -> dict[str, str]:
+    """The leaf switch of each node, by its group; none where the cluster states no levels."""
+    if not cluster.levels:
+        return {}
+    smallest = cluster.levels[0]
+    names = [f"{smallest.name} {group}" for group in smallest.groups]
+    numbers = zip(cluster.numbering.by_name, smallest.group.tolist(), strict=True)
+    return {node: names[group] for node, group in numbers}
 
 
 def _bandwidth(bandwidth: Mapping[str, float], level: str) -> dict[str, float]:

@@ -49,7 +49,7 @@ from optsched.arrays import (
 )
 from optsched.candidates import gpus_allowed
 from optsched.instance import Instance, Resource
-from optsched.instance.topology import INTRA_NODE, NODE
+from optsched.instance.topology import INTRA_NODE, LEAF, NODE
 from optsched.placement.occupied import Occupied
 from optsched.placement.requests import Requests
 from optsched.placement.shares import ROUNDING
@@ -201,23 +201,33 @@ class Links:
 
 def _of_tree(nodes: Nodes) -> tuple[FloatArray, IntArray]:
     """Inside a node ``intra_node``;
-    between two nodes of a pool the smaller of ``intra_node`` and ``node``.
+    between two nodes of a pool the smaller of ``intra_node`` and ``node``,
+    and of ``leaf`` where they are in two groups of the smallest level.
     """
     inside = np.zeros(len(nodes))
     between = np.zeros(len(nodes))
+    across = np.zeros(len(nodes))
+    levels = nodes.instance.cluster.levels
     for number, pool in enumerate(nodes.instance.cluster.pools):
         stated = [pool.bandwidth[level] for level in (INTRA_NODE, NODE) if level in pool.bandwidth]
         if stated:
             here = nodes.of_pool(number)
             inside[here] = pool.bandwidth.get(INTRA_NODE, max(stated))
             between[here] = min(stated)
-    # Labels of nodes begin behind those of pools.
-    own = len(nodes.instance.cluster.pools) + np.arange(len(nodes))
-    bandwidth = np.unique(np.concatenate([inside, between]))[::-1]
+            limit = pool.bandwidth.get(LEAF, np.inf) if levels else np.inf
+            across[here] = min(*stated, limit)
+    # Labels of groups begin behind those of pools, and those of nodes behind these.
+    pools = len(nodes.instance.cluster.pools)
+    group = levels[0].group[nodes.number] if levels else nodes.pool
+    in_pool = pools + group * pools + nodes.pool
+    own = int(in_pool.max(initial=0)) + 1 + np.arange(len(nodes))
+    bandwidth = np.unique(np.concatenate([inside, between, across]))[::-1]
     bandwidth = bandwidth[bandwidth > 0]
     level = bandwidth[:, None]
     return bandwidth, np.where(
-        level <= between, nodes.pool, np.where(level <= inside, own, NONE)
+        level <= across,
+        nodes.pool,
+        np.where(level <= between, in_pool, np.where(level <= inside, own, NONE)),
     ).astype(np.int64)
 
 

@@ -12,6 +12,7 @@ from optsched.candidates import Classes
 from optsched.program import AllocationProgram, LinearProgram, Space, Variables
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import SolvedProgram
+from optsched.solving.proof import proved_linear
 
 
 def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
@@ -27,7 +28,7 @@ def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     def clean(point: FloatArray) -> FloatArray:
         return np.where(arrays.integer, np.round(point), point)
 
-    outcome = engine.solve_linear(arrays, clean)
+    outcome = proved_linear(engine, arrays, engine.solve_linear(arrays, clean))
     if outcome.x is None:
         return SolvedProgram(program, outcome)
     x = outcome.x[: program.classes.columns]

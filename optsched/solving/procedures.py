@@ -171,13 +171,9 @@ class _Run:
             from optsched.solving.schedules import solve_plan  # most formulations plan no schedules
 
             return solve_plan(self.engine, program)
-        if program.space is not None:
-            if program.parts is not None or self.on_demand:
-                why = "whole jobs are placed in one program with all its columns"
-                raise UsageError(f"placeable: {why}, not in parts or with columns on demand")
-            from optsched.solving.in_space import solve_in_space  # few programs know nodes
-
-            return solve_in_space(self.engine, program)
+        if program.space is not None and (program.parts is not None or self.on_demand):
+            why = "whole jobs are placed in one program with all its columns"
+            raise UsageError(f"placeable: {why}, not in parts or with columns on demand")
         if program.parts is not None:
             if self.on_demand:
                 raise UsageError("generate_columns: a program in parts has all its columns made")

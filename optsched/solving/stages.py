@@ -35,6 +35,10 @@ def solve_staged(engine: Engine, program: AllocationProgram) -> SolvedProgram:
 
 
 def _direct(engine: Engine, program: AllocationProgram) -> SolvedProgram:
+    if program.space is not None:
+        from optsched.solving.in_space import solve_in_space  # few programs know nodes
+
+        return solve_in_space(engine, program)
     outcome = engine.solve_directly(program)
     if program.integral:
         from optsched.solving.proof import proved_allocation  # few programs have whole jobs

@@ -172,3 +172,31 @@ def test_what_levels_may_say() -> None:
         instance(levels="topology")
     with refuses("workloads.w.throughput.v.8.rack: found no level of the topology, expected ..."):
         instance(levels=None)
+
+
+def test_jobs_that_stay_take_their_gpus_from_the_others() -> None:
+    given = document()
+    across = [f"{node}/{gpu}" for node in ("v-2", "v-3") for gpu in range(4)]
+    given["jobs"][0] |= {"running": {"pool": "v", "gpus": across}, "preemptible": False}
+    solution = optsched.solve(
+        optsched.load(given), "max-throughput", integral=True,
+        constraints=["placeable", "uninterrupted"],
+    )  # fmt: skip
+    assert solution.objective == pytest.approx(2 * 15.85 + 2.1)
+    assert sorted(solution.placement.gpus[0]) == across
+    assert not solution.placement.refused
+
+
+def test_the_claim_of_a_solver_is_tried_again() -> None:
+    solution = optsched.solve(
+        instance(), "max-throughput", integral=True, constraints=["placeable"], prove=True
+    )
+    assert solution.certificate.proof == "cross-checked"
+
+
+def test_requests_that_fit_nowhere_say_so() -> None:
+    given = document(5)
+    refused = optsched.place(
+        optsched.solve(optsched.load(given), "max-throughput", integral=True)
+    ).placement.refused
+    assert "of one rack" in refused[0][1]

@@ -10,7 +10,9 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, group_rows
 from optsched.candidates import Classes, gpus_allowed
-from optsched.instance.cluster import PER_NODE, Cluster
+from optsched.instance import Instance
+from optsched.instance.cluster import PER_NODE
+from optsched.instance.staying import must_stay
 
 ANYWHERE = 0
 """Level of gangs that may have GPUs of any nodes of their pool."""
@@ -44,9 +46,11 @@ class GangTypes:
 
     @classmethod
     def of(cls, C: Classes) -> GangTypes:
-        """Those of the columns."""
+        """Those of the columns; jobs that keep their GPUs (`must_stay`) compete for no others."""
         cluster, table = C.instance.cluster, C.configurations
-        column = np.flatnonzero((C.pool >= 0) & (C.gpus > 0))
+        stays = C.common(must_stay(C.instance))
+        movable = ~(stays[C.class_a] | (stays[C.class_b] & ~C.alone))
+        column = np.flatnonzero((C.pool >= 0) & (C.gpus > 0) & movable)
         row = C.configuration[column]
         nodes = np.maximum(table.nodes[row], 1)
         # On one node a gang is in one group of every level, and what has all nodes of the pool says
@@ -112,15 +116,21 @@ class NodeClasses:
     members: tuple[IntArray, ...]
 
     @classmethod
-    def of(cls, cluster: Cluster, now: float, levels: IntArray) -> NodeClasses:
-        """Classes of the usable nodes with GPUs; ``levels`` are those that count."""
-        size = np.diff(cluster.numbering.start)
-        node = np.flatnonzero(cluster.usable(now) & (size > 0))
+    def of(cls, instance: Instance, levels: IntArray) -> NodeClasses:
+        """Classes of the usable nodes with what jobs that keep their GPUs leave of them.
+
+        ``levels`` are those that count.
+        """
+        cluster = instance.cluster
+        held, used = _held_by_staying(instance)
+        size = np.diff(cluster.numbering.start) - held
+        node = np.flatnonzero(cluster.usable(instance.now) & (size > 0))
         pool = cluster.numbering.pool[node]
         stated = cluster.group_of_node[:, node]
         counts = np.isin(np.arange(len(stated)), levels)
         group = np.where(counts[:, np.newaxis], stated, pool)
-        own, member = cluster.own_capacity[node], cluster.members[:, node].astype(np.float64)
+        own = np.maximum(cluster.own_capacity[node] - used[node], 0.0)
+        member = cluster.members[:, node].astype(np.float64)
         keys = (pool, size[node], *own.T, *member, *group)
         alike = group_rows(keys, len(node))
         first = alike.first
@@ -154,3 +164,26 @@ class NodeClasses:
         """Equal numbers for classes that differ in groups and common resources alone, shape (R,)."""
         keys = (self.pool, self.gpus, *self.own.T)
         return group_rows(keys, len(self)).inverse
+
+
+def _held_by_staying(instance: Instance) -> tuple[IntArray, FloatArray]:
+    """GPUs, CPUs and memory of every node that jobs hold which cannot be preempted.
+
+    A GPU that such a job shares counts as held.
+    """
+    table, numbering = instance.jobs_table, instance.cluster.numbering
+    places = table.places
+    stays = np.flatnonzero(must_stay(instance)[places.job])
+    gpu = places.numbers_of(stays, numbering)
+    owner = np.repeat(places.job[stays], places.length[stays])
+    need = np.zeros((len(gpu), len(PER_NODE)))
+    for place, name in enumerate(PER_NODE):
+        demand = instance.workloads.demand.get(name)
+        if demand is not None:
+            # The last entry is of no workload.
+            need[:, place] = demand[table.workload[owner]]
+    node = numbering.node_of(gpu)
+    gpus = np.bincount(numbering.node_of(np.unique(gpu)), minlength=numbering.nodes)
+    used = np.zeros((numbering.nodes, len(PER_NODE)))
+    np.add.at(used, node, need)
+    return gpus.astype(np.int64), used

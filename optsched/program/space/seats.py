@@ -127,7 +127,7 @@ class Space:
             A node has too many contents, or a gang too many splits, to be written down.
         """
         types = GangTypes.of(C)
-        nodes = NodeClasses.of(C.instance.cluster, C.instance.now, np.unique(types.level))
+        nodes = NodeClasses.of(C.instance, np.unique(types.level))
         known = _KnownParts()
         gangs = _gangs(types, nodes, known)
         parts = tuple(known.parts)
