@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, quotient
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, quotient
 from optsched.placement.occupied import Occupied
 from optsched.placement.problem import Nodes, consecutive
 from optsched.placement.requests import Requests
@@ -86,6 +86,8 @@ class OneNodeRoom:
         used = amount.any(axis=0)
         self._left: FloatArray = left[:, used]
         self._amount: FloatArray = amount[:, used]
+        # Gangs that need the same: of each kind one is looked at for all.
+        self._kinds = group_rows(list(self._amount.T), len(amount))
         self._node = np.concatenate([node, np.full(len(requests), -1, np.int64)])
         self._row = np.concatenate([row[some], requests.row])
         self._gang: IntArray = np.full(len(may_move), -1, np.int64)
@@ -118,6 +120,15 @@ class OneNodeRoom:
         """The node with the fewest free GPUs on which a gang has room, of equal ones the first."""
         room = np.flatnonzero((left >= self._enough(gang)).all(axis=1))
         return int(room[np.argmin(left[room, 0])]) if len(room) else None
+
+    def _fit_somewhere(self, here: slice) -> BoolArray:
+        """Mask of the gangs that have room on some node, be it their own."""
+        enough = self._amount[self._kinds.first] * (1.0 - ROUNDING)
+        left = self._left[here]
+        fits = np.ones((len(enough), len(left)), bool)
+        for least, there in zip(enough.T, left.T, strict=True):  # GPUs, CPUs and memory
+            fits &= there >= least[:, None]
+        return np.asarray(fits.any(axis=1))[self._kinds.inverse]
 
     # --- gangs come and go ----------------------------------------------------------------
 
@@ -184,7 +195,7 @@ class OneNodeRoom:
         enough = self._enough(gang)
         lack = enough - self._left[here]
         there = (self._node >= here.start) & (self._node < here.stop)
-        mobile = np.flatnonzero(self._may_move & there)
+        mobile = np.flatnonzero(self._may_move & there & self._fit_somewhere(here))
         on = self._node[mobile] - here.start
         could = [np.bincount(on, amount, len(lack)) for amount in self._amount[mobile].T]
         possible = np.flatnonzero((np.stack(could, axis=1) >= lack).all(axis=1))

@@ -515,19 +515,18 @@ class Seating:
 
     def _make_room_in_turn(self, queue: RowQueue, refused: IntArray) -> None:
         """Make room for rows that found none, as long as there are attempts left."""
-        occupants = self._occupants(queue, refused)
+        some = refused[: self.attempts]
+        self.attempts -= len(some)
+        occupants = self._occupants(queue, some)
         hopeless: set[tuple[Any, ...]] = set()
-        for row in refused.tolist():
-            if not self.attempts:
-                return
-            self.attempts -= 1
+        for row in some.tolist():
             # A row alike failed before it in the order: fewer rows may stop for this one.
-            if (alike := self._alike(queue, row)) in hopeless:
+            if hopeless and self._alike(queue, row) in hopeless:
                 continue
             if self._make_room(queue, occupants, row):
                 hopeless.clear()
             else:
-                hopeless.add(alike)
+                hopeless.add(self._alike(queue, row))
 
     def _make_room(self, queue: RowQueue, occupants: Occupants, row: int) -> bool:
         """Seat a row that found no room, if others can go elsewhere or make way for it."""

@@ -96,6 +96,25 @@ def test_no_more_jobs_are_moved_than_may_be(limit: int, ran: int) -> None:
     assert runs(document, {"max_moves": limit})[0] == ran
 
 
+def test_gangs_that_fit_nowhere_else_keep_nobody_from_looking_further() -> None:
+    """Nine nodes lack one GPU each, but their gangs find no CPUs elsewhere; two jobs of the tenth do."""
+    document = scattered({"cpus_per_node": 8}, {}, 10, 4, [])
+    document["workloads"] = {
+        name: {"throughput": {"b": {"1": 1.0, "2": 2.0, "3": 3.0}}, "demand": {"cpu": cpus}}
+        for name, cpus in (("heavy", 3.0), ("light", 0.5))
+    }
+    places = [("heavy", 2, [f"b-{k}/0", f"b-{k}/1"]) for k in range(9)]
+    places += [("light", 1, [f"b-9/{i}"]) for i in range(3)]
+    document["jobs"] = [
+        {"id": f"s{k}", "workload": workload, "gpus": gpus, "steps": 1e9}
+        | {"running": {"pool": "b", "gpus": at, "since": 0.0}}
+        for k, (workload, gpus, at) in enumerate(places)
+    ] + [{"id": "g", "workload": "light", "gpus": 3, "steps": 1e9}]
+    ran, plans = runs(document, {})
+    assert ran == 10 and not any(plan.preempt for plan in plans)
+    assert [len(plan.move) for plan in plans] == [2] + [0] * 9
+
+
 def test_jobs_that_must_not_be_stopped_stay() -> None:
     document = scattered(*WITH_CPUS, 2, 4, ["b-0/0", "b-1/0"])
     for job in document["jobs"][:2]:
