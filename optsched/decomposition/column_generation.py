@@ -314,7 +314,7 @@ class ColumnGeneration:
         weight = self.smoothing if self.best_y is not None else 0.0
         while True:
             best = y if self.best_y is None else self.best_y
-            at = self.master.signed(weight * best + (1 - weight) * y)
+            at = self.master.sides.signed(weight * best + (1 - weight) * y)
             priced = self.price(at)
             found = checked_columns(self.master, priced.columns)
             least = np.asarray(priced.least, np.float64)

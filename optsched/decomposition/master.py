@@ -299,20 +299,7 @@ class Master(NamedTuple):
         -------
         float
         """
-        rows = self.sides.least_worth(self.signed(y))
+        rows = self.sides.least_worth(self.sides.signed(y))
         # A block of which no column is needed counts 0, also where none exists (least is infinite)
         needed = self.least * np.where(self.least > 0, least, 0.0)
         return rows + float(np.where(least > 0, needed, self.most * np.minimum(least, 0.0)).sum())
-
-    def signed(self, y: FloatArray) -> FloatArray:
-        """Duals with 0 in the place of those whose side of the row is infinite.
-
-        Parameters
-        ----------
-        y : FloatArray, shape (rows,)
-
-        Returns
-        -------
-        FloatArray, shape (rows,)
-        """
-        return self.sides.signed(y)

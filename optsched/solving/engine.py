@@ -24,6 +24,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
+from optsched.lazy import convenience
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Method
 from optsched.program.integers import step_of
 from optsched.solution import Attempt, PointStatus, Status, Termination, Values
@@ -68,11 +69,14 @@ CORE_FAILURES = 2
 """Runs of cores without a better point after which the whole program is solved."""
 ROUNDED = 1e-6
 """Part of the smallest difference between two values that is rounding."""
-FEW, MANY = 300, 1000
+FEW, MANY = 300, 50
 """Neighbourhoods in a row without a better assignment after which the search for one ends: where prices
-leave few columns open, and else."""
+leave few columns open, and else for each job."""
 FEW_OPEN, OPEN_SHARE = 300, 0.5
 """Open columns, and their part of all, up to which branch and bound gets most of the time."""
+LAGRANGIAN_SHARE, EVALUATIONS = 0.2, 100
+"""Part of the time left, and evaluations, that the Lagrangian bound of an assignment may take."""
+BY_PRICED_JOBS = "; the bound is Lagrangian, each agent solves a knapsack"
 LONG = 0.8
 """Part of the time that a search may take otherwise."""
 
@@ -85,6 +89,8 @@ class Engine(SolverRuns):
     """Where the next integer program starts."""
     _core: Core | None = None
     """What its columns lose at least."""
+    _priced: float | None = None
+    """Its Lagrangian bound, where that is tighter than the one of the core."""
 
     # --- linear programs ----------------------------------------------------------------------
 
@@ -155,7 +161,7 @@ class Engine(SolverRuns):
         after it. The program itself, by a solver that takes it as it is, or else as rows and
         columns. Last, other solvers.
         """
-        self._incumbent = self._core = None  # those of the program before
+        self._incumbent = self._core = self._priced = None  # those of the program before
         if self.asked_for is None and self.start is None:
             closed = self.build(lambda: program.utility.closed_form(program))
             if closed is not None:
@@ -240,7 +246,9 @@ class Engine(SolverRuns):
             # The whole program is not needed where the bound of the relaxation is near enough.
             if self._near(core, value):
                 end, known = Termination.GAP_LIMIT, PointStatus.FEASIBLE
-                return Values(end, known, known, x=point, y=core.duals, objective=value)
+                y = core.duals if self._priced is None else None
+                values = Values(end, known, known, x=point, y=y, objective=value)
+                return self._with_priced(values)
             # A core as large as the whole program left is no help: solve that.
             lower, upper = core.around(point, extra)
             if (lower < upper).sum() >= core.open_columns(value):
@@ -261,15 +269,15 @@ class Engine(SolverRuns):
         # Reduced-cost fixing: what is in no better point stays out of the last run.
         session.set_bounds(*core.without_losers(value))
         session.set_start(point)
-        values = self.run(session)
+        values = self._with_priced(self.run(session))
         if values.x is None or core.value(values.x) < value:  # stopped before it took its start
             return replace(values, x=point, objective=None)
         return values
 
     def _near(self, core: Core, value: float) -> bool:
         """Whether a value is as near to the bound of the relaxation as the user asks for."""
-        gap = self.limits.gap
-        return gap is not None and core.bound - value <= gap * abs(value)
+        gap, bound = self.limits.gap, core.bound if self._priced is None else self._priced
+        return gap is not None and bound - value <= gap * abs(value)
 
     def _exchanged(self, core: Core, point: FloatArray) -> FloatArray:
         """A whole point made better by local search, as far as is asked for and time is left."""
@@ -353,8 +361,9 @@ class Engine(SolverRuns):
         self.spend("search", self.timer.clock() - began)
         point = search.of.point(search.best, program.classes.columns)
         self._core, self._incumbent = core, point
-        found = replace(nothing, x=point, primal=PointStatus.FEASIBLE)
-        outcome = certified_allocation(self, program, found, core.duals, arrays)
+        found = self._with_priced(replace(nothing, x=point, primal=PointStatus.FEASIBLE))
+        y = core.duals if found.bound is None else None
+        outcome = certified_allocation(self, program, found, y, arrays)
         return replace(outcome, by_clock=by_clock)
 
     def _improve(self, search: Reassignment, core: Core) -> bool:
@@ -363,18 +372,41 @@ class Engine(SolverRuns):
         Where most columns are open, branch and bound will not end, and the search gets most of the time.
         """
         step = step_of(core.arrays.cost, core.arrays.integer) or 0.0
-        for neighbourhoods, share in ((FEW, SHARE), (MANY, LONG)):
+        for neighbourhoods, share in ((FEW, SHARE), (MANY * search.of.jobs, LONG)):
 
             def enough(lost: float, share: float = share) -> bool:
-                closed = lost < step * (1.0 - ROUNDED) or self._near(core, core.bound - lost)
+                value = core.bound - lost
+                short = lost if self._priced is None else self._priced - value
+                closed = short < step * (1.0 - ROUNDED) or self._near(core, value)
                 return closed or not self.has_time_left(1.0 - share)
 
             search.run(neighbourhoods, enough)
+            if not enough(search.least) and self._priced is None:
+                self._priced = self._lagrangian(search, core, step or None)
             open_columns = core.open_columns(core.bound - search.least)
             few = max(FEW_OPEN, OPEN_SHARE * len(core.loss))
             if open_columns <= few or enough(search.least):
                 break
         return not self.has_time_left(1.0 - share)
+
+    def _lagrangian(self, search: Reassignment, core: Core, step: float | None) -> float | None:
+        """A tighter bound than that of the core, by prices of jobs; None without any."""
+        left = self.limits_left().time
+        seconds = None if left is None else LAGRANGIAN_SHARE * left
+        began = self.timer.clock()
+        least = convenience("Assignment.bound")(
+            search.of, search.prices.price, step, seconds, EVALUATIONS
+        )
+        self.spend("bound", self.timer.clock() - began)
+        return None if least is None or -least >= core.bound else -least
+
+    def _with_priced(self, values: Values) -> Values:
+        """Values with the Lagrangian bound, where that is tighter than what a solver states."""
+        bound = self._priced
+        if bound is None or (values.bound is not None and values.bound <= bound):
+            return values
+        self.reason = f"{self.reason.removesuffix(BY_PRICED_JOBS)}{BY_PRICED_JOBS}"
+        return replace(values, bound=bound)
 
     def _solve_easier(self, program: AllocationProgram, easier: AllocationProgram) -> Outcome:
         """The bound is that of the easier program, and its point is kept as far as it can be.

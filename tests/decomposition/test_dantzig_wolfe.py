@@ -113,7 +113,7 @@ def test_against_the_program_of_all_columns(smoothing: float, seed: int) -> None
     # The bound is one at any duals
     random = np.random.default_rng(seed)
     for _ in range(5):
-        y = master.signed(random.normal(size=master.rows) * 3)
+        y = master.sides.signed(random.normal(size=master.rows) * 3)
         assert master.bound(y, least_of(master, columns, y)) <= best.fun + 1e-6
 
 
