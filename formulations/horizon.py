@@ -312,7 +312,7 @@ def needs_of(C: Classes, k: int, alone: bool = False) -> str:
         return "has a deadline, but cannot run alone"
     deadline = float(column_deadlines(C)[columns].max())
     if deadline <= now:
-        return f"has work left, and its deadline, {deadline:g} s, is not after now ({now:g} s)"
+        return past_deadline(deadline, now)
     fastest = columns[np.argmin(C.sure_duration[columns])]
     least = C.sure_duration[fastest]
     pool, gpus = int(C.pool[fastest]), many(int(C.gpus[fastest]), "GPU")
@@ -323,6 +323,11 @@ def needs_of(C: Classes, k: int, alone: bool = False) -> str:
         f"and has {left:g} s before its deadline, {moment(deadline, now)} s"
         + (f"; {TAKEN}" if alone and least <= left else "")
     )
+
+
+def past_deadline(deadline: float, now: float) -> str:
+    """That a deadline has passed; the job's name goes before."""
+    return f"has work left, and its deadline, {deadline:g} s, is not after now ({now:g} s)"
 
 
 def many(amount: float, what: str) -> str:

@@ -23,6 +23,7 @@ from formulations.horizon import (
     column_deadlines,
     column_values,
     many,
+    past_deadline,
     without_column,
 )
 from formulations.lease_pieces import Pieces
@@ -786,6 +787,9 @@ class LeaseProgram:
         mine = np.flatnonzero(C.class_a[self.o] == k)
         if not len(mine):
             return f"{C.job_name(k)} has a deadline, but cannot run alone"
+        deadline, now = float(self._deadlines[self.o[mine]].max()), float(C.instance.now)
+        if deadline <= now:
+            return f"{C.job_name(k)} {past_deadline(deadline, now)}"
         best = mine[np.argmin(self.b[mine] - self.l[mine])]
         gpus, each = int(C.gpus[self.o[best]]), " each" if C.count[k] > 1 else ""
         short = self.size[best] > 0 and self.room[best] < self.b[best]

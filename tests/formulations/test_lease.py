@@ -392,3 +392,13 @@ def test_deadlines_beyond_all_work_need_no_more_leases_than_the_work(seed: int) 
 def test_cp_sat_keeps_the_plan_where_it_takes_no_later_objective() -> None:
     instance = generate("leases", jobs=6, nodes=1, tightness=0.8, seed=1).instance
     assert solve(instance, solver="cp-sat").objective == solve(instance).objective
+
+
+def test_a_deadline_that_has_passed_is_called_so() -> None:
+    job = {"id": "late", "steps": 5.0, "throughput": {"v100": 1.0}, "deadline": 90.0}
+    pools = [{"name": "v100", "nodes": 1, "gpus_per_node": 1}]
+    given = optsched.Instance.from_document(
+        {"format": "optsched-instance/1", "now": 100.0, "cluster": {"pools": pools}, "jobs": [job]}
+    )
+    words = [conflict.words for conflict in optsched.solve(given, "lease").conflicts]
+    assert words == ["job late has work left, and its deadline, 90 s, is not after now (100 s)"]
