@@ -68,6 +68,7 @@ HINTS: dict[str, Hint] = {
         "topology", {"jobs": ["transformer-8", "resnet-18-9"]}, "max-min-fairness"
     ),
     "budget": Hint(options={"limit": 15}),
+    "cells": Hint(options={"tenant": "language", "owns": {"1": 1, "2": 1}}),
     "cost": Hint(more=("-C minimum-service:fraction=0.25",)),
     "deadline-elastic": Hint("leases", more=("-O admission=true",)),
     "deadline-fluid": Hint("leases", more=("-O admission=true",)),

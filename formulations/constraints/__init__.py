@@ -3,6 +3,7 @@
 CATALOGUE: dict[str, str] = {
     "anti-affinity": "formulations.constraints.anti_affinity:AntiAffinity",
     "budget": "formulations.constraints.budget:Budget",
+    "cells": "formulations.constraints.cells:Cells",
     "deadlines": "formulations.constraints.deadlines:Deadlines",
     "forbidden": "formulations.constraints.pinned:Forbidden",
     "minimum-service": "formulations.constraints.minimum_service:MinimumService",

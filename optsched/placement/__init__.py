@@ -6,6 +6,7 @@ from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
     from optsched.placement.beside import PlacedRows, place_beside
+    from optsched.placement.cells import BuddyCells, place_pods
     from optsched.placement.checks import check_placement, check_rounds
     from optsched.placement.exact import WORK
     from optsched.placement.fragmentation import Fragmentation, fragmentation_of
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _HOME = {
     "METHODS": ".realisation",
     "WORK": ".exact",
+    "BuddyCells": ".cells",
     "Fragmentation": ".fragmentation",
     "Instant": ".instant",
     "PlacedRows": ".beside",
@@ -32,6 +34,7 @@ _HOME = {
     "jobs_without_nodes": ".over_time",
     "packed": ".shares",
     "place_beside": ".beside",
+    "place_pods": ".cells",
     "place_rows": ".place",
     "placement_worth": ".place",
     "realise": ".realisation",
@@ -42,6 +45,7 @@ _HOME = {
 __all__ = [
     "METHODS",
     "WORK",
+    "BuddyCells",
     "Fragmentation",
     "Instant",
     "Occupied",
@@ -53,6 +57,7 @@ __all__ = [
     "jobs_without_nodes",
     "packed",
     "place_beside",
+    "place_pods",
     "place_rows",
     "placement_worth",
     "realise",

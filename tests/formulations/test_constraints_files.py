@@ -21,11 +21,13 @@ from optsched.cli.values import constraint as typed
 EVERY: tuple[dict[str, Any], ...] = (
     {"kind": "budget", "limit": 9.0},
     {"kind": "power", "limit": 1000.0},
+    {"kind": "cells", "tenant": "language", "owns": {"1": 2, "2": 2}},
     {"kind": "quota", "tenant": "vision", "share": 0.3},
     {"kind": "minimum-share", "tenant": "language", "gpus": 1.5},
     {"kind": "pinned", "pools": ["a"], "jobs": ["j0"]},
     {"kind": "forbidden", "pools": ["a"], "jobs": ["j5"]},
     {"kind": "minimum-service", "fraction": 0.2},
+    {"kind": "minimum-throughput", "jobs": ["j0"], "rate": 0.01},
     {"kind": "moves", "limit": 1.0},
     {"kind": "deadlines"},
     {"kind": "placeable"},

@@ -1,0 +1,124 @@
+"""Cells: a tenant's jobs stay within the cells that its virtual cluster owns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Annotated
+
+import numpy as np
+import scipy.sparse as sp
+from pydantic import Field, model_validator
+
+from formulations.constraints.holdings import part_of
+from formulations.constraints.names import Names, pool_rows, tenant_row
+from optsched.arrays import IntArray
+from optsched.candidates import Classes
+from optsched.formulation import ConstraintOptions, SideConstraint
+from optsched.instance import Instance
+from optsched.instance.documents import parse_index, refused
+from optsched.instance.reading import show
+from optsched.program import SideRows
+
+Owned = Mapping[str, Annotated[int, Field(ge=0, le=2**31)]]
+
+
+class Cells(SideConstraint):
+    """A tenant's jobs stay within the cells of GPUs that its virtual cluster owns.
+
+    A cell is a group of s GPUs close to each other: 1, 2, 4 or 8 GPUs of a node, say. Sizes divide one
+    another, so that a cell of one size splits into whole cells of the next smaller one. A column on one node
+    needs a cell of the smallest size that holds its GPUs; one on several nodes the largest cells for what it
+    has of each. With N_s the cells of size s that the tenant owns, w_c the cells that column c needs, of size
+    s(c), and x_c the jobs of the tenant in it, for every size s:
+
+        sum_{c: s(c) >= s} s(c) w_c x_c  <=  sum_{t >= s} t N_t                                  (cells)
+
+    As sizes divide one another, whole jobs that keep these rows fit into the cells: the larger first, each into
+    a cell of its size, or a part of a larger one (buddy allocation). Jobs whose GPUs exceed the largest cell on
+    a node cannot run. With `optsched.placement.cells` a cluster that promised cells to several tenants keeps
+    enough of every size.
+
+    Options
+        tenant   whose jobs.
+        owns     {size: cells}, such as {"8": 2, "4": 1}: sizes in GPUs.
+        pools    names of the pools that the cells are of; without it all.
+
+    References
+        H. Zhao et al., "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees", OSDI 2020.
+    """
+
+    kind = "cells"
+    also_reads = frozenset({"tenant"})
+    of_sums = True
+
+    class Options(ConstraintOptions):
+        """Options of the cells."""
+
+        tenant: str
+        owns: Owned = Field(min_length=1)
+        pools: Names | None = None
+
+        @model_validator(mode="after")
+        def _divide(self) -> Cells.Options:
+            sizes = [parse_index(size) for size in self.owns]
+            for size, number in zip(self.owns, sizes, strict=True):
+                if number < 1:
+                    raise refused(show(size), "a number of GPUs, at least 1, as the key", ".owns")
+            order = sorted(sizes)
+            for small, large in pairwise(order):
+                if large % small:
+                    raise refused(f"{small} and {large}", "sizes that divide one another", ".owns")
+            return self
+
+    options: Options
+
+    @property
+    def sizes(self) -> IntArray:
+        """Sizes that the tenant owns, ascending."""
+        return np.array(sorted(map(int, self.options.owns)), np.int64)
+
+    def check(self, instance: Instance) -> None:
+        """Tenant and pools must exist."""
+        tenant_row(self.kind, self.options.tenant, instance)
+        pool_rows(self.kind, self.options.pools, instance)
+
+    def labels(self, instance: Instance) -> IntArray | None:
+        """Whether a job is the tenant's."""
+        row = tenant_row(self.kind, self.options.tenant, instance)
+        return np.where(instance.jobs_table.tenant == row, 1, 0)
+
+    def rows(self, C: Classes) -> SideRows | None:
+        sizes = self.sizes
+        owned = np.array([self.options.owns[str(size)] for size in sizes.tolist()], np.float64)
+        row = tenant_row(self.kind, self.options.tenant, C.instance)
+        mine = part_of(C, C.common(np.asarray(C.instance.jobs_table.tenant == row)))
+        pools = pool_rows(self.kind, self.options.pools, C.instance)
+        there = (mine > 0) & np.isin(C.pool, pools) & (C.gpus > 0)
+        span = np.maximum(C.configurations.nodes[C.configuration], 1)
+        each = -(-C.gpus // span)
+        level = np.searchsorted(sizes, each)
+        # What is larger than every cell: a row that lets it run no time at all
+        large = there & (level == len(sizes))
+        held = np.where(there & ~large, mine * span * sizes[np.minimum(level, len(sizes) - 1)], 0.0)
+        matrix = np.stack([np.where(level >= at, held, 0.0) for at in range(len(sizes))])
+        least = (sizes * owned)[::-1].cumsum()[::-1]
+        matrix, least = np.vstack([matrix, large.astype(np.float64)]), np.append(least, 0.0)
+        used = matrix.any(axis=1)
+        if not used.any():
+            return None
+        some = np.flatnonzero(used)
+        return SideRows(
+            self.kind,
+            sp.csr_matrix(matrix[some]),
+            np.full(len(some), -np.inf),
+            least[some],
+            lambda number: self._words(int(some[number])),
+        )
+
+    def _words(self, at: int) -> str:
+        sizes, who = self.sizes, f"the jobs of tenant {self.options.tenant}"
+        if at == len(sizes):
+            return f"{who} run within cells of at most {sizes[-1]} GPUs (cells)"
+        cells = [f"{self.options.owns[str(size)]} x {size}" for size in sizes[at:].tolist()]
+        return f"{who} that need cells of {sizes[at]} GPUs or more hold at most {', '.join(cells)} (cells)"

@@ -1,0 +1,217 @@
+"""Cells: buddy allocation never breaks a promise that holds, and the exact program finds every gang that fits."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from documents import instance_document
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from refusals import refuses
+
+import optsched
+from optsched.errors import InvalidArgument, UsageError
+from optsched.placement import BuddyCells, place_pods
+from optsched.registry import load_solver
+from optsched.solving import Engine
+
+SIZES = (1, 2, 4, 8)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def test_cells_split_and_merge() -> None:
+    cells = BuddyCells(SIZES, 2)
+    first, second = cells.take(1), cells.take(0)
+    assert (first, second) == (0, 2)
+    assert cells.free.tolist() == [1, 0, 1, 1]
+    assert cells.open(1) == [4, 6, 8, 10, 12, 14]
+    cells.give_back(0)
+    assert cells.free.tolist() == [1, 1, 1, 1]
+    cells.give_back(2)
+    assert cells.free.tolist() == [0, 0, 0, 2]
+
+
+def test_a_broken_gpu_takes_a_cell_of_every_size_away() -> None:
+    cells = BuddyCells(SIZES, 1)
+    assert cells.safe([0, 0, 0, 1])
+    cells.take_at(0, 5)
+    assert cells.free.tolist() == [1, 1, 1, 0]
+    assert (
+        not cells.safe([0, 0, 0, 1]) and cells.safe([1, 1, 1, 0]) and not cells.safe([0, 0, 2, 0])
+    )
+    with pytest.raises(ValueError, match=r"the cell of 2 GPUs at 4 is not free"):
+        cells.take_at(1, 4)
+
+
+@given(seed=seeds)
+@settings(max_examples=200, deadline=None)
+def test_promised_cells_are_always_there(seed: int) -> None:
+    """Tenants take and give back within what they own, others take what leaves all promises safe."""
+    random = np.random.default_rng(seed)
+    tops = int(random.integers(1, 4))
+    cells = BuddyCells(SIZES, tops)
+    owned = random.integers(0, 3, len(SIZES))
+    if not cells.safe(owned.tolist()):
+        return
+    promised, mine, others = owned.copy(), [], []
+    for _ in range(60):
+        level = int(random.integers(len(SIZES)))
+        what = random.random()
+        if what < 0.4 and promised[level]:
+            start = cells.take(level)
+            assert start is not None, "a promised cell was not there"
+            promised[level] -= 1
+            mine.append((start, level))
+        elif what < 0.6 and mine:
+            start, level = mine.pop(int(random.integers(len(mine))))
+            cells.give_back(start)
+            promised[level] += 1
+        elif what < 0.8:
+            start = cells.take_beside(level, promised.tolist())
+            others += [] if start is None else [start]
+        elif others:
+            cells.give_back(others.pop(int(random.integers(len(others)))))
+        assert cells.safe(promised.tolist())
+        assert (cells.free * SIZES).sum() + sum(SIZES[at] for _, at in mine) <= cells.leaves
+
+
+@given(seed=seeds)
+@settings(max_examples=100, deadline=None)
+def test_safety_is_that_all_promises_fit(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    cells = BuddyCells((1, 2, 4), 2)
+    for gpu in random.choice(8, int(random.integers(0, 6)), replace=False).tolist():
+        cells.take_at(0, gpu)
+    promised = random.integers(0, 3, 3).tolist()
+    again = BuddyCells((1, 2, 4), 2)
+    for gpu in set(range(8)) - set(cells.open(0)):
+        again.take_at(0, gpu)
+    # The largest first, each by buddy allocation, fits whenever anything does
+    kept = all(again.take(level) is not None for level in (2, 1, 0) for _ in range(promised[level]))
+    assert cells.safe(promised) == kept
+
+
+def test_the_gang_that_first_fit_misses() -> None:
+    """Nodes of 2 and of 1 GPU, pods of 1 and of 2: the small pod must not take the large node."""
+    nodes = [BuddyCells((1, 2), 1), BuddyCells((1,), 1)]
+    assert place_pods(nodes, [1, 2], Engine(load_solver)) == [(1, 0), (0, 0)]
+    assert place_pods(nodes, [2, 2], Engine(load_solver)) is None
+    assert place_pods(nodes, [4], Engine(load_solver)) is None
+
+
+@given(seed=seeds)
+@settings(max_examples=60, deadline=None)
+def test_pods_are_placed_where_any_placement_exists(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    nodes = [BuddyCells((1, 2, 4)[: int(random.integers(1, 4))], 1) for _ in range(3)]
+    for node in nodes:
+        for gpu in range(node.leaves):
+            if random.random() < 0.3:
+                node.take_at(0, gpu)
+    pods = random.choice([1, 2, 3, 4], int(random.integers(1, 4))).tolist()
+    choices = []
+    for gpus in pods:
+        mine = []
+        for number, node in enumerate(nodes):
+            size = next((size for size in node.sizes if size >= gpus), None)
+            if size:
+                starts = node.open(node.sizes.index(size))
+                mine += [frozenset((number, gpu) for gpu in range(at, at + size)) for at in starts]
+        choices.append(mine)
+    fits = any(
+        len(frozenset().union(*chosen)) == sum(map(len, chosen)) for chosen in product(*choices)
+    )
+    found = place_pods(nodes, pods, Engine(load_solver))
+    assert (found is not None) == fits
+    if found is not None:
+        taken = []
+        for (number, start), gpus in zip(found, pods, strict=True):
+            size = next(size for size in nodes[number].sizes if size >= gpus)
+            assert start in nodes[number].open(nodes[number].sizes.index(size))
+            taken += [(number, gpu) for gpu in range(start, start + size)]
+        assert len(set(taken)) == len(taken)
+
+
+def test_sizes_divide_one_another() -> None:
+    for sizes in ((1, 3, 4), (2, 4), (), (1, 4, 2)):
+        with pytest.raises(InvalidArgument, match=r"sizes"):
+            BuddyCells(sizes, 1)
+
+
+# --- the side constraint --------------------------------------------------------------------------
+
+
+@given(seed=seeds)
+@settings(max_examples=30, deadline=None)
+def test_whole_jobs_of_a_tenant_fit_into_its_cells(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    gangs = random.choice([1, 2, 3, 4, 8], 6).tolist()
+    owns = {
+        "1": int(random.integers(0, 3)),
+        "4": int(random.integers(0, 2)),
+        "8": int(random.integers(0, 2)),
+    }
+    jobs = [
+        {
+            "id": f"j{row}",
+            "gpus": gpus,
+            "tenant": "a",
+            "throughput": {"v": {str(gpus): float(random.integers(1, 9))}},
+        }
+        for row, gpus in enumerate(gangs)
+    ]
+    problem = instance_document({"v": (6, 8)}, jobs, tenants=[{"name": "a"}])
+    cells = {"kind": "cells", "tenant": "a", "owns": owns}
+    solution = optsched.solve(problem, "max-throughput", integral=True, constraints=[cells])
+
+    def fits(chosen: list[int]) -> bool:
+        """Whether the jobs fit into the cells, the larger first, each into the smallest that has room."""
+        free = sorted(int(size) for size, number in owns.items() for _ in range(number))
+        for gpus in sorted(chosen, reverse=True):
+            need = next(size for size in (1, 4, 8) if size >= gpus)
+            at = next((place for place, room in enumerate(free) if room >= need), None)
+            if at is None:
+                return False
+            free[at] -= need
+            free.sort()
+        return True
+
+    best = max(
+        sum(
+            job["throughput"]["v"][str(job["gpus"])]
+            for job, take in zip(jobs, chosen, strict=True)
+            if take
+        )
+        for chosen in product((False, True), repeat=len(jobs))
+        if fits([job["gpus"] for job, take in zip(jobs, chosen, strict=True) if take])
+    )
+    assert solution.objective == pytest.approx(best)
+    relaxed = optsched.solve(problem, "max-throughput", constraints=[cells])
+    assert relaxed.objective is not None and relaxed.objective >= best - 1e-9
+    assert optsched.verify(problem, relaxed.to_document()).ok
+
+
+def test_jobs_larger_than_every_cell_do_not_run() -> None:
+    jobs = [{"id": "a", "gpus": 4, "tenant": "t", "throughput": {"v": {"4": 1.0}}}]
+    problem = instance_document({"v": (1, 8)}, jobs, tenants=[{"name": "t"}])
+    cells = {"kind": "cells", "tenant": "t", "owns": {"2": 4}}
+    assert optsched.solve(problem, "max-throughput", constraints=[cells]).objective == 0
+
+
+def test_refused_cells() -> None:
+    for owns, words in (
+        ({"3": 1, "4": 1}, "3 and 4"),
+        ({"x": 1}, '"x"'),
+        ({"4": -1}, "-1"),
+        ({}, "{}"),
+    ):
+        cells = {"kind": "cells", "tenant": "vision", "owns": owns}
+        with pytest.raises(UsageError, match=words):
+            optsched.solve("@quickstart", "max-throughput", constraints=[cells])
+    with refuses(
+        'tenant: found "nobody", expected one of the tenants vision, language', UsageError
+    ):
+        cells = {"kind": "cells", "tenant": "nobody", "owns": {"4": 1}}
+        optsched.solve("@quickstart", "max-throughput", constraints=[cells])
