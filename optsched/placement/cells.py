@@ -26,7 +26,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import IntArray
 from optsched.display import Displayed, count
-from optsched.errors import InvalidArgument
+from optsched.errors import InvalidArgument, UsageError
 from optsched.program import LinearProgram
 from optsched.solution.solution import Status
 from optsched.solving.engine import Engine
@@ -252,6 +252,11 @@ def place_pods(
     -------
     list of (int, int), or None
         Chain and first GPU of each pod's cell; None: it is shown that they do not fit.
+
+    Raises
+    ------
+    UsageError
+        If a limit stops the search.
     """
     pod, chain, start, size, broken = _choices(chains, pods)
     if len(np.unique(pod)) < len(pods):
@@ -273,7 +278,7 @@ def place_pods(
     program.minimise(broken[None, :].astype(np.float64) @ z + worst * out.sum())
     outcome = engine.solve_linear(program)
     if outcome.x is None or outcome.status is not Status.OPTIMAL or not outcome.certificate.ok:
-        raise InvalidArgument("limits", "a search that was stopped", "time for the whole search")
+        raise UsageError("the search for cells was stopped: neither cells nor a proof were found")
     chosen = np.flatnonzero(np.round(outcome.x[: len(pod)]))
     if len(chosen) < len(pods):
         return None
