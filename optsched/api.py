@@ -209,7 +209,8 @@ def solve(
     notes = notes_on(chosen, solution.candidates, extended=extend is not None)
     packed = _side_by_side(solution)
     timings["total"] = clock() - started
-    solution = replace(solution, packed=packed, notes=(*solution.notes, *notes), timings=timings)
+    notes = (*solution.notes, *notes, *_uncounted_groups(solution))
+    solution = replace(solution, packed=packed, notes=notes, timings=timings)
     # A program that knows nodes has found a placement with its answer.
     knows_nodes = solution.allocation is not None and solution.allocation.seats is not None
     return place(solution) if knows_nodes else solution
@@ -284,6 +285,24 @@ def _side_by_side(solution: Solution) -> Packed | None:
 
     with delayed_interrupt():  # what is found is not lost any more
         return packed(allocation, solution.schedule)
+
+
+def _uncounted_groups(solution: Solution) -> tuple[str, ...]:
+    """A note where columns in use have the rate of a rack, and the program does not count racks."""
+    allocation = solution.allocation
+    counted = any(item["kind"] == "placeable" for item in solution.constraints)
+    if allocation is None or counted:
+        return ()
+    C = allocation.classes
+    level = C.configurations.levels[C.configuration[allocation.x > 0]]
+    used = np.unique(level[(level > 0) & (level <= len(C.instance.cluster.levels))]).tolist()
+    if not used:
+        return ()
+    names = ", ".join(C.instance.cluster.level_names[number - 1] for number in used)
+    return (
+        f"rates within one group (levels {names}) are promised without counting the groups: "
+        "the side constraint placeable counts them",
+    )
 
 
 @checks_arguments

@@ -73,26 +73,34 @@ def fullest_contents(
         CPUs and memory of the node.
     most : int
     """
-    need = np.array([part.need[: len(own)] for part in parts]).reshape(len(parts), len(own))
-    each = np.array([part.gpus for part in parts], np.int64)[:, np.newaxis] * need
-    room = own * (1 + ROUNDING)
+    # Python numbers: there are as many small sums as contents, and arrays would take most of the time.
+    use = [
+        [part.gpus if part.share == 1 else 0, *(part.gpus * each for each in part.need[: len(own)])]
+        for part in parts
+    ]
+    room = [float(gpus), *(own * (1 + ROUNDING)).tolist()]
+    shared = [part.share < 1 for part in parts]
     fits_gpus = cache(lambda held: _fits_gpus(parts, held, gpus))
     found: list[tuple[int, ...]] = []
 
-    def fits(held: tuple[int, ...]) -> bool:
-        return bool((np.array(held) @ each <= room).all()) and fits_gpus(held)
+    def fits(held: tuple[int, ...], left: Sequence[float], number: int) -> bool:
+        if any(amount > there for amount, there in zip(use[number], left, strict=True)):
+            return False
+        return not any(shared) or fits_gpus(_with_one(held, number))
 
-    def extend(held: tuple[int, ...], last: int) -> bool:
+    def extend(held: tuple[int, ...], left: Sequence[float], last: int) -> bool:
         """Add parts from ``last`` on in every way; False where there are too many contents."""
-        for number in range(last, len(parts)):
-            more = _with_one(held, number)
-            if fits(more) and not extend(more, number):
-                return False
-        if not any(fits(_with_one(held, number)) for number in range(len(parts))):
+        able = [number for number in range(len(parts)) if fits(held, left, number)]
+        if not able:
             found.append(held)
+        for number in able:
+            if number >= last:
+                rest = [there - amount for amount, there in zip(use[number], left, strict=True)]
+                if not extend(_with_one(held, number), rest, number):
+                    return False
         return len(found) <= most
 
-    if not extend((0,) * len(parts), 0):
+    if not extend((0,) * len(parts), room, 0):
         return None
     return np.array(found, np.int64).reshape(len(found), len(parts))
 

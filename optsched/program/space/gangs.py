@@ -58,6 +58,7 @@ class GangTypes:
         wide = (nodes == 1) | (table.levels[row] > len(cluster.levels))
         level = np.where(wide, ANYWHERE, table.levels[row])
         need = needs_per_gpu(C, column)
+        _leave_out_ample(need, C, column)
         pool, gpus, share = C.pool[column], C.gpus[column], table.share[row]
         types = group_rows((pool, gpus, nodes, level, share, *need.T), len(column))
         of_column = np.full(C.columns, -1, np.int64)
@@ -75,6 +76,26 @@ class GangTypes:
 
     def __len__(self) -> int:
         return len(self.pool)
+
+
+def _leave_out_ample(need: FloatArray, C: Classes, column: IntArray) -> None:
+    """Set needs to 0 where GPUs run out first, on every node of the pool: fewer types are left then.
+
+    A node whose GPUs are all held by columns of the largest need per whole GPU has enough.
+    """
+    instance = C.instance
+    held, used = _held_by_staying(instance)
+    numbering = instance.cluster.numbering
+    gpus = np.diff(numbering.start) - held
+    own = instance.cluster.own_capacity - used
+    share = C.configurations.share[C.configuration[column]]
+    for pool in np.unique(C.pool[column]).tolist():
+        mine = np.flatnonzero(C.pool[column] == pool)
+        here = np.flatnonzero((numbering.pool == pool) & (gpus > 0))
+        for place in range(len(PER_NODE)):
+            largest = (need[mine, place] / share[mine]).max(initial=0.0)
+            if (own[here, place] >= largest * gpus[here]).all():
+                need[mine, place] = 0.0
 
 
 def needs_per_gpu(C: Classes, column: IntArray) -> FloatArray:
