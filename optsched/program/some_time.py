@@ -84,10 +84,15 @@ class SomeTime:
 def time_is_scarce(program: AllocationProgram, x: FloatArray | None) -> bool:
     """Whether some job may have to go without any time, though the objective is infinite then.
 
-    Without side rows an even split gives time to every job.
+    Without side rows an even split gives time to every job. Where they only limit sums, every job
+    that has a column left can have a little, however little that is.
     """
     if not program.all_must_run or not (program.side or program.extend):
         return False
+    if program.extend is None and all(rows.only_limit for rows in program.side):
+        is_open = np.ones(program.classes.columns, bool)
+        is_open[program.limit_rows.closed_columns] = False
+        return not bool((program.highest_among(is_open) > 0).all())
     if x is None:
         return True
     return bool((program.level(x) < SCARCE * _level_alone(program)).any())

@@ -312,3 +312,26 @@ def test_deadlines_that_leave_a_little_time_leave_a_plan(
     # Conic programs of tiny shares may stop short of their precision.
     assert solution.status in ("optimal", "feasible")
     assert optsched.verify(instance, solution.to_document()).ok
+
+
+@pytest.mark.parametrize(("name", "options"), ALL_MUST_RUN)
+@pytest.mark.parametrize("limit", [1e-9, 1e-10])
+def test_a_tiny_budget_leaves_every_job_a_little(
+    name: str, options: dict[str, float], limit: float
+) -> None:
+    """Shares below 1e-10 are time all the same: a budget above 0 makes nothing infeasible."""
+    pools = [{"name": "a", "nodes": 4, "gpus_per_node": 1, "cost_per_gpu_hour": 2.0}]
+    rate = np.random.default_rng(0).lognormal(0.0, 1.0, (20, 1))
+    instance = optsched.Instance.from_arrays(pools=pools, throughput=rate)
+    budget = [{"kind": "budget", "limit": limit}]
+    solution = optsched.solve(instance, name, options=options, constraints=budget)
+    assert solution.status in ("optimal", "feasible") and solution.ok
+    assert all(rate > 0 for rate in solution.throughput.values())
+    assert optsched.verify(instance, solution.to_document()).ok
+    claim = {"status": "infeasible", "termination": "infeasible", "objective": None, "bound": None}
+    none = optsched.solve(
+        instance, name, options=options, constraints=[{"kind": "budget", "limit": 0.0}]
+    )
+    assert none.status == "infeasible"
+    wrong = none.to_document() | {"constraints": solution.to_document()["constraints"]} | claim
+    assert not optsched.verify(instance, wrong).ok

@@ -220,7 +220,7 @@ class LinearTotalSearch(CuttingPlanes):
             search.wanted = SHARP
             search.run(starts)
             if search.bound < search.value - SHARP * abs(search.bound):
-                return False  # less is left for the sample than its floors need
+                return True  # less is left for the sample than its floors need; the last prices are near
             prices = search.prices
             demand, of_few = (part.demand_at(prices) for part in (self, search))
             starts = (prices,)
@@ -243,6 +243,8 @@ class LinearTotalSearch(CuttingPlanes):
             before = self.gap
             improved = self._polish(most, grown, before if gap is None else min(gap, before))
             if not improved or self.gap > SLOW * before:
+                if self.gap <= CLOSED:
+                    return  # what is left is what floors may lack by rounding
                 most, grown = 2 * most, 2 * grown
                 if gap is None and not improved:
                     self._cut()
