@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
-    from typing import ParamSpec, Self, TypeVar
+    from typing import Any, ParamSpec, Self, TypeVar
 
     Given = ParamSpec("Given")
     Result = TypeVar("Result")
@@ -94,6 +94,10 @@ class OptschedError(Exception):
     exit_code = 1
     jobs: tuple[int, ...] = ()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As it is: a subclass may be made of other arguments than its message
+        return _restored, (type(self), self.args, self.__dict__)
+
     def of_jobs(self, jobs: Iterable[int]) -> Self:
         """The same error, which names the jobs that a formulation does not deal with.
 
@@ -115,6 +119,15 @@ class UsageError(OptschedError):
     """An option, a name or a combination of them makes no sense."""
 
     exit_code = 2
+
+
+def _restored(
+    kind: type[OptschedError], args: tuple[Any, ...], fields: dict[str, Any]
+) -> OptschedError:
+    """An error that came from another process."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class WrongValue(OptschedError):

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from optsched.benchmarking.task import Task, sweep_digest
 from optsched.errors import InvalidInput, UsageError, cannot_write
+from optsched.executors.task import Row as Row
+from optsched.executors.task import Task, sweep_digest
 from optsched.instance.reading import once
 
 FORMAT = "optsched-results/1"
@@ -30,8 +31,6 @@ HEAD = f'{{"format": "{FORMAT}"'.encode()
 REPLACES = "replaces"
 """Field of a row in the file: the key of a row that failed under other limits."""
 BEGINNING = f'"format": "{FORMAT}", the first line of a results file'
-
-Row = dict[str, Any]
 
 FAILED = ("error", "memory", "limit")
 """Status of a task that has no answer because it failed or was stopped."""

@@ -12,20 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from optsched.benchmarking.executor import Executor, RunLimits, Slot, SweepWork
-from optsched.benchmarking.local_processes import LocalProcesses
-from optsched.benchmarking.machine import cores, here
 from optsched.benchmarking.results_file import FAILED, ResultsFile, Row
-from optsched.benchmarking.task import Task
-from optsched.benchmarking.worker import Prepare, Work
 from optsched.display import DisplayedTable, TableColumns, columns_of, count, first_of
 from optsched.display.picture import Picture
-from optsched.errors import InvalidArgument, UsageError
+from optsched.errors import UsageError
+from optsched.executors.machine import cores, here
+from optsched.executors.protocol import Executor, RunLimits, Slot, SweepWork
+from optsched.executors.running import LOCAL, executor_of, finished
+from optsched.executors.task import Task
+from optsched.executors.worker import Prepare, Work
 from optsched.lazy import convenience
 
-LOCAL, RAY = "processes", "ray"
-"""Names of executors; an address of a cluster may follow ``ray:``."""
-LOOK_EVERY = 0.05
 """Seconds between looks at limits."""
 METHODS_TOLD = 10
 """Methods in a summary, at most."""
@@ -221,7 +218,7 @@ def run_tasks(
             )
         # As many workers as there are tasks at most: one without a task would import for nothing.
         most = min(limits.processes, len(rows.left))
-        with closing(_executor_of(executor)) as where:
+        with closing(executor_of(executor)) as where:
             slots = where.slots(work, most)
             interrupted = _do_until_interrupted(where, slots, rows, notices, on_start)
     found = rows.in_order()
@@ -250,8 +247,13 @@ class SweepRows:
         count = len(self._done)
         self.progress = SweepProgress(len(tasks), count, count)
 
-    def add(self, row: Row) -> None:
-        """Keep a row, on the disk too."""
+    def begin(self, task: Task) -> None:
+        """Take note of a task that is under way now."""
+        self.progress.running[task] = time.monotonic()
+
+    def add(self, task: Task, row: Row) -> None:
+        """Keep the row of a task, on the disk too."""
+        del self.progress.running[task]
         # First in memory: Ctrl-C may come once the row is on the disk.
         self._done[row["key"]] = row
         if self._file is not None:
@@ -264,23 +266,6 @@ class SweepRows:
     def in_order(self) -> tuple[Row, ...]:
         """Those that there are, in the order of the tasks."""
         return tuple(self._done[task.key] for task in self._tasks if task.key in self._done)
-
-
-def _executor_of(name: str) -> Executor:
-    """The executor of a name: ``processes``, ``ray``, ``ray:ADDRESS`` or a client's ``ray://HOST:PORT``.
-
-    Raises
-    ------
-    UsageError, SolverUnavailable
-    """
-    kind, _, address = name.partition(":")
-    if kind == RAY:
-        from optsched.benchmarking.ray_cluster import RayCluster  # loads nothing of Ray before
-
-        return RayCluster(name if address.startswith("//") else address or None)
-    if name != LOCAL:
-        raise InvalidArgument("executor", repr(name), f"{LOCAL}, {RAY} or {RAY}:ADDRESS")
-    return LocalProcesses()
 
 
 def _do_until_interrupted(
@@ -298,34 +283,14 @@ def _do_until_interrupted(
             slot.start()
         if on_start is not None:
             on_start(rows.progress, notices)
-        _do_all(executor, slots, rows)
+        for task, row in finished(executor, slots, rows.left, rows.begin):
+            rows.add(task, row)
     except KeyboardInterrupt:
         return True
     finally:
         for slot in slots:
             slot.stop()
     return False
-
-
-def _do_all(executor: Executor, slots: Sequence[Slot], rows: SweepRows) -> None:
-    """Hand out tasks and take rows until there are none."""
-    running = rows.progress.running
-    while rows.left or any(slot.attempt for slot in slots):
-        for slot in slots:
-            if slot.attempt is not None:
-                continue
-            if not rows.left:
-                slot.stop()  # others of a cluster may wait for its cores
-                continue
-            task = rows.left.popleft()
-            slot.begin(task)
-            running[task] = time.monotonic()
-        executor.wait(slots, LOOK_EVERY)
-        for slot in slots:
-            attempt, row = slot.attempt, slot.look()
-            if row is not None and attempt is not None:
-                del running[attempt.task]
-                rows.add(row)
 
 
 def _refuse_twice(tasks: Sequence[Task]) -> None:

@@ -11,6 +11,7 @@ from optsched.cli.options import (
     PROBLEM,
     InstanceFile,
     Json,
+    ManyOptions,
     ModelFile,
     Search,
     constraints_option,
@@ -100,6 +101,7 @@ def compare(
     shell: Shell,
     problem: Comparing,
     search: Search,
+    running: ManyOptions,
     output: Annotated[Target | None, output_option("Write the comparison.")] = None,
     as_json: Json = False,
 ) -> int:
@@ -115,6 +117,7 @@ def compare(
         optsched compare @quickstart
         optsched compare @quickstart -f makespan -f max-min-fairness -f isolated
         optsched compare @quickstart -f alpha-fairness:alpha=0.5 -f alpha-fairness:alpha=4
+        optsched compare @large --jobs 4
         optsched compare cluster.json --time-limit 30s -O max-throughput:integral=true --json
     """
     from optsched.cli.comparison_view import comparison_view
@@ -126,6 +129,8 @@ def compare(
             problem.entries,
             constraints=problem.constraints,
             performance=problem.model,
+            processes=running.jobs,
+            executor=running.executor,
             on_progress=on_progress,
             **search.limits,
         )

@@ -53,6 +53,23 @@ ModelFile = Annotated[
 Json = Annotated[bool, Option("Print JSON and nothing else.", flag="--json", section=OUTPUT)]
 
 
+@dataclass(frozen=True)
+class ManyOptions:
+    """How what is many is run."""
+
+    section: ClassVar = "Running"
+
+    jobs: Annotated[int, Option("Tasks at a time.")] = 1
+    executor: Annotated[
+        str,
+        Option(
+            "Where they run: processes of this machine, or ray, the cluster at RAY_ADDRESS, "
+            "or ray:ADDRESS.",
+            "NAME",
+        ),
+    ] = "processes"
+
+
 # --- declarations of options that differ in their help alone --------------------------------------
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 from optsched.cli.command import Option
-from optsched.cli.options import output_option
+from optsched.cli.options import ManyOptions, output_option
 from optsched.cli.progress import sweep_progress
 from optsched.cli.shell import INTERRUPTED, Shell, check_target
 from optsched.cli.values import Kind
@@ -38,20 +38,9 @@ RowsFile = Annotated[
 
 
 @dataclass(frozen=True)
-class TaskOptions:
+class TaskOptions(ManyOptions):
     """How the tasks are run."""
 
-    section: ClassVar = "Running"
-
-    jobs: Annotated[int, Option("Tasks at a time.")] = 1
-    executor: Annotated[
-        str,
-        Option(
-            "Where they run: processes of this machine, or ray, the cluster at RAY_ADDRESS, "
-            "or ray:ADDRESS.",
-            "NAME",
-        ),
-    ] = "processes"
     append: Annotated[bool, Option("Add to the results of another sweep.")] = False
     resume: Annotated[
         bool,

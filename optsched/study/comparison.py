@@ -19,7 +19,6 @@ from optsched.api import (
     solve,
 )
 from optsched.arrays import finite
-from optsched.candidates import Candidates
 from optsched.display import (
     Displayed,
     DisplayedTable,
@@ -31,6 +30,7 @@ from optsched.display import (
 )
 from optsched.display.picture import Picture
 from optsched.errors import Interrupted, OptschedError, UsageError, given_twice
+from optsched.executors import LOCAL, cores, results_of
 from optsched.formulation import Formulation
 from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments, names_and_options
@@ -42,6 +42,8 @@ from optsched.solution.measures import Measures, measure
 from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 
 FORMAT = "optsched-comparison/1"
+NOW = (False, False)
+"""How candidates are compiled that plan neither jobs nor nodes ahead."""
 
 # A formulation by name, or a name with its options.
 Entry = str | tuple[str, Mapping[str, Any]]
@@ -210,6 +212,8 @@ def compare(
     classes: bool = True,
     solver: str = "auto",
     prove: bool = False,
+    processes: int = 1,
+    executor: str = LOCAL,
     on_row: Callable[[str], None] | None = None,
     **limits: Unpack[LimitOptions],
 ) -> Comparison:
@@ -227,6 +231,11 @@ def compare(
         As of `optsched.solve`.
     **limits : LimitOptions
         As of `optsched.solve`; each formulation has the whole of the limits.
+    processes : int
+        Formulations at a time, each in a process of its own; with 1 all in this one.
+    executor : str
+        ``processes`` of this machine; ``ray``, on the Ray cluster of the environment
+        (``RAY_ADDRESS``), or on this machine alone; ``ray:ADDRESS``.
     on_row : callable, optional
         Called with the name of each formulation before it is solved.
 
@@ -257,27 +266,28 @@ def compare(
         "classes": classes, "solver": solver, "prove": prove,
         **limits,
     }  # fmt: skip
+    if processes > 1 or executor != LOCAL:
+        how |= {"on_progress": None, "on_log": None}  # nobody hears them in other processes
     # Compiled once for all formulations that see the same jobs and nodes. Measures are of what is
     # there now, whatever a formulation plans with.
-    now = (False, False)
-    compiled = {now: compile(instance, model)}
-    rows = []
-    for (name, options), formulation in zip(entries, chosen, strict=True):
+    views = {(formulation.plans_ahead, formulation.awaits_nodes): None for formulation in chosen}
+    compiled = {view: compile(instance, model, *view) for view in [NOW, *views]}
+    shared = (instance, constraints, how, *compiled.values())
+    place = {view: number for number, view in enumerate(compiled, 3)}
+    items = [
+        (name, options, place[formulation.plans_ahead, formulation.awaits_nodes])
+        for (name, options), formulation in zip(entries, chosen, strict=True)
+    ]
+
+    def begin(number: int) -> None:
         if on_row is not None:
-            on_row(name)
-        ahead = (formulation.plans_ahead, formulation.awaits_nodes)
-        if ahead not in compiled:
-            compiled[ahead] = compile(instance, model, *ahead)
-        try:
-            rows.append(_row(name, options, compiled[ahead], compiled[now], constraints, how))
-        # What was compared before is the answer; without any of it there is none.
-        except Interrupted:
-            if not rows:
-                raise
-            break
-        found = rows[-1].solution
-        if found is not None and found.termination is Termination.INTERRUPTED:
-            break
+            on_row(items[number][0])
+
+    found = results_of(
+        _row, shared, items, processes=processes, executor=executor,
+        threads=limits.get("threads", 1) or cores(), on_begin=begin,
+    )  # fmt: skip
+    rows = _until_interrupted(found)
     # A constraint of the instance may be given by the caller too: it is listed once.
     documents = {repr(item.document()): item.document() for item in in_force}
     return Comparison(instance, tuple(documents.values()), tuple(rows))
@@ -301,16 +311,29 @@ def _checked(
     return [make_formulation(name, options, constraints) for name, options in entries]
 
 
-def _row(
-    name: str,
-    options: Mapping[str, Any],
-    candidates: Candidates,
-    present: Candidates,
-    constraints: Sequence[Any],
-    how: Mapping[str, Any],
-) -> ComparisonRow:
+def _until_interrupted(
+    found: Iterator[tuple[int, ComparisonRow | OptschedError]],
+) -> list[ComparisonRow]:
+    """The rows, or where the user interrupts those before; raises `Interrupted` without any."""
+    rows: dict[int, ComparisonRow] = {}
     try:
-        solution = solve(candidates, name, constraints=constraints, options=options, **how)
+        for number, row in found:
+            if isinstance(row, OptschedError):
+                raise row
+            rows[number] = row
+            if row.solution is not None and row.solution.termination is Termination.INTERRUPTED:
+                break
+    except (Interrupted, KeyboardInterrupt):
+        if not rows:
+            raise
+    return [row for _, row in sorted(rows.items())]
+
+
+def _row(shared: tuple[Any, ...], item: tuple[str, Mapping[str, Any], int]) -> ComparisonRow:
+    """What comes of one formulation, by its name, options, and place of its candidates in ``shared``."""
+    (_, constraints, how, present), (name, options, place) = shared[:4], item
+    try:
+        solution = solve(shared[place], name, constraints=constraints, options=options, **how)
     except Interrupted:
         raise
     except OptschedError as error:

@@ -28,7 +28,7 @@ from optsched.benchmarking import (
 )
 
 # Private names: statistics, rows and their files are checked without a sweep
-from optsched.benchmarking.machine import cores
+from optsched.executors.machine import cores
 from optsched.benchmarking.results_file import HEAD, parse_lines
 from optsched.errors import InvalidInput, OptschedError, UsageError
 from optsched.processes import Child
@@ -160,7 +160,7 @@ def test_workers_that_are_killed_before_a_task_stop_no_sweep(
                 address = "odd_tasks:killed"
             super().__init__(purpose, address, *given, **more)
 
-    monkeypatch.setattr("optsched.benchmarking.local_processes.Child", Killed)
+    monkeypatch.setattr("optsched.executors.local_processes.Child", Killed)
     rows = run_tasks(squares(3), odd_tasks.square).rows
     failed = [row for row in rows if row["status"] == "error"]
     assert [row["square"] for row in rows if row not in failed] == [0, 1, 4][len(failed) :]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import sys
 import tempfile
 import time
@@ -16,6 +17,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Any, NoReturn
 
 from optsched.errors import OptschedError
@@ -32,10 +34,19 @@ beyond twice the limit on memory in use.
 
 @dataclass(frozen=True)
 class Request:
-    """A task: its content, and the bytes that it may have in use."""
+    """A task: its content, and the bytes that it may have in use.
+
+    Attributes
+    ----------
+    spec : mapping
+    memory : int or None
+    content : bytes
+        Of the first request of a process: what its tasks share, see `SweepWork`.
+    """
 
     spec: Mapping[str, Any]
     memory: int | None
+    content: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,8 @@ def serve(wire: Wire, work: str, prepare: str) -> None:
     wire.send(Reply(0, "ready", os.getpid()))
     while True:
         asked = wire.receive()
+        if asked.content:
+            do = partial(do, pickle.loads(asked.content))
         if make_ready is not None:
             with suppress(Exception):  # the task comes upon the same, and reports it
                 make_ready(asked.spec)

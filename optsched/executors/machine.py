@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import platform
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-from optsched import __version__
 
 
 def cores() -> int:
@@ -32,7 +31,7 @@ def cpu_model() -> str:
 def here() -> dict[str, Any]:
     """Versions of optsched and Python, processor, cores: columns that every row ends with."""
     return {
-        "optsched": __version__,
+        "optsched": version("optsched"),
         "python": platform.python_version(),
         "cpu": cpu_model(),
         "cores": cores(),

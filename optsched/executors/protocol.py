@@ -1,8 +1,8 @@
-"""Where tasks are done: the seam between a sweep and the processes or the cluster that does its tasks.
+"""Where tasks are done: the seam between what is many and the processes or the cluster that does it.
 
-`run_tasks` asks an `Executor` for slots, gives each a task, and looks for rows. Two executors exist:
-processes of this machine (`optsched.benchmarking.local_processes`) and a Ray cluster
-(`optsched.benchmarking.ray_cluster`), whose workers use the former on their own machine. So limits,
+`finished` gives each `Slot` of an `Executor` a task, and looks for rows. Two executors exist:
+processes of this machine (`optsched.executors.local_processes`) and a Ray cluster
+(`optsched.executors.ray_cluster`), whose workers use the former on their own machine. So limits,
 crashes and rows are the same everywhere.
 """
 
@@ -11,15 +11,14 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol, Self
 
-from optsched.benchmarking.results_file import Row
-from optsched.benchmarking.task import Task
-from optsched.benchmarking.worker import Prepare, Work
 from optsched.errors import InvalidArgument, SolverCrashed, UsageError
+from optsched.executors.task import Row, Task
+from optsched.executors.worker import Prepare
 
 MOST_PROCESSES = 1024
 CRASHED = SolverCrashed.exit_code
@@ -70,16 +69,26 @@ class SweepWork:
     worker, prepare : str
         Addresses ``module:function`` of the worker, and of what imports for it (may be empty).
     limits : RunLimits
+    content : bytes
+        Pickled first argument of the worker, which is sent once to each process; empty: it has none.
     """
 
     worker: str
     prepare: str
     limits: RunLimits
+    content: bytes = b""
 
     @classmethod
-    def of(cls, worker: Work, prepare: Prepare | None, limits: RunLimits) -> Self:
+    def of(
+        cls,
+        worker: Callable[..., Any],
+        prepare: Prepare | None,
+        limits: RunLimits,
+        content: bytes = b"",
+    ) -> Self:
         """Other processes import the functions; raises `UsageError` where they cannot."""
-        return cls(address_of(worker), "" if prepare is None else address_of(prepare), limits)
+        ready = "" if prepare is None else address_of(prepare)
+        return cls(address_of(worker), ready, limits, content)
 
 
 def address_of(function: Any) -> str:

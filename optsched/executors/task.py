@@ -11,6 +11,8 @@ from typing import Any, Self
 from optsched.display import Displayed
 from optsched.errors import UsageError
 
+Row = dict[str, Any]
+"""What came of a task, as plain JSON."""
 LIMITS = ("time_limit", "memory_limit")
 """Parts of a task's content that say no more than how long it may go on;
 the same for all tasks of a sweep.

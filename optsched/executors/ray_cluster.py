@@ -1,6 +1,6 @@
 """Tasks on a Ray cluster: Ray carries a task to a machine, and says when a machine is lost.
 
-On each machine the task is done as on this one (`optsched.benchmarking.local_processes`), by an actor
+On each machine the task is done as on this one (`optsched.executors.local_processes`), by an actor
 that has a slot of its own: so limits on time and memory, crashes and rows are the same. What Ray adds
 is that an actor may be lost, with its machine or because that ran out of memory. Another actor then does
 its task again.
@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from optsched.benchmarking.executor import RunningTask, Slot, SweepWork
-from optsched.benchmarking.local_processes import LocalProcesses
-from optsched.benchmarking.machine import here
-from optsched.benchmarking.results_file import Row
-from optsched.benchmarking.task import Task
 from optsched.errors import OptschedError, SolverUnavailable, UsageError
+from optsched.executors.local_processes import LocalProcesses
+from optsched.executors.machine import here
+from optsched.executors.protocol import RunningTask, Slot, SweepWork
+from optsched.executors.task import Row, Task
 
 RETRIES = 2
 """Times that a task is done again whose actor was lost."""
@@ -83,7 +82,8 @@ class RayCluster:
                 f"threads: found {work.limits.threads}, expected at most {most:g}: "
                 "no machine of the Ray cluster has more cores"
             )
-        return [RaySlot(self._ray, work) for _ in range(count)]
+        stored = self._ray.put(work)  # once, whatever it shares and however many slots there are
+        return [RaySlot(self._ray, work.limits.threads, stored) for _ in range(count)]
 
     def wait(self, slots: Sequence[Slot], seconds: float) -> None:
         """See `Executor.wait`."""
@@ -107,18 +107,18 @@ class RaySlot:
         Reference of Ray to the row of the task under way.
     """
 
-    def __init__(self, ray: Any, work: SweepWork) -> None:
+    def __init__(self, ray: Any, cores: int, work: Any) -> None:
+        """``work`` is Ray's reference to the `SweepWork`."""
         self.attempt: RunningTask | None = None
         self.row: Any = None
-        self._ray, self._work = ray, work
+        self._ray, self._cores, self._work = ray, cores, work
         self._actor: Any = None
 
     def start(self) -> Any:
         """Ask for an actor; Ray starts it where and when there is room."""
         if self._actor is None:
             remote = self._ray.remote(NodeSlot)
-            cores = self._work.limits.threads
-            self._actor = remote.options(num_cpus=cores, max_restarts=0).remote(self._work)
+            self._actor = remote.options(num_cpus=self._cores, max_restarts=0).remote(self._work)
         return self._actor
 
     def begin(self, task: Task) -> None:

@@ -9,12 +9,11 @@ from contextlib import suppress
 from multiprocessing.connection import wait
 from typing import Any
 
-from optsched.benchmarking.executor import MB, RunningTask, Slot, SweepWork
-from optsched.benchmarking.machine import here
-from optsched.benchmarking.results_file import Row
-from optsched.benchmarking.task import Task
-from optsched.benchmarking.worker import Request, TaskEnd
 from optsched.errors import OptschedError
+from optsched.executors.machine import here
+from optsched.executors.protocol import MB, RunningTask, Slot, SweepWork
+from optsched.executors.task import Row, Task
+from optsched.executors.worker import Request, TaskEnd
 from optsched.processes import (
     STARTING,
     Child,
@@ -65,17 +64,20 @@ class ProcessSlot:
         self.attempt: RunningTask | None = None
         self.worker: Child | None = None
         self._work, self._limits, self._machine = work, work.limits, machine
+        self._unsent = b""
+        """What the worker has still to be told before its first task."""
 
     def start(self) -> Child:
         """Its worker, started if there is none."""
         if self.worker is None:
             self.worker = Child(
                 "tasks",
-                "optsched.benchmarking.worker:serve",
+                "optsched.executors.worker:serve",
                 (self._work.worker, self._work.prepare),
                 threads=self._limits.threads,
                 keep_errors=True,
             )
+            self._unsent = self._work.content
         return self.worker
 
     def begin(self, task: Task) -> None:
@@ -87,7 +89,9 @@ class ProcessSlot:
         """Send a task to the worker."""
         worker, attempt.asked = self.start(), time.monotonic()
         with suppress(Closed):  # `look` comes upon it, and says how the worker ended
-            worker.send(Request(attempt.task.spec, self._limits.memory), Timeout(STARTING))
+            content, self._unsent = self._unsent, b""
+            asked = Request(attempt.task.spec, self._limits.memory, content)
+            worker.send(asked, Timeout(STARTING))
 
     def look(self) -> Row | None:
         """The row of the task once there is one; the slot is free then."""

@@ -1,0 +1,134 @@
+"""Calls of one function with many arguments, on an executor: results are objects, not rows.
+
+What all calls share is sent once to each worker (on a Ray cluster it is put into the object store
+once), and does not come back: where a result has one of the shared objects in it, it has the
+caller's own.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from base64 import b64decode, b64encode
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, TypeVar
+
+from optsched.errors import OptschedError, SolverCrashed
+from optsched.executors.protocol import RunLimits, SweepWork, address_of
+from optsched.executors.running import LOCAL, executor_of, finished
+from optsched.executors.task import Row, Task
+from optsched.lazy import imported
+
+Result = TypeVar("Result")
+
+
+def results_of(
+    function: Callable[[tuple[Any, ...], Any], Result],
+    shared: tuple[Any, ...],
+    items: Sequence[Any],
+    *,
+    processes: int = 1,
+    executor: str = LOCAL,
+    threads: int = 1,
+    on_begin: Callable[[int], None] | None = None,
+) -> Iterator[tuple[int, Result | OptschedError]]:
+    """``function(shared, item)`` of each item, as (number of the item, result), in any order.
+
+    Parameters
+    ----------
+    function : callable
+        At the top of a module, as other processes import it.
+    shared : tuple
+        Arguments of all calls.
+    items : sequence
+        One argument of each call.
+    processes : int
+        Calls at a time; with 1, in processes of this machine, there is no other process.
+    executor : str
+        As of `optsched.benchmarking.run_tasks`.
+    threads : int
+        Threads that libraries may start in each process.
+    on_begin : callable, optional
+        Called with the number of each item when its call begins.
+
+    Yields
+    ------
+    number, result
+        An `OptschedError` that a call raised is its result.
+
+    Raises
+    ------
+    SolverCrashed
+        The process of a call crashed.
+    UsageError, SolverUnavailable
+        As of `optsched.benchmarking.run_tasks`.
+    """
+    limits = RunLimits.of(processes, threads, None, None)
+    if executor == LOCAL and processes == 1:
+        for number, item in enumerate(items):
+            if on_begin is not None:
+                on_begin(number)
+            yield number, _result_of(function, shared, item)
+        return
+    content = pickle.dumps((address_of(function), shared, list(items)))
+    work = SweepWork.of(call, None, limits, content)
+
+    def begin(task: Task) -> None:
+        if on_begin is not None:
+            on_begin(task.spec["number"])
+
+    left = deque(Task.of({"number": number}) for number in range(len(items)))
+    with closing(executor_of(executor)) as where:
+        slots = where.slots(work, min(processes, len(left)))
+        try:
+            for task, row in finished(where, slots, left, begin):
+                yield task.spec["number"], _unpacked(row, shared)
+        finally:
+            for slot in slots:
+                slot.stop()
+
+
+def call(content: Any, spec: Mapping[str, Any]) -> Row:
+    """The worker: one call, its result as text."""
+    address, shared, items = content
+    found = _result_of(imported(address), shared, items[spec["number"]])
+    return {"result": b64encode(_packed(found, shared)).decode()}
+
+
+def _result_of(
+    function: Callable[[tuple[Any, ...], Any], Result], shared: tuple[Any, ...], item: Any
+) -> Result | OptschedError:
+    try:
+        return function(shared, item)
+    except OptschedError as error:
+        return error
+
+
+def _packed(result: Any, shared: tuple[Any, ...]) -> bytes:
+    """A result, pickled without what is shared."""
+    place = {id(part): number for number, part in enumerate(shared)}
+
+    class Packer(pickle.Pickler):
+        """Has places for shared objects."""
+
+        def persistent_id(self, obj: Any) -> int | None:
+            return place.get(id(obj))
+
+    buffer = io.BytesIO()
+    Packer(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(result)
+    return buffer.getvalue()
+
+
+def _unpacked(row: Row, shared: tuple[Any, ...]) -> Any:
+    if row["status"] != "ok":
+        raise SolverCrashed(str(row["error"]))
+
+    class Unpacker(pickle.Unpickler):
+        """Puts the caller's objects in their places."""
+
+        def persistent_load(self, pid: Any) -> Any:
+            return shared[pid]
+
+    return Unpacker(io.BytesIO(b64decode(row["result"]))).load()

@@ -1,0 +1,86 @@
+"""Calls on executors: the same results in this process, in others, and on a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+from odd_calls import added, dies, odd_refused, sleeps, with_shared
+
+from optsched.errors import InvalidInput, SolverCrashed, UsageError
+from optsched.executors import results_of
+from optsched.study import compare
+
+pytestmark = pytest.mark.process
+
+WAYS = [{"processes": 1}, {"processes": 2}]
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Workers find the module of the calls."""
+    monkeypatch.setenv("PYTHONPATH", os.path.dirname(__file__))
+    yield
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_results_have_the_number_of_their_item(how: dict[str, int]) -> None:
+    begun: list[int] = []
+    found = dict(results_of(added, ([1, 2],), [10, 20, 30], on_begin=begun.append, **how))
+    assert found == {0: 13, 1: 23, 2: 33}
+    assert sorted(begun) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_what_is_shared_does_not_come_back(how: dict[str, int]) -> None:
+    large = list(range(100_000))
+    for number, (shared, item) in results_of(with_shared, (large,), [5, 6], **how):
+        assert shared is large and item == 5 + number
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_refusal_is_the_result_of_its_call(how: dict[str, int]) -> None:
+    found = dict(results_of(odd_refused, (), [0, 1, 2], **how))
+    assert found[0] == 0 and found[2] == 2
+    refused = found[1]
+    assert isinstance(refused, InvalidInput) and refused.path == "items[1]"
+    assert str(refused) == "items[1]: found an odd number, expected an even one"
+
+
+def test_a_process_that_dies_is_said() -> None:
+    with pytest.raises(SolverCrashed, match="SIGKILL"):
+        list(results_of(dies, (), [1, 2], processes=2))
+
+
+def test_nothing_to_call_needs_no_process() -> None:
+    assert list(results_of(added, ([],), [], processes=2)) == []
+
+
+def test_wrong_executors_and_numbers_are_refused() -> None:
+    for wrong in ({"executor": "cloud"}, {"processes": 0}):
+        with pytest.raises(UsageError):
+            list(results_of(added, ([],), [1], **wrong))  # type: ignore[arg-type]
+
+
+def test_who_stops_early_leaves_no_process() -> None:
+    found = results_of(sleeps, (), [0.0, 60.0], processes=2)
+    number, _ = next(found)
+    assert number == 0
+    began = time.monotonic()
+    found.close()  # type: ignore[attr-defined]
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("executor", ["processes", "ray"])
+def test_a_comparison_is_the_same_in_other_processes(executor: str) -> None:
+    if executor == "ray":
+        pytest.importorskip("ray", reason="the extra ray is not installed")
+    names = ["makespan", "max-min-fairness", "gap", "fifo"]
+    one = compare("@quickstart", names)
+    many = compare("@quickstart", names, processes=2, executor=executor)
+    seconds = [row.to_document() | {"seconds": None} for row in many]
+    assert seconds == [row.to_document() | {"seconds": None} for row in one]
+    candidates = [row.solution.candidates.instance for row in many if row.solution is not None]
+    assert all(instance is many.instance for instance in candidates)
