@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 from optsched.cli import values
 from optsched.cli.command import Argument, Group, Option
 from optsched.cli.formulations import mathematics
-from optsched.cli.options import OUTPUT, Json, output_option, settings_option
+from optsched.cli.options import OUTPUT, Json, ManyOptions, output_option, settings_option
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, written_to
 from optsched.cli.tables import (
@@ -886,6 +886,7 @@ def evaluate(
     profiles: ProfileFiles,
     models: Models,
     reading: ProfileReading,
+    running: ManyOptions,
     split: Annotated[
         NamedList | None,
         Option(
@@ -934,7 +935,10 @@ def evaluate(
 
     with progress(shell, "evaluating"):
         measured = reading.read(profiles)
-        found = evaluate_models(measured, wanted, split, chain=chain, seeds=seeds, nominal=nominal)
+        found = evaluate_models(
+            measured, wanted, split, chain=chain, seeds=seeds, nominal=nominal,
+            processes=running.jobs, executor=running.executor,
+        )  # fmt: skip
     if plot is not None:
         from optsched.report import evaluation_picture, save_picture
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
-from optsched.errors import OptschedError, SolverCrashed
+from optsched.errors import OptschedError, SolverCrashed, UsageError
 from optsched.executors.protocol import RunLimits, SweepWork, address_of
 from optsched.executors.running import LOCAL, executor_of, finished
 from optsched.executors.task import Row, Task
@@ -63,7 +63,7 @@ def results_of(
     SolverCrashed
         The process of a call crashed.
     UsageError, SolverUnavailable
-        As of `optsched.benchmarking.run_tasks`.
+        Arguments that cannot be pickled; else as of `optsched.benchmarking.run_tasks`.
     """
     limits = RunLimits.of(processes, threads, None, None)
     if executor == LOCAL and processes == 1:
@@ -72,7 +72,10 @@ def results_of(
                 on_begin(number)
             yield number, _result_of(function, shared, item)
         return
-    content = pickle.dumps((address_of(function), shared, list(items)))
+    try:
+        content = pickle.dumps((address_of(function), shared, list(items)))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise UsageError(f"what is to be sent to other processes cannot be: {error}") from None
     work = SweepWork.of(call, None, limits, content)
 
     def begin(task: Task) -> None:

@@ -20,7 +20,8 @@ from scipy.special import ndtri
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
 from optsched.arrays.columns import Columns
 from optsched.display import Displayed, DisplayedTable, TableColumns, columns_of, count, percent
-from optsched.errors import InvalidArgument, InvalidInput, unknown_name
+from optsched.errors import InvalidArgument, InvalidInput, OptschedError, unknown_name
+from optsched.executors import LOCAL, results_of
 from optsched.instance.reading import show
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
@@ -287,7 +288,8 @@ def evaluate(
     *,
     seeds: int = 1,
     nominal: float = 0.9,
-    on_fit: Callable[[str, str], None] | None = None,
+    processes: int = 1,
+    executor: str = LOCAL,
 ) -> Evaluation:
     """Fit models to parts of profiles, and judge them by the rest.
 
@@ -302,8 +304,10 @@ def evaluate(
         Random splits are drawn anew for seeds 0 to ``seeds`` - 1; the others are made once.
     nominal : float
         Of the intervals.
-    on_fit : callable, optional
-        Called with the model and the split before each fit.
+    processes : int
+        Parts of splits at a time, each in a process of its own; with 1 all in this one.
+    executor : str
+        Where these are, see `optsched.benchmarking.run_tasks`.
 
     Returns
     -------
@@ -326,51 +330,74 @@ def evaluate(
         pair = tuple(split) if isinstance(split, list | tuple) else ()
         if not (len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], Mapping)):
             raise InvalidArgument(f"splits[{row}]", show(split), "(name, options)")
+    titles: list[str] = []
+    items: list[tuple[int, int, Split]] = []
     for name, options in splits:
         drawn = range(seeds if name in RANDOM else 1)
-        parts = [
-            (seed, split) for seed in drawn for split in splits_of(profiles, name, seed, options)
+        items += [
+            (len(titles), seed, split)
+            for seed in drawn
+            for split in splits_of(profiles, name, seed, options)
         ]
-        title = name + "".join(f":{option}={value:g}" for option, value in options.items())
-        for one, of_one in _judge(profiles, models, title, parts, nominal, on_fit):
+        titles.append(name + "".join(f":{option}={value:g}" for option, value in options.items()))
+    found: list[Mapping[str, Times | str]] = [{}] * len(items)
+    calls = results_of(
+        _predicted, (profiles, dict(models)), items, processes=processes, executor=executor
+    )
+    for number, part in calls:
+        if isinstance(part, OptschedError):
+            raise part
+        found[number] = part
+    for place, title in enumerate(titles):
+        mine = [
+            (seed, split, part)
+            for (of, seed, split), part in zip(items, found, strict=True)
+            if of == place
+        ]
+        for one, of_one in _judge(profiles, list(models), title, mine, nominal):
             points.append(one)
             rows += of_one
     return Evaluation(profiles, nominal, tuple(rows), tuple(points))
 
 
+def _predicted(shared: tuple[Any, ...], item: tuple[int, int, Split]) -> Mapping[str, Times | str]:
+    """What each model says of a part that is left out, or why it cannot be fitted to the rest."""
+    (profiles, models), (_, _, split) = shared, item
+    # All models get the same object: a chain takes over what its parts have fitted.
+    train, ways = profiles.take(split.train), profiles.ways.take(split.test)
+    predicted: dict[str, Times | str] = {}
+    for name, fit in models.items():
+        try:
+            predicted[name] = fit(train)(ways)
+        except InvalidInput as error:
+            predicted[name] = str(error)
+    return predicted
+
+
 def _judge(
     profiles: Profiles,
-    models: Mapping[str, Fit],
+    models: Sequence[str],
     title: str,
-    parts: Sequence[tuple[int, Split]],
+    parts: Sequence[tuple[int, Split, Mapping[str, Times | str]]],
     nominal: float,
-    on_fit: Callable[[str, str], None] | None,
 ) -> list[tuple[Points, list[ErrorRow]]]:
     """What each model says of what is left out by the parts,
-    (seed, split), of one kind of split.
+    (seed, split, predictions), of one kind of split.
     """
     # A model that was never fitted has no points.
     none = (0, EMPTY, Times.of(np.zeros(0), Source.MEASURED))
-    found = {name: [_points(name, title, profiles, *none)] for name in models}
     nothing = "" if parts else "nothing in these profiles can be left out"
-    refused = dict.fromkeys(models, nothing)
-    for seed, split in parts:
-        # All models get the same object: a chain takes over what its parts have fitted.
-        train = profiles.take(split.train)
-        ways = profiles.ways.take(split.test)
-        for name, fit in models.items():
-            if on_fit is not None:
-                on_fit(name, title)
-            try:
-                predicted = fit(train)(ways)
-                found[name].append(_points(name, title, profiles, seed, split.test, predicted))
-            except InvalidInput as error:
-                refused[name] = refused[name] or str(error)
     judged = []
-    for name, parts_found in found.items():
-        points = Points.join(parts_found)
-        fits = len(parts_found) - 1
-        judged.append((points, _rows(points, profiles, fits, nominal, refused[name])))
+    for name in models:
+        refusals = [part[name] for _, _, part in parts]
+        refused = next((words for words in refusals if isinstance(words, str)), nothing)
+        of_parts = [_points(name, title, profiles, *none)]
+        for seed, split, part in parts:
+            predicted = part[name]
+            if not isinstance(predicted, str):
+                of_parts.append(_points(name, title, profiles, seed, split.test, predicted))
+        points = Points.join(of_parts)
+        judged.append((points, _rows(points, profiles, len(of_parts) - 1, nominal, refused)))
     return judged
 
 

@@ -5,6 +5,7 @@ fitted to profiles, written to files, asked about ways to run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.assembly import make_model
 from optsched.errors import InvalidArgument, UsageError, unknown_name
+from optsched.executors import LOCAL
 from optsched.instance import FORMAT as INSTANCE_FORMAT
 from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments, names_and_options
@@ -172,6 +174,8 @@ def evaluate_models(
     chain: bool = False,
     seeds: int = 1,
     nominal: float = 0.9,
+    processes: int = 1,
+    executor: str = LOCAL,
 ) -> Evaluation:
     """Fit models to parts of profiles, and judge them by the rest.
 
@@ -184,7 +188,7 @@ def evaluate_models(
         `optsched.performance.evaluation.SPLITS`; by default all of them.
     chain : bool
         Judge the chain of all models too.
-    seeds, nominal
+    seeds, nominal, processes, executor
         See `optsched.performance.evaluation.evaluate`.
 
     Returns
@@ -203,7 +207,10 @@ def evaluate_models(
         raise UsageError("no model is named")
     contenders = fits(wanted, chain)
     chosen = [(name, {}) for name in SPLITS] if splits is None else splits
-    return evaluate(profiles, contenders, chosen, seeds=seeds, nominal=nominal)
+    return evaluate(
+        profiles, contenders, chosen,
+        seeds=seeds, nominal=nominal, processes=processes, executor=executor,
+    )  # fmt: skip
 
 
 def fits(models: Sequence[Wanted], chain: bool = False) -> dict[str, Fit]:
@@ -213,28 +220,42 @@ def fits(models: Sequence[Wanted], chain: bool = False) -> dict[str, Fit]:
     With ``chain`` also the chain of all, of which no model is fitted twice to the same `Profiles`
     in a row.
     """
-    last: list[Profiles] = []
-    documents: dict[str, dict[str, Any]] = {}
+    fitted = _Fitted()
+    every = {_label(item): _FitAll(fitted, (item,)) for item in models}
+    return {**every, **({CHAIN: _FitAll(fitted, tuple(models))} if chain else {})}
 
-    def fitted(item: Wanted, profiles: Profiles) -> dict[str, Any]:
-        # The chain of all follows its models on the same part of the profiles: they are fitted once
-        if not last or last[0] is not profiles:
-            last[:] = [profiles]
-            documents.clear()
+
+class _Fitted:
+    """Models that were fitted last, to one part of the profiles.
+
+    The chain of all follows its models on the same part: they are fitted once.
+    """
+
+    def __init__(self) -> None:
+        self._to: Profiles | None = None
+        self._documents: dict[str, dict[str, Any]] = {}
+
+    def document(self, item: Wanted, profiles: Profiles) -> dict[str, Any]:
+        """A model fitted to profiles."""
+        if self._to is not profiles:
+            self._to, self._documents = profiles, {}
         name = _label(item)
-        if name not in documents:
-            documents[name] = fit_model(profiles, item)
-        return documents[name]
+        if name not in self._documents:
+            self._documents[name] = fit_model(profiles, item)
+        return self._documents[name]
 
-    def fit(*items: Wanted) -> Fit:
-        def fit_all(profiles: Profiles) -> Predict:
-            parts = [fitted(item, profiles) for item in items]
-            document = parts[0] if len(parts) == 1 else {"model": CHAIN, MODELS: parts}
-            return lambda ways: predict_times(document, ways)
 
-        return fit_all
+@dataclass(frozen=True, eq=False)
+class _FitAll:
+    """Fits one model, or a chain of several; other processes take it."""
 
-    return {_label(item): fit(item) for item in models} | ({CHAIN: fit(*models)} if chain else {})
+    fitted: _Fitted
+    items: tuple[Wanted, ...]
+
+    def __call__(self, profiles: Profiles) -> Predict:
+        parts = [self.fitted.document(item, profiles) for item in self.items]
+        document = parts[0] if len(parts) == 1 else {"model": CHAIN, MODELS: parts}
+        return lambda ways: predict_times(document, ways)
 
 
 def _label(item: Wanted) -> str:

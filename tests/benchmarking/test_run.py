@@ -26,11 +26,11 @@ from optsched.benchmarking import (
     from_names,
     run_tasks,
 )
+from optsched.benchmarking.results_file import HEAD, parse_lines
+from optsched.errors import InvalidInput, OptschedError, UsageError
 
 # Private names: statistics, rows and their files are checked without a sweep
 from optsched.executors.machine import cores
-from optsched.benchmarking.results_file import HEAD, parse_lines
-from optsched.errors import InvalidInput, OptschedError, UsageError
 from optsched.processes import Child
 
 pytestmark = pytest.mark.process

@@ -54,6 +54,11 @@ def test_a_process_that_dies_is_said() -> None:
         list(results_of(dies, (), [1, 2], processes=2))
 
 
+def test_what_cannot_be_sent_is_refused() -> None:
+    with pytest.raises(UsageError, match="cannot be"):
+        list(results_of(added, (lambda: 0,), [1, 2], processes=2))
+
+
 def test_nothing_to_call_needs_no_process() -> None:
     assert list(results_of(added, ([],), [], processes=2)) == []
 

@@ -14,8 +14,6 @@ from small_time_model import Linear, planted
 
 from optsched.errors import UsageError
 from optsched.performance import Profiles, Source
-
-# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.evaluation import (
     RANDOM,
     SPLITS,
@@ -26,6 +24,9 @@ from optsched.performance.evaluation import (
 )
 from optsched.performance.times import Times
 from optsched.performance.ways import Ways
+
+# Private names: a model by its class, where the registry knows it by name
+from optsched.study.fitting import evaluate_models
 
 pytestmark = pytest.mark.property
 
@@ -238,3 +239,13 @@ def test_ways_are_asked_without_their_times() -> None:
 
     evaluate(PROFILES, {"spy": fit}, [("more-gpus", {})])  # type: ignore[dict-item]
     assert len(asked) == 1 and set(asked[0].gpus.tolist()) == {8, 16}
+
+
+@pytest.mark.process
+def test_an_evaluation_is_the_same_in_other_processes() -> None:
+    models, splits = ["pollux", "interpolation"], [("random", {}), ("gpu-out", {})]
+    one, many = (
+        evaluate_models(PROFILES, models, splits, chain=True, seeds=2, processes=processes)
+        for processes in (1, 2)
+    )
+    assert one.rows == many.rows and one.rows[0].fits == 2
