@@ -286,13 +286,14 @@ def admit(
     admitted, refused = [], []
     for row in asked.tolist():
         # Where no plan of those before is known, nobody is let in beside them.
-        found = probes.plan(np.append(kept, row)) if plan is not None or not len(kept) else None
+        known = plan is not None or not len(kept)
+        found = probes.plan(np.append(kept, row)) if known else None
         why_not = "" if found is None else dict(found.unplaced).get(table.names[row], "")
         if why_not and table.steps_left[row] > 0:
             refused.append(Refusal(table.names[row], Reason.NOT_PROVEN, why_not))
             continue
         if found is None:
-            refused.append(_refusal(probes, kept, row, advise))
+            refused.append(_refusal(probes, kept, row, advise, known))
             continue
         kept, plan = np.append(kept, row), found
         admitted.append(table.names[row])
@@ -509,8 +510,8 @@ class _Probes:
 # --- why not, and what would let it in ----------------------------------------------------------
 
 
-def _refusal(probes: _Probes, kept: IntArray, row: int, advise: bool) -> Refusal:
-    """Why a job is not admitted beside those that are."""
+def _refusal(probes: _Probes, kept: IntArray, row: int, advise: bool, known: bool) -> Refusal:
+    """Why a job is not admitted beside those that are, of which a plan is `known` or not."""
     names = probes.instance.jobs_table.names
     job = names[row]
     conflict: tuple[str, ...] = ()
@@ -526,12 +527,15 @@ def _refusal(probes: _Probes, kept: IntArray, row: int, advise: bool) -> Refusal
         words += "" if smallest else "; perhaps fewer of them cannot either"
     else:
         reason = Reason.NOT_PROVEN
-        words = "no plan was found that keeps all deadlines; that there is none is not proven"
+        of = "all deadlines" if known else "the deadlines of the jobs admitted before, without it"
+        words = f"no plan was found that keeps {of}; that there is none is not proven"
     if not advise:
         return Refusal(job, reason, words, conflict, smallest)
     extra = _extra_gpus(probes, np.append(kept, row))
+    # No later deadline makes a plan of the others.
+    earliest = _earliest_deadline(probes, kept, row) if known else None
     return Refusal(
-        job, reason, words, conflict, smallest, _earliest_deadline(probes, kept, row), extra,
+        job, reason, words, conflict, smallest, earliest, extra,
         _cheapest(probes, np.append(kept, row), extra),
     )  # fmt: skip
 

@@ -123,6 +123,16 @@ def test_what_is_not_proven_is_not_said_to_be() -> None:
     assert refusal.extra_gpus == {"p": 1, "q": None}
 
 
+def test_nobody_joins_jobs_of_which_no_plan_is_known() -> None:
+    """Of the two only time sharing keeps the deadlines, which is no plan and no refutation."""
+    wide = {"id": "A", "steps": 10.0, "gpus": 4, "throughput": {"p": 1.0}, "deadline": 20.0}
+    long = {"id": "B", "steps": 20.0, "gpus": 1, "throughput": {"p": 1.0}, "deadline": 20.0}
+    refusal = only(admit(cluster([wide, long]), job("late", 1e4)))
+    assert (refusal.reason, refusal.earliest_deadline) == ("not proven", None)
+    assert "the jobs admitted before, without it" in refusal.words
+    assert refusal.extra_gpus is not None and refusal.extra_gpus["p"] == 1
+
+
 def test_advice_holds_and_less_is_not_enough() -> None:
     refusal = only(admit(cluster(OLD), job("d", 55.0)))
     assert refusal.earliest_deadline == pytest.approx(200.0 / 3.0, rel=2e-3)
