@@ -14,8 +14,8 @@ R2. No job that can be preempted stays where it is if it ended sooner on other G
     until it makes progress: what is left of a restart where it goes on, a whole restart where it
     starts again (with the work that it loses, and the grace time), 0 for a first start.
 
-Where a plan keeps deadlines, jobs in it that wait and would lose time by a stop start when it says:
-what is left over now may be another's before their own place is free.
+Where a plan keeps deadlines, jobs in it that wait and would lose time by a stop start when it says, or
+where they end in time: what is left over now may be another's before their own place is free.
 
 Nobody stops for this. Rows with a claim choose first, as they are due, and then jobs that can go on
 where they ran (under a ranking, all jobs in its order). Of the others those choose first that gain
@@ -238,12 +238,11 @@ class IdleGpus:
                 seat[leaves] = pair
                 partner_alone[leaves] = column
                 rate[leaves] = np.where(may_move[leaves] & no_slower, rate_now, np.inf)
-        rate[self._as_planned & (seat < 0)] = np.inf
         return seat, rate, partner_alone
 
     @cached_property
     def _as_planned(self) -> BoolArray:
-        """Jobs that start when their plan says, and not on what it leaves over; shape (jobs,)."""
+        """Jobs of a plan that lose time by a stop; shape (jobs,)."""
         rows = self._rows
         if not rows.follows_plan:
             return np.zeros(len(rows.view.must), bool)
@@ -309,7 +308,11 @@ class IdleGpus:
         if self._most:
             # How many GPUs a job has is decided before, whatever others would save.
             sooner &= self._same_size(wanted.rows, wanted.seat)
-        return waits | sooner
+        starts = waits & ~self._as_planned[wanted.rows.job]
+        some = np.flatnonzero(waits & ~starts)
+        left = self._rows.seconds_to_spare(wanted.rows.take(some), wanted.continues[some])
+        starts[some] = left >= 0
+        return starts | sooner
 
     def _same_size(self, rows: JobRows, seat: IntArray) -> BoolArray:
         """Rows with as many GPUs as the job has in its seat."""

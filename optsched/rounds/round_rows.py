@@ -259,13 +259,17 @@ class RoundRows:
         table = self.view.instance.jobs_table
         held = self.held & np.isfinite(table.deadline)
         some = np.flatnonzero(held[rows.job] & (rows.partner < 0) & (rows.rate > 0))
-        job = rows.job[some]
-        column = rows.column[some]
-        pool, gpus = self.classes.pool[column], self.classes.gpus[column]
-        takes = table.steps_left[job] / rows.rate[some]
-        takes += self.state.stops.delays(job, pool, gpus, self.continues[some])
-        slack[some] = (table.deadline[job] - self.state.now - takes) / self.view.instance.round
+        left = self.seconds_to_spare(rows.take(some), self.continues[some])
+        slack[some] = left / self.view.instance.round
         return slack
+
+    def seconds_to_spare(self, rows: JobRows, continues: BoolArray) -> FloatArray:
+        """Seconds that jobs may wait and end in time in rows alone, in some of which they go on."""
+        table, job, column = self.view.instance.jobs_table, rows.job, rows.column
+        pool, gpus = self.classes.pool[column], self.classes.gpus[column]
+        takes = table.steps_left[job] / rows.rate
+        takes += self.state.stops.delays(job, pool, gpus, continues)
+        return np.asarray(table.deadline[job] - self.state.now - takes)
 
     @cached_property
     def urgent(self) -> BoolArray:
