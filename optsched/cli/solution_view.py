@@ -423,8 +423,7 @@ def _lines(allocation: Allocation) -> tuple[list[Line], int | None]:
         record["rates"] = [rate * fraction for rate in rates]
         bare = record["pool"] is None
         record["details"] = mode_words(C, job, record, "" if bare else None)
-        if bare and "option" in record:
-            record |= _uses(C, job, record["option"])
+        record |= columns.stated(column, job)
         line = lines.setdefault(int(key[row]), Line(_job_words(names, job, partner)))
         line.records.append(record)
     return list(lines.values()), len(starts) if complete else None
@@ -443,18 +442,6 @@ def mode_words(C: Classes, job: int, record: Mapping[str, Any], numbered: str | 
     words += [f"share {record['share']:g}"] if "share" in record else []
     words += [f"{key}={value}" for key, value in record.get("attributes", {}).items()]
     return ", ".join(words)
-
-
-def _uses(C: Classes, job: int, option: int) -> dict[str, Any]:
-    """What an option without a pool uses, and its value and cost."""
-    options = C.instance.options
-    row = int(options.indptr[C.instance.jobs_table.options[job]]) + option
-    uses = [f"{resource} {number(used)}" for resource, used in options.uses[row].items()]
-    return {
-        "uses": listed(uses),
-        "value": float(options.value[row]),
-        "cost": float(options.cost[row]),
-    }
 
 
 def _matrix(lines: list[Line], pools: list[str]) -> RenderableType:
@@ -507,7 +494,7 @@ def _cells(record: Mapping[str, Any]) -> dict[str, str]:
     return {
         "pool": name(record["pool"] or "") or "none",
         "option": record["details"],
-        "uses": record.get("uses", ""),
+        "uses": listed(record.get("uses", ())),
         "GPUs": f"{record['gpus']:,}",
         "nodes": f"{record['nodes']:,}",
         "value": number(record.get("value", 0.0)),

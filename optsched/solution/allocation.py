@@ -11,7 +11,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, blocks, quotient, without_repeats
 from optsched.candidates import Classes, JobRows, expand, expand_first
-from optsched.display import DisplayedTable, TableColumns, columns_of, count, first_of
+from optsched.display import DisplayedTable, TableColumns, columns_of, count, first_of, number
 from optsched.display.picture import Picture
 from optsched.lazy import convenience
 
@@ -59,6 +59,27 @@ class ColumnRecords:
             return {}
         own_list = self._instance.jobs_table.options[job]
         return {"option": option - int(self._instance.options.indptr[own_list])}
+
+    def stated(self, column: int, job: int) -> dict[str, Any]:
+        """What an option without a pool uses, a text for each resource, and its value and cost; empty for
+        other columns.
+        """
+        record = self.configuration(column) | self.option(column, job)
+        if record["pool"] is not None or "option" not in record:
+            return {}
+        options = self._instance.options
+        row = int(self._option[self._kind_column[column]])
+        uses = [f"{resource} {number(used)}" for resource, used in options.uses[row].items()]
+        return {
+            "uses": uses,
+            "value": float(options.value[row]),
+            "cost": float(options.cost[row]),
+        }
+
+    def cells(self, column: int, job: int) -> dict[str, Any]:
+        """The same for a table, with one text for all that is used."""
+        stated = self.stated(column, job)
+        return stated and stated | {"uses": ", ".join(stated["uses"])}
 
     def details(self, column: int) -> dict[str, Any]:
         """``share`` and ``attributes``, where a column has them."""
@@ -243,5 +264,10 @@ class Allocation(DisplayedTable):
         return {"used": first_of(used), "without GPUs": count(idle, "job") if idle else ""}
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        """The rows: job (or jobs), pool, GPUs, nodes and the fraction of the time."""
-        return columns_of(self.to_records(slice(first)))
+        """The rows: job (or jobs), pool, GPUs, nodes and the fraction of the time; of options without a
+        pool what they use, their value and cost.
+        """
+        rows, columns = self.rows, ColumnRecords(self.classes)
+        chosen = zip(rows.column[:first].tolist(), rows.job[:first].tolist(), strict=True)
+        records = zip(self.to_records(slice(first)), chosen, strict=True)
+        return columns_of([record | columns.cells(*way) for record, way in records])

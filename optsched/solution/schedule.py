@@ -207,5 +207,10 @@ class Schedule(DisplayedTable):
         return {"deadlines": f"{kept:,} kept, {len(late):,} missed" if due.any() else ""}
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        """The stretches: job, pool, GPUs, nodes, start and end in seconds on the clock."""
-        return columns_of(self.to_records(slice(first)))
+        """The stretches: job, pool, GPUs, nodes, start and end in seconds on the clock; of options without
+        a pool what they use, their value and cost.
+        """
+        columns = ColumnRecords(self.classes)
+        chosen = zip(self.column[:first].tolist(), self.job[:first].tolist(), strict=True)
+        records = zip(self.to_records(slice(first)), chosen, strict=True)
+        return columns_of([record | columns.cells(*way) for record, way in records])

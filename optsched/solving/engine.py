@@ -69,9 +69,9 @@ CORE_FAILURES = 2
 """Runs of cores without a better point after which the whole program is solved."""
 ROUNDED = 1e-6
 """Part of the smallest difference between two values that is rounding."""
-FEW, MANY = 300, 50
-"""Neighbourhoods in a row without a better assignment after which the search for one ends: where prices
-leave few columns open, and else for each job."""
+FEW, MANY = 2, 50
+"""Neighbourhoods for each job, in a row without a better assignment, after which the search for one ends:
+where prices leave few columns open, and else."""
 FEW_OPEN, OPEN_SHARE = 300, 0.5
 """Open columns, and their part of all, up to which branch and bound gets most of the time."""
 LAGRANGIAN_SHARE, EVALUATIONS = 0.2, 100
@@ -372,7 +372,7 @@ class Engine(SolverRuns):
         Where most columns are open, branch and bound will not end, and the search gets most of the time.
         """
         step = step_of(core.arrays.cost, core.arrays.integer) or 0.0
-        for neighbourhoods, share in ((FEW, SHARE), (MANY * search.of.jobs, LONG)):
+        for of_job, share in ((FEW, SHARE), (MANY, LONG)):
 
             def enough(lost: float, share: float = share) -> bool:
                 value = core.bound - lost
@@ -380,7 +380,7 @@ class Engine(SolverRuns):
                 closed = short < step * (1.0 - ROUNDED) or self._near(core, value)
                 return closed or not self.has_time_left(1.0 - share)
 
-            search.run(neighbourhoods, enough)
+            search.run(of_job * search.of.jobs, enough)
             if not enough(search.least) and self._priced is None:
                 self._priced = self._lagrangian(search, core, step or None)
             open_columns = core.open_columns(core.bound - search.least)

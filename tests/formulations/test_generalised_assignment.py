@@ -120,6 +120,9 @@ def test_jobs_without_options_have_no_costs() -> None:
 def test_the_assignment_that_ships() -> None:
     solution = optsched.solve("@assignment", "gap")
     assert (solution.status, solution.objective) == ("optimal", 1182.0)
+    assert solution.allocation is not None
+    table = solution.allocation.to_columns()
+    assert table["uses"][0].startswith("agent") and sum(table["cost"]) == 1182.0
 
 
 @pytest.mark.parametrize("kind", ["c", "d", "e"])
