@@ -347,8 +347,11 @@ class Engine(SolverRuns):
         limits = replace(self.limits_left(), gap=None, work=None, on_progress=None)
         values = self.record(session.run(limits), session.arrays.shape)
         by_clock = values.termination in BY_CLOCK
-        nothing = replace(
-            values, termination=Termination.IMPRECISE, objective=None, bound=None, x=None, y=None
+        nothing = Values(
+            Termination.IMPRECISE,
+            iterations=values.iterations,
+            seconds=values.seconds,
+            words="search at the prices of the relaxation",
         )
         core = None if values.y is None else Core.of(program.classes, arrays, values.y)
         if core is None:
