@@ -45,6 +45,9 @@ def test_all_formulations_that_take_the_instance_are_compared() -> None:
         if row.formulation == "gap":
             assert "expected options with their costs" in str(row.error)
             continue
+        if row.formulation == "mig-pack":  # gangs of several GPUs are no slices
+            assert "counts slices and single GPUs" in str(row.error)
+            continue
         if row.formulation == "allox":  # one GPU each
             assert "has no configuration of exactly one GPU" in str(row.error)
             continue
