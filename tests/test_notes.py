@@ -77,6 +77,7 @@ WHERE_READ = {
     "format": EVERY, "name": NAME, "round": ROUNDS, "now": EVERY, "performance.model": EVERY,
     "throughputs": EVERY, "constraints.kind": EVERY,
     "cluster.topology": MACHINE,
+    "cluster.levels": EVERY,
     **{f"cluster.resources.{field}": EVERY for field in ("name", "kind", "capacity", "pool", "nodes")},
     **{f"cluster.pools.{field}": EVERY
        for field in ("name", "gpu", "gpus_per_node", "gpu_memory", "cpus_per_node", "memory_per_node")},

@@ -14,6 +14,7 @@ from optsched.candidates import Classes
 from optsched.display import DisplayedTable, TableColumns, columns_of, count
 from optsched.errors import UsageError
 from optsched.instance import Instance, Layouts
+from optsched.instance.arguments import checks_arguments
 from optsched.instance.layouts import MIG
 from optsched.performance import partitions_of
 from optsched.solution import Solution
@@ -81,6 +82,7 @@ class SlicedGpus(DisplayedTable):
         )
 
 
+@checks_arguments
 def slices(solution: Solution) -> SlicedGpus:
     """Which slice of which GPU each job of a plan with layouts runs in.
 

@@ -69,6 +69,9 @@ CORE_FAILURES = 2
 """Runs of cores without a better point after which the whole program is solved."""
 ROUNDED = 1e-6
 """Part of the smallest difference between two values that is rounding."""
+BRIEFLY, BRIEF_NODES, BRIEF_SHARE = 1000, 500, 0.1
+"""Columns of an assignment up to which branch and bound comes before a search: so many nodes, in
+so much of the time."""
 FEW, MANY = 2, 50
 """Neighbourhoods for each job, in a row without a better assignment, after which the search for one ends:
 where prices leave few columns open, and else."""
@@ -169,6 +172,8 @@ class Engine(SolverRuns):
         assigns = self.asked_for is None and program.assignment is not None
         easier_first = program.integral and program.classes.columns > RELAXED_FIRST
         if assigns:
+            if program.classes.columns <= BRIEFLY and self.limits.work is None:
+                yield partial(self._branch_briefly, program)
             yield partial(self._search_assignments, program)
         elif easier_first:  # a bound, and a point to start from
             yield from self._easier(program)
@@ -333,6 +338,25 @@ class Engine(SolverRuns):
         elif solver.refuses(easier) is None:
             yield partial(self._solve_easier, program, easier)
 
+    def _branch_briefly(self, program: AllocationProgram) -> Outcome:
+        """Few nodes of branch and bound, which settle most small assignments sooner than a search."""
+        arrays = self.build(lambda: program.to_linear().arrays)
+        start = None if self.start is None else program.complete(program.repaired(self.start))
+        session = self.open(arrays, None, start, program.classes)
+        limits = self.limits_left()
+        seconds = None if limits.time is None else BRIEF_SHARE * limits.time
+        brief = replace(limits, time=seconds, work=BRIEF_NODES)
+        values = self.record(session.run(brief), session.arrays.shape)
+        by_clock = values.termination is Termination.TIME_LIMIT
+        if by_clock or values.termination is Termination.WORK_LIMIT:  # neither is the user's limit
+            words = "a few nodes of branch and bound"
+            values = replace(values, termination=Termination.IMPRECISE, words=words)
+        if values.x is None or values.termination in NO_OPTIMUM:
+            return without_point(self, arrays, values, program)
+        outcome = certified_allocation(self, program, values, values.y, arrays)
+        self._incumbent = outcome.x
+        return replace(outcome, by_clock=outcome.by_clock or by_clock)
+
     def _search_assignments(self, program: AllocationProgram) -> Outcome:
         """The relaxation of a generalised assignment, and a search at its prices.
 
@@ -356,7 +380,8 @@ class Engine(SolverRuns):
         core = None if values.y is None else Core.of(program.classes, arrays, values.y)
         if core is None:
             return replace(nothing_found(self, nothing), by_clock=by_clock)
-        search = searched_from(program, core, self.start, self.limits.seed)
+        start = self.start if self._incumbent is None else self._incumbent
+        search = searched_from(program, core, start, self.limits.seed)
         if search is None:
             return replace(nothing_found(self, nothing), by_clock=by_clock)
         began = self.timer.clock()

@@ -205,6 +205,11 @@ def fragmentation(
     -------
     Fragmentation
         By node, expected over the jobs of the instance: each counts once, whether it runs or waits.
+
+    Raises
+    ------
+    InvalidInput
+        The instance or the performance model is not valid.
     """
     return fragmentation_of(compile(load(instance, performance)).classes(frozenset(), []))
 

@@ -488,6 +488,8 @@ def test_validate_counts(run: Any, small: dict[str, Any], write: Write) -> None:
     assert told["classes"] == dict.fromkeys(names("formulation"), 2) | {
         "lease": 0,
         "deadline-fluid": 0,
+        "deadline-elastic": 0,
+        "elasticflow": 0,
     }  # no job has a deadline
     assert [row["job"] for row in told["unplaced"]] == ["wide", "done"]
     assert told["sha256"] == optsched.load(write(small)).sha256

@@ -9,11 +9,12 @@ import pytest
 
 import optsched
 from optsched.api import compile_for, make_formulation
+from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
 from optsched.formulation import Formulation
 
 # Private names: the inner steps of an answer are compared with a reference
-from optsched.formulation.procedure import Optimum, Reduced
+from optsched.formulation.procedure import Auxiliary, Optimum, Reduced
 from optsched.program import AllocationProgram, Minimum
 from optsched.registry import load_formulation, load_solver, names
 from optsched.solution import Solution, Status, Termination
@@ -52,24 +53,33 @@ def test_the_objective_of_a_program_does_not_depend_on_a_program_built_later(nam
     assert program.objective(x) == alone
 
 
+def by_hand(program: AllocationProgram, x: FloatArray, price: float) -> Optimum:
+    """The optimum of a program whose one GPU has this price; time is worth nothing."""
+    duals = {"time": np.zeros(len(x)), "capacity": np.array([price])}
+    value = program.value(x)
+    return Optimum(x, value, value, Status.OPTIMAL, Termination.OPTIMAL, duals)
+
+
 def test_a_procedure_runs_on_optima_written_by_hand() -> None:
-    """Discounts of partial allocation follow from the values alone: no solver is needed to look at them."""
+    """Two jobs share one GPU; each could have all of it without the other."""
+    builder = optsched.InstanceBuilder("pair")
+    pool = builder.add_pool("p", nodes=1, gpus_per_node=1)
+    builder.add_job("a", throughput={pool: 1.0})
+    builder.add_job("b", throughput={pool: 3.0})
     formulation = make_formulation("partial-allocation")
-    C = formulation.classes(compile_for(formulation, optsched.load("@quickstart")))
+    C = formulation.classes(compile_for(formulation, builder.instance()))
     procedure = formulation.procedure(C, seed=0)
     own = next(procedure)
     assert isinstance(own, AllocationProgram)
-    x = own.even()
-    ended = Status.OPTIMAL, Termination.OPTIMAL
-    others = own.total.weight * C.count @ np.log(own.level(x)) - np.log(own.level(x))
-    optimum = Optimum(x, own.value(x), own.value(x), *ended)
-    for value in others + np.log(2.0):  # the others could have twice the product without the job
-        procedure.send(optimum)
-        optimum = Optimum(x, value, value, *ended)
+    x, alone = np.full(2, 0.5), np.ones(1)
+    optimum = by_hand(own, x, price=2.0)
     with pytest.raises(StopIteration) as end:
-        procedure.send(optimum)
+        while True:
+            rest = procedure.send(optimum)
+            assert isinstance(rest, Auxiliary) and isinstance(rest.program, AllocationProgram)
+            optimum = by_hand(rest.program, alone, price=1.0)
     assert isinstance(end.value.value, Reduced)
-    assert end.value.value.figures["discount"] == pytest.approx(np.full(len(C), 0.5))
+    assert end.value.value.figures["discount"] == pytest.approx(np.full(2, 0.5))
     assert end.value.value.x == pytest.approx(0.5 * x)
 
 

@@ -93,7 +93,7 @@ def test_errors_that_do_not_go_together_miss_no_more_deadlines() -> None:
 def test_the_quantile_is_written_and_verified(tmp_path: Any) -> None:
     instance, path = cheap(), tmp_path / "s.json"
     sure = optsched.solve(instance, "cost", constraints=["deadlines"], quantile=0.9)
-    assert sure.options == {"quantile": 0.9}
+    assert sure.options["quantile"] == 0.9
     optsched.write_solution(sure, path)
     assert verify(instance, path).ok
     text = path.read_text()
@@ -101,7 +101,7 @@ def test_the_quantile_is_written_and_verified(tmp_path: Any) -> None:
     path.write_text(text.replace('"quantile": 0.9', '"quantile": 0.95'))
     assert not verify(instance, path).ok
     plain = optsched.solve(instance, "cost", constraints=["deadlines"])
-    assert plain.options == {}
+    assert "quantile" not in plain.options
 
 
 def test_what_has_no_hard_deadlines_takes_no_quantile() -> None:

@@ -117,7 +117,7 @@ def test_durations_that_are_stated_are_exact() -> None:
     assert fastest_rate(candidates).tolist() == [9.0]
 
 
-REFUSING = ("smd", "allox", "sum-completion", "gap", "generalised-assignment")
+REFUSING = ("smd", "allox", "sum-completion", "gap", "generalised-assignment", "mig-pack")
 """Formulations that do not take gangs at plain rates."""
 
 
