@@ -117,7 +117,7 @@ def compare(
         optsched compare @quickstart
         optsched compare @quickstart -f makespan -f max-min-fairness -f isolated
         optsched compare @quickstart -f alpha-fairness:alpha=0.5 -f alpha-fairness:alpha=4
-        optsched compare @large --jobs 4
+        optsched compare @large -f makespan -f max-min-fairness --jobs 2
         optsched compare cluster.json --time-limit 30s -O max-throughput:integral=true --json
     """
     from optsched.cli.comparison_view import comparison_view

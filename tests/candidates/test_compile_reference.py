@@ -58,10 +58,10 @@ def test_the_table_model_refuses_the_jobs_that_the_reference_refuses() -> None:
         document = random_document(seed)
         instance, refused = Instance.from_document(document), Reference(document).refused()
         if not refused:
-            TableModel.from_instance(instance, {})
+            TableModel.refuse_plain_numbers(instance)
             continue
         with pytest.raises(InvalidInput) as error:
-            TableModel.from_instance(instance, {})
+            TableModel.refuse_plain_numbers(instance)
         assert f'which job "{refused[0]}" would need' in error.value.found
 
 
