@@ -115,13 +115,13 @@ class MigPack(Formulation):
             raise self.no_rows
         return self._packing(C).plan(self.side_rows(C))
 
-    def _packing(self, C: Classes) -> _Packing:
+    def _packing(self, C: Classes) -> _PackProgram:
         self.check(C.instance)
-        return _Packing(C, self.options.layouts, self.options.change, self.options.objective)
+        return _PackProgram(C, self.options.layouts, self.options.change, self.options.objective)
 
 
 @dataclass(frozen=True)
-class _Packing:
+class _PackProgram:
     """The sets and parameters of one program."""
 
     C: Classes

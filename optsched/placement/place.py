@@ -21,7 +21,7 @@ from optsched.placement.requests import Requests
 from optsched.placement.seated import seated
 from optsched.placement.shares import FULL, ROUNDING
 from optsched.placement.staying import pinned_rows
-from optsched.program import Seats
+from optsched.program import GangSeats
 from optsched.solution import Placement, Solution
 from optsched.solving.engine import Engine
 
@@ -47,7 +47,7 @@ def place_rows(
     work: int | None = None,
     occupied: Occupied | None = None,
     barred: Sequence[Collection[str]] | None = None,
-    seats: Seats | None = None,
+    seats: GangSeats | None = None,
 ) -> Placement:
     """GPUs for rows of an allocation that run at the same time.
 
@@ -78,7 +78,7 @@ def place_rows(
         preempted: they stay where they are unless that is in the way of more rows or fewer nodes.
     barred : sequence of collections of str, of the length of ``wanted``, optional
         Names of nodes of which each row gets nothing.
-    seats : Seats, optional
+    seats : GangSeats, optional
         The placement that the program of these rows has found, one to choose from.
 
     Returns
@@ -243,7 +243,7 @@ class _Solved(NamedTuple):
 
 
 def _solve(
-    problem: Problem, engine: Engine, searcher: Engine, columns: int, seats: Seats | None
+    problem: Problem, engine: Engine, searcher: Engine, columns: int, seats: GangSeats | None
 ) -> _Solved:
     """Best fit in several ways, then the integer program where a gap to the bounds is left."""
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from optsched.arrays import IntArray
 from optsched.placement.problem import Assignment, Pieces, Problem, with_identities
-from optsched.program.space import Seats, packed
+from optsched.program.space import GangSeats, packed
 
 Slots = deque[int]
 """Nodes that have room for one part each."""
 
 
-def seated(problem: Problem, seats: Seats) -> Assignment:
+def seated(problem: Problem, seats: GangSeats) -> Assignment:
     """GPUs for the requests whose gangs have seats, as far as these are still free.
 
     Gangs of a type take the seats of the type in order, and their parts the nodes of the part: which
@@ -26,7 +26,7 @@ def seated(problem: Problem, seats: Seats) -> Assignment:
     return _on_gpus(problem, nodes)
 
 
-def _parts_of_requests(problem: Problem, seats: Seats) -> dict[int, tuple[int, list[int]]]:
+def _parts_of_requests(problem: Problem, seats: GangSeats) -> dict[int, tuple[int, list[int]]]:
     """Of each request with a seat: the column of its gang (y), and the parts that it is split into."""
     space = seats.space
     waiting: dict[int, Slots] = defaultdict(deque)
@@ -45,7 +45,7 @@ def _parts_of_requests(problem: Problem, seats: Seats) -> dict[int, tuple[int, l
 
 
 def _nodes_of_parts(
-    problem: Problem, seats: Seats, parts: Mapping[int, tuple[int, list[int]]]
+    problem: Problem, seats: GangSeats, parts: Mapping[int, tuple[int, list[int]]]
 ) -> dict[int, list[tuple[int, int]]]:
     """(node of the problem, GPUs) of each part of each request."""
     space = seats.space
@@ -69,7 +69,7 @@ def _nodes_of_parts(
     return placed
 
 
-def _room(problem: Problem, seats: Seats) -> dict[tuple[int, int], Slots]:
+def _room(problem: Problem, seats: GangSeats) -> dict[tuple[int, int], Slots]:
     """Nodes with room for a part, once for each time that they have it, by part and class."""
     space, local = seats.space, problem.nodes.local()
     room: dict[tuple[int, int], Slots] = defaultdict(deque)

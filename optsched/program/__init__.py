@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         LimitRows,
         SideRows,
     )
-    from optsched.program.space import Seats, Space
+    from optsched.program.space import GangSeats, Space
     from optsched.program.timeline import TimelineCost, TimelineProgram
     from optsched.program.total import Total
 
@@ -35,6 +35,7 @@ __all__ = [
     "DelayedMinimum",
     "Exponential",
     "Expression",
+    "GangSeats",
     "Inverse",
     "LexicographicMinimum",
     "LimitRows",
@@ -45,7 +46,6 @@ __all__ = [
     "Multiple",
     "Ratio",
     "Relation",
-    "Seats",
     "SideRows",
     "Space",
     "TimelineCost",
@@ -59,7 +59,7 @@ __all__ = [
 
 # A program of one kind does not load the others, and most programs have no side rows.
 _HOME = {
-    "Seats": "optsched.program.space",
+    "GangSeats": "optsched.program.space",
     "Space": "optsched.program.space",
     "Assumption": "optsched.program.side_rows",
     "ClassFloors": "optsched.program.side_rows",

@@ -52,7 +52,7 @@ SHARED = -1
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Partition(Displayed):
+class ProgramParts(Displayed):
     """A program and the part of each of its classes.
 
     Attributes
@@ -66,7 +66,7 @@ class Partition(Displayed):
     part: IntArray
 
     @classmethod
-    def of(cls, program: AllocationProgram, part: IntArray) -> Partition:
+    def of(cls, program: AllocationProgram, part: IntArray) -> ProgramParts:
         """The partition; raises `InvalidArgument` for programs that do not fall into parts."""
         found = cls(program, np.unique(part, return_inverse=True)[1])
         why = _indivisible(program)

@@ -94,7 +94,7 @@ def duals_at(program: AllocationProgram, known: RowDuals, value: float) -> RowDu
         return _of_smallest_level(program, known, value, sweeps)
     paid = program.utility.level_prices(program)
     for _ in range(sweeps):
-        points = _Points(program, known)
+        points = _PricedColumns(program, known)
         worth = points.slopes_of_total() if paid is None else paid
         known = known._replace(time=points.rents(worth), worth=worth)
     return known
@@ -116,7 +116,7 @@ def _at_best_level(
     program: AllocationProgram, known: RowDuals, value: float
 ) -> tuple[float, RowDuals]:
     """The least bound over the levels, and its duals."""
-    n, utility, points = program.classes.count, program.minimum, _Points(program, known)
+    n, utility, points = program.classes.count, program.minimum, _PricedColumns(program, known)
     constant, highest = known.constant(program), program.highest
     t, lowest, found = min(value, highest), np.inf, known
     for _ in range(STEPS):
@@ -160,7 +160,7 @@ def _sides(program: AllocationProgram) -> Iterator[tuple[IntArray, IntArray, Int
         yield b[apart], a[apart], pair[apart]
 
 
-class _Points:
+class _PricedColumns:
     """What a unit of the time of each class brings and costs, in each of its columns."""
 
     def __init__(self, program: AllocationProgram, known: RowDuals) -> None:

@@ -16,7 +16,7 @@ from optsched.display.picture import Picture
 from optsched.lazy import convenience
 
 if TYPE_CHECKING:  # few programs know nodes
-    from optsched.program import Seats
+    from optsched.program import GangSeats
 
 EVERYTHING = slice(None)
 NEGLIGIBLE = 1e-10
@@ -97,14 +97,14 @@ class Allocation(DisplayedTable):
         Job-fractions of each class column.
     integral : bool
         Whole jobs.
-    seats : Seats or None
+    seats : GangSeats or None
         Which nodes hold which parts of the jobs, where the program that was solved knows it.
     """
 
     classes: Classes
     x: FloatArray
     integral: bool = False
-    seats: Seats | None = None
+    seats: GangSeats | None = None
 
     @classmethod
     def cleaned(cls, classes: Classes, x: FloatArray, integral: bool) -> Allocation:

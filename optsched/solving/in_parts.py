@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.program import AllocationProgram
-from optsched.program.partition import Partition
+from optsched.program.partition import ProgramParts
 from optsched.program.price_bound import duals_at
 from optsched.solution import PointStatus, Termination, Values
 from optsched.solving.certify import certified_point, nothing_found, unless_interrupted
@@ -40,7 +40,7 @@ def solve_in_parts(engine: Engine, program: AllocationProgram, part: IntArray) -
     InvalidArgument
         Of a program that does not fall into parts.
     """
-    partition, start = Partition.of(program, part), engine.start
+    partition, start = ProgramParts.of(program, part), engine.start
     outcomes: list[Outcome] = []
     try:
         for number in range(partition.parts):
@@ -56,7 +56,7 @@ def solve_in_parts(engine: Engine, program: AllocationProgram, part: IntArray) -
     return SolvedProgram(program, _joined(engine, partition, outcomes), notes=_notes(partition))
 
 
-def _joined(engine: Engine, partition: Partition, outcomes: list[Outcome]) -> Outcome:
+def _joined(engine: Engine, partition: ProgramParts, outcomes: list[Outcome]) -> Outcome:
     """The optima of all parts as a point of the whole, certified there."""
     x = partition.joined([_point(outcome) for outcome in outcomes])
     duals = [outcome.duals for outcome in outcomes if outcome.duals is not None]
@@ -70,7 +70,7 @@ def _joined(engine: Engine, partition: Partition, outcomes: list[Outcome]) -> Ou
 
 
 def _rows_of(
-    partition: Partition, duals: list[Mapping[str, FloatArray]], x: FloatArray
+    partition: ProgramParts, duals: list[Mapping[str, FloatArray]], x: FloatArray
 ) -> FloatArray:
     """Duals of the rows of the whole, at the mean prices of the parts."""
     program = partition.program
@@ -102,7 +102,7 @@ def _nothing(
     return SolvedProgram(program, found, notes=(words,))
 
 
-def _notes(partition: Partition) -> tuple[str, ...]:
+def _notes(partition: ProgramParts) -> tuple[str, ...]:
     return (
         f"solved in {partition.parts} parts, which loses at most the gap to the bound of the whole",
     )

@@ -16,7 +16,7 @@ from optsched.solution.values import NO_OPTIMUM as NO_OPTIMUM
 from optsched.solvers import Solver
 
 if TYPE_CHECKING:
-    from optsched.program import Seats
+    from optsched.program import GangSeats
     from optsched.solution.plan import Plan
     from optsched.solution.schedule import Schedule
     from optsched.solution.stage import Stage
@@ -107,7 +107,7 @@ class SolvedProgram(NamedTuple):
         For the user.
     columns_made : ColumnsMade or None
         Of column generation.
-    seats : Seats or None
+    seats : GangSeats or None
         Which nodes hold which parts of whole jobs, where the program knows them.
     """
 
@@ -117,7 +117,7 @@ class SolvedProgram(NamedTuple):
     stages: tuple[Stage, ...] = ()
     notes: tuple[str, ...] = ()
     columns_made: ColumnsMade | None = None
-    seats: Seats | None = None
+    seats: GangSeats | None = None
 
 
 def is_reproducible(termination: Termination, explanation: Explanation, by_clock: bool) -> bool:

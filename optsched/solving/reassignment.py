@@ -41,7 +41,7 @@ OTHERS = 0.2
 """What jobs of agents that are not drawn yet count, relative to those of agents that are."""
 
 
-class Prices(NamedTuple):
+class AssignmentPrices(NamedTuple):
     """What an assignment loses against a bound.
 
     Attributes
@@ -79,7 +79,7 @@ def searched_from(
     assert of is not None
     price = program.limit_duals(core.duals)[of.row]
     loss = np.where(of.column >= 0, core.loss[of.column], np.inf)
-    prices = Prices(loss, np.maximum(price, 0.0))
+    prices = AssignmentPrices(loss, np.maximum(price, 0.0))
     given = None if start is None else of.agents_of(start, program.classes)
     starts = (
         given if given is not None and of.fits(given) else None,
@@ -114,7 +114,7 @@ class _Ways(NamedTuple):
         return _Ways(self.loss[which], self.load[:, which], self.code[which])
 
 
-class _Part(NamedTuple):
+class _Neighbourhood(NamedTuple):
     """Some agents, the jobs of theirs that may move, and the room for these.
 
     Attributes
@@ -145,13 +145,13 @@ class Reassignment:
     Attributes
     ----------
     of : Assignment
-    prices : Prices
+    prices : AssignmentPrices
     agent : IntArray, shape (jobs,)
     random : Generator
     """
 
     of: Assignment
-    prices: Prices
+    prices: AssignmentPrices
     agent: IntArray
     random: np.random.Generator
     best: IntArray = field(init=False)
@@ -206,7 +206,7 @@ class Reassignment:
                 drawn[_one_of(self.random, near)] = True
         return np.flatnonzero(drawn).astype(np.int64)
 
-    def _part(self, agents: IntArray, spare: float) -> _Part:
+    def _part(self, agents: IntArray, spare: float) -> _Neighbourhood:
         """The jobs of agents that may move, and what they may lose."""
         number = np.full(self.of.agents, -1)
         number[agents] = np.arange(len(agents))
@@ -225,9 +225,9 @@ class Reassignment:
         price = self.prices.price[agents]
         loss -= loss.min(axis=0)
         most = float(loss[at].sum() + price @ free) + spare + ROUNDING
-        return _Part(agents, jobs, loss, use, room, price, most)
+        return _Neighbourhood(agents, jobs, loss, use, room, price, most)
 
-    def _divided(self, part: _Part) -> IntArray | None:
+    def _divided(self, part: _Neighbourhood) -> IntArray | None:
         """The assignment after the best way to divide them that changes something; None without any."""
         order = self.random.permutation(len(part.jobs))
         halves = np.array_split(order, 2)
@@ -253,7 +253,7 @@ def _one_of(random: np.random.Generator, weight: FloatArray) -> int:
     return int(min(np.searchsorted(sums, random.random() * sums[-1], "right"), len(weight) - 1))
 
 
-def _ways(part: _Part, jobs: IntArray) -> _Ways:
+def _ways(part: _Neighbourhood, jobs: IntArray) -> _Ways:
     """Ways to divide some jobs of a part, job by job; of many those that lose least."""
     g = len(part.agents)
     found = _Ways(np.zeros(1), np.zeros((g, 1)), np.zeros(1, np.int64))
@@ -271,7 +271,9 @@ def _ways(part: _Part, jobs: IntArray) -> _Ways:
     return found
 
 
-def _joined(part: _Part, one: _Ways, other: _Ways) -> tuple[FloatArray, IntArray, IntArray]:
+def _joined(
+    part: _Neighbourhood, one: _Ways, other: _Ways
+) -> tuple[FloatArray, IntArray, IntArray]:
     """Pairs of ways that together overload nobody and lose little: what they lose, and the two."""
     # An agent may have so much room left that what the room costs is no more than all may lose
     spare = np.minimum(part.most / np.maximum(part.price, ROUNDING), part.room)

@@ -3,6 +3,6 @@
 from optsched.program.space.contents import packed
 from optsched.program.space.gangs import GangTypes, NodeClasses
 from optsched.program.space.rows import capacity_rows
-from optsched.program.space.seats import Seats, Space
+from optsched.program.space.seats import GangSeats, Space
 
-__all__ = ["GangTypes", "NodeClasses", "Seats", "Space", "capacity_rows", "packed"]
+__all__ = ["GangSeats", "GangTypes", "NodeClasses", "Space", "capacity_rows", "packed"]

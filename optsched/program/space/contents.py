@@ -14,7 +14,7 @@ ROUNDING = 1e-9
 """Relative slack of capacities, and slack of shares of a GPU."""
 
 
-class Part(NamedTuple):
+class GangPart(NamedTuple):
     """The GPUs of a gang on one node.
 
     Attributes
@@ -58,7 +58,7 @@ def fewest_pieces(gpus: int, nodes: int, most: int, size: int) -> int:
 
 
 def fullest_contents(
-    parts: Sequence[Part], gpus: int, own: FloatArray, most: int
+    parts: Sequence[GangPart], gpus: int, own: FloatArray, most: int
 ) -> IntArray | None:
     """Contents of a node to which no further part can be added, shape (P, parts).
 
@@ -66,7 +66,7 @@ def fullest_contents(
 
     Parameters
     ----------
-    parts : sequence of Part
+    parts : sequence of GangPart
     gpus : int
         Of the node.
     own : FloatArray, shape (2,)
@@ -109,7 +109,7 @@ def _with_one(held: tuple[int, ...], number: int) -> tuple[int, ...]:
     return (*held[:number], held[number] + 1, *held[number + 1 :])
 
 
-def _fits_gpus(parts: Sequence[Part], held: Sequence[int], gpus: int) -> bool:
+def _fits_gpus(parts: Sequence[GangPart], held: Sequence[int], gpus: int) -> bool:
     whole = sum(
         count * part.gpus for part, count in zip(parts, held, strict=True) if part.share == 1
     )

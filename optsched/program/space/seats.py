@@ -37,7 +37,7 @@ from optsched.candidates import Classes
 from optsched.errors import UsageError
 from optsched.instance.cluster import PER_NODE
 from optsched.program.linear import LinearProgram, Variables
-from optsched.program.space.contents import ROUNDING, Part, fullest_contents, splits
+from optsched.program.space.contents import ROUNDING, GangPart, fullest_contents, splits
 from optsched.program.space.gangs import ANYWHERE, GangTypes, NodeClasses
 
 MOST_CONTENTS = 20_000
@@ -85,7 +85,7 @@ class Contents(NamedTuple):
     counts: IntArray
 
 
-class Seats(NamedTuple):
+class GangSeats(NamedTuple):
     """Values of y, h and n at a whole point of a space."""
 
     space: Space
@@ -103,7 +103,7 @@ class Space:
     classes : Classes
     types : GangTypes
     nodes : NodeClasses
-    parts : tuple of Part
+    parts : tuple of GangPart
     gangs : Gangs
     held : Held
     contents : Contents
@@ -112,7 +112,7 @@ class Space:
     classes: Classes
     types: GangTypes
     nodes: NodeClasses
-    parts: tuple[Part, ...]
+    parts: tuple[GangPart, ...]
     gangs: Gangs
     held: Held
     contents: Contents
@@ -283,21 +283,21 @@ class Space:
         """Columns beside those of the classes."""
         return len(self.gangs.type_) + len(self.held.part) + len(self.contents.row)
 
-    def read(self, point: FloatArray) -> Seats:
+    def read(self, point: FloatArray) -> GangSeats:
         """Seats of the last columns of a whole point."""
         whole = np.round(point[len(point) - self.columns :]).astype(np.int64)
         first = len(self.gangs.type_)
         second = first + len(self.held.part)
-        return Seats(self, whole[:first], whole[first:second], whole[second:])
+        return GangSeats(self, whole[:first], whole[first:second], whole[second:])
 
 
 class _KnownParts:
     """Parts, numbered in order of first use."""
 
     def __init__(self) -> None:
-        self.parts: dict[Part, int] = {}
+        self.parts: dict[GangPart, int] = {}
 
-    def number(self, part: Part) -> int:
+    def number(self, part: GangPart) -> int:
         return self.parts.setdefault(part, len(self.parts))
 
 
@@ -313,7 +313,7 @@ def _gangs(types: GangTypes, nodes: NodeClasses, known: _KnownParts) -> Gangs:
                 need = tuple(types.need[t].tolist())
                 pool, share = int(types.pool[t]), float(types.share[t])
                 numbers = {
-                    known.number(Part(pool, gpus, share, need)): count
+                    known.number(GangPart(pool, gpus, share, need)): count
                     for gpus, count in parts.items()
                 }
                 type_.append(t)
@@ -344,7 +344,7 @@ def _splits_in(
     return found
 
 
-def _held(types: GangTypes, parts: Sequence[Part], gangs: Gangs, nodes: NodeClasses) -> Held:
+def _held(types: GangTypes, parts: Sequence[GangPart], gangs: Gangs, nodes: NodeClasses) -> Held:
     """Which nodes can hold which parts, for gangs of which level."""
     used = {
         (part, int(types.level[t]))
@@ -361,7 +361,7 @@ def _held(types: GangTypes, parts: Sequence[Part], gangs: Gangs, nodes: NodeClas
     return Held(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 
 
-def _contents(parts: Sequence[Part], nodes: NodeClasses) -> Contents:
+def _contents(parts: Sequence[GangPart], nodes: NodeClasses) -> Contents:
     """What nodes of each class can hold."""
     counts, first = [np.zeros((0, len(parts)), np.int64)], [0]
     distinct, row = np.unique(nodes.contents, return_index=True)

@@ -114,7 +114,7 @@ class ChoosingResponse(Response):
 
 
 @dataclass(frozen=True)
-class Assignment:
+class SearchPoint:
     """Where the search has come to: all classes as they choose, but for some that are in several places."""
 
     choice: Choice
@@ -175,7 +175,7 @@ class LinearTotalSearch(CuttingPlanes):
             self.master.begin(Response(demand, self.value, demand, 0.0, np.inf))
         self._at_base = demand, self.value
         everybody = np.arange(classes)
-        self.best = Assignment(self.now, everybody, self.base, demand, self.value)
+        self.best = SearchPoint(self.now, everybody, self.base, demand, self.value)
 
     def run(self, starts: Sequence[FloatArray] = ()) -> None:
         """Cutting planes, then small programs, until the gap is closed; of many classes
@@ -331,12 +331,12 @@ class LinearTotalSearch(CuttingPlanes):
         super()._mix()
         return self.master.duals
 
-    def _assignment(self, choice: Choice, demand: FloatArray, value: float) -> Assignment:
+    def _assignment(self, choice: Choice, demand: FloatArray, value: float) -> SearchPoint:
         """Every class as it chooses, none otherwise."""
         nobody = np.zeros(0, np.int64)
-        return Assignment(choice, nobody, np.zeros((0, self.worth.shape[1])), demand, value)
+        return SearchPoint(choice, nobody, np.zeros((0, self.worth.shape[1])), demand, value)
 
-    def _within(self, found: Assignment) -> tuple[float, float, float]:
+    def _within(self, found: SearchPoint) -> tuple[float, float, float]:
         """How far from the base towards a choice the capacities allow, the factor that makes up
         for rounding, and what that is worth.
         """
@@ -347,7 +347,7 @@ class LinearTotalSearch(CuttingPlanes):
         fit = self._fit(part * found.demand + (1.0 - part) * demand)
         return part, fit, fit * (part * found.value + (1.0 - part) * value)
 
-    def _take(self, found: Assignment) -> None:
+    def _take(self, found: SearchPoint) -> None:
         value = self._within(found)[2]
         if value > self._within(self.best)[2]:
             self.best = found
@@ -425,7 +425,7 @@ class LinearTotalSearch(CuttingPlanes):
         parts /= np.maximum(1.0, parts.sum(axis=1))[:, np.newaxis]
         pinned[free] = parts
         value = self.worth_of(pinned)
-        self._take(Assignment(others, free, parts, self.goods.used(pinned), value))
+        self._take(SearchPoint(others, free, parts, self.goods.used(pinned), value))
         log.debug("prices: %d free, gap %.2g", count, self.gap)
         return np.maximum(y[count : count + goods], 0.0) / self.capacity
 
