@@ -250,7 +250,10 @@ class TableModel(RateModel):
         pools = len(instance.cluster.pools)
         profiles = instance.workloads.rates
         place = self._find_place(profiles.repeat(pools), np.tile(np.arange(pools), len(profiles)))
-        plain = np.reshape(self._rates.entries.counts.find(place, OWN_GANG) >= 0, (-1, pools))
+        entries = self._rates.entries
+        entry = entries.spreads.find(entries.counts.find(place, OWN_GANG), ANY_SPREAD)
+        # A plain 0 is harmless: the job cannot run there on any number of GPUs.
+        plain = np.reshape(gathered(entries.rate, entry, 0.0) > 0, (-1, pools))
         some = np.logical_or.reduce(plain, axis=1)
         for job, row, gang in gangs:
             if not some[row]:

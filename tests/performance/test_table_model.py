@@ -13,6 +13,7 @@ from documents import instance_document
 from instance_cases import batch_of, configurations
 from refusals import refuses
 
+import optsched
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.performance import (
@@ -375,6 +376,12 @@ def test_a_number_that_no_pool_would_use_is_not_refused() -> None:
     )
     with refuses("workloads.w0.throughput.x"):
         TableModel.refuse_plain_numbers(instance_of([{"a": {"2": 1.0}, "x": 9.0}], [2], own=False))
+
+
+def test_a_plain_zero_rules_out_gangs_of_every_size() -> None:
+    instance = instance_of([{"a": {"2": 3.0}, "b": 0.0}], [2], own=False)
+    TableModel.refuse_plain_numbers(instance)
+    assert 1 not in optsched.compile(instance).columns.pool
 
 
 def test_only_jobs_that_rely_on_the_workload_count() -> None:
