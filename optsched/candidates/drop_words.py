@@ -12,7 +12,7 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.generate import gpu_memory
 from optsched.candidates.kinds import Kinds
-from optsched.candidates.room import ROUNDING, Room, find_room, node_capacities
+from optsched.candidates.room import ROUNDING, NodeNeeds, find_room, node_capacities
 from optsched.instance import Instance
 from optsched.instance.reading import listed
 from optsched.performance.batches import BATCH, PER_GPU
@@ -58,7 +58,7 @@ class DropWords:
         return gpu_memory(self.instance, self.kinds, self.columns)
 
     @cached_property
-    def _room(self) -> tuple[IntArray, Room]:
+    def _room(self) -> tuple[IntArray, NodeNeeds]:
         """Rows of the columns without room, ascending, and what they were compared with."""
         rows = np.flatnonzero(np.isin(self.columns.drop, (Drop.NO_ROOM, Drop.OVER_CAPACITY)))
         some = self.columns.take(rows)

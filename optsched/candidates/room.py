@@ -40,7 +40,7 @@ CELLS = 2_000_000
 """Pairs of a demand and a size of nodes that are looked at together: 16 MB each array."""
 
 
-class Room(NamedTuple):
+class NodeNeeds(NamedTuple):
     """What generated columns need of nodes, and what these host;
     arrays of as many rows as columns were asked for.
 
@@ -79,7 +79,9 @@ def drop_roomless(
     return drop
 
 
-def find_room(columns: KindColumns, instance: Instance, kinds: Kinds, later_nodes: bool) -> Room:
+def find_room(
+    columns: KindColumns, instance: Instance, kinds: Kinds, later_nodes: bool
+) -> NodeNeeds:
     """What generated columns find on nodes that are usable now,
     or with ``later_nodes`` once all are available.
     """
@@ -109,7 +111,7 @@ def find_room(columns: KindColumns, instance: Instance, kinds: Kinds, later_node
         if resource.pool is not None:
             too_much &= columns.pool[here] == instance.cluster.pool_index[resource.pool]
         over[here[too_much]], total[here[too_much]] = row, amount[too_much]
-    return Room(need, hosted, over, total)
+    return NodeNeeds(need, hosted, over, total)
 
 
 def gpus_allowed(capacity: FloatArray, need: FloatArray) -> IntArray:

@@ -19,7 +19,7 @@ OF_MEMORY = 0.9
 """Part of a slice's memory that a model may fill."""
 
 
-class Service(NamedTuple):
+class InferenceService(NamedTuple):
     """A model that serves requests.
 
     Attributes
@@ -48,10 +48,14 @@ class Service(NamedTuple):
 
 
 SERVICES = (
-    Service("resnet-50", 0.0082, 0.05, 8, 1.5, 9000.0, 16),  # 4.1 GMAC of an image of 224 x 224
-    Service("bert-large", 0.087, 0.68, 4, 2.5, 900.0, 16),  # 2 x 340 M parameters x 128 tokens
-    Service("gpt-2-xl", 0.192, 198.0, 8, 8.5, 60.0, 12),  # 1.5 G parameters, 64 tokens
-    Service("opt-13b", 1.66, 1664.0, 4, 30.0, 6.0, 4),  # 13 G parameters, 64 tokens
+    InferenceService(
+        "resnet-50", 0.0082, 0.05, 8, 1.5, 9000.0, 16
+    ),  # 4.1 GMAC of an image of 224 x 224
+    InferenceService(
+        "bert-large", 0.087, 0.68, 4, 2.5, 900.0, 16
+    ),  # 2 x 340 M parameters x 128 tokens
+    InferenceService("gpt-2-xl", 0.192, 198.0, 8, 8.5, 60.0, 12),  # 1.5 G parameters, 64 tokens
+    InferenceService("opt-13b", 1.66, 1664.0, 4, 30.0, 6.0, 4),  # 13 G parameters, 64 tokens
 )
 
 

@@ -381,5 +381,8 @@ class Reference:
             if "throughput" not in job
             and "options" not in job
             and min(self.counts(job)) > 1
-            and any(isinstance(self.entry(job, pool), int | float) for pool in self.pools.values())
+            and any(
+                isinstance(entry := self.entry(job, pool), int | float) and entry > 0
+                for pool in self.pools.values()
+            )
         ]
