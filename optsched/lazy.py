@@ -74,7 +74,7 @@ CONVENIENCES: Mapping[str, tuple[str, str]] = {
     "Solution.objective_words": ("optsched.registry", "objective_words"),
     "Solution.plot": ("optsched.report.plots", "plot_solution"),
     "Solution.write": ("optsched.api", "write_solution"),
-    "Assignment.bound": ("optsched.decomposition.assignment_bound", "assignment_bound"),
+    "Assignment.prices_of_jobs": ("optsched.decomposition.job_prices", "prices_of_jobs"),
     "LinearPlan.by_parts": ("optsched.decomposition.by_parts", "solve_by_parts"),
     "LinearPlan.slices": ("optsched.placement.realisation", "slices_of"),
     "Comparison.plot": ("optsched.report.comparison", "comparison_picture"),

@@ -62,7 +62,7 @@ def test_methods_that_point_upwards_are_listed() -> None:
         "Solution.objective_words",
         "Solution.plot",
         "Solution.write",
-        "Assignment.bound",
+        "Assignment.prices_of_jobs",
         "LinearPlan.by_parts",
         "LinearPlan.slices",
         "Comparison.plot",

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from optsched.decomposition.branching import branch_and_price
     from optsched.decomposition.bundle import LagrangianBound, Relaxed, Repaired, lagrangian
     from optsched.decomposition.column_generation import Decomposition, dantzig_wolfe
-    from optsched.decomposition.knapsack import best_items
     from optsched.decomposition.master import CoupledRows, Master, MasterColumns, Priced
     from optsched.decomposition.rounding import round_by_slots
+    from optsched.program.knapsack import best_items
 
 __all__ = [
     "CoupledRows",
@@ -43,7 +43,7 @@ __getattr__ = lazy_names(
         "Priced": ".master",
         "Relaxed": ".bundle",
         "Repaired": ".bundle",
-        "best_items": ".knapsack",
+        "best_items": "optsched.program.knapsack",
         "branch_and_price": ".branching",
         "dantzig_wolfe": ".column_generation",
         "lagrangian": ".bundle",

@@ -20,9 +20,10 @@ from optsched.decomposition.column_generation import (
     checked_columns,
 )
 from optsched.decomposition.master import Master, MasterColumns, Priced
-from optsched.decomposition.proof import rounded_up, status_of
+from optsched.decomposition.proof import status_of
 from optsched.errors import InvalidArgument
 from optsched.instance.durations import Timer
+from optsched.program.integers import rounded_up
 from optsched.solution import Status
 from optsched.solvers import Limits, Progress
 from optsched.solving.limits import LimitOptions, make_limits, takes_limits

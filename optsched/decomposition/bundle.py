@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.decomposition.master import CoupledRows
-from optsched.decomposition.proof import rounded_up, status_of
+from optsched.decomposition.proof import status_of
 from optsched.display import Displayed, TableColumns, number
 from optsched.errors import InvalidArgument
 from optsched.instance.durations import Timer
+from optsched.program.integers import rounded_up
 from optsched.solution import Status, gap_of
 from optsched.solvers import Limits, Progress
 from optsched.solving.limits import LimitOptions, make_limits, takes_limits

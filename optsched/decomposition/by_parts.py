@@ -11,9 +11,10 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
 from optsched.decomposition.column_generation import Decomposition, dantzig_wolfe
 from optsched.decomposition.master import Master, MasterColumns, Priced
-from optsched.decomposition.proof import CLOSED, rounded_up
+from optsched.decomposition.proof import CLOSED
 from optsched.instance.durations import Timer
 from optsched.program import LinearArrays
+from optsched.program.integers import rounded_up
 from optsched.solution import PointStatus, Termination, Values
 from optsched.solution.plan import Parts
 from optsched.solvers import Limits

@@ -12,11 +12,12 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.decomposition.master import Master, MasterColumns, Priced
-from optsched.decomposition.proof import CLOSED, rounded_up, status_of
+from optsched.decomposition.proof import CLOSED, status_of
 from optsched.display import Displayed, TableColumns, count, number
 from optsched.errors import InvalidArgument, SolverCrashed
 from optsched.instance.durations import Timer
 from optsched.program import LinearProgram
+from optsched.program.integers import rounded_up
 from optsched.registry import load_solver
 from optsched.solution import PointStatus, Status, Values, gap_of
 from optsched.solvers import Limits, Progress, Session

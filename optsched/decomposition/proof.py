@@ -1,27 +1,11 @@
-"""What a bound proves: rounded to what objectives can be, and compared with the best solution."""
+"""What a bound proves of the best solution."""
 
 from __future__ import annotations
-
-import numpy as np
 
 from optsched.solution import Status
 
 CLOSED = 1e-9
 """Relative gap between a solution and its bound that is rounding."""
-
-
-def rounded_up(bound: float, step: float | None) -> float:
-    """The least multiple of ``step`` that is not below the bound, but for rounding errors.
-
-    Parameters
-    ----------
-    bound : float
-    step : float or None
-        None: objectives may be any number.
-    """
-    if step is None or not np.isfinite(bound):
-        return bound
-    return float(np.ceil(bound / step - CLOSED * max(1.0, abs(bound / step))) * step)
 
 
 def status_of(objective: float | None, bound: float, gap: float | None) -> Status:

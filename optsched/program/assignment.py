@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray, owners
+from optsched.arrays import BoolArray, FloatArray, IntArray, owners
+from optsched.program.integers import common_unit
+from optsched.program.knapsack import best_items
 
 if TYPE_CHECKING:  # a process that only solves needs no candidates
     from optsched.candidates import Classes
@@ -22,6 +24,8 @@ TABU = 10
 DEARER, CHEAPER = 1.1, 0.98
 """What a move makes of the penalty of an agent that is overloaded, and of one that is not."""
 ROUNDING = 1e-9
+KNAPSACK_CELLS = 2**25
+"""Jobs times units of room, beyond which an agent counts in larger units."""
 
 
 class Assignment(NamedTuple):
@@ -171,6 +175,52 @@ class Assignment(NamedTuple):
             Loss that a unit of overload counts as, at first.
         """
         return _Repair(self, agent, loss, price).run()
+
+
+class AgentKnapsacks(NamedTuple):
+    """What each agent would take if jobs had prices and nobody had to be assigned.
+
+    ::
+
+        max { sum_j worth_ij z_j : sum_j size_ij z_j <= room_i, z binary }      every agent i
+
+    Sizes and rooms are whole: exact where what jobs use of an agent has a common unit. Else sizes are
+    rounded down, and the maximum is an upper bound.
+
+    Attributes
+    ----------
+    there : BoolArray, shape (agents, jobs)
+        Where a job can be.
+    size : IntArray, shape (agents, jobs)
+    room : IntArray, shape (agents,)
+    """
+
+    there: BoolArray
+    size: IntArray
+    room: IntArray
+
+    @classmethod
+    def of(cls, assignment: Assignment) -> AgentKnapsacks:
+        """The knapsacks of the agents of an assignment."""
+        there = assignment.column >= 0
+        size, room = np.zeros(there.shape, np.int64), np.zeros(len(there), np.int64)
+        for agent, mine in enumerate(there):
+            use = assignment.use[agent][mine]
+            # More room than for all jobs is not used
+            most = min(float(assignment.room[agent]), float(use.sum()))
+            unit, least = common_unit(use), most * len(use) / KNAPSACK_CELLS
+            exact = unit is not None and unit >= least
+            unit = unit if unit is not None and exact else max(least, ROUNDING)
+            units = use / unit
+            size[agent, mine] = np.round(units) if exact else np.floor(units - ROUNDING).clip(0)
+            room[agent] = np.floor(most / unit + ROUNDING * max(1.0, most / unit))
+        return cls(there, size, room)
+
+    def best(self, worth: FloatArray) -> tuple[float, BoolArray]:
+        """The total of the maxima, and the jobs that each agent takes; both of shape (agents, jobs)."""
+        worth = np.where(self.there, worth, -1.0)
+        found = [best_items(*row) for row in zip(worth, self.size, self.room, strict=True)]
+        return float(sum(value for value, _ in found)), np.array([jobs for _, jobs in found])
 
 
 def _asks_for_all(program: FeasibleRegion) -> bool:

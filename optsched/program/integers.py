@@ -70,3 +70,17 @@ def step_of(cost: FloatArray, integer: BoolArray) -> float | None:
         if whole.max() < 2**53 and (np.abs(scaled - whole) <= 1e-9).all():
             return float(np.gcd.reduce(whole.astype(np.int64))) / 10.0**places
     return None
+
+
+def rounded_up(bound: float, step: float | None) -> float:
+    """The least multiple of ``step`` that is not below the bound, but for rounding errors.
+
+    Parameters
+    ----------
+    bound : float
+    step : float or None
+        None: objectives may be any number.
+    """
+    if step is None or not np.isfinite(bound):
+        return bound
+    return float(np.ceil(bound / step - ROUNDING * max(1.0, abs(bound / step))) * step)

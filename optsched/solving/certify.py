@@ -47,6 +47,7 @@ from optsched.solution.certificate import (
 from optsched.solution.explanation import Explanation
 from optsched.solution.values import CLAIMS, Termination, Values, not_numbers
 from optsched.solvers import Capability, Limits, Solver
+from optsched.solving.knapsack_bound import knapsack_bound
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.solving.runs import SolverRuns
 
@@ -240,6 +241,10 @@ def proved_or_claimed_bound(point: EvaluatedPoint, values: Values, y: FloatArray
         ):
             y, bound = np.zeros_like(y), point.value
             residual = dual_residual(arrays, y)
+        if point.program is not None and not _is_shown_best(point, bound):
+            by_knapsacks = knapsack_bound(point.program, arrays, y)
+            if by_knapsacks is not None and (bound is None or by_knapsacks < bound):
+                bound, residual = by_knapsacks, None  # any prices of jobs will do
         if bound is not None:
             return Bound(bound, "dual", "dual", y, residual)
     claimed = None

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from optsched.lazy import convenience
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Method
 from optsched.program.integers import step_of
 from optsched.solution import Attempt, PointStatus, Status, Termination, Values
+from optsched.solution.certificate import dual_bound
 from optsched.solvers import Capability, Limits, Session
 from optsched.solvers.interrupt import delayed_interrupt
 from optsched.solving.certify import (
@@ -35,6 +36,7 @@ from optsched.solving.certify import (
     certified_allocation,
     certified_known,
     certified_linear,
+    is_tighter,
     known_allocation,
     nothing_found,
     unless_interrupted,
@@ -42,6 +44,7 @@ from optsched.solving.certify import (
     without_point,
 )
 from optsched.solving.choice import pick_for_allocation, require_all
+from optsched.solving.knapsack_bound import knapsack_bound, with_job_prices
 from optsched.solving.outcome import BY_CLOCK, NO_OPTIMUM, Outcome
 from optsched.solving.runs import SolverRuns
 
@@ -84,6 +87,13 @@ LONG = 0.8
 """Part of the time that a search may take otherwise."""
 
 
+class PricedBound(NamedTuple):
+    """A Lagrangian bound, and the duals of all rows that prove it (`knapsack_bound`)."""
+
+    bound: float
+    duals: FloatArray
+
+
 @dataclass(eq=False)
 class Engine(SolverRuns):
     """Solves programs on solvers within one budget; see `SolverRuns` for its parameters."""
@@ -92,7 +102,7 @@ class Engine(SolverRuns):
     """Where the next integer program starts."""
     _core: Core | None = None
     """What its columns lose at least."""
-    _priced: float | None = None
+    _priced: PricedBound | None = None
     """Its Lagrangian bound, where that is tighter than the one of the core."""
 
     # --- linear programs ----------------------------------------------------------------------
@@ -251,8 +261,7 @@ class Engine(SolverRuns):
             # The whole program is not needed where the bound of the relaxation is near enough.
             if self._near(core, value):
                 end, known = Termination.GAP_LIMIT, PointStatus.FEASIBLE
-                y = core.duals if self._priced is None else None
-                values = Values(end, known, known, x=point, y=y, objective=value)
+                values = Values(end, known, known, x=point, y=core.duals, objective=value)
                 return self._with_priced(values)
             # A core as large as the whole program left is no help: solve that.
             lower, upper = core.around(point, extra)
@@ -281,7 +290,7 @@ class Engine(SolverRuns):
 
     def _near(self, core: Core, value: float) -> bool:
         """Whether a value is as near to the bound of the relaxation as the user asks for."""
-        gap, bound = self.limits.gap, core.bound if self._priced is None else self._priced
+        gap, bound = self.limits.gap, core.bound if self._priced is None else self._priced.bound
         return gap is not None and bound - value <= gap * abs(value)
 
     def _exchanged(self, core: Core, point: FloatArray) -> FloatArray:
@@ -385,56 +394,80 @@ class Engine(SolverRuns):
         if search is None:
             return replace(nothing_found(self, nothing), by_clock=by_clock)
         began = self.timer.clock()
-        by_clock |= self._improve(search, core)
+        by_clock |= self._improve(program, search, core)
         self.spend("search", self.timer.clock() - began)
         point = search.of.point(search.best, program.classes.columns)
         self._core, self._incumbent = core, point
-        found = self._with_priced(replace(nothing, x=point, primal=PointStatus.FEASIBLE))
-        y = core.duals if found.bound is None else None
-        outcome = certified_allocation(self, program, found, y, arrays)
+        found = replace(nothing, x=point, y=core.duals, primal=PointStatus.FEASIBLE)
+        found = self._with_priced(found)
+        outcome = certified_allocation(self, program, found, found.y, arrays)
         return replace(outcome, by_clock=by_clock)
 
-    def _improve(self, search: Reassignment, core: Core) -> bool:
+    def _improve(self, program: AllocationProgram, search: Reassignment, core: Core) -> bool:
         """Search as long as is promising; whether the clock ended it.
 
         Where most columns are open, branch and bound will not end, and the search gets most of the time.
         """
         step = step_of(core.arrays.cost, core.arrays.integer) or 0.0
+
+        def closed(lost: float) -> bool:
+            value = core.bound - lost
+            short = lost if self._priced is None else self._priced.bound - value
+            return short < step * (1.0 - ROUNDED) or self._near(core, value)
+
         for of_job, share in ((FEW, SHARE), (MANY, LONG)):
 
             def enough(lost: float, share: float = share) -> bool:
-                value = core.bound - lost
-                short = lost if self._priced is None else self._priced - value
-                closed = short < step * (1.0 - ROUNDED) or self._near(core, value)
-                return closed or not self.has_time_left(1.0 - share)
+                return closed(lost) or not self.has_time_left(1.0 - share)
 
             search.run(of_job * search.of.jobs, enough)
-            if not enough(search.least) and self._priced is None:
-                self._priced = self._lagrangian(search, core, step or None)
+            if self._priced is None and not closed(search.least):
+                start = search.prices.price
+                self._priced = self._lagrangian(program, core.arrays, core.duals, start)
             open_columns = core.open_columns(core.bound - search.least)
             few = max(FEW_OPEN, OPEN_SHARE * len(core.loss))
             if open_columns <= few or enough(search.least):
                 break
         return not self.has_time_left(1.0 - share)
 
-    def _lagrangian(self, search: Reassignment, core: Core, step: float | None) -> float | None:
-        """A tighter bound than that of the core, by prices of jobs; None without any."""
+    def _lagrangian(
+        self, program: AllocationProgram, arrays: LinearArrays, y: FloatArray, price: FloatArray
+    ) -> PricedBound | None:
+        """A bound by prices of jobs, where it is tighter than that of duals ``y`` alone.
+
+        Parameters
+        ----------
+        program : AllocationProgram
+            One that is an assignment.
+        arrays : LinearArrays
+        y : FloatArray, shape (rows,)
+            Of the relaxation.
+        price : FloatArray, shape (agents,)
+            Of the room of agents, in y.
+        """
         left = self.limits_left().time
         seconds = None if left is None else LAGRANGIAN_SHARE * left
+        step = step_of(arrays.cost, arrays.integer)
         began = self.timer.clock()
-        least = convenience("Assignment.bound")(
-            search.of, search.prices.price, step, seconds, EVALUATIONS
+        of_jobs = convenience("Assignment.prices_of_jobs")(
+            program.assignment, price, step, seconds, EVALUATIONS
         )
+        duals = with_job_prices(program, y, of_jobs)
+        bound, relaxed = knapsack_bound(program, arrays, duals), dual_bound(arrays, y)
         self.spend("bound", self.timer.clock() - began)
-        return None if least is None or -least >= core.bound else -least
+        if bound is None or (relaxed is not None and bound >= relaxed):
+            return None
+        return PricedBound(bound, duals)
 
     def _with_priced(self, values: Values) -> Values:
-        """Values with the Lagrangian bound, where that is tighter than what a solver states."""
-        bound = self._priced
-        if bound is None or (values.bound is not None and values.bound <= bound):
+        """Values with the Lagrangian bound and its duals, unless a solver states a tighter one."""
+        priced = self._priced
+        if priced is None:
+            return values
+        if values.bound is not None and is_tighter(values.bound, priced.bound, maximise=True):
             return values
         self.reason = f"{self.reason.removesuffix(BY_PRICED_JOBS)}{BY_PRICED_JOBS}"
-        return replace(values, bound=bound)
+        return replace(values, bound=priced.bound, y=priced.duals)
 
     def _solve_easier(self, program: AllocationProgram, easier: AllocationProgram) -> Outcome:
         """The bound is that of the easier program, and its point is kept as far as it can be.

@@ -16,7 +16,9 @@ import optsched
 from optsched.api import make_formulation
 from optsched.generate import generate
 from optsched.program import AllocationProgram
+from optsched.program.assignment import AgentKnapsacks, Assignment
 from optsched.solution import certify_point
+from optsched.solving.knapsack_bound import knapsack_bound, with_job_prices
 
 
 def document(seed: int, jobs: int = 5, agents: int = 3) -> dict[str, Any]:
@@ -156,9 +158,73 @@ def test_the_bound_of_priced_jobs_holds(seed: int) -> None:
     assert best.status == "optimal" and best.objective is not None
     searched = optsched.solve(instance, "gap", work_limit=1)
     assert searched.bound is not None and searched.bound <= best.objective
-    if searched.bound_source == "solver":
-        assert "Lagrangian" in searched.solver.reason
-        assert searched.bound == round(searched.bound)
+    assert searched.bound == round(searched.bound)
+    assert (searched.bound_source, searched.certificate.proof) == ("dual", "dual")
+    checked = optsched.verify(searched)
+    assert checked.ok and checked.bound == "verified"
+
+
+def test_verify_solves_the_knapsacks_of_the_agents_again() -> None:
+    """The bound of other prices of the jobs is another one, and a tighter bound is none of these prices."""
+    instance = generate("gap", jobs=24, agents=4, type="d", seed=1).instance
+    solution = optsched.solve(instance, "gap", work_limit=1)
+    document = solution.to_document()
+    document["bound"] += 1.0
+    document["gap"] = (document["objective"] - document["bound"]) / document["objective"]
+    findings = optsched.verify(instance, document).findings
+    assert any(finding.field == "bound" for finding in findings)
+    document = solution.to_document()
+    document["duals"]["assignment"][0] -= 50.0
+    findings = optsched.verify(instance, document).findings
+    assert {"bound", "duals"} <= {finding.field for finding in findings}
+
+
+@given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([1.0, 0.25, 1 / 3, 1e-7]))
+@settings(max_examples=40, deadline=None)
+def test_any_prices_of_jobs_bound_the_optimum(seed: int, scale: float) -> None:
+    """Also where equal jobs are a class, and where what they use has no unit."""
+    plain = document(seed)
+    best = least_cost(plain)
+    if best is None:
+        return
+    for job in plain["jobs"]:
+        for option in job["options"]:
+            option["uses"] = {name: scale * amount for name, amount in option["uses"].items()}
+            agent = next(iter(option["uses"]))
+            option["uses"] = {agent: option["uses"][agent] or scale}
+    for resource in plain["cluster"]["resources"]:
+        resource["capacity"] *= scale
+    best = least_cost(plain)
+    formulation = make_formulation("gap")
+    program = formulation.build(formulation.classes(optsched.compile(plain)))
+    assert isinstance(program, AllocationProgram) and program.assignment is not None
+    arrays, random = program.to_linear().arrays, np.random.default_rng(seed)
+    y = with_job_prices(
+        program, random.normal(0, 5, arrays.shape[0]), random.normal(5, 10, program.assignment.jobs)
+    )
+    bound = knapsack_bound(program, arrays, y)
+    assert bound is not None and (best is None or -bound <= best + 1e-6)
+
+
+def test_agents_without_a_unit_solve_a_knapsack_of_rounded_sizes() -> None:
+    """Its maximum is at least that of the true sizes, and nearly the same."""
+    random = np.random.default_rng(3)
+    use = random.random((1, 12)) / 3
+    of = Assignment(
+        cost=np.zeros((1, 12)),
+        use=use,
+        room=np.array([1.0]),
+        column=np.arange(12)[np.newaxis],
+        row=np.zeros(1, np.int64),
+    )
+    worth = random.integers(1, 30, (1, 12)).astype(float)
+    most = max(
+        worth[0] @ np.array(z)
+        for z in product((0.0, 1.0), repeat=12)
+        if use[0] @ np.array(z) <= 1.0
+    )
+    found, _ = AgentKnapsacks.of(of).best(worth)
+    assert most <= found <= 1.05 * most
 
 
 def test_a_search_starts_from_a_given_assignment() -> None:

@@ -1,4 +1,4 @@
-"""The bound of a generalised assignment whose jobs have prices: each agent solves a knapsack."""
+"""The best prices of the jobs of a generalised assignment: each agent solves a knapsack."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.decomposition.bundle import Relaxed, lagrangian
-from optsched.decomposition.knapsack import MOST_CELLS, best_items
 from optsched.decomposition.master import CoupledRows
-from optsched.program.assignment import ROUNDING, Assignment
+from optsched.program.assignment import AgentKnapsacks, Assignment
 
 
-def assignment_bound(
+def prices_of_jobs(
     of: Assignment, price: FloatArray, step: float | None, seconds: float | None, evaluations: int
-) -> float | None:
-    """No assignment costs less; None where what jobs use is not in whole numbers.
+) -> FloatArray:
+    """The prices y at which this bound is as high as is found, shape (jobs,).
 
     ::
 
         sum_j y_j  +  sum_i min { sum_j (cost_ij - y_j) z_j : sum_j use_ij z_j <= room_i, z binary }
 
-    at the best prices y of jobs that are found. It is at least the bound of the relaxation, which has
+    No assignment costs less. At the best prices the bound is at least that of the relaxation, which has
     fractions of jobs in the place of z.
 
     Parameters
@@ -40,23 +39,15 @@ def assignment_bound(
     M. L. Fisher, R. Jaikumar, L. N. Van Wassenhove, "A multiplier adjustment method for the generalized
     assignment problem", Management Science 32 (1986).
     """
-    whole = np.round(of.use)
-    room = np.floor(of.room + ROUNDING)
-    cells = of.jobs * (room.max(initial=0.0) + 1.0)
-    if (np.abs(whole - of.use) > ROUNDING).any() or cells > MOST_CELLS:
-        return None
+    knapsacks = AgentKnapsacks.of(of)
     cost = np.where(of.column >= 0, of.cost, 0.0)
 
     def solve(y: FloatArray) -> Relaxed:
-        worth = np.where(of.column >= 0, y - cost, -1.0)
-        chosen = np.array(
-            [best_items(*row)[1] for row in zip(worth, whole, room, strict=True)], np.float64
-        )
+        chosen = knapsacks.best(y - cost)[1].astype(np.float64)
         return Relaxed(chosen, float((cost * chosen).sum()), chosen.sum(axis=0))
 
     every_job = CoupledRows.of(np.ones(of.jobs), np.ones(of.jobs))
     start = (of.cost + price[:, np.newaxis] * of.use).min(axis=0)
-    found = lagrangian(
+    return lagrangian(
         every_job, solve, start=start, step=step, time_limit=seconds, work_limit=evaluations
-    )
-    return found.bound
+    ).y

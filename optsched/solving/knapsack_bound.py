@@ -1,0 +1,78 @@
+"""The bound of a generalised assignment at duals of its rows: each agent solves a knapsack.
+
+The rows of the agents are kept, and all others have their multipliers y. With d = c - A'y, without the
+duals of the agents' rows,
+
+    c'x  <=  sum_i max(y_i rl_i, y_i ru_i)  +  sum_agents max { d'z : use'z <= room, z binary }
+
+for any y. Where all objective values are multiples of a step, the bound is rounded to one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.program import AllocationProgram, LinearArrays
+from optsched.program.assignment import AgentKnapsacks
+from optsched.program.integers import rounded_up, step_of
+from optsched.solution.certificate import BoundSum
+
+if TYPE_CHECKING:
+    from optsched.program.linear_form import LinearForm
+
+
+def knapsack_bound(program: AllocationProgram, arrays: LinearForm, y: FloatArray) -> float | None:
+    """An upper bound on the optimum; None where the program is no assignment, or y proves nothing.
+
+    Parameters
+    ----------
+    program : AllocationProgram
+    arrays : LinearForm
+        Its linear program.
+    y : FloatArray, shape (rows,)
+    """
+    of = program.assignment
+    if of is None or not isinstance(arrays, LinearArrays):
+        return None
+    kept = y.copy()
+    of_agents = program.limit_duals(np.arange(len(y), dtype=np.float64))[of.row]
+    kept[of_agents.astype(np.int64)] = 0.0
+    rows = BoundSum(arrays, kept)
+    if rows.value is None:
+        return None
+    reduced = arrays.cost - arrays.A.T @ rows.y
+    most, _ = AgentKnapsacks.of(of).best(reduced[of.column])
+    bound = rows.value - arrays.offset + most
+    step = step_of(arrays.cost, arrays.integer)
+    return arrays.offset - rounded_up(-bound, step)
+
+
+def with_job_prices(program: AllocationProgram, y: FloatArray, price: FloatArray) -> FloatArray:
+    """Duals of all rows, with those of other prices of the jobs.
+
+    Equal jobs get the mean of their prices: the bound is concave in the prices and the same when equal
+    jobs change places, so it is no worse.
+
+    Parameters
+    ----------
+    program : AllocationProgram
+        One that is an assignment.
+    y : FloatArray, shape (rows,)
+    price : FloatArray, shape (jobs,)
+        What the cost may fall by if the job need not be assigned.
+    """
+    C = program.classes
+    count = C.count.astype(np.int64)
+    of_class = np.add.reduceat(price, np.cumsum(count) - count) / count
+    duals = y.copy()
+    # The row ``time`` lets a job be assigned once at most, the side row asks for once at least
+    duals[: len(C)] = np.maximum(-of_class, 0.0)
+    at = len(C) + len(C.capacity)
+    for rows in program.side:
+        if not rows.only_limit:
+            duals[at : at + len(C)] = -np.maximum(of_class, 0.0)
+        at += len(rows.upper)
+    return duals

@@ -1,0 +1,51 @@
+"""In which order assignments are tried: small ones by branch and bound first, then by search."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+import optsched
+from optsched.api import make_formulation
+from optsched.generate import generate
+from optsched.program import AllocationProgram
+from optsched.registry import load_solver
+from optsched.solvers import Limits
+
+# Private: the ways of a program in their order, none of which is run
+from optsched.solving.engine import BRIEFLY, Engine
+
+
+def ways(jobs: int, agents: int, limits: Limits, solver: str | None = None) -> list[str]:
+    """Names of the first two ways that an assignment is tried in."""
+    instance = generate("gap", jobs=jobs, agents=agents, type="d", seed=1).instance
+    formulation = make_formulation("gap")
+    program = formulation.build(formulation.classes(optsched.compile(instance)))
+    assert isinstance(program, AllocationProgram)
+    engine = Engine(load_solver, limits=limits, solver=solver or "auto")
+    found = []
+    for way in engine._ways(program, None):
+        assert isinstance(way, partial)
+        found.append(way.func.__name__)
+        if len(found) == 2:
+            break
+    return found
+
+
+@pytest.mark.parametrize(("jobs", "agents"), [(50, 5), (BRIEFLY // 10, 10)])
+def test_small_assignments_branch_first_and_then_search(jobs: int, agents: int) -> None:
+    assert ways(jobs, agents, Limits()) == ["_branch_briefly", "_search_assignments"]
+
+
+def test_larger_assignments_are_searched_at_once() -> None:
+    assert ways(BRIEFLY // 10 + 1, 10, Limits())[0] == "_search_assignments"
+
+
+def test_a_limit_on_work_is_that_of_the_user() -> None:
+    """The nodes before the search would not count."""
+    assert ways(50, 5, Limits(work=1))[0] == "_search_assignments"
+
+
+def test_a_solver_that_is_named_solves_the_program() -> None:
+    assert ways(50, 5, Limits(), solver="highs")[0] == "_solve_lowered"
