@@ -189,6 +189,7 @@ AGNOSTIC = {"agnostic": True, "reference_pool": "v100"}
 FAIR = "finish-time-fairness"
 POLICIES = {
     "allox": Policy("allox", JCT),
+    "fifo": Policy("fifo", JCT, {"variant": "agnostic"}, drawn=True),
     "fifo_packed": Policy("fifo", JCT, {"variant": "packed"}, packed=True),
     "fifo_perf": Policy("fifo", JCT),
     "finish_time_fairness": Policy(FAIR, RHO, AGNOSTIC, random=True),
@@ -205,7 +206,7 @@ POLICIES = {
     "min_total_duration_packed": Policy("makespan", MAKESPAN, packed=True),
     "min_total_duration_perf": Policy("makespan", MAKESPAN),
 }
-"""All of which there are results, but ``fifo``, which puts all jobs on one worker type there."""
+"""Gavel's ``fifo`` puts all jobs on one worker type; ours draws one of those that have room."""
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -231,7 +232,7 @@ class Formulation(ABC, Displayed):
     def nowhere(self, candidates: Candidates) -> Mapping[int, str]:
         """Jobs that make the program infeasible whatever the others have.
 
-        Rounds go on without them.
+        By default those that side constraints leave nowhere to run. Rounds go on without them.
 
         Parameters
         ----------
@@ -240,9 +241,14 @@ class Formulation(ABC, Displayed):
         Returns
         -------
         mapping of the row of a job to text
-            Why nothing has room for it; empty where such jobs are left out.
+            Why it can run nowhere.
         """
-        return {}
+        if not self.constraints:
+            return {}
+        C = self.classes(candidates)
+        words = dict(_stranded(C, self.side_rows(C)))
+        stranded = C.jobs_among(mask_of(list(words), len(C)))
+        return {job: words[int(C.of_job[job])] for job in stranded}
 
     @property
     def integral(self) -> bool:
@@ -440,7 +446,7 @@ class Formulation(ABC, Displayed):
             program = replace(program, side=side, extend=self.extend, space=self._space(program))
         if self.options.parts > 1 and len(C):
             program = replace(program, parts=C.common(self._dealt_out(C.candidates)))
-        _refuse_stranded(program, program.all_must_run)
+        _refuse_stranded(program)
         return program
 
     def side_rows(self, C: Classes, own: Sequence[SideRows] = ()) -> tuple[SideRows, ...]:
@@ -568,20 +574,32 @@ def _check_reads(reader: str, reads: frozenset[str]) -> None:
         raise InvalidArgument(f"reads of {reader}", repr(name), arrays)
 
 
-def _refuse_stranded(program: AllocationProgram, all_must_run: bool) -> None:
+def _refuse_stranded(program: AllocationProgram) -> None:
     """Raise `Infeasible` for jobs that rows which say where they may run leave nowhere,
     or any rows if all must run.
     """
     C = program.classes
-    barring = [(rows, rows.closed.tocsc()) for rows in program.side if rows.barring or all_must_run]
+    conflicts = [
+        Conflict("side", -1, f"{C.job_name(k)} {words}")
+        for k, words in islice(_stranded(C, program.side, program.all_must_run), SHOWN)
+    ]
+    if conflicts:
+        raise Infeasible(conflicts)
+
+
+def _stranded(
+    C: Classes, side: Sequence[SideRows], all_must_run: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Classes whose jobs rows leave nowhere to run, and why: rows that say where jobs may run,
+    or any rows if all must run.
+    """
+    barring = [(rows, rows.closed.tocsc()) for rows in side if rows.barring or all_must_run]
     barred = np.zeros(C.columns, bool)
     for _, closed in barring:
         barred |= np.diff(closed.indptr) > 0
     if not barred.any():
         return
-    stranded = np.flatnonzero(C.member @ (~barred).astype(np.float64) == 0)
-    conflicts = []
-    for k in stranded[:SHOWN].tolist():
+    for k in np.flatnonzero(C.member @ (~barred).astype(np.float64) == 0).tolist():
         # Both what bars the columns that there are, and why others were dropped before.
         columns = C.member[[k]].indices
         words = [
@@ -591,9 +609,7 @@ def _refuse_stranded(program: AllocationProgram, all_must_run: bool) -> None:
         ]
         dropped = C.candidates.why_dropped(int(C.candidates.kinds.of_job[C.first[k]]))
         reasons = "; ".join([*words, dropped] if dropped else words)
-        conflicts.append(Conflict("side", -1, f"{C.job_name(k)} is left nowhere to run: {reasons}"))
-    if conflicts:
-        raise Infeasible(conflicts)
+        yield k, f"is left nowhere to run: {reasons}"
 
 
 def declined_jobs(

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray
+from optsched.arrays import BoolArray, FloatArray
 from optsched.arrays.matrices import scaled_rows
 from optsched.program.allocation import AllocationProgram
 from optsched.program.arrays import LinearArrays
@@ -79,6 +79,45 @@ class SomeTime:
         a true share would be seen beside what the slack alone makes.
         """
         return bound is not None and bound - slack_worth <= max(NO_SHARE, slack_worth)
+
+
+@dataclass(frozen=True)
+class SharesOfSome:
+    """The largest shares of what they could have alone that some classes can have together.
+
+        maximise  sum_{k in some} t_k   s.t.  level_k(x) >= h_k count_k t_k,  0 <= t_k <= 1,
+                                        time, capacity, side rows, rows of one's own
+
+    h_k as in `SomeTime`. If the optimum is 0, every allocation leaves each of these classes without
+    any time.
+
+    Attributes
+    ----------
+    program : AllocationProgram
+    some : BoolArray, shape (K,)
+    """
+
+    program: AllocationProgram
+    some: BoolArray
+
+    @cached_property
+    def arrays(self) -> LinearArrays:
+        program = self.program
+        lp, variables = program.bare()
+        k = np.flatnonzero(self.some)
+        share = lp.variables(len(k), name="share", upper=1.0)
+        count = sp.diags_array(program.classes.count[k].astype(np.float64))
+        levels = scaled_rows(program.levels, 1.0 / _level_alone(program))[k]
+        lp.constrain(levels @ variables["x"] - sp.csr_matrix(count) @ share >= 0.0, name=SOME_TIME)
+        lp.maximise(share.sum())
+        return program.with_own_rows(lp, variables).arrays.relaxed()
+
+    def shares(self, x: FloatArray) -> FloatArray:
+        """t of a point of `arrays`, shape (K,); 0 of all other classes."""
+        share = np.zeros(len(self.some))
+        block = next(block for block in self.arrays.columns if block.name == "share")
+        share[self.some] = x[block.slice]
+        return share
 
 
 def time_is_scarce(program: AllocationProgram, x: FloatArray | None) -> bool:

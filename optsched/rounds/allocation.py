@@ -44,6 +44,7 @@ from optsched.solution import Solution, Status
 from optsched.solution.plan import LinearPlan
 from optsched.solvers import Capability, Limits, Solver
 from optsched.solving import Engine, WarmStart
+from optsched.solving.without_time import without_any_time
 
 # --- the allocation --------------------------------------------------------------------------
 
@@ -368,14 +369,15 @@ def _solved(
         if refused and not there.present.any():
             return None, refused[-1][1], refused, admissions
         try:
-            if nowhere := _nowhere(formulation, there, refused):
-                refused = (*refused, *nowhere)
-                continue
             for way in ways(standing, formulation, there, engine):
                 asking, admissions = way
                 found = asking.solve(there, engine)
                 if found.status is not Status.INFEASIBLE:
                     break
+            else:
+                if nowhere := _nowhere(asking, there, refused, engine):
+                    refused = (*refused, *nowhere)
+                    continue
             solution, why = _checked(formulation, found)
             if solution is not None and admissions is None:
                 admissions = planned(standing, formulation, solution)
@@ -397,14 +399,28 @@ def _solved(
             )
 
 
-def _nowhere(formulation: Formulation, candidates: Candidates, refused: Refused) -> Refused:
+def _nowhere(
+    formulation: Formulation, candidates: Candidates, refused: Refused, engine: Engine
+) -> Refused:
     """Further jobs that leave the formulation without a solution whatever the others have."""
     known = _jobs_of(refused)
     by_words: dict[str, list[int]] = {}
-    for job, words in formulation.nowhere(candidates).items():
+    found = formulation.nowhere(candidates) or _without_time(formulation, candidates, engine)
+    for job, words in found.items():
         if job not in known:
             by_words.setdefault(words, []).append(job)
     return tuple((tuple(sorted(jobs)), words) for words, jobs in by_words.items())
+
+
+def _without_time(
+    formulation: Formulation, candidates: Candidates, engine: Engine
+) -> Mapping[int, str]:
+    """Jobs without any time in every allocation, where the objective is infinite then."""
+    C = formulation.classes(candidates)
+    program = formulation.program(C)
+    if not isinstance(program, AllocationProgram) or not program.all_must_run:
+        return {}
+    return dict.fromkeys(C.jobs_among(without_any_time(program, engine)), NO_TIME)
 
 
 def _jobs_of(refused: Refused) -> set[int]:
@@ -428,6 +444,7 @@ def _checked(formulation: Formulation, solution: Solution) -> tuple[Solution | N
 
 NOTHING = 1e-9
 """Part of the capacity of a resource that is none."""
+NO_TIME = "side constraints and jobs that cannot be preempted leave no time for it"
 BLOCKED = "what it needs is held by jobs that cannot be preempted"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ class Way(NamedTuple):
     gpus: int
     nodes: int
     rate: float
+    rack: bool = False
+    """Whether all GPUs must be in one rack."""
 
 
 def ways(job: Mapping[str, Any], *, least: bool = False) -> list[Way]:
@@ -30,7 +33,9 @@ def ways(job: Mapping[str, Any], *, least: bool = False) -> list[Way]:
         for gpus in counts[:1] if least else counts:
             rate = rates[str(gpus)] if isinstance(rates, Mapping) else rates
             by_nodes = rate if isinstance(rate, Mapping) else {str(gpus): rate}
-            found += [Way(pool, gpus, int(nodes), value) for nodes, value in by_nodes.items()]
+            for nodes, value in by_nodes.items():
+                most = gpus if nodes in ("rack", "cluster") else int(nodes)
+                found.append(Way(pool, gpus, most, value, nodes == "rack"))
     return found
 
 
@@ -42,6 +47,9 @@ class World:
     ----------
     nodes : mapping of a node to (pool, GPUs, CPUs)
     cpus : CPUs that a job needs per GPU
+    racks : mapping of a node to its rack
+    quotas : mapping of a tenant to the GPUs that its jobs may have together
+    in_rack : set of tenants whose jobs stay inside one rack
     jobs : mapping of a job to its document
     closed : set of nodes that take no work
     grace, every : seconds of the policy: grace time, and time between two checkpoints
@@ -55,6 +63,9 @@ class World:
 
     nodes: Mapping[str, tuple[str, int, float]]
     cpus: Mapping[str, float]
+    racks: Mapping[str, str] = field(default_factory=dict)
+    quotas: Mapping[str, float] = field(default_factory=dict)
+    in_rack: frozenset[str] = frozenset()
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)
     starts: dict[str, int] = field(default_factory=dict)
@@ -137,6 +148,21 @@ class World:
                 cpus[node] -= len(held) * self.cpus[item.job]
         return {name: count - len(taken[name]) for name, count in gpus.items()}, cpus
 
+    def unused(self, plan: Plan) -> dict[str, float]:
+        """GPUs that the jobs of each tenant with a quota may still have."""
+        left = dict(self.quotas)
+        for item in (*plan.start, *plan.keep, *plan.move):
+            tenant = self.jobs[item.job].get("tenant", "")
+            if tenant in left:
+                left[tenant] -= len(item.gpus)
+        return left
+
+    def allows(self, job: str, way: Way, most: float) -> bool:
+        """Whether the tenant of a job, which may have so many GPUs more, lets it run so."""
+        tenant = self.jobs[job].get("tenant", "")
+        apart = not way.rack and way.nodes > 1
+        return way.gpus <= most and not (apart and tenant in self.in_rack)
+
     def places(
         self, job: str, way: Way, gpus: Mapping[str, int], cpus: Mapping[str, float]
     ) -> Iterator[dict[str, int]]:
@@ -146,6 +172,8 @@ class World:
         for count in itertools.product(*(range(gpus[name] + 1) for name in here)):
             taken = {name: n for name, n in zip(here, count, strict=True) if n}
             if sum(count) != way.gpus or len(taken) > way.nodes:
+                continue
+            if way.rack and len({self.racks.get(name, name) for name in taken}) > 1:
                 continue
             if all(n * need <= cpus[name] + SLACK for name, n in taken.items()):
                 yield taken
@@ -168,12 +196,14 @@ def idle_gpus(
         Whether jobs may still move.
     """
     gpus, cpus = world.idle(plan)
+    unused = world.unused(plan)
     found = []
     for item in (*plan.hold, *plan.preempt):
         if left[item.job] <= 0 or "cannot run on the reference pool" in item.reason:
             continue
+        most = unused.get(world.jobs[item.job].get("tenant", ""), math.inf)
         for way in ways(world.jobs[item.job], least=least):
-            if any(world.places(item.job, way, gpus, cpus)):
+            if world.allows(item.job, way, most) and any(world.places(item.job, way, gpus, cpus)):
                 found.append(f"{item.job} waits, though {way} is free")
                 break
     kept = {item.job for item in plan.keep}
@@ -187,7 +217,10 @@ def idle_gpus(
         if partners:
             own = {}  # whoever shares GPUs leaves them to its partner, if that can use them alone
             alone = ways(world.jobs[partners[0].job], least=least)
-            if not any((way.pool, way.gpus) == (item.pool, len(item.gpus)) for way in alone):
+            place = (item.pool, len(item.gpus))
+            if not any(
+                (way.pool, way.gpus) == place and way.nodes >= len(item.nodes) for way in alone
+            ):
                 continue
         with_own = {node: gpus[node] + own.get(node, 0) for node in gpus}
         with_own |= {node: own.get(node, 0) for node in world.closed}
@@ -199,7 +232,10 @@ def idle_gpus(
         here = leaving + world.restart(item.job, item.pool, len(item.gpus)) if ran else 0.0
         restoring = max(world.resumes.get(item.job, 0.0) - plan.now, 0.0)
         ends = (restoring if item.job in kept else here) + left[item.job] / rate
+        most = unused.get(job.get("tenant", ""), math.inf) + len(item.gpus)
         for way in ways(job, least=least):
+            if not world.allows(item.job, way, most):
+                continue
             there = leaving + world.restart(item.job, way.pool, way.gpus) if ran else 0.0
             sooner = there + left[item.job] / way.rate
             if way.rate <= rate * (1 + SLACK) or sooner >= ends * (1 - SLACK):

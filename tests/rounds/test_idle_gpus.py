@@ -42,6 +42,8 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 
 
+KNOWN = ("reference pool", "expected a rate")
+"""Fallbacks where all jobs are refused: no rate on the reference pool, or on what a partner has left them."""
 PACKED = ("max-min", "max-min agnostic", "max-throughput", "finish-time-fairness", "drf")
 """Policies of which jobs may share GPUs."""
 
@@ -55,21 +57,43 @@ STOPS: list[dict[str, Any]] = [
 """What a stop costs by the policy; a grace time is also longer than a round."""
 
 
-class Storm:
-    """A small cluster under random events, each round of which is checked."""
+TENANTS = ("red", "blue", "green")
+CONSTRAINTS = (
+    {"kind": "quota", "tenant": "red", "gpus": 2},
+    {"kind": "pinned", "tenant": "blue", "level": "rack"},
+)
+"""Of storms with racks. A ranking keeps no quotas."""
 
-    def __init__(self, seed: int, policy: dict[str, Any], pairs: float | None = None) -> None:
+
+class Storm:
+    """A small cluster under random events, each round of which is checked.
+
+    Parameters
+    ----------
+    seed : int
+    policy : dict
+    pairs : float, optional
+        Rate at which jobs may share GPUs.
+    racks : bool
+        Whether gangs have rates by rack, and tenants their limits.
+    """
+
+    def __init__(
+        self, seed: int, policy: dict[str, Any], pairs: float | None = None, racks: bool = False
+    ) -> None:
         self.random = r = random.Random(seed)
         stops = STOPS[seed % len(STOPS)]
         self.policy = policy = {**policy, **stops}
+        self.tenants = TENANTS if racks else ()
+        limits = CONSTRAINTS[:0] if not racks else CONSTRAINTS["ranking" in policy :]
         nodes = {}
         pools = []
         left = 6
         scarce = r.random() < 0.4
-        for number in range(r.choice((1, 2, 2, 3, 3))):
+        for number in range(r.choice((1, 2)) if racks else r.choice((1, 2, 2, 3, 3))):
             cpus = r.choice((2.0, 4.0, 6.0)) if scarce else 99.0
             documents = []
-            for row in range(r.choice((1, 2))):
+            for row in range(4 if racks else r.choice((1, 2))):
                 count = min(r.choice((1, 1, 2, 3)), left)
                 if count:
                     left -= count
@@ -78,6 +102,10 @@ class Storm:
             if documents:
                 pools.append({"name": f"p{number}", "nodes": documents, "gpus_per_node": 1})
         self.pools = [pool["name"] for pool in pools]
+        # Each two nodes of a pool are a rack.
+        of_rack: dict[str, list[str]] = {}
+        for name in nodes if racks else ():
+            of_rack.setdefault(f"{name[:-1]}{int(name[-1]) // 2}", []).append(name)
         # Each workload has restart costs by pool, or by pool and GPUs; the first has none.
         costs = [{}, dict.fromkeys(self.pools, 30.0), {self.pools[0]: {"1": 4.0, "3": 100.0}}]
         self.workloads = {
@@ -91,6 +119,9 @@ class Storm:
             grace=stops.get("grace_time", 0.0),
             every=stops.get("checkpoint_interval", 0.0),
             restarts=restarts,  # type: ignore[arg-type]
+            racks={name: rack for rack, names in of_rack.items() for name in names},
+            quotas={item["tenant"]: 2.0 for item in limits if item["kind"] == "quota"},
+            in_rack=frozenset(item["tenant"] for item in limits if item["kind"] == "pinned"),  # type: ignore[arg-type]
         )
         instance = optsched.Instance.from_document(
             {
@@ -99,7 +130,9 @@ class Storm:
                 "round": ROUND,
                 "jobs": [],
                 "workloads": self.workloads,
-                "cluster": {"pools": pools},
+                "cluster": {"pools": pools} | ({"levels": {"rack": of_rack}} if racks else {}),
+                "tenants": [{"name": name} for name in self.tenants],
+                "constraints": limits,
                 "colocation": self.pairs(pairs),
             }
         )
@@ -136,6 +169,11 @@ class Storm:
                     "2": {"1": 1.7 * one},
                     "3": {"1": 2.1 * one, "2": 1.8 * one},
                 }
+            elif size > 1 and self.tenants:
+                # In one rack or anywhere, for some also on one node.
+                own = {"rack": 0.8 * size * one, "cluster": 0.5 * size * one}
+                own |= {"1": size * one} if r.random() < 0.5 else {}
+                rates[pool] = {str(size): own}
             elif size > 1:
                 slower = {"2": 0.7 * size * one} if r.random() < 0.5 else {}
                 rates[pool] = {str(size): {"1": size * one, **slower}}
@@ -155,6 +193,8 @@ class Storm:
         }
         if r.random() < 0.1:
             job["preemptible"] = False
+        if self.tenants:
+            job["tenant"] = r.choice(self.tenants)
         return job
 
     def events(self) -> None:
@@ -179,7 +219,7 @@ class Storm:
     def round(self) -> None:
         self.events()
         plan = self.scheduler.solve(now=self.now)
-        assert plan.fallback is None or "reference pool" in plan.fallback, plan.fallback
+        assert plan.fallback is None or any(w in plan.fallback for w in KNOWN), plan.fallback
         table = plan.instance.jobs_table
         left = {name: float(table.steps_left[table.names.index(name)]) for name in self.world.jobs}
         most = self.policy.get("max_moves")
@@ -208,9 +248,13 @@ class Storm:
 
 
 def weathered(
-    seed: int, policy: dict[str, Any], rounds: int = 12, pairs: float | None = None
+    seed: int,
+    policy: dict[str, Any],
+    rounds: int = 12,
+    pairs: float | None = None,
+    racks: bool = False,
 ) -> Storm:
-    storm = Storm(seed, policy, pairs)
+    storm = Storm(seed, policy, pairs, racks)
     for _ in range(rounds):
         storm.round()
     return storm
@@ -231,6 +275,17 @@ def test_no_gpu_idles_while_jobs_share_others(policy: str) -> None:
         assert not storm.wrong, (seed, storm.wrong)
         shared += storm.shared
     assert shared
+
+
+RULES = ("isolated", "fifo filled")
+"""Policies that take no side constraints."""
+
+
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name not in RULES])
+def test_no_gpu_idles_in_racks(policy: str) -> None:
+    for seed in range(8):
+        storm = weathered(seed, POLICIES[policy], racks=True)
+        assert not storm.wrong, (seed, storm.wrong)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -203,3 +203,36 @@ def test_a_round_that_was_recorded_holds_the_same_jobs(tmp_path: Path) -> None:
     ) as made:
         first = made.solve(now=0)
     assert optsched.replay(tmp_path / "j", 0).plan.id == first.id
+
+
+PINNED = [{"kind": "pinned", "pools": ["k80"], "jobs": ["odd"]}]
+FULL = [{"kind": "quota", "tenant": "red", "gpus": 2}]
+HELD = {
+    **GANG,
+    "tenant": "red",
+    "preemptible": False,
+    "running": {"pool": "v100", "gpus": ["v100-0/0", "v100-0/1"], "since": 0},
+}
+LEFT_OUT: dict[str, tuple[str, Document, list[Document], str]] = {
+    "pinned to nodes that drain": ("max-min-fairness", ONE, PINNED, "is left nowhere to run: "),
+    "pinned, a ranking": ("", ONE, PINNED, ""),
+    "a quota that is held": ("proportional-fairness", {**ONE, "tenant": "red"}, FULL, ""),
+    "a quota that is held, makespan": ("makespan", {**ONE, "tenant": "red"}, FULL, "side constraints and"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_a_job_without_any_room_costs_the_others_no_round(case: str) -> None:
+    formulation, odd, constraints, words = LEFT_OUT[case]
+    odd = {**odd, "throughput": {"v100": 2.0, "k80": 1.0}}
+    given = document({"held": HELD, "odd": odd, "a": ONE, "b": ONE})
+    given["tenants"] = [{"name": "red"}]
+    given["cluster"]["pools"].append({"name": "k80", "nodes": 1, "gpus_per_node": 4})
+    given["cluster"]["pools"][1]["nodes"] = [{"name": "k80-0", "gpus": 4, "state": "drain"}]
+    policy = {"formulation": formulation} if formulation else {"ranking": "fcfs"}
+    plan = solve_round(
+        optsched.Instance.from_document(given), {**policy, "constraints": constraints}
+    )
+    assert plan.fallback is None and running(plan) == {"held", "a", "b"}
+    (hold,) = plan.hold
+    assert hold.job == "odd" and words in hold.reason

@@ -61,7 +61,6 @@ LEGITIMATE = {
     "throughput-per-cost": "no pool .* has no bound where work is free",
     "quota": "is infeasible: .*cannot be preempted",
     "budget": "is infeasible: .*cannot be preempted",
-    "names": "is left nowhere to run: .*none is usable",
 }
 """Reasons to fall back that a policy may have: no allocation of its kind exists."""
 
