@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,10 +21,11 @@ from optsched.solution.values import Values
 from optsched.solvers.base import Capability, Limits, Session, Solver
 from optsched.solvers.prices.market import WIDEST
 from optsched.solvers.prices.requirements import width_of
-from optsched.solvers.prices.solve_concave import solve_concave
-from optsched.solvers.prices.solve_filling import PricedFilling
-from optsched.solvers.prices.solve_linear import solve_linear
-from optsched.solvers.prices.solve_minimum import solve_minimum
+
+# Each search has modules of its own, which take tens of milliseconds to load: a process loads those
+# of the searches that it runs.
+if TYPE_CHECKING:
+    from optsched.solvers.prices.solve_filling import PricedFilling
 
 MOST_GOODS = 1000
 """Resources that can run out, beyond which the system in their prices is no small one."""
@@ -102,6 +104,8 @@ class PriceMethod(Solver):
 
     def open_filling(self, program: AllocationProgram, limits: Limits) -> PricedFilling:
         """See `Solver.open_filling`."""
+        from optsched.solvers.prices.solve_filling import PricedFilling
+
         self.check(program, limits)
         return PricedFilling(program)
 
@@ -112,10 +116,16 @@ class PriceMethod(Solver):
         self.check(program, limits)
         began = time.perf_counter()
         if program.utility.smallest_level:
+            from optsched.solvers.prices.solve_minimum import solve_minimum
+
             values = solve_minimum(program, limits, start)
         elif program.conic:
+            from optsched.solvers.prices.solve_concave import solve_concave
+
             values = solve_concave(program, limits, start)
         else:
+            from optsched.solvers.prices.solve_linear import solve_linear
+
             values = solve_linear(program, limits)
         return replace(values, seconds=time.perf_counter() - began)
 
