@@ -56,12 +56,11 @@ def results_of(
     Yields
     ------
     number, result
-        An `OptschedError` that a call raised is its result.
+        An `OptschedError` that a call raised is its result, and `SolverCrashed` that of a call that
+        failed in another way in another process, or whose process ended.
 
     Raises
     ------
-    SolverCrashed
-        The process of a call crashed.
     UsageError, SolverUnavailable
         Arguments that cannot be pickled; else as of `optsched.benchmarking.run_tasks`.
     """
@@ -126,7 +125,7 @@ def _packed(result: Any, shared: tuple[Any, ...]) -> bytes:
 
 def _unpacked(row: Row, shared: tuple[Any, ...]) -> Any:
     if row["status"] != "ok":
-        raise SolverCrashed(str(row["error"]))
+        return SolverCrashed(str(row["error"]))
 
     class Unpacker(pickle.Unpickler):
         """Puts the caller's objects in their places."""

@@ -47,6 +47,8 @@ NOW = (False, False)
 
 # A formulation by name, or a name with its options.
 Entry = str | tuple[str, Mapping[str, Any]]
+Item = tuple[str, Mapping[str, Any], int]
+"""A formulation to solve: its name, its options, and the place of its candidates in what is shared."""
 
 log = logging.getLogger("optsched")
 
@@ -287,7 +289,7 @@ def compare(
         _row, shared, items, processes=processes, executor=executor,
         threads=limits.get("threads", 1) or cores(), on_begin=begin,
     )  # fmt: skip
-    rows = _until_interrupted(found)
+    rows = _until_interrupted(found, items)
     # A constraint of the instance may be given by the caller too: it is listed once.
     documents = {repr(item.document()): item.document() for item in in_force}
     return Comparison(instance, tuple(documents.values()), tuple(rows))
@@ -312,14 +314,19 @@ def _checked(
 
 
 def _until_interrupted(
-    found: Iterator[tuple[int, ComparisonRow | OptschedError]],
+    found: Iterator[tuple[int, ComparisonRow | OptschedError]], items: Sequence[Item]
 ) -> list[ComparisonRow]:
     """The rows, or where the user interrupts those before; raises `Interrupted` without any."""
     rows: dict[int, ComparisonRow] = {}
     try:
         for number, row in found:
-            if isinstance(row, OptschedError):
+            if isinstance(row, Interrupted):
                 raise row
+            if isinstance(row, OptschedError):
+                name, options, _ = items[number]
+                log.info("%s: %s", name, row)
+                rows[number] = ComparisonRow(name, options, error=row)
+                continue
             rows[number] = row
             if row.solution is not None and row.solution.termination is Termination.INTERRUPTED:
                 break
@@ -329,15 +336,9 @@ def _until_interrupted(
     return [row for _, row in sorted(rows.items())]
 
 
-def _row(shared: tuple[Any, ...], item: tuple[str, Mapping[str, Any], int]) -> ComparisonRow:
-    """What comes of one formulation, by its name, options, and place of its candidates in ``shared``."""
+def _row(shared: tuple[Any, ...], item: Item) -> ComparisonRow:
+    """The answer of one formulation and its measures."""
     (_, constraints, how, present), (name, options, place) = shared[:4], item
-    try:
-        solution = solve(shared[place], name, constraints=constraints, options=options, **how)
-    except Interrupted:
-        raise
-    except OptschedError as error:
-        log.info("%s: %s", name, error)
-        return ComparisonRow(name, options, error=error)
+    solution = solve(shared[place], name, constraints=constraints, options=options, **how)
     measures = measure(solution, present) if solution.certificate.ok else None
     return ComparisonRow(name, options, solution, measures=measures)

@@ -7,7 +7,10 @@ import signal
 import time
 from typing import Any
 
+from optsched.candidates import Classes
 from optsched.errors import InvalidInput
+from optsched.formulation import SideConstraint
+from optsched.program import SideRows
 
 
 def added(shared: tuple[Any, ...], item: int) -> int:
@@ -37,3 +40,21 @@ def sleeps(shared: tuple[Any, ...], item: float) -> int:
     """Takes some seconds; the process that it was in."""
     time.sleep(item)
     return os.getpid()
+
+
+class Deadly(SideConstraint):
+    """Has no rows, and kills the first process that asks for them."""
+
+    kind = "deadly"
+
+    def __init__(self, marker: str) -> None:
+        super().__init__(self.Options())
+        self.marker = marker
+
+    def rows(self, C: Classes) -> SideRows | None:
+        try:
+            os.close(os.open(self.marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return None
+        os.kill(os.getpid(), signal.SIGKILL)
+        return None

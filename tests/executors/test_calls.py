@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from odd_calls import added, dies, odd_refused, sleeps, with_shared
+from odd_calls import Deadly, added, dies, odd_refused, sleeps, with_shared
 
 from optsched.errors import InvalidInput, SolverCrashed, UsageError
 from optsched.executors import results_of
@@ -49,9 +50,21 @@ def test_a_refusal_is_the_result_of_its_call(how: dict[str, int]) -> None:
     assert str(refused) == "items[1]: found an odd number, expected an even one"
 
 
-def test_a_process_that_dies_is_said() -> None:
-    with pytest.raises(SolverCrashed, match="SIGKILL"):
-        list(results_of(dies, (), [1, 2], processes=2))
+def test_a_process_that_dies_is_the_result_of_its_call() -> None:
+    found = dict(results_of(dies, (), [1, 2], processes=2))
+    assert [type(result) for result in found.values()] == [SolverCrashed, SolverCrashed]
+    assert "SIGKILL" in str(found[0])
+
+
+def test_a_comparison_goes_on_after_a_process_that_died(tmp_path: Path) -> None:
+    deadly = Deadly(str(tmp_path / "marker"))
+    rows = compare(
+        "@quickstart", ["makespan", "max-min-fairness"], constraints=[deadly], processes=2
+    )
+    (dead,) = (row for row in rows if row.solution is None)
+    (other,) = (row for row in rows if row.solution is not None)
+    assert isinstance(dead.error, SolverCrashed) and "SIGKILL" in str(dead.error)
+    assert other.solution.status == "optimal"
 
 
 def test_what_cannot_be_sent_is_refused() -> None:
