@@ -149,10 +149,10 @@ class Kinds(Displayed):
     ) -> tuple[IntArray, IntArray]:
         """GPU counts of the kinds with rates (neither options nor a law), as pairs (kind, count).
 
-        Of a range without levels these are all counts up to ``limit`` (the largest pool), or only
-        those that the table lists where nothing else can have a rate: in a kind with a table of its
-        own, and in all where the tables are ``complete``. The smallest is always there, so that a
-        job that can't run shows up with its reason.
+        Of a range without levels, kinds with a table of their own have the counts that it lists. All
+        kinds have only listed counts where the tables are ``complete``, as no model adds rates to
+        them. Other kinds have every count up to ``limit``, the largest pool. The smallest count is
+        always there, so that a job that cannot run shows up with its reason.
         """
         (plain,) = ((self.options < 0) & (self.law < 0) & (self.levels < 0)).nonzero()
         rows = None if len(plain) == len(self) else plain

@@ -24,7 +24,7 @@ MOST, MOST_OF_OTHER = 20, 3
 BOUND = {
     "verified": "its bound was recomputed",
     "consistent": "its bound is a claim that nothing contradicts",
-    "not verifiable": "its bound cannot be verified, as the duals are not in the file",
+    "not verifiable": "its bound cannot be recomputed from what is in the file",
 }
 
 

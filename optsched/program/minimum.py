@@ -88,7 +88,7 @@ class DelayedMinimum(Minimum):
 
     delay: FloatArray
 
-    method: ClassVar[Method] = Method.TANGENTS
+    method: ClassVar[Method] = Method.NEWTON
 
     @property
     def concave(self) -> bool:

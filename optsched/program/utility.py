@@ -25,8 +25,8 @@ class Method(StrEnum):
 
     DIRECT = "direct"
     """As one program."""
-    TANGENTS = "tangents"
-    """By a sequence of tangents (Newton's method)."""
+    NEWTON = "newton"
+    """By a sequence of linear programs, each at the tangents of the last point (Newton's method)."""
     WATER_FILLING = "water filling"
     """Stage by stage: all levels rise together until some are held."""
 
@@ -59,7 +59,10 @@ class Utility(ABC):
 
     @property
     def concave(self) -> bool:
-        """Whether it is concave and not piecewise linear, so that tangents stand for it."""
+        """Whether it is concave and not piecewise linear.
+
+        Its program is solved as it is; the program of its tangents only proves the bound.
+        """
         return self.conic
 
     @property

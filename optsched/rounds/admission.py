@@ -12,6 +12,9 @@ requirement, on its fair part of what is left. The rules:
    (then by deadline). Each is admitted if its requirements can be met beside those before it.
 3. A declined job is tried again in every round that is planned anew.
 
+`optsched.solving.admitting` has the mathematics, for one program. `optsched.study.admission`
+answers another question: whether newcomers can be admitted to an instance, without any round.
+
 `lease` decides in its own program whom it admits: all that were admitted before, and others by
 value. If the first cannot all be kept, as after a failure, value decides among them which ones are,
 and then among all others: a newcomer takes the place of nobody who can be kept.

@@ -172,7 +172,7 @@ def _programs(
     ]
     first, second = programs
     for formulation, program in ((f, first), (g, second)):
-        if program.utility.method is Method.TANGENTS:
+        if program.utility.method is Method.NEWTON:
             one = "an objective that is one program, not a sequence of programs"
             raise InvalidArgument("objectives", formulation.name, one)
     # The second objective is a row of the program, and rows are linear

@@ -15,13 +15,14 @@ import numpy as np
 
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.solution import Termination
+from optsched.solving.attempts import Way, attempt, ways_of
 from optsched.solving.certify import (
     certified_allocation,
     cleaned,
     known_allocation,
     without_point,
 )
-from optsched.solving.engine import Engine, Way, attempt, ways_of
+from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM, Outcome
 
 CLOSE = 1e-10

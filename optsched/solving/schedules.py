@@ -41,6 +41,7 @@ from optsched.solution.plan import (
 from optsched.solution.stage import Stage
 from optsched.solvers import Capability
 from optsched.solvers.closed_form import ClosedForm
+from optsched.solving.attempts import Attempts, attempt
 from optsched.solving.certify import (
     certified_known,
     certified_linear,
@@ -48,7 +49,7 @@ from optsched.solving.certify import (
     nothing_found,
 )
 from optsched.solving.choice import others_for_timeline
-from optsched.solving.engine import Attempts, Engine, attempt
+from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome, SolvedProgram
 from optsched.solving.proof import CutOffResult, better_point, better_schedule, cross_checked
 

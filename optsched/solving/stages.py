@@ -47,7 +47,7 @@ def _direct(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     return SolvedProgram(program, outcome)
 
 
-def _by_tangents(engine: Engine, program: AllocationProgram) -> SolvedProgram:
+def _by_newton(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     from optsched.solving.delayed_minimum import solve_delayed  # few utilities need it
 
     return SolvedProgram(program, solve_delayed(engine, program))
@@ -61,7 +61,7 @@ def _by_water_filling(engine: Engine, program: AllocationProgram) -> SolvedProgr
 
 STRATEGIES: dict[Method, Callable[[Engine, AllocationProgram], SolvedProgram]] = {
     Method.DIRECT: _direct,
-    Method.TANGENTS: _by_tangents,
+    Method.NEWTON: _by_newton,
     Method.WATER_FILLING: _by_water_filling,
 }
 """How each method of a utility is carried out."""

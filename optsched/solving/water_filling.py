@@ -22,6 +22,7 @@ from optsched.solution import Status, Termination, Values
 from optsched.solution.certificate import dual_bound, row_sign_error
 from optsched.solution.stage import Stage
 from optsched.solvers import Session, Solver
+from optsched.solving.attempts import Way, attempt, other_ways
 from optsched.solving.certify import (
     certified_allocation,
     known_allocation,
@@ -29,7 +30,7 @@ from optsched.solving.certify import (
     without_point,
 )
 from optsched.solving.choice import LARGE_LP
-from optsched.solving.engine import Engine, Way, attempt, other_ways
+from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome, SolvedProgram
 
 log = logging.getLogger("optsched")

@@ -10,7 +10,7 @@ For each job, in this order:
 
 What would let a refused job in is searched by rule, and of few jobs by programs too. Each answer is
 one for which a plan was found, so that it can be done; where only the rule was asked, less may be
-enough.
+enough. Rounds do not ask this: they decline jobs by `optsched.rounds.admission`.
 """
 
 from __future__ import annotations

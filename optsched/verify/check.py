@@ -71,8 +71,8 @@ def verify(
     The candidates are compiled and the formulation is built anew, by name, options and side
     constraints; each row of the allocation is found among the columns; objective, throughputs,
     bound, gap, prices, metrics, certificate, status and the reasons of unplaced jobs are recomputed
-    from there. Two things are believed: the bound of a program that has no duals, and the gap
-    that was asked for (``solver.gap``).
+    from there. Believed are a bound without duals in the file, the gap that was asked for
+    (``solver.gap``), and which rows of an infeasible integer program conflict.
 
     Parameters
     ----------

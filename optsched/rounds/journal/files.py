@@ -175,7 +175,8 @@ class SegmentReader:
     def lines(self) -> Iterator[bytes]:
         """The lines from ``position`` on, without their ends, until no whole one follows.
 
-        A bad line with nothing after it may be one that is just being written; any other is damage.
+        A line that is not whole may be one that is just being written, if nothing follows it. Any
+        other bad line is damage.
         """
         self._compare_with_what_was_read()
         self.torn = ""

@@ -194,8 +194,9 @@ class Journal(ClosedByWith):
         Raises
         ------
         JournalError
-            If there is no journal, it is in use, or the disk refuses; `JournalDamaged` if anything
-            but the end of the last segment is wrong, which is left as it is.
+            If there is no journal, it is in use, or the disk refuses; `JournalDamaged`, and nothing
+            is changed, if anything but an incomplete last line is wrong. A complete last line with
+            a wrong checksum is damage, unless it has zero bytes, as a loss of power leaves them.
         """
         if create and not (Path(path) / HEADER).exists():
             return cls.create(path, fsync=fsync, keep=keep)

@@ -33,7 +33,7 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
     floors = program.class_floors
     assert floors is not None
     market = market_of(program, floors.closed)
-    if floors.side or program.utility.method is Method.TANGENTS:
+    if floors.side or program.utility.method is Method.NEWTON:
         return _by_targets(program, market, limits, start)
     if market.highest <= 0:
         return _level_of_zero(program, market)

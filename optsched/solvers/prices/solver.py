@@ -64,7 +64,7 @@ class PriceMethod(Solver):
         C = program.classes
         utility = program.utility
         direct = utility.method is Method.DIRECT and not utility.homogenised
-        if not direct and utility.method not in (Method.TANGENTS, Method.WATER_FILLING):
+        if not direct and utility.method not in (Method.NEWTON, Method.WATER_FILLING):
             return "its utility is neither the smallest level nor a total"
         if program.integral:
             return "jobs are whole"
@@ -86,7 +86,7 @@ class PriceMethod(Solver):
         if not utility.smallest_level:
             return _refuses_total(program)
         asks_for_levels = bool(floors.side) and utility.method is not Method.WATER_FILLING
-        by_targets = asks_for_levels or utility.method is Method.TANGENTS
+        by_targets = asks_for_levels or utility.method is Method.NEWTON
         # Targets are steps down from a value above 0.
         return NOTHING_LEFT if by_targets and (_open_level(program) == 0).any() else None
 
