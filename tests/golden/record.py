@@ -41,9 +41,10 @@ READ, WRITE = "tests/golden/read.md", "tests/golden/write.md"
 
 
 def lines_of(page: str) -> list[str]:
-    """The shell commands of a page."""
+    """The shell commands of a page, without comments."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-    return [line for block in blocks for line in block.splitlines()]
+    lines = [line for block in blocks for line in block.splitlines()]
+    return [line for line in lines if not line.startswith("#")]
 
 
 PAGES = [page for page in (*DOCUMENTS, READ) if lines_of(page)]
