@@ -392,11 +392,10 @@ def certified(
     values: Values,
     y: FloatArray | None,
 ) -> Outcome:
-    """`judged`, but without an answer where the point is none:
-    all zero, or with an infinite objective.
+    """The outcome of a point as `judged` finds it, or an outcome without a point if it is no answer.
 
-    An allocation of zeros is none only after a stopped run. After an infinite objective other
-    points are tried, such as an even split.
+    No answer are an allocation of zeros that a stopped run left, and a point with an infinite
+    objective; other points are tried then, such as an even split of the time.
     """
     started = time.perf_counter()
     assert runs.chosen is not None
