@@ -71,8 +71,8 @@ class RoundPolicy(Document):
         1.5 + hysteresis rounds where this is 0.5 or less, and by a bounded number of rounds where
         it is more (3 measured at 2). What is left over comes on top, without a bound.
     max_moves : int, optional
-        Running jobs that a plan preempts or moves at most. Those that go for another reason than
-        the allocation do not count.
+        Running jobs that a plan preempts or moves at most: to follow its allocation, to make room,
+        or for faster idle GPUs. Jobs that have to leave their nodes or have ended do not count.
     moves_per_hour : int, optional
         Running jobs that plans preempt or move within any hour at most. All count, but only those
         that would go for the allocation are held back.

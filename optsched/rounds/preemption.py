@@ -30,9 +30,10 @@ file; the modules are in `optsched.rounds`, but for `staying`, `one_node` and `b
    of rows that is worth most goes to the front of the last group (`selection.best_set_first`); a
    running row outside the set may lose its GPUs to it.
 7. **Preempt.** A running job is preempted if no row is chosen in which it can go on (`displaced`).
-8. **Limit.** With `max_moves` no more than so many are, the ones that are due last: the others stay
-   (`rows_that_stay`). Only starved jobs may preempt beyond that. Running jobs that can go on in no
-   row count first (`hosts.Hosts.unable`).
+8. **Limit.** At most `max_moves` jobs are displaced, and no more than `moves_per_hour` leaves
+   (`RoundState.most_moves`): those that are due last. The others stay (`rows_that_stay`). A running
+   job that has no row in which it can go on is displaced in any case, so it uses up the limit
+   before all others (`hosts.Hosts.unable`). A starved job ignores the limit.
 9. **Strict ranking.** All rows behind the first job that has no room are dropped
    (`selection.ahead_of_first_blocked`), those of running jobs too: these stop although their GPUs
    stay idle. `max_moves` does not limit this.
