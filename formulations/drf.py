@@ -13,6 +13,7 @@ from optsched.arrays import FloatArray, quotient
 from optsched.arrays.matrices import scaled_rows, sum_by
 from optsched.candidates import Classes
 from optsched.formulation import Formulation, FormulationOptions
+from optsched.instance.cluster import PER_NODE
 from optsched.program import AllocationProgram
 
 
@@ -25,7 +26,8 @@ class DominantResourceFairness(Formulation):
         memory of all pools together, and each further resource of the cluster
     Parameters
         d_c       dominant share of column c: the largest share that it holds of any type of resource in the whole
-                  cluster; two jobs that share GPUs count for half of it each
+                  cluster (CPUs and memory: of the pools that state them); two jobs that share GPUs count for half
+                  of it each
         p_k       weight; tenants e of weight w_e
     Level
         share_k(x) = sum_c member_kc d_c x_c / n_k           (half of d_c for each of two jobs)
@@ -91,16 +93,31 @@ def dominant_shares(C: Classes) -> FloatArray:
     types, row_type = np.unique(_types(C), return_inverse=True)
     # Rows of one type add up over the pools: a share is one of the whole cluster.
     by_type = sum_by(row_type, 1.0, len(types))
-    total = np.asarray(by_type @ C.capacity)
-    part = quotient(1.0, total)
-    share = sp.diags_array(part) @ by_type @ C.usage
+    rows_have = np.asarray(by_type @ C.capacity)
+    pools_have = _of_all_pools(C)
+    total = [pools_have.get(name, have) for name, have in zip(types, rows_have, strict=True)]
+    share = sp.diags_array(quotient(1.0, np.array(total))) @ by_type @ C.usage
     return np.asarray(share.max(axis=0).todense()).ravel() if C.columns else np.zeros(0)
+
+
+def _of_all_pools(C: Classes) -> dict[str, float]:
+    """CPUs and memory by type, of the pools that state them.
+
+    Pools whose CPUs or memory no column uses have no row for them, but are part of the cluster.
+    """
+    instance = C.instance
+    return {
+        f"node {name}": float(
+            np.nansum([pool.total(name, instance.now) for pool in instance.cluster.pools])
+        )
+        for name in PER_NODE
+    }
 
 
 def _types(C: Classes) -> list[str]:
     """Type of each resource: GPUs, CPUs and memory of different pools are of one type each."""
     pools = [pool.name for pool in C.instance.cluster.pools]
-    node = {f"{pool}.{name}": f"node {name}" for pool in pools for name in ("cpu", "memory")}
+    node = {f"{pool}.{name}": f"node {name}" for pool in pools for name in PER_NODE}
     return [
         "node gpu" if pool >= 0 else node.get(name, name)
         for name, pool in zip(C.resources.names, C.resources.pool.tolist(), strict=True)

@@ -57,8 +57,8 @@ def resource_rows(
     demand it, and by every option and parameter-server law that names it.
     """
     found = _Rows(instance, kinds, columns)
-    for name, node_field in PER_NODE.items():
-        found.add_per_node(name, node_field)
+    for name in PER_NODE:
+        found.add_per_node(name)
     for resource in instance.cluster.resources:
         found.add(resource)
     return found.resources(), found.usage()
@@ -78,7 +78,7 @@ class _Rows:
         # Of each row after those of the GPUs: the columns that use it, and how much.
         self._uses: list[tuple[IntArray, FloatArray]] = []
 
-    def add_per_node(self, name: str, node_field: str) -> None:
+    def add_per_node(self, name: str) -> None:
         """A row for each pool that states what its nodes have of a resource, where it is used."""
         here, amount = self._needs.get(name, NOTHING)
         pool_of = self._columns.pool_of(here)
@@ -87,8 +87,7 @@ class _Rows:
             mine = pool_of == number
             if not mine.any() and row not in self._of_servers:
                 continue
-            # NaN, and no row, where one usable node states no limit.
-            total = float(getattr(pool, node_field)[pool.usable(self._instance.now)].sum())
+            total = pool.total(name, self._instance.now)
             if not np.isnan(total):
                 self._add(row, total, True, here[mine], amount[mine])
 

@@ -248,6 +248,28 @@ class _Lines(logging.Handler):
         sys.stderr.write(f"optsched: {line}\n")
 
 
+class _LogFile(logging.FileHandler):
+    """Log lines in a file. Where it cannot be written, as on a full disk, the command goes on."""
+
+    failed: OSError | None = None
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Keep the first error, and write no further line."""
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError):
+            self.failed = self.failed or error
+            self.setLevel(logging.CRITICAL + 1)
+        else:
+            super().handleError(record)
+
+    def close(self) -> None:
+        """Close the file; what is still to be written may fail too."""
+        try:
+            super().close()
+        except OSError as error:
+            self.failed = self.failed or error
+
+
 def _format(file: str) -> logging.Formatter:
     """Lines of JSON for a file whose name says so."""
     if not file.lower().endswith(".jsonl"):
@@ -261,16 +283,20 @@ def _format(file: str) -> logging.Formatter:
 def logging_to(verbosity: int, file: str | None) -> Iterator[None]:
     """Send the log of optsched to standard error (warnings; INFO with ``-v``, DEBUG
     from two on) and to a file.
+
+    A file that could not be written is an error when the command is done.
     """
     log = logging.getLogger("optsched")
     level = logging.DEBUG if verbosity > 1 else logging.INFO
     handlers: list[logging.Handler] = [_Lines()]
+    in_file = None
     if file is not None:
         try:
-            handlers.append(logging.FileHandler(file, encoding="utf-8"))
+            in_file = _LogFile(file, encoding="utf-8")
         except OSError as error:
             raise cannot_write(file, error.strerror) from None
-        handlers[-1].setFormatter(_format(file))
+        in_file.setFormatter(_format(file))
+        handlers.append(in_file)
     before = log.level
     log.setLevel(level)
     for handler in handlers:
@@ -288,3 +314,5 @@ def logging_to(verbosity: int, file: str | None) -> Iterator[None]:
         for handler in handlers:
             log.removeHandler(handler)
             handler.close()
+    if file is not None and in_file is not None and in_file.failed is not None:
+        raise cannot_write(file, in_file.failed.strerror)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -157,6 +158,7 @@ def solve(
     from optsched.formats.mps import is_program
     from optsched.solvers.interrupt import interrupt_flag
 
+    _keep_input(problem.instance, output)
     program = is_program(problem.instance)
     solution: Any
     if program:
@@ -245,6 +247,14 @@ def _write(shell: Shell, solution: Any, output: str, duals: bool) -> bool:
     else:
         write_solution(solution, output, duals)
     return True
+
+
+def _keep_input(instance: str, output: str | None) -> None:
+    """Refuse to write the solution over what is solved."""
+    if output is None:
+        return
+    if os.path.exists(output) and os.path.exists(instance) and os.path.samefile(instance, output):
+        raise InvalidArgument("-o", f"{output}, the file to solve", "another file")
 
 
 def _check_ending(output: str | None) -> None:

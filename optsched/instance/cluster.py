@@ -100,6 +100,13 @@ class Pool(Displayed):
         """GPUs on usable nodes."""
         return int(self.node_gpus[self.usable(now)].sum())
 
+    def total(self, name: str, now: float) -> float:
+        """CPUs or memory (``name`` is a key of `PER_NODE`) of the usable nodes.
+
+        It is NaN where one of them states no limit.
+        """
+        return float(getattr(self, PER_NODE[name])[self.usable(now)].sum())
+
     def reach(self, now: float) -> IntArray:
         """GPUs on the k largest usable nodes, for k = 0, 1, ... of those that have GPUs:
         what a gang on k nodes can have at most.

@@ -126,6 +126,7 @@ def _file_words(path: str | Path) -> str:
 
 
 GZIP_MAGIC = b"\x1f\x8b"
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 MOST_UNPACKED = 2**28
 """Bytes that a compressed file may have: a megabyte of it can unpack to a gigabyte."""
 
@@ -188,6 +189,8 @@ def parse_json(text: bytes | str, what: str) -> Any:
             "gzip-compressed data",
             "a JSON document that is not compressed: only programs (.mps.gz, .lp.gz) may be",
         )
+    if isinstance(text, bytes) and text.startswith(UTF16_MARKS):
+        raise InvalidInput("", "text in UTF-16", "a JSON document in UTF-8")
     try:
         document = pydantic_core.from_json(text)
     except ValueError as error:

@@ -136,20 +136,24 @@ class Truth:
     @cached_property
     def alone(self) -> FloatArray:
         """steps/s of each row on each pool,
-        at the smallest number of GPUs that it may have, shape (rows, pools).
+        at the smallest number of GPUs that it may have, shape (rows, pools); 0 of those without
+        steps, which have no columns.
         """
         columns = self.candidates.columns
         kinds = self.candidates.kinds
         pools = len(self.candidates.instance.cluster.pools)
         gang = self.candidates.instance.jobs_table.gpus_min
+        (runs,) = (kinds.of_job >= 0).nonzero()
         of_kind = np.full(len(kinds), np.iinfo(np.int64).max)
-        np.minimum.at(of_kind, kinds.of_job, gang)
+        np.minimum.at(of_kind, kinds.of_job[runs], gang[runs])
         usual = np.flatnonzero(
             (columns.partner < 0) & (columns.pool >= 0) & (columns.gpus == of_kind[columns.kind])
         )
         table = np.zeros((len(kinds), pools))
         np.maximum.at(table, (columns.kind[usual], columns.pool[usual]), columns.rate[usual])
-        return table[kinds.of_job]
+        alone = np.zeros((len(kinds.of_job), pools))
+        alone[runs] = table[kinds.of_job[runs]]
+        return alone
 
     def seconds(self, rate: FloatArray, job: IntArray | None = None) -> FloatArray:
         """Seconds that jobs take from first to last step if every row runs

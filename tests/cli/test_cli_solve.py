@@ -502,6 +502,25 @@ def test_log_file_is_appended_to(run: Any, tmp_path: Path) -> None:
     assert path.read_text().count("INFO solver highs: linear program of 27 rows") == 2
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+def test_a_log_that_cannot_be_written_costs_no_answer(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "solution.json"
+    result = run("solve", "@quickstart", "-o", path, "--log", "/dev/full")
+    assert result.code == 2
+    assert result.err.endswith("cannot write /dev/full: No space left on device\n")
+    assert "Traceback" not in result.err
+    assert run("verify", "@quickstart", path).code == 0
+
+
+def test_a_solution_is_not_written_over_its_instance(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "instance.json"
+    document = optsched.load("@quickstart").to_document()
+    path.write_text(json.dumps(document))
+    result = run("solve", path, "-o", path.parent / "." / path.name)
+    assert result.code == 2 and "the file to solve, expected another file" in result.err
+    assert json.loads(path.read_text()) == document
+
+
 def test_more_verbose_logs_debug_messages(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import logging
 

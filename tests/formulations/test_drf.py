@@ -238,6 +238,30 @@ def test_shares_of_gpus_are_of_the_whole_cluster() -> None:
     assert list(solution.throughput.values()) == pytest.approx([9.0, 9.0])
 
 
+@pytest.mark.parametrize("cpus", [910, None])
+def test_shares_of_cpus_are_of_all_pools_that_state_them(cpus: int | None) -> None:
+    """Pool q has nothing for these jobs, so that its CPUs have no row in the program."""
+    jobs = [{"id": f"{name}{i}", "workload": name} for name in "ab" for i in range(10)]
+    nodes = {"nodes": 1, "gpus_per_node": 10}
+    pools = [
+        {"name": "p", **nodes, "cpus_per_node": 90},
+        {"name": "q", **nodes, "cpus_per_node": cpus},
+    ]
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": pools},
+        "workloads": {
+            "a": {"throughput": {"p": 1.0}, "demand": {"cpu": 9}},
+            "b": {"throughput": {"p": 1.0}, "demand": {"cpu": 1}},
+        },
+        "jobs": jobs,
+    }
+    solution = solve(Instance.from_document(document))
+    # All the time is 1 / 20 of the GPUs, for jobs of a at least 9 of the CPUs, and p has 10 GPUs.
+    of_a, of_b = max(1 / 20, 9 / (90 + (cpus or 0))), 1 / 20
+    assert shares(solution) == pytest.approx([1 / (1 / of_a + 1 / of_b)] * 20)
+
+
 def test_two_jobs_on_the_same_gpus_count_for_half_of_them() -> None:
     pair = {"jobs": ["j0", "j1"], "pool": "a", "gpus": 1, "throughput": [0.8, 0.7]}
     instance = Instance.from_arrays(pools={"a": 1}, throughput=[[1.0], [1.0]], colocation=[pair])

@@ -50,6 +50,7 @@ HEAD = b'{"format": "optsched-instance/1", '
             b'{"format": "\\udfff"}',
             NOT_JSON + "half of a surrogate pair, which is no character, at",
         ),
+        ("{}".encode("utf-16"), "found text in UTF-16, expected a JSON document in UTF-8"),
         (b"\x1f\x8b\x08", "found gzip-compressed data, expected a JSON document that is not"),
         (b'{"format": "a\nb"}', NOT_JSON),
         (b'{"format": 01}', NOT_JSON),

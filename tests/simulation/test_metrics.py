@@ -72,6 +72,19 @@ def test_finish_time_ratios_are_of_the_rates_at_which_jobs_ran(
         assert read_simulation(path).metrics()["mean_rho"] == result.metrics()["mean_rho"]
 
 
+@pytest.mark.parametrize("mode", ["rounds", "fluid", "gavel"])
+def test_jobs_without_steps_change_nothing_of_others(make: Make, mode: str) -> None:
+    """Not even alone: they are of no kind of jobs that can run."""
+    gang = {"gpus": 2, "throughput": {"p": {"2": 1.0}}}
+    done = {**job("z", 0.0), "gpus": 1}
+    alone = simulate(make([{**job("a", 100.0), **gang}], {"p": 2}), "fifo", mode=mode)
+    beside = simulate(make([{**job("a", 100.0), **gang}, done], {"p": 2}), "fifo", mode=mode)
+    assert beside.jobs.finish[0] == alone.jobs.finish[0]
+    if mode != "gavel":  # there they are jobs that cannot run, and stay
+        assert beside.finish_time_ratios()[0] == pytest.approx(alone.finish_time_ratios()[0])
+    assert len(simulate(make([done], {"p": 2}), "fifo", mode=mode).jobs.finish) == 1
+
+
 def test_isolated_rates_are_gavels_slices() -> None:
     """4 + 2 GPUs, 3 jobs: a third of each pool, whole jobs at most; a gang of 2 has half as many slices."""
     rate, gpus = np.array([[2.0, 1.0], [4.0, 0.0]]), np.array([4, 2])
