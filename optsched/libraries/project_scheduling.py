@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -107,7 +107,7 @@ def read(text: str) -> list[ProjectScheduling]:
         for activity, count in enumerate(modes)
     )
     table.end()
-    table = _Table(lines, AVAILABLE)
+    table = _Table(lines, AVAILABLE, last=True)
     capacity = tuple(table.row("the capacities", resources, exactly=True))
     table.end()
     return [ProjectScheduling(ways, tuple(successors), capacity, renewable)]
@@ -158,9 +158,11 @@ class _Table:
     ----------
     lines : sequence of str
     title : str
+    last : bool
+        Whether nothing but stars may follow: its rows are all others of the file.
     """
 
-    def __init__(self, lines: Sequence[str], title: str) -> None:
+    def __init__(self, lines: Sequence[str], title: str, last: bool = False) -> None:
         titles = (row for row, line in enumerate(lines) if _letters(line) == _letters(title))
         first = next(titles, None)
         if first is None:
@@ -168,10 +170,10 @@ class _Table:
         self._title = title
         self._line = first + 1
         # The line under the title names the columns
-        rows = takewhile(
-            lambda row: not row[1].startswith("*"), enumerate(lines[first + 2 :], first + 3)
-        )
-        self._rows = [(number, row) for number, row in rows if row.strip(" \t-")]
+        rows: Iterable[tuple[int, str]] = enumerate(lines[first + 2 :], first + 3)
+        if not last:
+            rows = takewhile(lambda row: not row[1].startswith("*"), rows)
+        self._rows = [(number, row) for number, row in rows if row.strip(" \t-*")]
 
     def row(self, what: str, least: int, exactly: bool = False) -> list[int]:
         """The numbers of the next row.
