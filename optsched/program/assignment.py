@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, owners
 from optsched.program.integers import common_unit
-from optsched.program.knapsack import best_items
+from optsched.program.knapsack import best_items, losses_of_items
 
 if TYPE_CHECKING:  # a process that only solves needs no candidates
     from optsched.candidates import Classes
@@ -24,7 +24,7 @@ TABU = 10
 DEARER, CHEAPER = 1.1, 0.98
 """What a move makes of the penalty of an agent that is overloaded, and of one that is not."""
 ROUNDING = 1e-9
-KNAPSACK_CELLS = 2**25
+KNAPSACK_CELLS = 2**23
 """Jobs times units of room, beyond which an agent counts in larger units."""
 
 
@@ -221,6 +221,14 @@ class AgentKnapsacks(NamedTuple):
         worth = np.where(self.there, worth, -1.0)
         found = [best_items(*row) for row in zip(worth, self.size, self.room, strict=True)]
         return float(sum(value for value, _ in found)), np.array([jobs for _, jobs in found])
+
+    def losses(self, worth: FloatArray) -> FloatArray:
+        """By how much its maximum falls if an agent must take a job, shape (agents, jobs)."""
+        loss = np.full(worth.shape, np.inf)
+        for agent, mine in enumerate(self.there):
+            given = worth[agent, mine], self.size[agent, mine], int(self.room[agent])
+            loss[agent, mine] = losses_of_items(*given)
+        return loss
 
 
 def _asks_for_all(program: FeasibleRegion) -> bool:

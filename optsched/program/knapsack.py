@@ -1,11 +1,11 @@
-"""The knapsack, as pricing problems ask for it."""
+"""The knapsack, as pricing problems ask for it, and what it loses where an item must be taken."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optsched.arrays import BoolArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import InvalidArgument
 
 MOST_CELLS = 2**28
@@ -66,3 +66,43 @@ def best_items(value: ArrayLike, weight: ArrayLike, capacity: float) -> tuple[fl
             chosen[worth[row]] = True
             room -= int(w[worth[row]])
     return float(best[-1]), chosen
+
+
+def losses_of_items(value: FloatArray, weight: IntArray, capacity: int) -> FloatArray:
+    """By how much the greatest total value falls if an item must be taken, shape (items,).
+
+    ::
+
+        F_j(b)  greatest value of the items before j within b;   G_j(b) of those behind j
+        loss_j  =  F_n(B)  -  value_j  -  max { F_j(b) + G_j(B - weight_j - b) : 0 <= b <= B - weight_j }
+
+    Infinite for an item that does not fit.
+
+    Parameters
+    ----------
+    value : FloatArray, shape (items,)
+        May be negative.
+    weight : IntArray, shape (items,)
+        At least 0.
+    capacity : int
+    """
+    items = len(value)
+    before, behind = _tables(value, weight, capacity), _tables(value[::-1], weight[::-1], capacity)
+    loss = np.full(items, np.inf)
+    for item in np.flatnonzero(weight <= capacity).tolist():
+        left = capacity - int(weight[item]) + 1
+        others = before[item, :left] + behind[items - 1 - item, :left][::-1]
+        loss[item] = before[-1, -1] - value[item] - others.max()
+    never_below: FloatArray = np.maximum(loss, 0.0)
+    return never_below
+
+
+def _tables(value: FloatArray, weight: IntArray, capacity: int) -> FloatArray:
+    """Greatest value of the first items within each capacity, shape (items + 1, capacity + 1)."""
+    best = np.zeros((len(value) + 1, capacity + 1))
+    for item, size in enumerate(weight.tolist()):
+        best[item + 1] = best[item]
+        if size <= capacity and value[item] > 0:
+            with_item = best[item, : capacity + 1 - size] + value[item]
+            np.maximum(best[item + 1, size:], with_item, out=best[item + 1, size:])
+    return best

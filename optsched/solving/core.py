@@ -15,7 +15,7 @@ dual u_k of the row ``time``. A whole point x is worth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -63,6 +63,12 @@ class Core:
         loss = (arrays.A.T @ y - arrays.cost)[: classes.columns]
         (time,) = (y[rows.slice] for rows in arrays.rows if rows.name == "time")
         return cls(classes, arrays, y, bound, np.maximum(loss, 0.0), np.maximum(time, 0.0))
+
+    def at_losses(self, bound: float, loss: FloatArray) -> Core:
+        """The core of a program in which no job may idle, at another bound: a point with column j is short
+        of it by ``loss[j]`` at least. Losses of several columns need not add up.
+        """
+        return replace(self, bound=bound, loss=loss, idle_loss=np.full(len(self.classes), np.inf))
 
     def value(self, point: FloatArray) -> float:
         """Objective of a point."""

@@ -23,7 +23,6 @@ from optsched.lazy import convenience
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Method
 from optsched.program.integers import step_of
 from optsched.solution import PointStatus, Termination, Values
-from optsched.solution.certificate import dual_bound
 from optsched.solvers import Capability, Limits, Session
 from optsched.solving.attempts import WORTHWHILE, Way, attempt, other_ways, ways_of
 from optsched.solving.certify import (
@@ -36,7 +35,7 @@ from optsched.solving.certify import (
     without_point,
 )
 from optsched.solving.choice import pick_for_allocation, require_all
-from optsched.solving.knapsack_bound import knapsack_bound, with_job_prices
+from optsched.solving.knapsack_bound import knapsack_bound, knapsack_losses, with_job_prices
 from optsched.solving.outcome import BY_CLOCK, NO_OPTIMUM, Outcome
 from optsched.solving.runs import SolverRuns
 
@@ -74,10 +73,11 @@ LONG = 0.8
 
 
 class PricedBound(NamedTuple):
-    """A Lagrangian bound, and the duals of all rows that prove it (`knapsack_bound`)."""
+    """A Lagrangian bound, the duals of all rows that prove it (`knapsack_bound`), and the core there."""
 
     bound: float
     duals: FloatArray
+    core: Core
 
 
 @dataclass(eq=False)
@@ -383,7 +383,8 @@ class Engine(SolverRuns):
         by_clock |= self._improve(program, search, core)
         self.spend("search", self.timer.clock() - began)
         point = search.of.point(search.best, program.classes.columns)
-        self._core, self._incumbent = core, point
+        self._core = core if self._priced is None else self._priced.core
+        self._incumbent = point
         found = replace(nothing, x=point, y=core.duals, primal=PointStatus.FEASIBLE)
         found = self._with_priced(found)
         outcome = certified_allocation(self, program, found, found.y, arrays)
@@ -408,42 +409,43 @@ class Engine(SolverRuns):
 
             search.run(of_job * search.of.jobs, enough)
             if self._priced is None and not closed(search.least):
-                start = search.prices.price
-                self._priced = self._lagrangian(program, core.arrays, core.duals, start)
-            open_columns = core.open_columns(core.bound - search.least)
+                self._priced = self._lagrangian(program, core, search.prices.price)
+            sharper = core if self._priced is None else self._priced.core
+            open_columns = sharper.open_columns(core.bound - search.least)
             few = max(FEW_OPEN, OPEN_SHARE * len(core.loss))
             if open_columns <= few or enough(search.least):
                 break
         return not self.has_time_left(1.0 - share)
 
     def _lagrangian(
-        self, program: AllocationProgram, arrays: LinearArrays, y: FloatArray, price: FloatArray
+        self, program: AllocationProgram, core: Core, price: FloatArray
     ) -> PricedBound | None:
-        """A bound by prices of jobs, where it is tighter than that of duals ``y`` alone.
+        """A bound by prices of jobs, where it is tighter than that of the core.
 
         Parameters
         ----------
         program : AllocationProgram
             One that is an assignment.
-        arrays : LinearArrays
-        y : FloatArray, shape (rows,)
-            Of the relaxation.
+        core : Core
+            At the prices of the relaxation.
         price : FloatArray, shape (agents,)
-            Of the room of agents, in y.
+            Of the room of agents there.
         """
-        left = self.limits_left().time
+        left, arrays = self.limits_left().time, core.arrays
         seconds = None if left is None else LAGRANGIAN_SHARE * left
         step = step_of(arrays.cost, arrays.integer)
         began = self.timer.clock()
         of_jobs = convenience("Assignment.prices_of_jobs")(
             program.assignment, price, step, seconds, EVALUATIONS
         )
-        duals = with_job_prices(program, y, of_jobs)
-        bound, relaxed = knapsack_bound(program, arrays, duals), dual_bound(arrays, y)
+        duals = with_job_prices(program, core.duals, of_jobs)
+        bound, found = knapsack_bound(program, arrays, duals), None
+        if bound is not None and bound < core.bound:
+            losses = knapsack_losses(program, arrays, duals)
+            assert losses is not None
+            found = PricedBound(bound, duals, core.at_losses(*losses))
         self.spend("bound", self.timer.clock() - began)
-        if bound is None or (relaxed is not None and bound >= relaxed):
-            return None
-        return PricedBound(bound, duals)
+        return found
 
     def _with_priced(self, values: Values) -> Values:
         """Values with the Lagrangian bound and its duals, unless a solver states a tighter one."""

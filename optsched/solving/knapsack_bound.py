@@ -10,11 +10,11 @@ for any y. Where all objective values are multiples of a step, the bound is roun
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.assignment import AgentKnapsacks
 from optsched.program.integers import rounded_up, step_of
@@ -34,20 +34,65 @@ def knapsack_bound(program: AllocationProgram, arrays: LinearForm, y: FloatArray
         Its linear program.
     y : FloatArray, shape (rows,)
     """
-    of = program.assignment
-    if of is None or not isinstance(arrays, LinearArrays):
+    priced = _Priced.of(program, arrays, y)
+    if priced is None:
         return None
-    kept = y.copy()
-    of_agents = program.limit_duals(np.arange(len(y), dtype=np.float64))[of.row]
-    kept[of_agents.astype(np.int64)] = 0.0
-    rows = BoundSum(arrays, kept)
-    if rows.value is None:
-        return None
-    reduced = arrays.cost - arrays.A.T @ rows.y
-    most, _ = AgentKnapsacks.of(of).best(reduced[of.column])
-    bound = rows.value - arrays.offset + most
+    most, _ = priced.knapsacks.best(priced.worth)
     step = step_of(arrays.cost, arrays.integer)
-    return arrays.offset - rounded_up(-bound, step)
+    return arrays.offset - rounded_up(-(priced.of_rows + most), step)
+
+
+def knapsack_losses(
+    program: AllocationProgram, arrays: LinearForm, y: FloatArray
+) -> tuple[float, FloatArray] | None:
+    """The bound, not rounded, and what it falls by for points that have a column, shape (columns,).
+
+    A point with column c is worth no more than the bound less the loss of c, which is infinite where the
+    column is in no point. None as of `knapsack_bound`.
+    """
+    priced = _Priced.of(program, arrays, y)
+    if priced is None:
+        return None
+    most, _ = priced.knapsacks.best(priced.worth)
+    loss = np.full(program.classes.columns, np.inf)
+    there = priced.knapsacks.there
+    loss[priced.column[there]] = priced.knapsacks.losses(priced.worth)[there]
+    return priced.of_rows + most + arrays.offset, loss
+
+
+class _Priced(NamedTuple):
+    """The knapsacks of the agents at duals of all other rows.
+
+    Attributes
+    ----------
+    of_rows : float
+        What the other rows add to the bound.
+    worth : FloatArray, shape (agents, jobs)
+        Of each job to each agent.
+    column : IntArray, shape (agents, jobs)
+    knapsacks : AgentKnapsacks
+    """
+
+    of_rows: float
+    worth: FloatArray
+    column: IntArray
+    knapsacks: AgentKnapsacks
+
+    @classmethod
+    def of(cls, program: AllocationProgram, arrays: LinearForm, y: FloatArray) -> _Priced | None:
+        """None where the program is no assignment, or y proves nothing."""
+        of = program.assignment
+        if of is None or not isinstance(arrays, LinearArrays):
+            return None
+        kept = y.copy()
+        of_agents = program.limit_duals(np.arange(len(y), dtype=np.float64))[of.row]
+        kept[of_agents.astype(np.int64)] = 0.0
+        rows = BoundSum(arrays, kept)
+        if rows.value is None:
+            return None
+        reduced = arrays.cost - arrays.A.T @ rows.y
+        of_rows = rows.value - arrays.offset
+        return cls(of_rows, reduced[of.column], of.column, AgentKnapsacks.of(of))
 
 
 def with_job_prices(program: AllocationProgram, y: FloatArray, price: FloatArray) -> FloatArray:

@@ -17,8 +17,9 @@ from optsched.api import make_formulation
 from optsched.generate import generate
 from optsched.program import AllocationProgram
 from optsched.program.assignment import AgentKnapsacks, Assignment
+from optsched.program.knapsack import best_items, losses_of_items
 from optsched.solution import certify_point
-from optsched.solving.knapsack_bound import knapsack_bound, with_job_prices
+from optsched.solving.knapsack_bound import knapsack_bound, knapsack_losses, with_job_prices
 
 
 def document(seed: int, jobs: int = 5, agents: int = 3) -> dict[str, Any]:
@@ -233,3 +234,46 @@ def test_a_search_starts_from_a_given_assignment() -> None:
     again = optsched.solve(instance, "gap", work_limit=1, start=first)
     assert first.objective is not None and again.objective is not None
     assert again.objective <= first.objective
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=40, deadline=None)
+def test_what_a_knapsack_loses_where_an_item_must_be_taken(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    value, weight = random.integers(-5, 20, 7).astype(float), random.integers(0, 9, 7)
+    capacity = int(random.integers(0, 25))
+    sets = [np.array(z) for z in product((0, 1), repeat=7) if np.array(z) @ weight <= capacity]
+    best, _ = best_items(value, weight, capacity)
+    found = losses_of_items(value, weight, capacity)
+    for item, loss in enumerate(found):
+        with_item = [float(value @ z) for z in sets if z[item]]
+        assert loss == pytest.approx(best - max(with_item, default=-np.inf), abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_assignment_is_short_of_the_bound_by_what_its_columns_lose(seed: int) -> None:
+    plain = document(seed)
+    for job in plain["jobs"]:
+        for agent, option in enumerate(job["options"]):
+            option["uses"] = {f"a{agent}": 1.0 + sum(option["uses"].values())}
+    for resource in plain["cluster"]["resources"]:
+        resource["capacity"] = 12.0
+    formulation = make_formulation("gap")
+    program = formulation.build(formulation.classes(optsched.compile(plain)))
+    assert isinstance(program, AllocationProgram) and program.assignment is not None
+    of, arrays = program.assignment, program.to_linear().arrays
+    random = np.random.default_rng(seed)
+    prices = random.normal(8, 5, of.jobs)
+    losses = knapsack_losses(
+        program, arrays, with_job_prices(program, np.zeros(arrays.shape[0]), prices)
+    )
+    assert losses is not None
+    bound, loss = losses
+    fitting = [
+        agents for choice in product(range(of.agents), repeat=of.jobs)
+        if of.fits(agents := np.array(choice))
+    ]  # fmt: skip
+    assert fitting
+    for agents in fitting:
+        point = of.point(agents, program.classes.columns)
+        assert arrays.cost @ point <= bound - loss[point > 0].max() + 1e-9
