@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, quotient
 from optsched.display import count
 from optsched.display.text import share
 from optsched.errors import UsageError
@@ -98,6 +98,34 @@ class ProgressLines:
     title: str
     subtitle: str
     axis: str
+
+    def primal_integral(self, best: float | None = None) -> float:
+        """Area under the relative distance of the incumbent from the best objective: how late and how bad
+        solutions were, in seconds.
+
+        ::
+
+            integral over time of  |best - incumbent| / max(|best|, |incumbent|)
+
+        The distance counts as 1 before the first incumbent, and where the two have different signs.
+
+        Parameters
+        ----------
+        best : float, optional
+            The best known objective (default: the last incumbent).
+
+        References
+        ----------
+        T. Berthold, "Measuring the impact of primal heuristics", Operations Research Letters 41 (2013).
+        """
+        known = self.incumbent[np.isfinite(self.incumbent)]
+        if best is None and not len(known):
+            raise UsageError("the solver reported no incumbent: name the best objective")
+        target = float(known[-1]) if best is None else best
+        size = np.maximum(np.abs(self.incumbent), abs(target))
+        off = quotient(np.abs(self.incumbent - target), size)
+        off = np.where(np.isnan(self.incumbent) | (self.incumbent * target < 0), 1.0, off)
+        return float(self.elapsed[:1].sum() + off[:-1] @ np.diff(self.elapsed))
 
     @classmethod
     def of_events(

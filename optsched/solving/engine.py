@@ -23,7 +23,7 @@ from optsched.lazy import convenience
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Method
 from optsched.program.integers import step_of
 from optsched.solution import PointStatus, Termination, Values
-from optsched.solvers import Capability, Limits, Session
+from optsched.solvers import Capability, Limits, Progress, Session
 from optsched.solving.attempts import WORTHWHILE, Way, attempt, other_ways, ways_of
 from optsched.solving.certify import (
     certified_allocation,
@@ -396,6 +396,14 @@ class Engine(SolverRuns):
         Where most columns are open, branch and bound will not end, and the search gets most of the time.
         """
         step = step_of(core.arrays.cost, core.arrays.integer) or 0.0
+        began, told = self.timer.clock(), np.inf
+
+        def tell() -> None:
+            """Report the best assignment and the bound, in the units of the program."""
+            bound = core.bound if self._priced is None else self._priced.bound
+            elapsed, value = self.timer.clock() - began, core.bound - search.least
+            if self.limits.on_progress is not None:
+                self.limits.on_progress(Progress(elapsed, value, bound, "search of assignments"))
 
         def closed(lost: float) -> bool:
             value = core.bound - lost
@@ -405,11 +413,16 @@ class Engine(SolverRuns):
         for of_job, share in ((FEW, SHARE), (MANY, LONG)):
 
             def enough(lost: float, share: float = share) -> bool:
+                nonlocal told
+                if lost < told:
+                    told = lost
+                    tell()
                 return closed(lost) or not self.has_time_left(1.0 - share)
 
             search.run(of_job * search.of.jobs, enough)
             if self._priced is None and not closed(search.least):
                 self._priced = self._lagrangian(program, core, search.prices.price)
+                tell()
             sharper = core if self._priced is None else self._priced.core
             open_columns = sharper.open_columns(core.bound - search.least)
             few = max(FEW_OPEN, OPEN_SHARE * len(core.loss))

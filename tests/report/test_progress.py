@@ -10,6 +10,7 @@ import pytest
 
 import optsched
 from optsched.errors import UsageError
+from optsched.generate import generate
 from optsched.report import ProgressLines, ProgressRecorder, progress_picture
 
 # Private names: what a picture or a page is made of, before it is drawn
@@ -196,3 +197,22 @@ def test_the_legend_names_only_lines_that_are_there() -> None:
     assert named(Progress(0.0, 3.0, None), Progress(4.0, 4.0, None)) == ["incumbent"]
     assert named(Progress(0.0, None, 9.0), Progress(4.0, None, 8.0)) == ["bound"]
     assert named(Progress(0.0, 3.0, 9.0), Progress(4.0, 4.0, 8.0)) == ["bound", "incumbent", "gap"]
+
+
+def test_the_primal_integral_is_the_area_between_incumbent_and_best() -> None:
+    """1 until the first incumbent at 2 s, then 4 and 6 in the place of 8: 2 + 3 * 1/2 + 3 * 1/4."""
+    lines = ProgressLines.of_events(EVENTS)
+    assert lines.primal_integral() == pytest.approx(2.0 + 1.5 + 0.75)
+    assert lines.primal_integral(-1.0) == pytest.approx(8.0)
+    with pytest.raises(UsageError, match="name the best objective"):
+        ProgressLines.of_events([Progress(1.0, None, 10.0)]).primal_integral()
+
+
+def test_the_search_of_assignments_reports_its_incumbents() -> None:
+    recorder = ProgressRecorder()
+    instance = generate("gap", jobs=40, agents=5, type="d", seed=1).instance
+    solution = optsched.solve(instance, "gap", work_limit=1, on_progress=recorder)
+    found = [event for event in recorder.events if event.words == "search of assignments"]
+    assert len(found) > 1 and solution.objective is not None
+    costs = [-event.incumbent for event in found if event.incumbent is not None]
+    assert costs == sorted(costs, reverse=True) and costs[-1] == pytest.approx(solution.objective)
