@@ -132,7 +132,8 @@ class DeadlineElastic(Formulation):
         guarantee   in rounds: a job that is planned is promised its deadline if it takes at most this part of the GPU
                     time that promises leave free before its deadline. Later rounds decline it only if there is no other
                     way. 0: newcomers may take the place of every job.
-        program     whether the program is solved; otherwise the answer is the plan by rule, and without a bound.
+        program     whether the program is solved; otherwise the answer is the plan by rule, without a bound, and
+                    nothing is proven where it does not keep all jobs that must be kept.
         orders      without the program and ``admission``: orders in which a plan of all jobs is searched.
         intervals   the most intervals.
         columns     x_ct from which on jobs that may be declined are planned by column generation.
@@ -208,7 +209,13 @@ class DeadlineElastic(Formulation):
             options.intervals,
             options.columns,
             options.slot,
+            self.refutes,
         ).plan()
+
+    @property
+    def refutes(self) -> bool:
+        """Whether another program is asked to show that no schedule keeps all deadlines."""
+        return bool(self.options.program)
 
     def plan_by_rule(
         self, jobs: Sequence[LevelJob], profile: Profile, last: Mapping[int, Run]
@@ -216,7 +223,7 @@ class DeadlineElastic(Formulation):
         """The plan that each job of the program may keep; ``last`` as of `plan_levels`."""
         options, plan = self.options, None
         if not (options.program or options.admission):
-            plan = plan_of_all(jobs, profile, options.orders)
+            plan = plan_of_all(jobs, profile, options.orders, last)
             if plan is None and all(job.promised for job in jobs):
                 return LevelPlan(jobs, profile.copy())  # of no use is a plan of some
         plan = plan or plan_levels(jobs, profile, options.program, last)
@@ -245,8 +252,9 @@ class ElasticProgram:
     intervals: int
     columns: int
     slot: float | None
+    refutes: bool
 
-    @property
+    @cached_property
     def now(self) -> float:
         return float(self.C.instance.now)
 
@@ -320,16 +328,14 @@ class ElasticProgram:
         C = self.C
         ways = np.column_stack([self.j, C.labels_of(self.c)])
         level = find_rows(ways, np.column_stack([C.of_job[planned.job], planned.label]))
+        begin, end = planned.start - self.now, planned.end - self.now
+        begin = np.maximum(begin, self.release[self.j[level]])
         order = np.lexsort((planned.start, planned.job))
-        lasts = planned.end[order] - self.now
-        ahead = order[(level[order] >= 0) & (lasts > self._slack(lasts))]
+        ahead = order[(level >= 0)[order] & (np.maximum(begin, self._slack(end)) < end)[order]]
+        stretches = (planned.job, level, begin, end)
         pieces: dict[int, list[Piece]] = {}
-        for s in ahead.tolist():
-            begin, end = planned.start[s] - self.now, planned.end[s] - self.now
-            begin = max(float(begin), float(self.release[self.j[level[s]]]))
-            if begin < end:
-                own = Piece(self._levels[level[s]], begin, float(end))
-                pieces.setdefault(int(planned.job[s]), []).append(own)
+        for job, c, *own in zip(*(one[ahead].tolist() for one in stretches), strict=True):
+            pieces.setdefault(job, []).append(Piece(self._levels[c], *own))
         runs = {
             number: run_within(job, pieces[job.job])
             for number, job in enumerate(self.jobs)
@@ -520,7 +526,7 @@ class ElasticProgram:
             self.complete,
             self._describe,
             assumption=self._assumption,
-            refuted_by=self._fluid if self.slot is None else None,
+            refuted_by=self._fluid if self.refutes and self.slot is None else None,
             known=self._known,
             later=(self._later(),) if chooses else (),
             solves_later=self.solved,

@@ -175,7 +175,7 @@ class FluidProgram:
     early: float = 0.0
     has_schedule: bool = True
 
-    @property
+    @cached_property
     def now(self) -> float:
         return float(self.C.instance.now)
 

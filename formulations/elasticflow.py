@@ -34,9 +34,10 @@ class ElasticFlow(DeadlineElastic):
         each GPU more (as the authors' code has it; the paper asks for the least).
 
     `deadline-elastic` has the program, and a rule that keeps more deadlines. Here restarts do not count in shares: a
-    job whose restarts do not fit takes a larger share, or is declined. The authors' code has more rules: plans are 60 s
-    apart, ends are rounded up to that, all newcomers of a plan are declined together and never asked again, and a table
-    bounds the GPUs of each model.
+    job whose restarts do not fit takes a larger share, or is declined. Where all must be kept and the rule finds no
+    plan, `deadline-fluid` shows that the instance is infeasible, or nothing is proven and the status is ``limit``. The
+    authors' code has more rules: plans are 60 s apart, ends are rounded up to that, all newcomers of a plan are
+    declined together and never asked again, and a table bounds the GPUs of each model.
 
     Options
         admission   jobs may be declined; otherwise all must meet their deadlines.
@@ -49,6 +50,7 @@ class ElasticFlow(DeadlineElastic):
 
     name = "elasticflow"
     goes_on = False
+    refutes = True
     in_rounds = MappingProxyType({"admission": True})
 
     class Options(FormulationOptions):

@@ -217,7 +217,7 @@ class LevelJob:
         """The last one of those with the largest value that it can have."""
         return max((level.deadline for level in self._aims), default=0.0)
 
-    @property
+    @cached_property
     def slack(self) -> float:
         """The most seconds that it can wait before that is lost."""
         return max((level.deadline - level.shortest for level in self._aims), default=0.0)
@@ -351,16 +351,19 @@ class Profile:
         """
         starts, ends, room = self.room([level], job.release, level.deadline)
         first, _ = self._steps(job.release, level.deadline)
-        able = np.flatnonzero(room[0])
+        able = room[0].nonzero()[0]
+        lasts, least = (ends - starts)[able], min(level.duration, level.shortest)
+        if lasts.sum() < least * (1.0 - ROUNDING):
+            return None
         free = np.full(len(able), math.inf)
         for r, amount in level.holds:
             np.minimum(free, self.free[r, first + able] / amount, out=free)
-        # A gap that is rounding would be a stop in the plan, and none in the schedule.
-        slivers = (ends - starts)[able] <= ROUNDING * np.maximum(ends[able], 1.0)
-        chosen = able[np.lexsort((able, -free, ~slivers))]
+        # A gap that is rounding comes last: it would be a stop in the plan, and none in the schedule.
+        free[lasts <= ROUNDING * np.maximum(ends[able], 1.0)] = -1.0
+        chosen = able[np.argsort(-free, kind="stable")]
         seconds = np.cumsum(ends[chosen] - starts[chosen])
         # Each piece costs a restart: more steps may be needed than have the seconds.
-        count = 1 + int(np.searchsorted(seconds, min(level.duration, level.shortest)))
+        count = 1 + int(seconds.searchsorted(least))
         while count <= len(chosen):
             steps = np.sort(chosen[:count])
             begin, stop = starts[steps], ends[steps]
@@ -414,7 +417,9 @@ class Profile:
             room[number] = all(_by(amount, float(self.left[r])) for r, amount in level.spends)
             for r, amount in level.holds:
                 room[number] &= self.free[r, first:beyond] >= amount * (1.0 - ROUNDING)
-        edges = np.clip(self._edges[first : beyond + 1], begin, end)
+        # Only the first and the last edge may be outside.
+        edges = self._edges[first : beyond + 1].copy()
+        edges[0], edges[-1] = max(edges[0], begin), min(edges[-1], end)
         return edges[:-1], edges[1:], room
 
     def _steps(self, begin: float, end: float) -> tuple[int, int]:
@@ -443,7 +448,7 @@ class Profile:
 
     def _step(self, time: float) -> int:
         """The step that begins at a time; it is made where there is none."""
-        step = int(np.searchsorted(self._edges, time))
+        step = int(self._edges.searchsorted(time))
         if self._edges[step] != time:
             edges, free = self._edges, self.free
             self._edges = np.concatenate([edges[:step], [time], edges[step:]])
@@ -655,12 +660,16 @@ ORDERS: tuple[Callable[[LevelJob], float], ...] = (
 
 
 def plan_of_all(
-    jobs: Sequence[LevelJob], profile: Profile, orders: int = len(ORDERS)
+    jobs: Sequence[LevelJob],
+    profile: Profile,
+    orders: int = len(ORDERS),
+    last: Mapping[int, Run] = MappingProxyType({}),
 ) -> LevelPlan | None:
     """A plan that keeps all jobs; None if none is found.
 
-    A plan is given up at the first job that finds no room. In the next one this job comes first, if
-    jobs run when most is free; plans in which they run as early as they can gained nothing by that.
+    First of all, jobs of the last plan go on with it, and others run in what it leaves free. A plan is
+    given up at the first job that finds no room. In the next one this job comes first, if jobs run when
+    most is free; plans in which they run as early as they can gained nothing by that.
 
     Parameters
     ----------
@@ -670,7 +679,15 @@ def plan_of_all(
     orders : int
         How many of `ORDERS` are tried; with 1, only plans in which jobs run when most is free, as these
         keep all most often.
+    last : mapping of int to Run
+        As of `plan_levels`.
     """
+    if last:
+        plan = LevelPlan(jobs, profile.copy())
+        plan.go_on(last)
+        others = (n for n in _queue(jobs, ORDERS[0], ()) if n not in plan.runs)
+        if plan.add_all(others) is None:
+            return plan
     placed = 0
     ways = (False, True) if orders > 1 else (True,)
     for order, levelled in product(ORDERS[:orders], ways):

@@ -71,7 +71,7 @@ together they take about 60 bytes."""
 @checks_arguments
 def solve(
     instance: InstanceSource | Candidates,
-    formulation: str | None = None,
+    formulation: str | Formulation | None = None,
     *,
     solver: str = "auto",
     constraints: Sequence[Any] = (),
@@ -99,9 +99,9 @@ def solve(
     Parameters
     ----------
     instance : Instance, Candidates, or what `load` takes
-    formulation : str, optional
+    formulation : str or Formulation, optional
         Registry name (default: what a file of a benchmark library belongs to, else
-        max-min-fairness).
+        max-min-fairness), or a formulation with its options and constraints.
     solver : str
         Registry name or ``auto``.
     constraints : sequence
@@ -173,7 +173,10 @@ def solve(
     )
     if formulation is None:
         instance, formulation = default_formulation(instance)
-    _check_options(formulation, options, formulation_options)
+    if not isinstance(formulation, Formulation):
+        _check_options(formulation, options, formulation_options)
+    elif options or formulation_options or constraints or extend is not None:
+        raise UsageError("a formulation has its options and constraints: give none beside it")
     clock = timer.clock
     started = clock()
     given = _loaded(instance, model, performance)
@@ -182,8 +185,11 @@ def solve(
     read = given.instance if isinstance(given, Candidates) else given
     # The number of jobs is known only now: it says how much time the caller needs for the answer.
     timer = timer.keeping(len(read.jobs_table)).after_reading()
-    wanted = {**(options or {}), **formulation_options}
-    chosen = formulation_for(read, formulation, wanted, constraints, extend)
+    if isinstance(formulation, Formulation):
+        chosen = formulation
+    else:
+        wanted = {**(options or {}), **formulation_options}
+        chosen = formulation_for(read, formulation, wanted, constraints, extend)
     try:
         candidates = _candidates_for(chosen, given, model, generate_columns, classes, timer)
     except OutOfTime:
@@ -204,7 +210,7 @@ def solve(
         solution = chosen.solve(everything, engine)
     if engine.start is not None and not engine.start_used:
         log.warning(
-            "the start was of no use: %s was solved without a run that takes one", formulation
+            "the start was of no use: %s was solved without a run that takes one", chosen.name
         )
     notes = notes_on(chosen, solution.candidates, extended=extend is not None)
     packed = _side_by_side(solution)

@@ -64,6 +64,14 @@ def test_a_formulation_and_a_side_constraint_of_one_s_own() -> None:
     assert (optsched.Formulation, optsched.SideConstraint) == (Formulation, SideConstraint)
 
 
+def test_solve_takes_a_formulation_with_its_options() -> None:
+    made = optsched.api.make_formulation("alpha-fairness", {"alpha": 2.0})
+    named = optsched.solve(QUICKSTART, "alpha-fairness", alpha=2.0)
+    assert optsched.solve(QUICKSTART, made).objective == named.objective
+    with refuses("a formulation has its options and constraints: give none beside it"):
+        optsched.solve(QUICKSTART, made, alpha=1.0)
+
+
 # --- documentation -------------------------------------------------------------------------------------------------
 
 PUBLIC = [name for name in optsched.__all__ if inspect.isroutine(getattr(optsched, name))]

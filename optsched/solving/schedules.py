@@ -62,7 +62,7 @@ limits that keep the time short beside that of the first objective, and that the
 in."""
 PLANS = "plans of what runs when"
 BY_RULE_ALONE = "the plan by rule is asked for, and no program"
-NO_PLAN_BY_RULE = "the plan by rule does not keep all deadlines"
+NO_PLAN_BY_RULE = "not proven: the plan by rule does not keep all deadlines, and no program was asked for"
 NOT_PROVEN = (
     "not proven: no plan that keeps all deadlines was found, but a relaxation of jobs on several "
     "GPUs keeps them"
@@ -135,10 +135,12 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
         # The plan with all schedules says why, if it is infeasible too.
         with _unexplained(engine, plan.refuted_by is not None):
             outcome = engine.solve_linear(plan.program, meant, point)
-    if outcome.status is Status.INFEASIBLE and plan.refuted_by is not None:
+    rule_failed = point is None and not plan.searches
+    if plan.refuted_by is not None and (rule_failed or outcome.status is Status.INFEASIBLE):
         return _refuted(engine, plan, engine.build(plan.to_refute))
     if outcome.x is None:
-        return _without_schedule_of(plan, outcome)
+        notes = (NO_PLAN_BY_RULE,) if rule_failed else ()
+        return _without_schedule_of(plan, outcome)._replace(notes=notes)
     arrays = plan.program.arrays
 
     if not plan.proves:
@@ -227,8 +229,10 @@ def _refuted(engine: Engine, plan: LinearPlan, all_schedules: LinearPlan) -> Sol
     found = solve_plan(engine, all_schedules)
     if found.outcome.status is Status.INFEASIBLE:
         return found._replace(program=plan)
-    nothing = nothing_found(engine, replace(found.outcome.values, words=NOT_PROVEN))
-    return SolvedProgram(plan, nothing, notes=(NOT_PROVEN,))
+    values = replace(found.outcome.values, words=NOT_PROVEN)
+    if not plan.searches:
+        values = replace(values, termination=Termination.BY_RULE)
+    return SolvedProgram(plan, nothing_found(engine, values), notes=(NOT_PROVEN,))
 
 
 # --- relaxations of a plan ------------------------------------------------------------------------

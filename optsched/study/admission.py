@@ -26,10 +26,11 @@ import numpy as np
 
 from optsched.api import InstanceSource, Performance, load, make_formulation, solve
 from optsched.arrays import IntArray, finite
-from optsched.assembly import compile_for
+from optsched.assembly import compile_for, formulation_for
 from optsched.candidates.going_on import UNKNOWN_END, unknown_ends
 from optsched.display import Displayed, DisplayedTable, TableColumns, count, moment
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
+from optsched.formulation import Restarts, Stretches
 from optsched.formulation.notes import unread_note
 from optsched.instance import Instance, jobs_of_documents, with_columns, with_jobs
 from optsched.instance.arguments import checks_arguments
@@ -281,7 +282,9 @@ def admit(
     firm[asked] = False
     kept = np.flatnonzero(firm)
     plan = before = probes.plan(kept) if len(kept) else None
-    if len(kept) and plan is None:
+    if plan is not None:
+        probes.keep(plan, kept)
+    elif len(kept):
         _refuse_impossible(probes, kept)
     admitted, refused = [], []
     for row in asked.tolist():
@@ -296,6 +299,7 @@ def admit(
             refused.append(_refusal(probes, kept, row, advise, known))
             continue
         kept, plan = np.append(kept, row), found
+        probes.keep(plan, kept)
         admitted.append(table.names[row])
     return AdmissionDecision(
         given, tuple(admitted), tuple(refused), plan, _changed(given, before, plan),
@@ -399,16 +403,21 @@ class _Probes:
     instance : Instance
     how : mapping
         Keywords of `optsched.solve`.
+    last : Stretches, optional
+        The last plan, by rows of the instance: it is kept where other jobs have room beside it.
     """
 
-    def __init__(self, instance: Instance, how: Mapping[str, Any]) -> None:
+    def __init__(
+        self, instance: Instance, how: Mapping[str, Any], last: Stretches | None = None
+    ) -> None:
         self.instance = instance
+        self.last = last
         self._how = how
         self._refuted: dict[bytes, bool] = {}
 
     def with_instance(self, instance: Instance) -> _Probes:
         """The same of another instance with the same jobs."""
-        return _Probes(instance, self._how)
+        return _Probes(instance, self._how, self.last)
 
     @cached_property
     def beside(self) -> IntArray:
@@ -440,10 +449,23 @@ class _Probes:
         self, rows: IntArray, *, program: bool = False, orders: int = ORDERS
     ) -> Solution | None:
         """A plan of all of these jobs; one whose certificate failed is none."""
-        some = with_jobs(self.instance, np.union1d(rows, self.beside))
+        there = np.union1d(rows, self.beside)
+        some = with_jobs(self.instance, there)
         options = {"admission": False, "program": program, "orders": orders}
-        found = solve(some, ELASTIC, options=options, **self._how)
+        formulation = formulation_for(some, ELASTIC, options)
+        if self.last is not None:
+            last = self.last._replace(job=np.searchsorted(there, self.last.job))
+            formulation = formulation.knowing(Restarts.of(some)._replace(planned=last))
+        found = solve(some, formulation, **self._how)
         return found if found.schedule is not None and found.certificate.ok else None
+
+    def keep(self, plan: Solution, rows: IntArray) -> None:
+        """Make the plan of some jobs the last one."""
+        schedule = plan.schedule
+        assert schedule is not None
+        job = np.union1d(rows, self.beside)[schedule.job]
+        label = schedule.classes.labels_of(schedule.column)
+        self.last = Stretches(job, label, schedule.start, schedule.end)
 
     def for_advice(self, rows: IntArray) -> bool:
         """Whether a plan of all of these jobs is found: by rule, of few jobs by a program too."""

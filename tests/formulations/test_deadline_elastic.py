@@ -561,16 +561,36 @@ def test_a_job_that_found_no_room_comes_first_where_all_must_be_kept() -> None:
     assert solve(made(cluster=pool(3), jobs=jobs), program=False).status == "feasible"
 
 
-def test_a_rule_alone_reaches_no_limit() -> None:
+RULES: dict[str, dict[str, Any]] = {"elasticflow": {}, "deadline-elastic": {"program": False}}
+"""Formulations that answer by rule alone, with their options."""
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_alone_reaches_no_limit(name: str) -> None:
     """Nobody set one: it is the rule that proves no optimum, or finds no plan."""
     there = made(cluster=pool(1), jobs=[job("x", 60.0, 90.0)])
+    found = optsched.solve(there, name, options=RULES[name])
+    assert (found.status, found.termination) == ("feasible", "by_rule")
+    gangs = made(cluster=pool(4), jobs=[job("a", 5.0, 10.0, gpus=4), job("b", 10.0, 10.0)])
+    found = optsched.solve(gangs, name, options=RULES[name])
+    assert (found.status, found.termination) == ("limit", "by_rule")
+    assert found.reproducible and found.notes[0].startswith("not proven")
+
+
+def test_elasticflow_is_infeasible_only_where_no_schedule_keeps_all() -> None:
+    """What its shares do not keep is asked of the fluid program; who asks for a rule alone gets no proof."""
     none = made(cluster=pool(1), jobs=[job("x", 60.0, 90.0), job("y", 60.0, 90.0)])
-    for name, options in (("elasticflow", {}), ("deadline-elastic", {"program": False})):
-        found = optsched.solve(there, name, options=options)
-        assert (found.status, found.termination) == ("feasible", "by_rule")
-        found = optsched.solve(none, name, options=options)
-        assert (found.status, found.termination) == ("limit", "by_rule")
-        assert found.reproducible
+    found = verified(optsched.solve(none, "elasticflow"))
+    assert (found.status, found.certificate.proof) == ("infeasible", "dual")
+    assert {"x", "y"} <= {word for one in found.conflicts for word in one.words.split()}
+    assert optsched.solve(none, "deadline-elastic", program=False).status == "limit"
+    # Three jobs of two thirds of the time on two GPUs: one has to be cut, which shares do not do here.
+    kept = made(
+        cluster=pool(2), jobs=[job("x", 40.0, 60.0), job("y", 40.0, 60.0), job("z", 40.0, 60.0)]
+    )
+    assert optsched.solve(kept, "deadline-elastic").status == "optimal"
+    found = optsched.solve(kept, "elasticflow")
+    assert (found.status, found.termination) == ("limit", "by_rule")
 
 
 def test_elasticflow_gives_the_least_share_and_then_what_is_free() -> None:

@@ -68,3 +68,23 @@ def test_a_job_that_waits_for_its_place_in_the_plan_runs_elsewhere_only_if_it_ca
     )  # fmt: skip
     assert result.jobs.finish.tolist() == pytest.approx([100.0, 10.0, 60.0, ends])
     assert result.to_columns()["starts"][-1] == starts
+
+
+@pytest.mark.parametrize("formulation", ["deadline-fluid", "elasticflow", "lease"])
+@pytest.mark.parametrize(
+    ("rate", "due", "starts", "end"), [(0.48, 209.0, 2, 182.0), (0.47, 209.0, 1, 200.0)]
+)
+def test_a_planned_job_that_waits_starts_on_idle_gpus_where_it_ends_in_time(
+    formulation: str, rate: float, due: float, starts: int, end: float
+) -> None:
+    """The plan has the last job wait for a until 100 s. On b alone it would be done after 100 / rate s: by
+    its deadline, so that it may stay there, or too late, when it has to pay for its move.
+    """
+    given = instance(
+        job("first", {"a": 1.0}, deadline=100.0), job("last", {"a": 1.0, "b": rate}, deadline=due)
+    )
+    result = simulate(
+        optsched.load_trace(given), {"formulation": formulation}, replan="events", restart_cost=30.0
+    )
+    assert result.jobs.finish.tolist() == pytest.approx([100.0, end])
+    assert result.to_columns()["starts"][-1] == starts

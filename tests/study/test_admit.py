@@ -70,6 +70,34 @@ def test_a_job_is_admitted_with_a_plan_that_keeps_all_deadlines() -> None:
     assert decision.to_columns()["ends"] == [pytest.approx(ends["d"])]
 
 
+def test_nobody_is_planned_anew_where_there_is_room_beside_the_plan() -> None:
+    """Planned from nothing d would come first, as it has less slack."""
+    decision = admit(cluster([job("a", 400.0, gpus=4)]), job("d", 300.0, gpus=4), advise=False)
+    assert (decision.admitted, decision.changed) == (("d",), ())
+
+
+def test_a_later_deadline_is_found_beside_a_plan_that_one_order_does_not_find(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of many jobs one order is tried for advice: it does not keep these three, though a plan is known."""
+    monkeypatch.setattr("optsched.study.admission.MOST_PROGRAMMED", 0)
+    kept = [(30.0, 50.0, 0.0, 20.0), (60.0, 70.0, 10.0, 0.0), (70.0, 90.0, 0.0, 0.0)]
+    rates = {"throughput": {"v100": {"1": 1.0, "2": 1.5}}}
+    jobs = [
+        {"id": str(n), "gpus": {"min": 1, "max": 2}, "steps": steps, "deadline": due, **rates}
+        | {"restart_cost": restart, "arrival": arrival}
+        for n, (steps, due, restart, arrival) in enumerate(kept)
+    ]
+    pools = [{"name": "v100", "nodes": 1, "gpus_per_node": 2}]
+    document = {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}
+    given = Instance.from_document(document)
+    assert optsched.solve(given, "deadline-elastic", program=False, orders=1).schedule is None
+    new = {"id": "new", "gpus": 1, "steps": 20.0, "deadline": 30.0, **rates}
+    advice = only(admit(given, new)).earliest_deadline
+    assert advice is not None and advice <= 120.0
+    assert admit(given, {**new, "deadline": advice}).all_admitted
+
+
 def test_jobs_of_the_instance_are_asked_about_by_their_ids() -> None:
     named = admit(cluster([*OLD, job("d", 70.0)]), ["d"])
     joining = admit(cluster(OLD), [job("d", 70.0)])

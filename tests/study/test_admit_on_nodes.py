@@ -137,7 +137,7 @@ def test_nobody_takes_the_gpus_of_a_job_within_its_exempt_time(due: Document) ->
     """It makes way as soon as it may."""
     held = job("r", 100, exempt_time=50, **runs("n0/0", since=0.0)) | due
     given = cluster([held], n1={"state": "down"})
-    decision = admit(given, [job("x", 10, 55), job("y", 10, 115)], advise=False)
+    decision = admit(given, [job("x", 10, 55), job("y", 10, 105)], advise=False)
     assert (decision.admitted, [one.job for one in decision.refused]) == (("y",), ["x"])
     assert plan_of(decision)["y"][0] == 50.0
 
