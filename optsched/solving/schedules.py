@@ -62,7 +62,9 @@ limits that keep the time short beside that of the first objective, and that the
 in."""
 PLANS = "plans of what runs when"
 BY_RULE_ALONE = "the plan by rule is asked for, and no program"
-NO_PLAN_BY_RULE = "not proven: the plan by rule does not keep all deadlines, and no program was asked for"
+NO_PLAN_BY_RULE = (
+    "not proven: the plan by rule does not keep all deadlines, and no program was asked for"
+)
 NOT_PROVEN = (
     "not proven: no plan that keeps all deadlines was found, but a relaxation of jobs on several "
     "GPUs keeps them"
