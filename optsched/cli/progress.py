@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from optsched.cli.shell import Shell, terminal_width
 from optsched.cli.tables import name, number, seconds, share
+from optsched.solution import gap_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,8 +118,8 @@ def solver_words(event: Progress | None) -> list[str]:
         return []
     figures = (("incumbent", event.incumbent), ("bound", event.bound))
     parts = [f"{figure} {number(value)}" for figure, value in figures if value is not None]
-    if event.incumbent is not None and event.bound is not None:
-        gap = abs(event.incumbent - event.bound) / max(1e-9, abs(event.incumbent))
+    gap = gap_of(event.incumbent, event.bound)
+    if gap is not None:
         parts.append(f"gap {share(gap)}")
     return [*parts, *([event.words] if event.words else [])]
 

@@ -61,6 +61,15 @@ class FeasibleRegion:
         """
         return self.highest_among(None)
 
+    @cached_property
+    def level_limit(self) -> FloatArray:
+        """No job of a class is above this level, shape (K,):
+        the highest one, or all that the rows leave of its columns (`limit`).
+        """
+        if self.limit is self.classes.limit:
+            return self.highest_level
+        return np.minimum(self.highest_level, self.level(self.limit))
+
     def highest_among(self, columns: BoolArray | None) -> FloatArray:
         """The same in these columns alone; None: in all."""
         C, data = self.classes, self.levels.data
@@ -100,7 +109,7 @@ class FeasibleRegion:
         """x with its time, capacity and side rows; no objective."""
         C = self.classes
         lp = LinearProgram()
-        x = lp.variables(C.columns, name="x", implied=(0.0, C.limit), integer=self.integral)
+        x = lp.variables(C.columns, name="x", implied=(0.0, self.limit), integer=self.integral)
         lp.constrain(C.member @ x <= C.count, name="time")
         lp.constrain(C.usage @ x <= C.capacity, name="capacity")
         for rows in self.side:
@@ -137,10 +146,22 @@ class FeasibleRegion:
             barred[rows.closed.indices] = True
         return barred
 
-    @property
+    @cached_property
     def limit(self) -> FloatArray:
-        """Most that x can be by the time rows, and 0 in barred columns; shape (N,)."""
-        return np.where(self.barred, 0.0, self.classes.limit) if self.side else self.classes.limit
+        """Most that x can be, by its time and by each row alone that only limits sums; shape (N,).
+
+        Tolerances, the scale of columns and the bound of duals are relative to this. Where a budget
+        leaves a job 1e-12 of its time, by the time rows alone any level would count as 0.
+        """
+        C = self.classes
+        if not self.side and (C.holds.largest(None) * C.count.max(initial=0.0) <= C.capacity).all():
+            return self.classes.limit
+        rows = self.limit_rows
+        of_row = np.repeat(rows.most, np.diff(rows.matrix.indptr))
+        limit = np.where(self.barred, 0.0, C.limit)
+        # An entry of 0 limits nothing.
+        np.minimum.at(limit, rows.matrix.indices, quotient(of_row, rows.matrix.data, np.inf))
+        return limit
 
     @cached_property
     def limit_rows(self) -> LimitRows:

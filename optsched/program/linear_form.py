@@ -219,7 +219,7 @@ class SmallestLevelForm:
     def _highest(self) -> float:
         """The most that t can be."""
         return (
-            float(self.region.highest_level.min(initial=np.inf))
+            float(self.region.level_limit.min(initial=np.inf))
             if len(self.region.classes)
             else 0.0
         )
@@ -264,8 +264,8 @@ class SmallestLevelForm:
 
     @cached_property
     def implied_upper(self) -> FloatArray:
-        """What the time rows leave of each column, and the highest level."""
-        return np.append(self.region.classes.limit, self._highest)
+        """What the rows leave of each column, and the highest level."""
+        return np.append(self.region.limit, self._highest)
 
     @cached_property
     def cost(self) -> FloatArray:
@@ -462,8 +462,8 @@ class TangentForm(SmallestLevelForm):
 
     @cached_property
     def implied_upper(self) -> FloatArray:
-        """What the time rows leave of each column, and the highest levels."""
-        return np.concatenate([self.region.limit, self.region.highest_level])
+        """What the rows leave of each column, and the highest levels."""
+        return np.concatenate([self.region.limit, self.region.level_limit])
 
     @cached_property
     def cost(self) -> FloatArray:
@@ -472,7 +472,7 @@ class TangentForm(SmallestLevelForm):
 
     def _behind(self) -> Iterator[ColumnPart]:
         at = slice(self.region.classes.columns, self.shape[1])
-        yield from self._alike(at, self.region.highest_level, self.price)
+        yield from self._alike(at, self.region.level_limit, self.price)
 
     def _gathered(self, by_class: FloatArray) -> FloatArray:
         """Each class has a level of its own."""
@@ -519,7 +519,7 @@ class LinearTotalForm(SmallestLevelForm):
 
     @cached_property
     def implied_upper(self) -> FloatArray:
-        """What the time rows leave of each column."""
+        """What the rows leave of each column."""
         return self.region.limit
 
     @cached_property

@@ -39,13 +39,17 @@ class Minimum(Utility):
         reached = self.reached(R.level(x))
         return float(reached.min()) if len(reached) else 0.0
 
+    def limit(self, R: FeasibleRegion) -> float:
+        """No value is above this: what the rows leave to the job that is worst off."""
+        return float(self.reached(R.level_limit).min()) if len(R.classes) else 0.0
+
     def needed_slope(self, R: FeasibleRegion, value: float) -> FloatArray | float:
         """The derivative of `needed` by the value."""
         return 1.0
 
     def lowered(self, R: FeasibleRegion) -> LinearProgram:
         lp, variables = R.bare()
-        t = variables["t"] = lp.variables(1, name="t", implied=(0.0, self.highest(R)))
+        t = variables["t"] = lp.variables(1, name="t", implied=(0.0, self.limit(R)))
         lp.constrain(
             R.levels @ variables["x"] - R.classes.count[:, np.newaxis] @ t >= 0.0, name="levels"
         )
@@ -139,7 +143,7 @@ class DelayedMinimum(Minimum):
         """
         v, n = min(value, self.highest(R)), R.classes.count
         lp, variables = R.bare()
-        t = variables["t"] = lp.variables(1, name="t", implied=(0.0, self.highest(R)))
+        t = variables["t"] = lp.variables(1, name="t", implied=(0.0, self.limit(R)))
         slope = np.asarray(self.needed_slope(R, v))
         free = n * (self.needed(R, v) - slope * v)
         lp.constrain(

@@ -136,7 +136,7 @@ class Total(Utility):
             return self.lowered(R)
         C, v = R.classes, self.touching(R, x, duals)
         lp, variables = R.bare()
-        level = lp.variables(len(C), name="level", implied=(0.0, R.highest_level))
+        level = lp.variables(len(C), name="level", implied=(0.0, R.level_limit))
         lp.constrain(
             R.levels @ variables["x"] - sp.diags_array(C.count) @ level >= 0.0, name="levels"
         )
@@ -231,7 +231,7 @@ class Total(Utility):
         if not self.conic:
             return None
         size, sums = R.classes.count * self.weight, []
-        for level in (R.level(x), R.highest_level):
+        for level in (R.level(x), R.level_limit):
             some = level > 0
             v = level[some]
             sums.append(float(size[some] @ (np.abs(self.f(v)) + self.slope(v) * v)))

@@ -94,12 +94,15 @@ class Certificate(Displayed):
 
 
 def gap_of(objective: float | None, bound: float | None) -> float | None:
-    """|objective - bound| / max(1e-9, |objective|);
-    None where one of them does not exist or is infinite.
+    """|objective - bound| / |objective|, and 1 where only the objective is 0;
+    None where one of them does not exist or is infinite, and so where the quotient is.
     """
     if objective is None or bound is None or not (np.isfinite(objective) and np.isfinite(bound)):
         return None
-    return abs(objective - bound) / max(1e-9, abs(objective))
+    if objective == bound:
+        return 0.0
+    gap = abs(objective - bound) / abs(objective or bound)
+    return gap if np.isfinite(gap) else None
 
 
 def shown_gap(gap: float | None, optimal: bool, asked: float | None) -> float | None:

@@ -234,7 +234,7 @@ class Solution(DisplayedTable):
     sense : str
         ``max``, ``min``, or ``rule`` for a closed form.
     objective, bound, gap : float or None
-        In the formulation's units; gap = |objective - bound| / max(1e-9, |objective|).
+        In the formulation's units; gap as of `gap_of`.
     bound_source : str
         ``dual`` (recomputed by us), ``solver``, ``relaxation`` or ``none``.
     termination : Termination

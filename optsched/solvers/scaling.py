@@ -26,6 +26,8 @@ from optsched.solvers.base import Limits, Progress, Session
 
 MODERATE = (2.0**-10, 2.0**24)
 """Ranges of columns that are left as they are: job-fractions, mostly."""
+NEEDLESS = 2.0**10
+"""Factor on the largest activity of a row, beyond which its side is left out."""
 
 
 class Scaling(NamedTuple):
@@ -52,11 +54,12 @@ class Scaling(NamedTuple):
 
     def apply(self, arrays: LinearArrays) -> LinearArrays:
         """The program in units in which its rows, columns and objective are near 1."""
+        row_lower, row_upper = self._sides(arrays)
         return replace(
             arrays,
             A=self._matrix(arrays.A),
-            row_lower=arrays.row_lower * self.rows,
-            row_upper=arrays.row_upper * self.rows,
+            row_lower=row_lower,
+            row_upper=row_upper,
             lower=arrays.lower / self.columns,
             upper=arrays.upper / self.columns,
             implied_lower=arrays.implied_lower / self.columns,
@@ -64,6 +67,19 @@ class Scaling(NamedTuple):
             cost=self.cost(arrays.cost),
             offset=arrays.offset * self.objective,
         )
+
+    def _sides(self, arrays: LinearArrays) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper sides of the rows, scaled.
+
+        Where columns are scaled down to almost nothing, the time of a job is a side of 1e12 that no
+        point comes near. An interior point fails at such numbers, so they are left out.
+        """
+        lower, upper = arrays.row_lower * self.rows, arrays.row_upper * self.rows
+        if (self.columns == 1.0).all():
+            return lower, upper
+        reach = np.maximum(np.abs(arrays.implied_lower), np.abs(arrays.implied_upper))
+        most = NEEDLESS * arrays.activity_and_terms(reach)[1] * self.rows
+        return np.where(lower < -most, -np.inf, lower), np.where(upper > most, np.inf, upper)
 
     def _matrix(self, matrix: sp.csc_matrix) -> sp.csc_matrix:
         """The matrix, scaled; its entries stay where they are, zeros too."""

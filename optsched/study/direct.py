@@ -90,7 +90,7 @@ class ProgramSolution(DisplayedTable):
 
     @property
     def gap(self) -> float | None:
-        """|objective - bound| / max(1e-9, |objective|)."""
+        """See `gap_of`."""
         return gap_of(self.objective, self.bound)
 
     @property
