@@ -218,11 +218,7 @@ class SmallestLevelForm:
     @cached_property
     def _highest(self) -> float:
         """The most that t can be."""
-        return (
-            float(self.region.level_limit.min(initial=np.inf))
-            if len(self.region.classes)
-            else 0.0
-        )
+        return float(self.region.level_limit.min()) if len(self.region.classes) else 0.0
 
     @cached_property
     def rows(self) -> tuple[Block, ...]:
