@@ -165,10 +165,11 @@ def _violations(arrays: LinearForm, x: FloatArray) -> Iterator[FloatArray]:
 
 def without_noise(y: FloatArray, arrays: LinearForm) -> FloatArray:
     """Duals whose rows weigh less than 1e-12 of the heaviest are rounding;
-    the bound is made without them.
+    the bound is made without them. Those of rows that leave their columns nothing stay.
     """
     weight = np.abs(y) * arrays.sizes
-    return np.where(weight < 1e-12 * weight.max(initial=0.0), 0.0, y)
+    is_noise = (weight < 1e-12 * weight.max(initial=0.0)) & (arrays.sizes > 0)
+    return np.where(is_noise, 0.0, y)
 
 
 def noise_of(arrays: LinearForm) -> float:
