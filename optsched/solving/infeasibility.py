@@ -221,9 +221,13 @@ def check_claim(arrays: LinearArrays, analyst: Analyst, ray: FloatArray | None =
 
 def _check_relaxation(arrays: LinearArrays, analyst: Analyst, ray: FloatArray | None) -> Checked:
     elastic = elastic_relaxation(arrays)
-    if ray is not None and ray.shape == arrays.sizes.shape and ray.any():
+    heaviest = 0.0
+    if ray is not None and ray.shape == arrays.sizes.shape:
+        heaviest = float((np.abs(ray) * arrays.sizes).max(initial=0.0))
+    # A ray of rows that leave their columns nothing has no weight, and proves nothing alone.
+    if ray is not None and heaviest > 0:
         # Duals of the elastic relaxation, which minimises: the largest costs as much as a slack.
-        needed, y = _proved(elastic, -ray / float((np.abs(ray) * arrays.sizes).max()))
+        needed, y = _proved(elastic, -ray / heaviest)
         if needed > FEASIBILITY:
             weight = np.abs(y) * arrays.sizes
             return Checked(ClaimFinding.SHOWN, needed, _heavy_rows(arrays, weight, analyst))
