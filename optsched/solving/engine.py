@@ -320,6 +320,9 @@ class Engine(SolverRuns):
     def _easier(self, program: AllocationProgram) -> Iterator[Way]:
         """The program without whole jobs, and with those side rows alone that prices take,
         where `auto` chooses; as it is, where prices take all of it.
+
+        Where jobs share GPUs, prices take none of it: a large linear program of whole jobs is
+        relaxed all the same.
         """
         if self.asked_for is not None or not (program.side or program.integral):
             return
@@ -330,7 +333,7 @@ class Engine(SolverRuns):
         if solver.refuses(program) is None:
             reason = "by prices of the resources"
             yield partial(self.solve_as_it_is, program, solver.name, reason, None)
-        elif solver.refuses(easier) is None:
+        elif solver.refuses(easier) is None or _is_relaxed_as_rows(program):
             yield partial(self._solve_easier, program, easier)
 
     def _branch_briefly(self, program: AllocationProgram) -> Outcome:
@@ -475,15 +478,10 @@ class Engine(SolverRuns):
 
         It takes a part of the time at most, and is where the next solver starts for whole jobs.
         """
-        solver = self.chosen = self.load("prices")
-        limits = replace(self.limits_left(), options={}, work=None)
-        if limits.time is not None:
-            limits = replace(limits, time=limits.time * SHARE)
-        values = self.record(solver().solve_allocation(easier, limits))
-        relaxed = certified_allocation(self, easier, values, values.y, matrix=bool(easier.side))
-        by_clock = values.termination in BY_CLOCK
+        relaxed = self._relaxed(easier)
+        by_clock = relaxed.values.termination in BY_CLOCK
         values = replace(
-            values, termination=Termination.IMPRECISE, objective=None, bound=None, y=None
+            relaxed.values, termination=Termination.IMPRECISE, objective=None, bound=None, y=None
         )
         if relaxed.x is None or relaxed.duals is None:
             return replace(nothing_found(self, values), by_clock=by_clock)
@@ -506,3 +504,33 @@ class Engine(SolverRuns):
             self._incumbent = x
         outcome = certified_allocation(self, program, replace(values, x=x), y)
         return replace(outcome, by_clock=by_clock)
+
+    def _relaxed(self, easier: AllocationProgram) -> Outcome:
+        """The easier program, in a part of the time: by prices, or as rows and columns."""
+        limits = replace(self.limits_left(), options={}, work=None)
+        if limits.time is not None:
+            limits = replace(limits, time=limits.time * SHARE)
+        solver = self.load("prices")
+        if solver.refuses(easier) is None:
+            self.chosen = solver
+            values = self.record(solver().solve_allocation(easier, limits))
+            return certified_allocation(self, easier, values, values.y, matrix=bool(easier.side))
+        arrays = self.build(lambda: easier.to_linear().arrays)
+        session = self.open(arrays, None, None, easier.classes)
+        values = self.record(session.run(limits), session.arrays.shape)
+        if values.x is None or values.termination in NO_OPTIMUM:
+            return nothing_found(self, replace(values, x=None))
+        return certified_allocation(self, easier, values, values.y, arrays)
+
+
+def _is_relaxed_as_rows(program: AllocationProgram) -> bool:
+    """Whether a program of whole jobs that share GPUs is worth relaxing as rows and columns."""
+    utility = program.utility
+    return (
+        program.integral
+        and not program.classes.all_alone
+        and program.classes.columns > RELAXED_FIRST
+        and utility.method is Method.DIRECT
+        and not (program.conic or utility.homogenised)
+        and program.extend is None
+    )

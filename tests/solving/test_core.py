@@ -225,3 +225,36 @@ def test_whole_jobs_by_the_dozen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [item.name for item in solution.solver.attempts][:1] == ["prices"]
     assert solution.status == "optimal"
     assert solution.objective == pytest.approx(best.objective, rel=1e-6)
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kind", ["none", "budget", "minimum-throughput"])
+def test_whole_jobs_that_share_gpus_are_relaxed_as_rows(
+    monkeypatch: pytest.MonkeyPatch, seed: int, kind: str
+) -> None:
+    """Prices do not take pairs; the bound and the first point come from the linear program."""
+    monkeypatch.setattr("optsched.solving.engine.RELAXED_FIRST", 10)
+    monkeypatch.setattr("optsched.solving.engine.OPEN", 4)
+    instance = generate(
+        "cluster", jobs=24, seed=seed, colocation=0.5, elastic=0.3, deadlines=0.5
+    ).instance
+    assert not optsched.compile(instance).classes(frozenset()).all_alone
+    options = {
+        "budget": {"limit": 30.0},
+        "minimum-throughput": {"jobs": [instance.jobs[0].id], "rate": 1e-3},
+    }
+    constraints = [] if kind == "none" else [{"kind": kind, **options[kind]}]
+    how: dict[str, Any] = {"constraints": constraints, "gap": 0.0}
+    best = optsched.solve(instance, "max-throughput", solver="highs", integral=True, **how)
+    run, relaxed = HighsSession.run, []
+
+    def counted(self: HighsSession, limits: Limits) -> Any:
+        relaxed.append(not self.arrays.is_integer)
+        return run(self, limits)
+
+    monkeypatch.setattr(HighsSession, "run", counted)
+    found = optsched.solve(instance, "max-throughput", integral=True, **how)
+    assert found.status == best.status == "optimal" and relaxed[0]
+    assert found.objective == pytest.approx(best.objective, rel=1e-9)
+    assert optsched.verify(instance, found.to_document()).ok
