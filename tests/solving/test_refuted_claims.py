@@ -196,7 +196,7 @@ def test_verify_refuses_a_claim_that_a_known_point_refutes(
     instance, options = CASES[name]
     with monkeypatch.context() as patch:
         patch.setattr(HighsSession, "run", nothing)
-        patch.setattr("optsched.solving.engine.unless_refuted", lambda outcome, *_: outcome)
+        patch.setattr("optsched.solving.attempts.unless_refuted", lambda outcome, *_: outcome)
         lie = optsched.solve(instance, name, **options).to_document()
     assert (lie["status"], lie["objective"], lie["bound"]) == ("optimal", 0.0, 0.0)
     found = optsched.verify(instance, lie)
