@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, find_rows, gathered
+from optsched.arrays import BoolArray, FloatArray, IntArray, find_rows, gathered, mask_of
 from optsched.candidates import Classes, JobRows
 from optsched.program import SideRows
 from optsched.rounds.allocation import Answer
@@ -34,6 +34,7 @@ from optsched.rounds.preemption import (
     starved,
 )
 from optsched.rounds.rows import (
+    DUE,
     RowQueue,
     concatenate,
     either,
@@ -45,6 +46,7 @@ from optsched.rounds.rows import (
     rows_alone,
     rows_of_keys,
     side_rows,
+    upper_sides,
     within_upper_sides,
 )
 from optsched.rounds.state import RoundState
@@ -343,6 +345,28 @@ class RoundRows:
         split = np.bincount(claims.job).max(initial=0) > 1
         return bool(split and (self.classes.gpus[claims.column] <= 1).all())
 
+    def _ahead(self, group: IntArray, limited: bool) -> BoolArray:
+        """Rows that have had their part of what upper sides of constraints allow; shape (A,).
+
+        Such a side, as a quota, holds on average: the rows of the allocation take turns at it, even
+        where GPUs are idle. So a row that is not due within this round is left to `IdleGpus`, which
+        keeps these sides in every round.
+
+        Parameters
+        ----------
+        group : IntArray, shape (A,)
+            Priority groups of the rows.
+        limited : bool
+            Whether the jobs that may be stopped are counted: those that run go on then.
+        """
+        side = self.side() if self.position is None else []
+        if not side:
+            return np.zeros(len(self.rows), bool)
+        matrix, _ = upper_sides(side, self.classes)
+        bounded = mask_of(matrix.indices, self.classes.columns)
+        ahead = bounded[self.rows.column] & (group == DUE) & (self.due > 1.0)
+        return ahead & ~(self.continues & limited)
+
     # --- the queue ------------------------------------------------------------------------
 
     def queue(self) -> tuple[RowQueue, int | None]:
@@ -371,6 +395,7 @@ class RoundRows:
             must_run = hosts.chosen(self._order_for_hosts(), allowed)
         group = priority_groups(must_run, self.waits, self.urgent)
         order = self._ordered(group, self._rank(group))
+        order = order[~self._ahead(group, limited=most is not None)[order]]
         uses = self.classes.uses
         queue = RowQueue(
             classes=self.classes,
