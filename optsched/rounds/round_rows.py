@@ -363,8 +363,8 @@ class RoundRows:
         if not side:
             return np.zeros(len(self.rows), bool)
         matrix, _ = upper_sides(side, self.classes)
-        bounded = mask_of(matrix.indices, self.classes.columns)
-        ahead = bounded[self.rows.column] & (group == DUE) & (self.due > 1.0)
+        bounded = mask_of(matrix.indices.astype(np.int64), self.classes.columns)
+        ahead: BoolArray = bounded[self.rows.column] & (group == DUE) & (self.due > 1.0)
         return ahead & ~(self.continues & limited)
 
     # --- the queue ------------------------------------------------------------------------
