@@ -14,19 +14,16 @@ from pydantic import Field
 from formulations.machines import rank
 from optsched.arrays import FloatArray, IntArray
 from optsched.arrays.matrices import sum_by
-from optsched.candidates import Candidates, Classes, Drop
+from optsched.candidates import NO_SLICE, Candidates, Classes, Drop, Slices, option_path
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formulation import Formulation, FormulationOptions
-from optsched.instance import Instance, Layouts, Pool
+from optsched.instance import Instance, Layouts
 from optsched.instance.layouts import MIG
 from optsched.instance.reading import show
-from optsched.performance import partitions_of
 from optsched.program import LinearProgram, SideRows
 from optsched.solution import Schedule
 from optsched.solution.plan import LinearPlan, Plan
 
-WHOLE = -1
-"""Profile of a column that has a whole GPU."""
 Held = Mapping[str, Mapping[str, Annotated[int, Field(ge=0, le=2**31)]]]
 
 
@@ -132,42 +129,20 @@ class _PackProgram:
     # --- sets -------------------------------------------------------------------------------------
 
     @cached_property
-    def layouts(self) -> tuple[Layouts | None, ...]:
-        """Legal layouts of the pools in which some column is a slice or something is held."""
-        C, pools = self.C, self.C.instance.cluster.pools
-        profile = self._asked
-        sliced = set(np.unique(C.pool[[name is not None for name in profile]]).tolist())
-        return tuple(
-            _layouts_of(pool, row) if row in sliced or pool.name in self.held else None
-            for row, pool in enumerate(pools)
-        )
+    def slices(self) -> Slices:
+        """p(c), and legal layouts of the pools in which some column is a slice or something is held."""
+        index = self.C.instance.cluster.pool_index
+        return Slices.of(self.C, [index[pool] for pool in self.held])
 
-    @cached_property
-    def _asked(self) -> list[object]:
-        """What each column names as its profile; None: nothing."""
-        table = self.C.configurations
-        named = [attributes.get(MIG) for attributes in table.attribute_sets]
-        return [named[row] for row in table.attributes[self.C.configuration].tolist()]
-
-    @cached_property
+    @property
     def profile(self) -> IntArray:
-        """p(c): row of the profile among those of its pool, `WHOLE` for none; shape (N,)."""
-        C = self.C
-        row = np.full(C.columns, WHOLE, np.int64)
-        for column, name in enumerate(self._asked):
-            if name is not None and C.pool[column] >= 0:
-                layouts = self.layouts[int(C.pool[column])]
-                assert layouts is not None
-                row[column] = layouts.row(name, f"{self._option_of(column)}.attributes.{MIG}")
-        return row
+        """p(c): row of the profile among those of its pool, `NO_SLICE` for none; shape (N,)."""
+        return self.slices.profile
 
-    def _option_of(self, column: int) -> str:
-        """Path of the option of a column in the instance."""
-        C = self.C
-        job = int(C.first[C.class_a[column]])
-        option = int(C.candidates.columns.option[C.kind_column[column]])
-        first = int(C.instance.options.indptr[C.instance.jobs_table.options[job]])
-        return f"jobs[{job}].options[{option - first}]"
+    @property
+    def layouts(self) -> Mapping[int, Layouts]:
+        """Legal layouts by the row of the pool."""
+        return self.slices.layouts
 
     @cached_property
     def old(self) -> dict[int, list[tuple[IntArray, int]]]:
@@ -176,7 +151,6 @@ class _PackProgram:
         found: dict[int, list[tuple[IntArray, int]]] = {}
         for pool, held in self.held.items():
             layouts = self.layouts[index[pool]]
-            assert layouts is not None
             path = f"mig-pack: layouts.{pool}"
             try:
                 mine = [(layouts.read(text, path), gpus) for text, gpus in held.items()]
@@ -189,9 +163,7 @@ class _PackProgram:
     def kinds(self) -> tuple[tuple[int, IntArray, int], ...]:
         """g, cnt_l and old_gl of each n_gl: what is there now first, then the largest layouts."""
         found: list[tuple[int, IntArray, int]] = []
-        for pool, layouts in enumerate(self.layouts):
-            if layouts is None:
-                continue
+        for pool, layouts in self.layouts.items():
             there = {tuple(counts.tolist()): 0 for counts, _ in self.old.get(pool, [])}
             for counts, gpus in self.old.get(pool, []):
                 there[tuple(counts.tolist())] += gpus
@@ -226,7 +198,7 @@ class _PackProgram:
         pools = len(C.instance.cluster.pools)
         of_pool = np.array([pool for pool, _, _ in kinds], np.int64)
         old = np.array([gpus for _, _, gpus in kinds], np.float64)
-        whole = (self.profile == WHOLE) & (C.pool >= 0)
+        whole = (self.profile == NO_SLICE) & (C.pool >= 0)
         N = np.append(C.instance.cluster.gpus(C.instance.now), 0).astype(np.float64)
 
         lp = LinearProgram()
@@ -263,9 +235,9 @@ class _PackProgram:
     def _slices(self) -> tuple[sp.csr_matrix, sp.csr_matrix]:
         """Slices of each pool and profile that columns ask for, and that layouts have."""
         C = self.C
-        sizes = [0 if one is None else len(one.partitions) for one in self.layouts]
-        first = np.cumsum([0, *sizes])
-        some = np.flatnonzero((self.profile != WHOLE) & (C.pool >= 0))
+        pools = range(len(C.instance.cluster.pools))
+        first = np.cumsum([0, *(len(self._profiles_of(pool)) for pool in pools)])
+        some = np.flatnonzero((self.profile != NO_SLICE) & (C.pool >= 0))
         row = first[C.pool[some]] + self.profile[some]
         asked = sp.csr_matrix((np.ones(len(some)), (row, some)), shape=(int(first[-1]), C.columns))
         supplied = np.zeros((int(first[-1]), len(self.kinds)))
@@ -283,33 +255,18 @@ class _PackProgram:
                 f"mig-pack counts slices and single GPUs: {C.job_name(int(C.class_a[column]))} "
                 f"asks for {C.gpus[column]} GPUs"
             )
-        self._refuse_shares()
+        self.slices.refuse_larger_shares(C)
+        # What has a part of a GPU is a slice: other shares are not in the layouts.
+        share = C.configurations.share[C.configuration]
+        other = np.flatnonzero((C.pool >= 0) & (self.profile == NO_SLICE) & (share < 1.0))
+        if len(other):
+            path = f"{option_path(C, int(other[0]))}.attributes.{MIG}"
+            raise InvalidInput(path, "nothing", "a profile, as the option has a share of a GPU")
         for rows in side:
             if rows.relax != "none":
                 raise UsageError(
                     f"mig-pack: {rows.name} may not give way, as its rows are met whole"
                 )
-
-    def _refuse_shares(self) -> None:
-        """A slice must hold a share of a GPU, and a whole GPU all of it: what other formulations,
-        placements and metrics count.
-        """
-        C = self.C
-        share = C.configurations.share[C.configuration]
-        for column in np.flatnonzero(C.pool >= 0).tolist():
-            profile, option = int(self.profile[column]), self._option_of(column)
-            if profile == WHOLE and share[column] < 1.0:
-                expected = "a profile, as the option has a share of a GPU"
-                raise InvalidInput(f"{option}.attributes.{MIG}", "nothing", expected)
-            if profile == WHOLE:
-                continue
-            layouts = self.layouts[int(C.pool[column])]
-            assert layouts is not None
-            part = layouts.partitions[profile].memory_slices / layouts.memory_slices
-            if share[column] > max(part, 1e-9) * (1 + 1e-6):
-                name = layouts.names[profile]
-                expected = f"at most {part:g}, the part of the memory slices that {name} has"
-                raise InvalidInput(f"{option}.share", f"{share[column]:g}", expected)
 
     def _describe(self, block: str, position: int) -> str:
         C, pools = self.C, self.C.instance.cluster.pools
@@ -323,12 +280,16 @@ class _PackProgram:
         return f"row {block}[{position}]"
 
     def _slice_name(self, position: int) -> str:
-        for pool, layouts in zip(self.C.instance.cluster.pools, self.layouts, strict=True):
-            names = () if layouts is None else layouts.names
+        for row, pool in enumerate(self.C.instance.cluster.pools):
+            names = self._profiles_of(row)
             if position < len(names):
                 return f"{names[position]} on {pool.name}"
             position -= len(names)
         raise IndexError(position)
+
+    def _profiles_of(self, pool: int) -> Sequence[str]:
+        """Names of the profiles of a pool; none where its GPUs are not cut."""
+        return self.layouts[pool].names if pool in self.layouts else ()
 
     # --- schedules and points ---------------------------------------------------------------------
 
@@ -338,9 +299,7 @@ class _PackProgram:
         pools = self.C.instance.cluster.pools
         names = []
         for pool, counts, _ in self.kinds:
-            layouts = self.layouts[pool]
-            assert layouts is not None
-            names.append((pools[pool].name, layouts.words(counts)))
+            names.append((pools[pool].name, self.layouts[pool].words(counts)))
         return names
 
     def _read(self, point: FloatArray) -> Schedule:
@@ -379,13 +338,3 @@ class _PackProgram:
             old = np.array([gpus for _, _, gpus in self.kinds], np.float64)
             return np.concatenate([x, n, np.abs(n - old)])
         return np.concatenate([x, n])
-
-
-def _layouts_of(pool: Pool, row: int) -> Layouts:
-    """The layouts of a pool; raises `InvalidInput` for one whose GPUs cannot be cut."""
-    path = f"cluster.pools[{row}]"
-    partitions = partitions_of(pool, f"{path}.gpu")
-    if not partitions:
-        found = f"{show(pool.gpu)}, which has no profiles"
-        raise InvalidInput(f"{path}.gpu", found, "a GPU with MIG, or partitions of the pool")
-    return Layouts(partitions, f"{path}.partitions")

@@ -219,7 +219,7 @@ def solve(
     solution = replace(solution, packed=packed, notes=notes, timings=timings)
     # A program that knows nodes has found a placement with its answer.
     knows_nodes = solution.allocation is not None and solution.allocation.seats is not None
-    return place(solution) if knows_nodes else solution
+    return place(solution, time_limit=timer) if knows_nodes else solution
 
 
 def _check_options(

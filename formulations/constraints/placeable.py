@@ -19,11 +19,13 @@ class Placeable(SideConstraint):
     Totals of a pool do not know nodes: three gangs of 8 GPUs seem to fit into two racks of 12. Let
     N_t(x) be the sum of x over the columns of a type t of gangs (GPUs g_t, nodes, level of the
     topology, share of each GPU, needs per GPU). For every size s, with pieces_t(s) the least number
-    of pieces of s or more GPUs on one node over all splits of the gang:
+    of pieces of s or more GPUs on one node over all splits of the gang, and w_t the slices of one
+    profile (MIG) or their compute slices, of which a legal layout has w_l and a whole GPU all:
 
         sum_t pieces_t(s) N_t(x)     <=  sum over nodes of floor(GPUs / s)                  (placeable)
         sum_t floor(g_t / s) N_t(x)  <=  sum over groups of floor(GPUs / s)     gangs inside one group
         sum_t g_t floor(share_t / s) N_t(x)  <=  sum over GPUs of floor(1 / s)              shares s
+        sum_t g_t w_t N_t(x)  <=  sum over GPUs of the largest w_l                          slices
         sum_t g_t [need_t >= d] N_t(x)  <=  sum over nodes of floor(capacity / d)           CPUs, memory d
 
     Running jobs that cannot be preempted stay where they are: their GPUs are not there for others.
@@ -45,6 +47,7 @@ class Placeable(SideConstraint):
     """
 
     kind = "placeable"
+    also_reads = frozenset({"partitions"})
     single = True
     of_sums = True
 

@@ -9,10 +9,12 @@ from optsched.candidates.kinds import Absence, Kinds
 from optsched.candidates.needs import column_needs
 from optsched.candidates.resources import Resources
 from optsched.candidates.room import gpus_allowed
+from optsched.candidates.slices import NO_SLICE, Slices, layouts_of, option_path
 from optsched.candidates.usage import Usage
 from optsched.candidates.uses import Uses
 
 __all__ = [
+    "NO_SLICE",
     "Absence",
     "Candidates",
     "Classes",
@@ -21,6 +23,7 @@ __all__ = [
     "KindColumns",
     "Kinds",
     "Resources",
+    "Slices",
     "Usage",
     "Uses",
     "classes_apart",
@@ -30,4 +33,6 @@ __all__ = [
     "expand",
     "expand_first",
     "gpus_allowed",
+    "layouts_of",
+    "option_path",
 ]

@@ -55,7 +55,7 @@ FIELDS = {
     "colocation": Field("throughputs of jobs that share GPUs"),
     "value": Field("values of options"),
     "cost": Field("costs of options (gap reads them)"),
-    "partitions": Field("partitions of GPUs (MIG; mig-pack reads them)"),
+    "partitions": Field("partitions of GPUs (MIG; mig-pack and placeable read them)"),
 }
 """By the names that ``reads`` and ``also_reads`` use.
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import IntArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.display import Displayed, count
 from optsched.display.text import enumerated
 from optsched.errors import InvalidInput, UsageError
@@ -89,6 +89,11 @@ class Layouts(Displayed):
     def names(self) -> tuple[str, ...]:
         """Names of the profiles."""
         return tuple(part.profile for part in self.partitions)
+
+    @property
+    def parts(self) -> FloatArray:
+        """Part of the memory slices that a slice of each profile takes, shape (profiles,)."""
+        return np.array([part.memory_slices / self.memory_slices for part in self.partitions])
 
     # --- enumeration ------------------------------------------------------------------------------
 

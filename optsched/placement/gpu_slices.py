@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from optsched.arrays import IntArray
-from optsched.candidates import Classes
+from optsched.candidates import NO_SLICE, Classes, Slices
 from optsched.display import DisplayedTable, TableColumns, columns_of, count
 from optsched.errors import UsageError
 from optsched.instance import Instance, Layouts
@@ -162,31 +162,24 @@ def illegal_slices(
     dict of row to str
         Why it has no place.
     """
-    table = classes.configurations
-    profile = [attributes.get(MIG) for attributes in table.attribute_sets]
-    if not any(profile):
+    slices = Slices.of(classes)
+    if not slices.layouts:
         return {}
-    pools = classes.instance.cluster.pools
-    layouts: dict[int, Layouts] = {}
-    on_gpu: dict[str, list[int | None]] = {}
+    share = classes.configurations.share[classes.configuration]
+    on_gpu: dict[str, list[int]] = {}
     illegal = {}
     for row in sorted(placed, key=lambda row: (row not in stays, row)):
-        configuration = int(classes.configuration[column[row]])
-        if table.share[configuration] == 1.0 and not profile[table.attributes[configuration]]:
+        mine = int(slices.profile[column[row]])
+        if share[column[row]] == 1.0 and mine == NO_SLICE:
             continue
-        pool = int(table.pool[configuration])
-        name = profile[table.attributes[configuration]]
-        if name and pool not in layouts:
-            path = f"cluster.pools[{pool}]"
-            layouts[pool] = Layouts(partitions_of(pools[pool], f"{path}.gpu"), f"{path}.partitions")
-        mine = layouts[pool].row(name, f"attributes.{MIG}") if name else None
+        pool = int(classes.pool[column[row]])
         why = ""
         for gpu in placed[row]:
             together = [*on_gpu.get(gpu, []), mine]
-            known = [(one, None) for one in together if one is not None]
+            known = [(one, None) for one in together if one != NO_SLICE]
             if known and len(known) < len(together):
                 why = f"{gpu} cannot have slices and other shares"
-            elif known and (reason := layouts[pool].why_not(known)):
+            elif known and (reason := slices.layouts[pool].why_not(known)):
                 why = f"{gpu} has no layout for it: {reason}"
         if why:
             illegal[row] = why

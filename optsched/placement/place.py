@@ -250,14 +250,19 @@ def _solve(
     def fitted(keep: bool, smallest: int | None = None) -> Scored:
         return problem.scored(best_fit(problem, keep, smallest))
 
+    own = None if seats is None else problem.scored(seated(problem, seats))
+    if own is not None and seats is not None and seats.space.types.layouts:
+        # Only the program knows layouts of GPUs (MIG): best fit adds up the shares of slices.
+        limits = bounds(problem, own.worth, engine)
+        return _Solved(problem, own, limits, _meets_bounds(problem, own.worth, limits))
     best = fitted(keep=True)
     # No row is missing and no gang spans more nodes than it must: nothing to gain by moving.
     complete = best.worth.rows == len(problem) and best.worth.nodes <= problem.fewest.sum()
     if not complete and any(held.running for held in problem.held):
         # Running jobs that may move are in the way: see what is possible if they do.
         best = better(best, fitted(keep=False))
-    if not complete and seats is not None:
-        best = better(best, problem.scored(seated(problem, seats)))
+    if not complete and own is not None:
+        best = better(best, own)
     limits = bounds(problem, best.worth, engine)
     if best.worth.rows < limits.rows:
         # The smallest requests first, as many as the bound says fit: that may place more of them.

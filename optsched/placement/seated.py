@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from optsched.arrays import IntArray
 from optsched.placement.problem import Assignment, Pieces, Problem, with_identities
-from optsched.program.space import GangSeats, packed
+from optsched.program.space import GangPart, GangSeats, packed
 
-Slots = deque[int]
-"""Nodes that have room for one part each."""
+NOT_SHARED = -1
+"""GPU of a slot for a part that is no content of a GPU."""
+
+
+class Slot(NamedTuple):
+    """Room for one part: a node, and the number of one of its GPUs with contents of its own."""
+
+    node: int
+    gpu: int = NOT_SHARED
+
+
+Slots = deque[Slot]
 
 
 def seated(problem: Problem, seats: GangSeats) -> Assignment:
@@ -22,14 +34,13 @@ def seated(problem: Problem, seats: GangSeats) -> Assignment:
     of equal gangs is where makes no difference to what they are worth.
     """
     parts = _parts_of_requests(problem, seats)
-    nodes = _nodes_of_parts(problem, seats, parts)
-    return _on_gpus(problem, nodes)
+    return _on_gpus(problem, seats, _places_of_parts(problem, seats, parts))
 
 
 def _parts_of_requests(problem: Problem, seats: GangSeats) -> dict[int, tuple[int, list[int]]]:
     """Of each request with a seat: the column of its gang (y), and the parts that it is split into."""
     space = seats.space
-    waiting: dict[int, Slots] = defaultdict(deque)
+    waiting: dict[int, deque[int]] = defaultdict(deque)
     for column in np.flatnonzero(seats.gangs).tolist():
         t = int(space.gangs.type_[column])
         waiting[t].extend([column] * int(seats.gangs[column]))
@@ -44,10 +55,17 @@ def _parts_of_requests(problem: Problem, seats: GangSeats) -> dict[int, tuple[in
     return found
 
 
-def _nodes_of_parts(
+class _Placed(NamedTuple):
+    """A part of a request and where it is."""
+
+    part: GangPart
+    slot: Slot
+
+
+def _places_of_parts(
     problem: Problem, seats: GangSeats, parts: Mapping[int, tuple[int, list[int]]]
-) -> dict[int, list[tuple[int, int]]]:
-    """(node of the problem, GPUs) of each part of each request."""
+) -> dict[int, list[_Placed]]:
+    """Parts of each request."""
     space = seats.space
     room = _room(problem, seats)
     # Parts of a group, and the classes of nodes that hold them for its gangs.
@@ -64,68 +82,92 @@ def _nodes_of_parts(
         t = int(space.gangs.type_[column])
         level, group = int(space.types.level[t]), int(space.gangs.group[column])
         placed[request] = [
-            (supply[part, level, group].popleft(), space.parts[part].gpus) for part in mine
+            _Placed(space.parts[part], supply[part, level, group].popleft()) for part in mine
         ]
     return placed
 
 
 def _room(problem: Problem, seats: GangSeats) -> dict[tuple[int, int], Slots]:
-    """Nodes with room for a part, once for each time that they have it, by part and class."""
+    """Slots for a part, once for each time that there is room for it, by part and class."""
     space, local = seats.space, problem.nodes.local()
     room: dict[tuple[int, int], Slots] = defaultdict(deque)
-    next_node = [0] * len(space.nodes)
-    for column in np.flatnonzero(seats.nodes).tolist():
-        r = int(space.contents.node_class[column])
-        counts = space.contents.counts[space.contents.row[column]]
-        first = next_node[r]
-        next_node[r] += int(seats.nodes[column])
-        for node in local[space.nodes.members[r][first : next_node[r]]].tolist():
-            for part in np.flatnonzero(counts).tolist():
-                room[part, r].extend([node] * int(counts[part]))
+    next_node, next_gpu = [0] * len(space.nodes), itertools.count()
+    contents = space.contents
+    used = np.flatnonzero(seats.nodes)
+    # GPUs with contents of their own take the places of whole GPUs, which nodes have.
+    for column in used[np.argsort(contents.of_gpu[used], kind="stable")].tolist():
+        r = int(contents.node_class[column])
+        counts = contents.counts[contents.row[column]]
+        many = int(seats.nodes[column])
+        if contents.of_gpu[column]:
+            one = int(np.flatnonzero(counts < 0)[0])
+            slots = [Slot(room[one, r].popleft().node, next(next_gpu)) for _ in range(many)]
+        else:
+            first = next_node[r]
+            next_node[r] += many
+            slots = [Slot(n) for n in local[space.nodes.members[r][first : first + many]].tolist()]
+        for slot in slots:
+            for part in np.flatnonzero(counts > 0).tolist():
+                room[part, r].extend([slot] * int(counts[part]))
     return room
 
 
-def _on_gpus(problem: Problem, nodes: Mapping[int, Sequence[tuple[int, int]]]) -> Assignment:
+def _on_gpus(
+    problem: Problem, seats: GangSeats, placed: Mapping[int, Sequence[_Placed]]
+) -> Assignment:
     """GPUs for parts on nodes; requests that no longer find them are left out."""
-    R = problem.requests
     free = problem.nodes.free.copy()
     pieces: dict[int, Pieces] = {}
-    sharing: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for request, mine in nodes.items():
+    sharing: dict[int, list[tuple[int, _Placed]]] = defaultdict(list)
+    for request, mine in placed.items():
         total: dict[int, int] = defaultdict(int)
-        for node, gpus in mine:
-            total[node] += gpus
+        for part, slot in mine:
+            total[slot.node] += part.gpus
         if any(node < 0 or node in problem.closed[request] for node in total):
             continue
-        if R.share[request] < 1:
-            for node, gpus in total.items():
-                sharing[node].append((request, gpus))
+        if mine[0].part.share < 1:
+            for one in mine:
+                sharing[one.slot.node].append((request, one))
         elif all(free[node] >= gpus for node, gpus in total.items()):
             pieces[request] = list(total.items())
             for node, gpus in total.items():
                 free[node] -= gpus
-    shared = _shared(problem, sharing, free)
+    shared = _shared(problem, seats, sharing, free)
     return with_identities(problem, pieces, shared)
 
 
 def _shared(
-    problem: Problem, sharing: Mapping[int, Sequence[tuple[int, int]]], free: IntArray
+    problem: Problem,
+    seats: GangSeats,
+    sharing: Mapping[int, Sequence[tuple[int, _Placed]]],
+    free: IntArray,
 ) -> dict[int, IntArray]:
     """GPUs of the requests that share, rows (node, index), on the last free GPUs of each node."""
-    R = problem.requests
+    layouts = seats.space.types.layouts
     spots: dict[int, list[tuple[int, int]]] = defaultdict(list)
     without = set[int]()
     for node, mine in sharing.items():
-        left = problem.nodes.room[node]
-        untouched = np.flatnonzero(left >= 1.0)
-        index = untouched[len(untouched) - free[node] :]
-        wanted = [(float(R.share[request]), gpus) for request, gpus in mine]
-        found = packed(wanted, [1.0] * len(index))
-        if found is None:
+        untouched = np.flatnonzero(problem.nodes.room[node] >= 1.0)
+        index = deque(untouched[len(untouched) - free[node] :].tolist())
+        with_contents = sorted({one.slot.gpu for _, one in mine} - {NOT_SHARED})
+        wanted = [(request, one.part) for request, one in mine if one.slot.gpu == NOT_SHARED]
+        rest = len(index) - len(with_contents)
+        legal = layouts.get(mine[0][1].part.pool)
+        found = packed(
+            [part.piece for _, part in wanted],
+            max(rest, 0),
+            None if legal is None else legal.counts,
+        )
+        if rest < 0 or found is None:
             without |= {request for request, _ in mine}
             continue
-        for (request, _), gpus in zip(mine, found, strict=True):
-            spots[request] += [(node, int(index[gpu])) for gpu in gpus]
+        gpu_of = {gpu: index.popleft() for gpu in with_contents}
+        for request, one in mine:
+            if one.slot.gpu != NOT_SHARED:
+                spots[request].append((node, gpu_of[one.slot.gpu]))
+        left = list(index)
+        for (request, _), gpus in zip(wanted, found, strict=True):
+            spots[request] += [(node, left[gpu]) for gpu in gpus]
     return {
         request: np.array(gpus, np.int64)
         for request, gpus in spots.items()

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
-from optsched.program import AllocationProgram, LinearProgram, Space, Variables
+from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Space, Variables
+from optsched.program.space import best_fit
+from optsched.solution import certify_point
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import SolvedProgram
 from optsched.solving.proof import proved_linear
@@ -28,11 +31,31 @@ def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     def clean(point: FloatArray) -> FloatArray:
         return np.where(arrays.integer, np.round(point), point)
 
-    outcome = proved_linear(engine, arrays, engine.solve_linear(arrays, clean))
+    point = None if engine.start is not None else start_of(program, space, arrays)
+    outcome = proved_linear(engine, arrays, engine.solve_linear(arrays, clean, point))
     if outcome.x is None:
         return SolvedProgram(program, outcome)
     x = outcome.x[: program.classes.columns]
     return SolvedProgram(program, replace(outcome, x=x), seats=space.read(outcome.x))
+
+
+def start_of(program: AllocationProgram, space: Space, arrays: LinearArrays) -> FloatArray | None:
+    """The point of a placement by best fit; None where rows that ask for something do not hold there.
+
+    The answer is never worse than it, however little time there is.
+    """
+    if program.extend is not None:
+        return None  # its own columns are not known
+    C = program.classes
+    sign = 1.0 if arrays.maximise else -1.0
+    worth = sign * arrays.cost[: C.columns]
+    if not worth.any():  # of a smallest level, say
+        worth = program.gain
+    rows = program.requirements
+    x, seats = best_fit(space, worth, sp.csr_matrix(rows.A), rows.row_upper)
+    point = np.concatenate([program.complete(x), seats])
+    holds = certify_point(arrays, point, arrays.objective(point), "none").ok
+    return point if holds else None
 
 
 def with_space(program: AllocationProgram, space: Space, whole: bool) -> LinearProgram:

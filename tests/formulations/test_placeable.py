@@ -4,24 +4,42 @@ from __future__ import annotations
 
 import itertools
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import optsched
 from optsched.placement import check_placement
+from optsched.program import LinearProgram, Space
+from optsched.program.space import best_fit
+from optsched.solution import certify_point
 
 pytestmark = pytest.mark.oracle
 
 Document = dict[str, Any]
+SHARES = [0.3, 0.4, 0.5, 0.6, 0.7]
+STARTS: dict[str, dict[str, tuple[int, tuple[int, ...]]]] = {
+    "A30": {"1g.6gb": (1, (0, 1, 2, 3)), "2g.12gb": (2, (0, 2)), "4g.24gb": (4, (0,))},
+    "A100-SXM4-40GB": {
+        "1g.5gb": (1, (0, 1, 2, 3, 4, 5, 6)),
+        "2g.10gb": (2, (0, 2, 4)),
+        "3g.20gb": (4, (0, 4)),
+        "4g.20gb": (4, (0,)),
+        "7g.40gb": (8, (0,)),
+    },
+}
+"""Memory slices and starts of profiles, as `nvidia-smi mig -lgipp` lists them."""
 
 
-def cluster_of(sizes: list[int], racks: int, rng: np.random.Generator, cpus: bool) -> Document:
-    """Nodes of these sizes, dealt to racks at random."""
+def cluster_of(
+    sizes: list[int], racks: int, rng: np.random.Generator, limits: tuple[str, ...]
+) -> Document:
+    """Nodes of these sizes, with limits on CPUs or memory, dealt to racks at random."""
     names = [f"n{row}" for row in range(len(sizes))]
     nodes = [
-        {"name": name, "gpus": size} | ({"cpus": float(rng.integers(2, 9))} if cpus else {})
+        {"name": name, "gpus": size} | {what: float(rng.integers(2, 9)) for what in limits}
         for name, size in zip(names, sizes, strict=True)
     ]
     document: Document = {"pools": [{"name": "v", "nodes": nodes}]}
@@ -33,12 +51,8 @@ def cluster_of(sizes: list[int], racks: int, rng: np.random.Generator, cpus: boo
     return document
 
 
-def job_of(number: int, rng: np.random.Generator, levels: bool) -> Document:
-    """A job on 1 to 8 GPUs, with rates by nodes and levels, or one that shares GPUs."""
-    if rng.random() < 0.25:
-        share = float(rng.choice([0.3, 0.4, 0.5, 0.6, 0.7]))
-        option = {"pool": "v", "gpus": 1, "share": share, "throughput": float(rng.integers(1, 9))}
-        return {"id": f"j{number}", "options": [option]}
+def gang_of(number: int, rng: np.random.Generator, levels: bool) -> Document:
+    """A job on 1 to 8 GPUs, with rates by nodes and levels."""
     rates: Document = {}
     for gpus in sorted({int(rng.integers(1, 9)) for _ in range(rng.integers(1, 3))}):
         best = float(gpus * rng.integers(8, 17))
@@ -57,33 +71,136 @@ def job_of(number: int, rng: np.random.Generator, levels: bool) -> Document:
     }
 
 
-def small_instance(seed: int) -> Document:
-    """Up to 5 nodes in up to 2 racks, and up to 6 jobs."""
-    rng = np.random.default_rng(seed)
+def optional(number: int, ways: list[Document], limits: tuple[str, ...]) -> Document:
+    """A job with options on GPUs, which need CPUs and memory where nodes limit these."""
+    for way in ways:
+        way["uses"] = {KEYS[what]: amount for what, amount in way["uses"].items() if what in limits}
+    return {"id": f"j{number}", "options": [{"pool": "v", "nodes": 1} | way for way in ways]}
+
+
+KEYS = {"cpus": "cpu", "memory": "memory"}
+
+
+def sharing_job(number: int, rng: np.random.Generator, limits: tuple[str, ...]) -> Document:
+    """A job that has a share of each of one or two GPUs of a node, or whole ones."""
+    ways: list[Document] = []
+    for _ in range(rng.integers(1, 3)):
+        gpus = int(rng.choice([1, 1, 1, 2]))
+        share = float(rng.choice([*SHARES, 1.0]))
+        uses = {what: float(rng.integers(0, 4) * gpus) for what in KEYS}
+        rate = float(rng.integers(1, 9) * gpus)
+        ways.append({"gpus": gpus, "share": share, "throughput": rate, "uses": uses})
+    return optional(number, ways, limits)
+
+
+def sliced_job(
+    number: int, rng: np.random.Generator, limits: tuple[str, ...], board: str
+) -> Document:
+    """A job in slices of some profiles, or on a whole GPU."""
+    ways: list[Document] = []
+    total = 4 if board == "A30" else 8
+    for profile, (memory, _) in STARTS[board].items():
+        if rng.random() < 0.5:
+            gpus = 2 if rng.random() < 0.1 else 1
+            uses = {what: float(rng.integers(0, 3) * gpus) for what in KEYS}
+            rate = float(rng.integers(1, 9) * gpus * memory**0.5)
+            ways.append(
+                {
+                    "gpus": gpus,
+                    "share": memory / total,
+                    "throughput": rate,
+                    "uses": uses,
+                    "attributes": {"mig": profile},
+                }
+            )
+    if not ways:
+        ways = [{"gpus": 1, "throughput": 5.0, "uses": {}}]
+    return optional(number, ways, limits)
+
+
+def small_instance(kind: str, seed: int) -> Document:
+    """Few nodes in up to 2 racks, and few jobs: gangs, shares of GPUs among them, or slices."""
+    rng = np.random.default_rng([seed, KINDS.index(kind)])
     racks = int(rng.integers(0, 3))
-    sizes = [int(rng.choice([1, 2, 3, 4])) for _ in range(rng.integers(1, 6))]
-    cpus = bool(rng.random() < 0.3)
-    demand = {"demand": {"cpu": float(rng.integers(1, 4))}} if cpus else {}
-    jobs = [job_of(number, rng, bool(racks)) for number in range(rng.integers(1, 7))]
+    sliced = kind == "slices"
+    most_nodes, most_gpus = (3, 2) if sliced else (5, 4)
+    sizes = rng.integers(1, most_gpus + 1, rng.integers(1, most_nodes + 1)).tolist()
+    limits = tuple(what for what in KEYS if rng.random() < 0.3)
+    board = str(rng.choice(list(STARTS)))
+    demand = {"demand": {KEYS[what]: float(rng.integers(1, 4)) for what in limits}}
+    jobs = []
+    for number in range(rng.integers(1, 7)):
+        draw = rng.random()
+        if sliced and draw < 0.7:
+            jobs.append(sliced_job(number, rng, limits, board))
+        elif draw < (0.25 if kind == "gangs" else 0.85):
+            jobs.append(sharing_job(number, rng, limits if kind != "gangs" else ()))
+        else:
+            jobs.append(gang_of(number, rng, bool(racks)))
+    cluster = cluster_of(sizes, racks, rng, limits)
+    if sliced:
+        cluster["pools"][0]["gpu"] = board
     return {
         "format": "optsched-instance/1",
-        "cluster": cluster_of(sizes, racks, rng, cpus),
+        "cluster": cluster,
         "workloads": {"0": {}, "1": demand},
         "jobs": jobs,
     }
 
 
-Node = tuple[tuple[float, ...], float]
-"""What is left of each GPU of a node, descending, and of its CPUs."""
+KINDS = ("gangs", "shares", "slices")
+
+
+# --- all placements, one by one -------------------------------------------------------------------
+
+Piece = float | str
+"""A share of a GPU, or the profile of a slice."""
+Node = tuple[tuple[tuple[Piece, ...], ...], float, float]
+"""What is on each GPU of a node, and what is left of its CPUs and memory."""
+
+
+class Way(NamedTuple):
+    """One way to run a job: needs per GPU, nodes at most, whether in one rack."""
+
+    gpus: int
+    piece: Piece
+    needs: tuple[float, float]
+    span: int
+    same_rack: bool
+    rate: float
+
+
+@cache
+def legal(pieces: tuple[Piece, ...], board: str) -> bool:
+    """Whether a GPU can have these shares, or slices, by trying all their starts."""
+    shares = [piece for piece in pieces if not isinstance(piece, str)]
+    if len(shares) == len(pieces):
+        return sum(shares) <= 1 + 1e-9
+    if shares:
+        return False
+
+    def fits(left: tuple[Piece, ...], taken: frozenset[int]) -> bool:
+        if not left:
+            return True
+        size, starts = STARTS[board][str(left[0])]
+        wanted = [frozenset(range(start, start + size)) for start in starts]
+        return any(fits(left[1:], taken | mine) for mine in wanted if not mine & taken)
+
+    return fits(pieces, frozenset())
 
 
 def best_total(document: Document) -> float:
     """The largest total throughput over all placements, by trying every one of them."""
-    nodes = document["cluster"]["pools"][0]["nodes"]
+    pool = document["cluster"]["pools"][0]
+    board = pool.get("gpu", "")
     racks = document["cluster"].get("levels", {}).get("rack", {})
     rack = {name: key for key, names in racks.items() for name in names}
-    label = [rack.get(node["name"], node["name"]) for node in nodes]
-    start = tuple(((1.0,) * node["gpus"], node.get("cpus", float("inf"))) for node in nodes)
+    nodes = sorted(pool["nodes"], key=lambda node: str(rack.get(node["name"])))
+    label = [str(rack.get(node["name"])) for node in nodes]
+    start = tuple(
+        (((),) * node["gpus"], node.get("cpus", np.inf), node.get("memory", np.inf))
+        for node in nodes
+    )
     jobs = document["jobs"]
 
     @cache
@@ -91,73 +208,80 @@ def best_total(document: Document) -> float:
         if job == len(jobs):
             return 0.0
         found = best(job + 1, left)
-        for gpus, share, need, span, same_rack, rate in ways_of(document, jobs[job]):
-            for after in seatings(left, gpus, share, need, span, label if same_rack else None):
-                found = max(found, rate + best(job + 1, after))
+        for way in ways_of(document, jobs[job]):
+            for after in seatings(left, way, label, board):
+                found = max(found, way.rate + best(job + 1, after))
         return found
 
     return best(0, start)
 
 
-def ways_of(document: Document, job: Document) -> list[tuple[int, float, float, int, bool, float]]:
-    """(GPUs, share, CPUs per GPU, most nodes, whether in one rack, rate)."""
-    if "options" in job:
-        option = job["options"][0]
-        return [(1, option["share"], 0.0, 1, False, option["throughput"])]
-    need = document["workloads"][job["workload"]].get("demand", {}).get("cpu", 0.0)
+def ways_of(document: Document, job: Document) -> list[Way]:
     ways = []
+    for option in job.get("options", ()):
+        needs = [option["uses"].get(what, 0.0) / option["gpus"] for what in ("cpu", "memory")]
+        piece = option.get("attributes", {}).get("mig", option.get("share", 1.0))
+        way = Way(option["gpus"], piece, (needs[0], needs[1]), 1, False, option["throughput"])
+        ways.append(way)
+    if ways:
+        return ways
+    demand = document["workloads"][job["workload"]].get("demand", {})
     for count, by_spread in job["throughput"]["v"].items():
-        gpus = int(count)
         for spread, rate in by_spread.items():
-            span = int(spread) if spread.isdecimal() else gpus
-            ways.append((gpus, 1.0, need, span, spread == "rack", rate))
+            span = int(spread) if spread.isdecimal() else int(count)
+            needs = demand.get("cpu", 0.0), demand.get("memory", 0.0)
+            ways.append(Way(int(count), 1.0, needs, span, spread == "rack", rate))
     return ways
 
 
 def seatings(
-    left: tuple[Node, ...], gpus: int, share: float, need: float, span: int, label: list[str] | None
+    left: tuple[Node, ...], way: Way, label: list[str], board: str
 ) -> set[tuple[Node, ...]]:
     """What is left after a gang, for every way to give it GPUs of nodes."""
     found = set()
-    able = [
-        min(
-            sum(amount >= share - 1e-9 for amount in room),
-            int(cpus / need + 1e-9) if need else len(room),
-        )
-        for room, cpus in left
-    ]
-    for split in itertools.product(*(range(min(gpus, most) + 1) for most in able)):
+    able = []
+    for on_gpus, *rooms in left:
+        most = [
+            int(room / need + 1e-9) for room, need in zip(rooms, way.needs, strict=True) if need
+        ]
+        able.append(min([len(on_gpus), *most]))
+    for split in itertools.product(*(range(min(way.gpus, most) + 1) for most in able)):
         used = [node for node, part in enumerate(split) if part]
-        racks = {label[node] for node in used} if label else set()
-        if sum(split) != gpus or len(used) > span or len(racks) > 1:
+        racks = {label[node] for node in used} if way.same_rack else set()
+        if sum(split) != way.gpus or len(used) > way.span or len(racks) > 1:
             continue
         choices = [
-            node_after(room, cpus, part, share, need)
-            for (room, cpus), part in zip(left, split, strict=True)
+            node_after(node, part, way, board) for node, part in zip(left, split, strict=True)
         ]
-        found.update(itertools.product(*choices))
+        # Nodes of a rack with the same left are alike: one order stands for all.
+        groups = [list(mine) for _, mine in itertools.groupby(range(len(left)), label.__getitem__)]
+        for after in itertools.product(*choices):
+            ordered = (sorted((after[node] for node in mine), key=repr) for mine in groups)
+            found.add(tuple(itertools.chain(*ordered)))
     return found
 
 
-def node_after(
-    room: tuple[float, ...], cpus: float, part: int, share: float, need: float
-) -> set[Node]:
-    """What is left of a node after some of its GPUs, for every choice of these."""
-    able = [gpu for gpu, amount in enumerate(room) if amount >= share - 1e-9]
+def node_after(node: Node, part: int, way: Way, board: str) -> set[Node]:
+    """What is on a node after some of its GPUs, for every choice of these."""
+    on_gpus, cpus, memory = node
+    rest = cpus - part * way.needs[0], memory - part * way.needs[1]
+    after = [tuple(sorted((*pieces, way.piece), key=str)) for pieces in on_gpus]
+    able = [gpu for gpu, pieces in enumerate(after) if legal(pieces, board)]
     found = set()
     for chosen in itertools.combinations(able, part):
-        after = [round(a - share, 9) if gpu in chosen else a for gpu, a in enumerate(room)]
-        found.add((tuple(sorted(after, reverse=True)), cpus - part * need))
+        mine = [after[gpu] if gpu in chosen else on_gpus[gpu] for gpu in range(len(on_gpus))]
+        found.add((tuple(sorted(mine, key=str)), *rest))
     return found
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_the_optimum_is_the_best_of_all_placements_and_is_placed(seed: int) -> None:
-    check_against_all_placements(seed)
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_optimum_is_the_best_of_all_placements_and_is_placed(kind: str, seed: int) -> None:
+    check_against_all_placements(kind, seed)
 
 
-def check_against_all_placements(seed: int) -> None:
-    document = small_instance(seed)
+def check_against_all_placements(kind: str, seed: int) -> None:
+    document = small_instance(kind, seed)
     instance = optsched.load(document)
     solution = optsched.solve(
         instance, "max-throughput", integral=True, constraints=["placeable"], gap=0.0
@@ -185,3 +309,25 @@ def check_against_all_placements(seed: int) -> None:
     )
     assert flaws == []
     assert rows.rate[where].sum() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("kind", KINDS)
+def test_best_fit_is_a_placement(kind: str, seed: int) -> None:
+    """The point at which the program starts keeps all of its rows."""
+    document = small_instance(kind, seed)
+    C = optsched.compile(optsched.load(document)).classes(frozenset())
+    space = Space.of(C)
+    worth = np.asarray(C.throughput.sum(axis=0)).ravel()
+    A, upper = sp.vstack([C.member, C.usage]).tocsr(), np.append(C.count, C.capacity)
+    x, seats = best_fit(space, worth, A, upper)
+    lp = LinearProgram()
+    columns = lp.variables(C.columns, name="x", implied=(0.0, C.limit), integer=True)
+    lp.constrain(A @ columns <= upper, name="others")
+    space.add_to(lp, columns, whole=True)
+    lp.maximise(worth[np.newaxis, :] @ columns)
+    arrays = lp.arrays
+    point = np.concatenate([x, seats])
+    assert certify_point(arrays, point, arrays.objective(point), "none").ok
+    best = best_total(document)
+    assert 0 < worth @ x <= best * (1 + 1e-12) if best else not x.any()

@@ -1,8 +1,18 @@
 """Programs that know which nodes and groups of nodes hold which gangs."""
 
-from optsched.program.space.contents import packed
+from optsched.program.space.best_fit import best_fit
+from optsched.program.space.contents import GangPart, packed
 from optsched.program.space.gangs import GangTypes, NodeClasses
 from optsched.program.space.rows import capacity_rows
 from optsched.program.space.seats import GangSeats, Space
 
-__all__ = ["GangSeats", "GangTypes", "NodeClasses", "Space", "capacity_rows", "packed"]
+__all__ = [
+    "GangPart",
+    "GangSeats",
+    "GangTypes",
+    "NodeClasses",
+    "Space",
+    "best_fit",
+    "capacity_rows",
+    "packed",
+]

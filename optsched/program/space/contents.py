@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.candidates import NO_SLICE
+from optsched.instance.cluster import PER_NODE
 
 ROUNDING = 1e-9
 """Relative slack of capacities, and slack of shares of a GPU."""
@@ -24,12 +26,59 @@ class GangPart(NamedTuple):
         Of each GPU.
     need : tuple of float
         Per GPU: CPUs, memory, and resources of some nodes.
+    profile : int
+        Of the slice of each GPU (MIG), among those of the pool; `NO_SLICE` for none.
     """
 
     pool: int
     gpus: int
     share: float
     need: tuple[float, ...]
+    profile: int = NO_SLICE
+
+    @property
+    def on_one_gpu(self) -> bool:
+        """Whether it is in one place with a share of one GPU, and needs nothing else of its node."""
+        return self.share < 1 and self.gpus == 1 and not any(self.need[: len(PER_NODE)])
+
+    @property
+    def piece(self) -> Piece:
+        """What it takes of GPUs that it shares."""
+        return Piece(self.share, self.gpus, self.profile)
+
+
+class Piece(NamedTuple):
+    """A share, or a slice, of each of some different GPUs."""
+
+    share: float
+    gpus: int
+    profile: int = NO_SLICE
+
+
+class GpuRoom(NamedTuple):
+    """What is on one GPU: the share that is left, and how many slices of each profile it is cut into."""
+
+    left: float
+    slices: tuple[int, ...] = ()
+
+    def after(self, piece: Piece, layouts: IntArray | None) -> GpuRoom | None:
+        """The same with one more share or slice; None where it does not fit.
+
+        ``layouts`` are the multisets of slices that a GPU can have, shape (layouts, profiles).
+        """
+        if self.left < piece.share - ROUNDING:
+            return None
+        if piece.profile == NO_SLICE:
+            # A GPU that is cut has no other shares.
+            return None if self.slices else GpuRoom(self.left - piece.share)
+        if self.left < 1 and not self.slices:
+            return None
+        assert layouts is not None
+        held = list(self.slices) or [0] * layouts.shape[1]
+        held[piece.profile] += 1
+        if not (layouts >= held).all(axis=1).any():
+            return None
+        return GpuRoom(self.left - piece.share, tuple(held))
 
 
 def splits(gpus: int, nodes: int, most: int) -> Iterator[tuple[int, ...]]:
@@ -58,7 +107,11 @@ def fewest_pieces(gpus: int, nodes: int, most: int, size: int) -> int:
 
 
 def fullest_contents(
-    parts: Sequence[GangPart], gpus: int, own: FloatArray, most: int
+    parts: Sequence[GangPart],
+    gpus: int,
+    own: FloatArray,
+    most: int,
+    layouts: IntArray | None = None,
 ) -> IntArray | None:
     """Contents of a node to which no further part can be added, shape (P, parts).
 
@@ -72,6 +125,8 @@ def fullest_contents(
     own : FloatArray, shape (2,)
         CPUs and memory of the node.
     most : int
+    layouts : IntArray, shape (layouts, profiles), optional
+        Slices that one GPU can have (MIG), as counts of each profile.
     """
     # Python numbers: there are as many small sums as contents, and arrays would take most of the time.
     use = [
@@ -80,7 +135,7 @@ def fullest_contents(
     ]
     room = [float(gpus), *(own * (1 + ROUNDING)).tolist()]
     shared = [part.share < 1 for part in parts]
-    fits_gpus = cache(lambda held: _fits_gpus(parts, held, gpus))
+    fits_gpus = cache(lambda held: _fits_gpus(parts, held, gpus, layouts))
     found: list[tuple[int, ...]] = []
 
     def fits(held: tuple[int, ...], left: Sequence[float], number: int) -> bool:
@@ -109,71 +164,78 @@ def _with_one(held: tuple[int, ...], number: int) -> tuple[int, ...]:
     return (*held[:number], held[number] + 1, *held[number + 1 :])
 
 
-def _fits_gpus(parts: Sequence[GangPart], held: Sequence[int], gpus: int) -> bool:
+def _fits_gpus(
+    parts: Sequence[GangPart], held: Sequence[int], gpus: int, layouts: IntArray | None
+) -> bool:
     whole = sum(
         count * part.gpus for part, count in zip(parts, held, strict=True) if part.share == 1
     )
     shared = [
-        (part.share, part.gpus)
+        part.piece
         for part, count in zip(parts, held, strict=True)
         if part.share < 1
         for _ in range(count)
     ]
-    return whole <= gpus and packed(shared, [1.0] * (gpus - whole)) is not None
+    return whole <= gpus and packed(shared, gpus - whole, layouts) is not None
 
 
 def packed(
-    shared: Sequence[tuple[float, int]], room: Sequence[float]
+    pieces: Sequence[Piece], gpus: int, layouts: IntArray | None
 ) -> tuple[tuple[int, ...], ...] | None:
-    """GPUs for parts of shares: (share, GPUs) each on different GPUs, within what is left of these.
+    """GPUs for shares and slices: each piece has different ones of so many free GPUs.
 
     Exact: all choices are tried, the largest shares first. None where they do not fit.
     """
-    if sum(share * gpus for share, gpus in shared) > sum(room) * (1 + ROUNDING) + ROUNDING:
+    if sum(piece.share * piece.gpus for piece in pieces) > gpus * (1 + ROUNDING) + ROUNDING:
         return None
-    order = sorted(range(len(shared)), key=lambda row: (-shared[row][0], -shared[row][1]))
+    order = sorted(range(len(pieces)), key=lambda row: (*pieces[row][:2], row), reverse=True)
     places: dict[int, tuple[int, ...]] = {}
-    refuted = set[tuple[int, tuple[float, ...]]]()
+    refuted = set[tuple[int, tuple[GpuRoom, ...]]]()
 
-    def place(turn: int, left: tuple[float, ...]) -> bool:
+    def place(turn: int, rooms: tuple[GpuRoom, ...]) -> bool:
         if turn == len(order):
             return True
         # GPUs with the same left are alike: one state stands for all their orders.
-        state = turn, tuple(sorted(left))
+        state = turn, tuple(sorted(rooms))
         if state in refuted:
             return False
-        share, gpus = shared[order[turn]]
-        for chosen in _choices(left, share, gpus):
-            after = tuple(
-                amount - share if gpu in chosen else amount for gpu, amount in enumerate(left)
-            )
+        piece = pieces[order[turn]]
+        after = [room.after(piece, layouts) for room in rooms]
+        for chosen in _choices(rooms, after, piece.gpus):
             places[order[turn]] = chosen
-            if place(turn + 1, after):
+            next_rooms = list(rooms)
+            for gpu in chosen:
+                room = after[gpu]
+                assert room is not None
+                next_rooms[gpu] = room
+            if place(turn + 1, tuple(next_rooms)):
                 return True
         refuted.add(state)
         return False
 
-    if not place(0, tuple(room)):
+    if not place(0, (GpuRoom(1.0),) * gpus):
         return None
-    return tuple(places[row] for row in range(len(shared)))
+    return tuple(places[row] for row in range(len(pieces)))
 
 
-def _choices(left: tuple[float, ...], share: float, gpus: int) -> Iterator[tuple[int, ...]]:
-    """So many GPUs with room for a share; one choice for each multiset of what they have left."""
-    able = [gpu for gpu, amount in enumerate(left) if amount >= share - ROUNDING]
+def _choices(
+    rooms: Sequence[GpuRoom], after: Sequence[GpuRoom | None], gpus: int
+) -> Iterator[tuple[int, ...]]:
+    """So many GPUs on which a piece fits; one choice for each multiset of what is on them."""
+    able = [gpu for gpu, room in enumerate(after) if room is not None]
     # The fullest first.
-    able.sort(key=lambda gpu: left[gpu])
+    able.sort(key=lambda gpu: rooms[gpu])
 
     def choose(start: int, count: int) -> Iterator[tuple[int, ...]]:
         if count == 0:
             yield ()
             return
-        tried = set[float]()
+        tried = set[GpuRoom]()
         for place in range(start, len(able) - count + 1):
-            amount = left[able[place]]
-            if amount in tried:
+            room = rooms[able[place]]
+            if room in tried:
                 continue
-            tried.add(amount)
+            tried.add(room)
             for rest in choose(place + 1, count - 1):
                 yield (able[place], *rest)
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, group_rows
-from optsched.candidates import Classes, gpus_allowed
-from optsched.instance import Instance
+from optsched.candidates import NO_SLICE, Classes, Slices, gpus_allowed
+from optsched.instance import Instance, Layouts
 from optsched.instance.cluster import PER_NODE
 from optsched.instance.staying import must_stay
 
@@ -31,9 +31,13 @@ class GangTypes:
     level : IntArray, shape (T,)
         Level of the topology, one group of which has all the GPUs; `ANYWHERE` for any.
     share : FloatArray, shape (T,)
-        Of each GPU.
+        Of each GPU; of a slice (MIG) the part of the memory slices that its profile takes.
+    profile : IntArray, shape (T,)
+        Of its slices, among those of the pool; `NO_SLICE` for none.
     need : FloatArray, shape (T, 2 + G)
         Per GPU: CPUs, memory (GB), and each resource that belongs to some nodes.
+    layouts : mapping from pool to Layouts
+        Of the pools in which some type is a slice.
     """
 
     of_column: IntArray
@@ -42,7 +46,9 @@ class GangTypes:
     nodes: IntArray
     level: IntArray
     share: FloatArray
+    profile: IntArray
     need: FloatArray
+    layouts: Mapping[int, Layouts]
 
     @classmethod
     def of(cls, C: Classes) -> GangTypes:
@@ -57,10 +63,13 @@ class GangTypes:
         # nothing.
         wide = (nodes == 1) | (table.levels[row] > len(cluster.levels))
         level = np.where(wide, ANYWHERE, table.levels[row])
+        pool, gpus = C.pool[column], C.gpus[column]
+        slices = Slices.of(C)
+        slices.refuse_larger_shares(C)
+        share, profile = _share_and_profile(C, slices, column)
         need = needs_per_gpu(C, column)
-        _leave_out_ample(need, C, column)
-        pool, gpus, share = C.pool[column], C.gpus[column], table.share[row]
-        types = group_rows((pool, gpus, nodes, level, share, *need.T), len(column))
+        _leave_out_ample(need, C, column, share)
+        types = group_rows((pool, gpus, nodes, level, share, profile, *need.T), len(column))
         of_column = np.full(C.columns, -1, np.int64)
         of_column[column] = types.inverse
         first = types.first
@@ -71,14 +80,28 @@ class GangTypes:
             nodes[first],
             level[first],
             share[first],
+            profile[first],
             need[first],
+            slices.layouts,
         )
 
     def __len__(self) -> int:
         return len(self.pool)
 
 
-def _leave_out_ample(need: FloatArray, C: Classes, column: IntArray) -> None:
+def _share_and_profile(C: Classes, slices: Slices, column: IntArray) -> tuple[FloatArray, IntArray]:
+    """Share of each GPU, and profile of its slices, of columns."""
+    share = C.configurations.share[C.configuration[column]].copy()
+    profile = slices.profile[column].copy()
+    for pool, layouts in slices.layouts.items():
+        mine = np.flatnonzero((C.pool[column] == pool) & (profile != NO_SLICE))
+        share[mine] = layouts.parts[profile[mine]]
+    # What takes all memory slices has the GPU to itself, cut or not.
+    profile[share == 1] = NO_SLICE
+    return share, profile
+
+
+def _leave_out_ample(need: FloatArray, C: Classes, column: IntArray, share: FloatArray) -> None:
     """Set needs to 0 where GPUs run out first, on every node of the pool: fewer types are left then.
 
     A node whose GPUs are all held by columns of the largest need per whole GPU has enough.
@@ -88,7 +111,6 @@ def _leave_out_ample(need: FloatArray, C: Classes, column: IntArray) -> None:
     numbering = instance.cluster.numbering
     gpus = np.diff(numbering.start) - held
     own = instance.cluster.own_capacity - used
-    share = C.configurations.share[C.configuration[column]]
     for pool in np.unique(C.pool[column]).tolist():
         mine = np.flatnonzero(C.pool[column] == pool)
         here = np.flatnonzero((numbering.pool == pool) & (gpus > 0))

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.candidates import Classes
+from optsched.candidates import NO_SLICE, Classes
 from optsched.instance.cluster import PER_NODE
 from optsched.program.side_rows import SideRows
 from optsched.program.space.contents import ROUNDING, fewest_pieces
@@ -30,10 +30,13 @@ def capacity_rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> SideRows 
         sum_t g_t floor(share_t / s) N_t(x)   <=  sum over GPUs of floor(1 / s)              shares s
         sum_t pieces_t(s) N_t(x)              <=  sum over nodes of floor(GPUs / s)          sizes s
         sum_t g_t [need_t >= d] N_t(x)        <=  sum over nodes of floor(capacity / d)      CPUs, memory d
+        sum_t g_t w_t N_t(x)                  <=  sum over GPUs of max over layouts of w     slices
         sum_t floor(g_t / s) N_t(x)           <=  sum over groups of floor(GPUs / s)         of each level
 
-    where pieces_t(s) is the least number over all splits of the gang, and the last rows count the
-    gangs that are inside one group. They hold at every instant, so they hold for averages over time.
+    where pieces_t(s) is the least number over all splits of the gang, w_t is 1 for the slices of one
+    profile (or their compute slices) and the largest w of a layout for a whole GPU, and the last rows
+    count the gangs that are inside one group. They hold at every instant, so they hold for averages
+    over time.
     """
     if not len(gangs):
         return None
@@ -59,6 +62,7 @@ def _rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> Iterator[Row]:
         here = np.flatnonzero(nodes.pool == pool)
         for row in (
             *_of_shares(gangs, nodes, mine, here),
+            *_of_slices(gangs, nodes, mine, here, pool),
             *_of_sizes(gangs, nodes, mine, here),
             *_of_needs(gangs, nodes, mine, here),
             *_of_levels(C, gangs, nodes, mine, pool),
@@ -86,6 +90,27 @@ def _of_shares(
             gangs.gpus[mine] * pieces,
             gpus * each,
             f"a GPU holds at most {each} shares of {least:g}",
+        )
+
+
+def _of_slices(
+    gangs: GangTypes, nodes: NodeClasses, mine: IntArray, here: IntArray, pool: int
+) -> Iterator[Row]:
+    profile = gangs.profile[mine]
+    used = np.unique(profile[profile != NO_SLICE])
+    if not len(used):
+        return
+    layouts = gangs.layouts[pool]
+    gpus = int((nodes.gpus[here] * nodes.count[here]).sum())
+    compute = np.array([part.compute_slices for part in layouts.partitions], np.int64)
+    one = np.eye(len(compute), dtype=np.int64)
+    kinds = [(one[row], f"slices {layouts.names[row]}") for row in used.tolist()]
+    for weight, what in (*kinds, (compute, "compute slices")):
+        most = int((layouts.counts @ weight).max())
+        each = np.where(profile != NO_SLICE, weight[profile], 0)
+        each[gangs.share[mine] == 1] = most
+        yield _row(
+            gangs, mine, gangs.gpus[mine] * each, gpus * most, f"a GPU has at most {most} {what}"
         )
 
 

@@ -6,13 +6,17 @@ each, needs per GPU), contents P of one node (counts of parts that fit on it tog
 
     seats    sum over columns c of type t of x_c  =  sum_{G,s} y[t,G,s]                 for every t
     parts    sum_{t,s} parts_p(s) y[t,G,s]  <=  sum_{r in G} h[p,r,G]                   for every p, G
-    nodes    sum_G h[p,r,G]  <=  sum_P P_p n[P,r]                                       for every p, r
+    nodes    sum_G h[p,r,G]  <=  sum_P P_p n[P,r]  +  sum_Q Q_p m[Q,r]                  for every p, r
     count    sum_P n[P,r]  <=  n_r                                                      for every r
     shared   sum_{p,r,G} need_p g_p h[p,r,G]  <=  capacity            of each resource of some nodes
     pieces   sum_{p,r} floor(g_p / s) h[p,r,wider] + sum_t floor(g_t / s) y[t,inside]  <=  floor(GPUs of G / s)
 
-G runs over the groups of level l_t (the pool, where the gang may have any nodes), y, h, n >= 0, and
+G runs over the groups of level l_t (the pool, where the gang may have any nodes), y, h, n, m >= 0, and
 whole for whole jobs. A gang that may have any number of nodes of G is split into parts of 1 GPU.
+
+Shares and slices of single GPUs that need nothing else of their node are no contents P of a node, of
+which there would be too many, but contents Q of a GPU: Q has counts of them, and -1 for the part that
+is one whole GPU, whose place the shared GPU takes. Slices (MIG) of a GPU are those of a legal layout.
 
 Whole points and placements are the same: the rate of a gang depends on its level and number of nodes
 alone, so the parts of a group may be handed to its gangs in any order, and nodes of a class are alike.
@@ -33,7 +37,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, owners
 from optsched.arrays.matrices import sum_by
-from optsched.candidates import Classes
+from optsched.candidates import NO_SLICE, Classes
 from optsched.errors import UsageError
 from optsched.instance.cluster import PER_NODE
 from optsched.program.linear import LinearProgram, Variables
@@ -71,17 +75,21 @@ class Held(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """Columns n: nodes of a class with some contents; arrays of length M.
+    """Columns n and m: nodes of a class, or GPUs of such nodes, with some contents; arrays of length M.
 
     Attributes
     ----------
     node_class, row : IntArray
         The class, and the row of ``counts``.
+    of_gpu : BoolArray
+        Whether they are contents of a GPU.
     counts : IntArray, shape (contents, parts)
+        Those of a GPU have -1 for one whole GPU.
     """
 
     node_class: IntArray
     row: IntArray
+    of_gpu: BoolArray
     counts: IntArray
 
 
@@ -131,8 +139,9 @@ class Space:
         known = _KnownParts()
         gangs = _gangs(types, nodes, known)
         parts = tuple(known.parts)
-        contents = _contents(parts, nodes)
-        return cls(C, types, nodes, parts, gangs, _held(types, parts, gangs, nodes), contents)
+        held = _held(types, parts, gangs, nodes)
+        parts, contents = _contents(parts, types, nodes)
+        return cls(C, types, nodes, parts, gangs, held, contents)
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -147,7 +156,7 @@ class Space:
         n = lp.variables(
             len(self.contents.row),
             name="contents",
-            implied=(0.0, self.nodes.count[self.contents.node_class].astype(np.float64)),
+            implied=(0.0, self._most_contents),
             integer=whole,
         )
         T = len(self.types)
@@ -160,7 +169,9 @@ class Space:
         lp.constrain(self._parts_of_gangs @ y <= self._parts_in_groups @ h, name="part")
         lp.constrain(self._held_by_class @ h <= self._room_by_class @ n, name="node")
         counts = self.nodes.count.astype(np.float64)
-        in_class = sum_by(self.contents.node_class, 1.0, len(self.nodes))
+        in_class = sum_by(
+            self.contents.node_class, (~self.contents.of_gpu).astype(np.float64), len(self.nodes)
+        )
         lp.constrain(in_class @ n <= counts, name="count")
         self._shared_resources(lp, h)
         self._pieces(lp, y, h)
@@ -180,6 +191,13 @@ class Space:
         # So many parts of one gang share a GPU at most.
         most: FloatArray = np.floor(self.nodes.gpus[r] / gpus + ROUNDING) * self.nodes.count[r]
         return most
+
+    @property
+    def _most_contents(self) -> FloatArray:
+        """Nodes of the class, or their GPUs."""
+        r = self.contents.node_class
+        each = np.where(self.contents.of_gpu, self.nodes.gpus[r], 1)
+        return (self.nodes.count[r] * each).astype(np.float64)
 
     @cached_property
     def _flat_gangs(self) -> tuple[IntArray, IntArray, FloatArray]:
@@ -311,9 +329,13 @@ def _gangs(types: GangTypes, nodes: NodeClasses, known: _KnownParts) -> Gangs:
         for group, classes in nodes.groups(int(types.level[t]), int(types.pool[t])):
             for parts in _splits_in(types, t, hosts[classes], nodes.count[classes]):
                 need = tuple(types.need[t].tolist())
-                pool, share = int(types.pool[t]), float(types.share[t])
+                pool, share, profile = (
+                    int(types.pool[t]),
+                    float(types.share[t]),
+                    int(types.profile[t]),
+                )
                 numbers = {
-                    known.number(GangPart(pool, gpus, share, need)): count
+                    known.number(GangPart(pool, gpus, share, need, profile)): count
                     for gpus, count in parts.items()
                 }
                 type_.append(t)
@@ -361,29 +383,85 @@ def _held(types: GangTypes, parts: Sequence[GangPart], gangs: Gangs, nodes: Node
     return Held(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 
 
-def _contents(parts: Sequence[GangPart], nodes: NodeClasses) -> Contents:
-    """What nodes of each class can hold."""
-    counts, first = [np.zeros((0, len(parts)), np.int64)], [0]
-    distinct, row = np.unique(nodes.contents, return_index=True)
-    for r in row.tolist():
-        mine = [p for p, part in enumerate(parts) if part.pool == nodes.pool[r]]
-        found = fullest_contents(
-            [parts[p] for p in mine], int(nodes.gpus[r]), nodes.own[r], MOST_CONTENTS
-        )
-        if found is None:
-            raise UsageError(
-                f"a node of {nodes.gpus[r]} GPUs can hold these jobs in more than "
-                f"{MOST_CONTENTS:,} ways: too many for a program that places whole jobs"
-            )
-        wide = np.zeros((len(found), len(parts)), np.int64)
-        wide[:, mine] = found
-        counts.append(wide)
-        first.append(first[-1] + len(found))
-    start = np.array(first, np.int64)
-    place = np.searchsorted(distinct, nodes.contents)
-    length = np.diff(start)[place]
+def _contents(
+    parts: tuple[GangPart, ...], types: GangTypes, nodes: NodeClasses
+) -> tuple[tuple[GangPart, ...], Contents]:
+    """What nodes of each class and their GPUs can hold;
+    and the parts, with one whole GPU of each pool whose GPUs have contents of their own.
+    """
+    of_gpu = _parts_of_gpus(parts)
+    known = _KnownParts()
+    known.parts |= {part: number for number, part in enumerate(parts)}
+    pools = np.unique([parts[p].pool for p in sorted(of_gpu)]).tolist()
+    whole = {pool: known.number(_one_gpu(pool, types)) for pool in pools}
+    parts = tuple(known.parts)
+    found = [
+        _contents_of(parts, of_gpu, whole, types, nodes, r)
+        for r in np.unique(nodes.contents, return_index=True)[1].tolist()
+    ]
+    length = np.array([len(counts) for counts, _ in found], np.int64)[nodes.contents]
+    start = np.cumsum([0, *(len(counts) for counts, _ in found)])[nodes.contents]
     node_class = np.repeat(np.arange(len(nodes), dtype=np.int64), length)
-    row_of = start[place][node_class] + (
-        np.arange(len(node_class)) - np.repeat(np.cumsum(length) - length, length)
-    )
-    return Contents(node_class, row_of.astype(np.int64), np.concatenate(counts))
+    row = np.repeat(start - np.cumsum(length) + length, length) + np.arange(len(node_class))
+    none = np.zeros((0, len(parts)), np.int64)
+    counts = np.concatenate([none, *(counts for counts, _ in found)])
+    cut = np.concatenate([np.zeros(0, bool), *(of_gpu for _, of_gpu in found)])
+    return parts, Contents(node_class, row.astype(np.int64), cut[row], counts)
+
+
+def _one_gpu(pool: int, types: GangTypes) -> GangPart:
+    return GangPart(pool, 1, 1.0, (0.0,) * types.need.shape[1])
+
+
+def _parts_of_gpus(parts: Sequence[GangPart]) -> set[int]:
+    """Parts that are contents of a GPU: all shares, or all slices, of a pool,
+    where each is on one GPU and needs nothing else of its node.
+    """
+    wider = {
+        (part.pool, part.profile == NO_SLICE)
+        for part in parts
+        if part.share < 1 and not part.on_one_gpu
+    }
+    return {
+        number
+        for number, part in enumerate(parts)
+        if part.share < 1 and (part.pool, part.profile == NO_SLICE) not in wider
+    }
+
+
+def _contents_of(
+    parts: Sequence[GangPart],
+    of_gpu: set[int],
+    whole: Mapping[int, int],
+    types: GangTypes,
+    nodes: NodeClasses,
+    r: int,
+) -> tuple[IntArray, BoolArray]:
+    """Contents of nodes like those of a class and of their GPUs, and which are of GPUs.
+
+    ``whole`` is the part that is one whole GPU, by pool.
+    """
+    pool, gpus = int(nodes.pool[r]), int(nodes.gpus[r])
+    legal = types.layouts.get(pool)
+    layouts = None if legal is None else legal.counts
+
+    def fullest(mine: Sequence[int], gpus: int) -> IntArray:
+        chosen = [parts[p] for p in mine]
+        counts = fullest_contents(chosen, gpus, nodes.own[r], MOST_CONTENTS, layouts)
+        if counts is None:
+            raise UsageError(
+                f"a node of {gpus} GPUs can hold these jobs in more than {MOST_CONTENTS:,} ways: "
+                "too many for a program that places whole jobs"
+            )
+        wide = np.zeros((len(counts), len(parts)), np.int64)
+        wide[:, mine] = counts
+        return wide
+
+    here = [p for p, part in enumerate(parts) if part.pool == pool]
+    shared = [p for p in here if p in of_gpu]
+    of_node = fullest([p for p in here if p not in of_gpu], gpus)
+    if not shared:
+        return of_node, np.zeros(len(of_node), bool)
+    of_one = fullest(shared, 1)
+    of_one[:, whole[pool]] -= 1
+    return np.concatenate([of_node, of_one]), np.repeat([False, True], [len(of_node), len(of_one)])

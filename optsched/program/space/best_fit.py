@@ -1,0 +1,268 @@
+"""A placement of whole jobs by best fit: where the program of a `Space` starts."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
+from optsched.instance.cluster import PER_NODE
+from optsched.program.space.contents import ROUNDING
+from optsched.program.space.seats import Space
+
+
+def best_fit(
+    space: Space, worth: FloatArray, A: sp.csr_matrix, upper: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """An allocation of whole jobs, shape (N,), and its columns of the space, shape (Y + H + M,).
+
+    Classes take their turns in decreasing worth per GPU of their best column, and each class takes
+    its columns in decreasing worth, as often as there is room. A gang goes into the group with the
+    fewest free GPUs in which it fits, each part, the largest first, onto the node or GPU where the
+    fewest are left.
+
+    Parameters
+    ----------
+    space : Space
+    worth : FloatArray, shape (N,)
+        Of one job in a column; columns that are worth nothing are left out.
+    A : csr_matrix, shape (rows, N)
+    upper : FloatArray, shape (rows,)
+        Rows A x <= upper that hold as well.
+    """
+    seats = _Seats(space)
+    C = space.classes
+    x = np.zeros(C.columns)
+    room = upper + ROUNDING * np.maximum(1.0, np.abs(upper))
+    by_column = A.tocsc()
+    for column in _order(space, worth).tolist():
+        mine = slice(by_column.indptr[column], by_column.indptr[column + 1])
+        row, use = by_column.indices[mine], by_column.data[mine]
+        t = int(space.types.of_column[column])
+        while x[column] < C.limit[column] and (use <= room[row]).all():
+            if t >= 0 and not seats.take(t):
+                break
+            x[column] += 1
+            room[row] -= use
+    return x, seats.point()
+
+
+def _order(space: Space, worth: FloatArray) -> IntArray:
+    """Columns in their turns."""
+    C = space.classes
+    per_gpu = worth / np.maximum(C.gpus, 1)
+    best = np.full(len(C), -np.inf)
+    np.maximum.at(best, C.class_a, per_gpu)
+    order = np.lexsort((np.arange(C.columns), -worth, C.class_a, -best[C.class_a]))
+    chosen: IntArray = order[worth[order] > 0]
+    return chosen
+
+
+class _Seats:
+    """Bins, which are the nodes and the GPUs that have contents of their own, and what is in them.
+
+    Which parts fit into a bin beside others, the contents of the space say: one of them must have
+    as many of each part. Bins of a kind with the same counts are in the same state.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        nodes, types = space.nodes, space.types
+        self._states = _States(space)
+        self._class = np.repeat(np.arange(len(nodes), dtype=np.int64), nodes.count)
+        self._is_node = np.ones(len(self._class), bool)
+        self._free = nodes.gpus[self._class].astype(np.float64)
+        empty = [self._states.empty(r, of_gpu=False) for r in range(len(nodes))]
+        self._state = np.array(empty, np.int64)[self._class]
+        self._gangs = np.zeros(len(space.gangs.type_))
+        self._held = np.zeros(len(space.held.part))
+        held = space.held
+        keys = zip(held.part.tolist(), held.node_class.tolist(), held.level.tolist(), strict=True)
+        self._column_held = {key: column for column, key in enumerate(keys)}
+        self._columns = [np.flatnonzero(space.gangs.type_ == t) for t in range(len(types))]
+        self._pieces = np.array([sum(split.values()) for split in space.gangs.split], np.int64)
+        groups = space.classes.instance.cluster.groups
+        self._shared = np.array([group.capacity * (1 + ROUNDING) for group in groups])
+        self._changes: list[tuple[str, int, float]] = []
+
+    def take(self, t: int) -> bool:
+        """Seat one gang of a type, if there is room."""
+        types = self.space.types
+        level, pool = int(types.level[t]), int(types.pool[t])
+        columns = self._columns[t]
+        # Whole groups with too few free GPUs are not tried.
+        group = self.space.nodes.group[level]
+        mine = self._is_node & (self.space.nodes.pool[self._class] == pool)
+        free = np.bincount(group[self._class[mine]], self._free[mine], int(group.max()) + 1)
+        left = free[self.space.gangs.group[columns]]
+        columns = columns[np.lexsort((columns, left, self._pieces[columns]))]
+        if types.share[t] == 1:
+            columns = columns[free[self.space.gangs.group[columns]] >= types.gpus[t]]
+        for column in columns.tolist():
+            bins = len(self._class)
+            self._changes.clear()
+            if self._seat(column, level):
+                self._gangs[column] += 1
+                return True
+            self._undo(bins)
+        return False
+
+    def _seat(self, column: int, level: int) -> bool:
+        gangs, nodes = self.space.gangs, self.space.nodes
+        pool = int(self.space.types.pool[gangs.type_[column]])
+        inside = (nodes.group[level] == gangs.group[column]) & (nodes.pool == pool)
+        for part, count in gangs.split[column].items():
+            left = count
+            while left:
+                bin_ = self._bin_for(part, inside)
+                if bin_ is None:
+                    return False
+                many = min(left, self._states.room(int(self._state[bin_]), part))
+                r = int(self._class[bin_])
+                if not self._use_shared(part, r, many):
+                    return False
+                self._add(bin_, part, many)
+                self._change("_held", self._column_held[part, r, level], many)
+                left -= many
+        return True
+
+    def _bin_for(self, part: int, inside: BoolArray) -> int | None:
+        """The bin of some classes with the fewest GPUs left that has room for a part."""
+        if not self._states.of_gpu[part]:
+            return self._fullest(part, inside, self._is_node)
+        found = self._fullest(part, inside, ~self._is_node)
+        if found is None:
+            one = self._states.one_gpu[self.space.parts[part].pool]
+            node = self._fullest(one, inside, self._is_node)
+            if node is None:
+                return None
+            self._add(node, one, 1)
+            found = self._open_gpu(int(self._class[node]))
+        return found
+
+    def _fullest(self, part: int, inside: BoolArray, among: BoolArray) -> int | None:
+        bins = np.flatnonzero(among & inside[self._class])
+        bins = bins[self._states.extra[self._state[bins], part] > 0]
+        return int(bins[np.argmin(self._free[bins])]) if len(bins) else None
+
+    # --- changes ----------------------------------------------------------------------------------
+
+    def _change(self, name: str, place: int, by: float) -> None:
+        getattr(self, name)[place] += by
+        self._changes.append((name, place, by))
+
+    def _undo(self, bins: int) -> None:
+        """Take back the changes of a gang that found no room, and bins after so many."""
+        for name, place, by in self._changes:
+            getattr(self, name)[place] -= by
+        for name in ("_class", "_is_node", "_free", "_state"):
+            setattr(self, name, getattr(self, name)[:bins])
+
+    def _add(self, bin_: int, part: int, count: int) -> None:
+        before = int(self._state[bin_])
+        self._change("_state", bin_, self._states.after(before, part, count) - before)
+        self._change("_free", bin_, -count * self._states.gpus[part])
+
+    def _open_gpu(self, r: int) -> int:
+        """One more bin: a GPU of a node of a class."""
+        self._class = np.append(self._class, r)
+        self._is_node = np.append(self._is_node, False)
+        self._free = np.append(self._free, 1.0)
+        self._state = np.append(self._state, self._states.empty(r, of_gpu=True))
+        return len(self._class) - 1
+
+    def _use_shared(self, part: int, r: int, count: int) -> bool:
+        """Take resources of some nodes, if they suffice."""
+        one = self.space.parts[part]
+        need = np.array(one.need[len(PER_NODE) :]) * (one.gpus * count)
+        need = need * self.space.nodes.member[r]
+        if (need > self._shared).any():
+            return False
+        for place in np.flatnonzero(need).tolist():
+            self._change("_shared", place, -float(need[place]))
+        return True
+
+    # --- the point --------------------------------------------------------------------------------
+
+    def point(self) -> FloatArray:
+        """y, h and n of what is seated, shape (Y + H + M,)."""
+        contents = self.space.contents
+        n = np.zeros(len(contents.row))
+        states, times = np.unique(np.stack([self._class, self._state]), axis=1, return_counts=True)
+        for (r, state), many in zip(states.T.tolist(), times.tolist(), strict=True):
+            row = self._states.contents_for(state)
+            if row is not None:
+                n[np.flatnonzero((contents.node_class == r) & (contents.row == row))[0]] += many
+        return np.concatenate([self._gangs, self._held, n])
+
+
+class _States:
+    """What can be in bins: the kind of the bin (nodes with the same contents, or their GPUs), and
+    counts of parts.
+
+    Attributes
+    ----------
+    extra : IntArray, shape (states, parts)
+        How many more of each part fit, if nothing else is added.
+    gpus : FloatArray, shape (parts,)
+        GPUs that a part takes.
+    of_gpu : BoolArray, shape (parts,)
+        Parts that are contents of a GPU.
+    one_gpu : mapping from pool to part
+        The part whose place in a node a GPU with contents of its own takes.
+    """
+
+    def __init__(self, space: Space) -> None:
+        contents, nodes = space.contents, space.nodes
+        self._contents = contents.counts
+        self._kind_of_class = nodes.contents
+        self._kinds = int(nodes.contents.max(initial=-1)) + 1
+        self._rows: list[IntArray] = [EMPTY] * (2 * self._kinds)
+        for r in np.unique(nodes.contents, return_index=True)[1].tolist():
+            for of_gpu in (False, True):
+                mine = (contents.node_class == r) & (contents.of_gpu == of_gpu)
+                self._rows[self._kind(r, of_gpu)] = contents.row[mine]
+        self._number: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._known: list[tuple[int, tuple[int, ...]]] = []
+        self.extra: IntArray = np.zeros((0, len(space.parts)), np.int64)
+        self.gpus = np.array([part.gpus * part.share for part in space.parts])
+        cut = contents.counts[np.unique(contents.row[contents.of_gpu])]
+        self.of_gpu: BoolArray = np.asarray((cut > 0).any(axis=0))
+        takes = np.flatnonzero((cut < 0).any(axis=0)).tolist()
+        self.one_gpu = {space.parts[p].pool: p for p in takes}
+
+    def _kind(self, r: int, of_gpu: bool) -> int:
+        return int(self._kind_of_class[r]) + of_gpu * self._kinds
+
+    def empty(self, r: int, of_gpu: bool) -> int:
+        """State of an empty node of a class, or of an empty GPU there."""
+        return self._of(self._kind(r, of_gpu), (0,) * self._contents.shape[1])
+
+    def _of(self, kind: int, held: tuple[int, ...]) -> int:
+        number = self._number.setdefault((kind, held), len(self._known))
+        if number == len(self._known):
+            self._known.append((kind, held))
+            # The part whose place a GPU takes is no content of it: its count is -1.
+            counts = np.maximum(self._contents[self._rows[kind]], 0)
+            fitting = counts[(counts >= held).all(axis=1)]
+            extra = fitting.max(axis=0, initial=0) - held
+            self.extra = np.vstack([self.extra, extra])
+        return number
+
+    def room(self, state: int, part: int) -> int:
+        """How many more of a part fit."""
+        return int(self.extra[state, part])
+
+    def after(self, state: int, part: int, count: int) -> int:
+        """The state with more of a part."""
+        kind, held = self._known[state]
+        return self._of(kind, (*held[:part], held[part] + count, *held[part + 1 :]))
+
+    def contents_for(self, state: int) -> int | None:
+        """Row of contents that have what is in a state; None where it is empty."""
+        kind, held = self._known[state]
+        if not any(held):
+            return None
+        rows = self._rows[kind]
+        enough = (np.maximum(self._contents[rows], 0) >= held).all(axis=1)
+        return int(rows[np.argmax(enough)])
