@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 from pydantic import Field
 
 from formulations.constraints.names import Names, job_rows
+from optsched.arrays import BoolArray, IntArray
 from optsched.candidates import Classes
 from optsched.formulation import ConstraintOptions, SideConstraint
 from optsched.instance import Instance
@@ -18,7 +20,8 @@ class AntiAffinity(SideConstraint):
         |{ j in jobs : a[j,n] > 0 }|  <=  1                                          (anti-affinity)
 
     It adds no rows: fractions of time know no nodes. The placement (`optsched.place`, ``--place``)
-    keeps it; jobs of the set may take turns on a node, and never share GPUs.
+    keeps it; jobs of the set may take turns on a node, and never share GPUs. A program of whole jobs
+    with `placeable` knows nodes, and keeps it too.
 
     Options
         jobs   ids of the jobs, two or more.
@@ -41,6 +44,15 @@ class AntiAffinity(SideConstraint):
     def check(self, instance: Instance) -> None:
         """The jobs must exist, each named once."""
         job_rows(self.kind, self.options.jobs, instance)
+
+    def apart(self, instance: Instance) -> BoolArray:
+        apart = np.zeros(len(instance.jobs_table), bool)
+        apart[job_rows(self.kind, self.options.jobs, instance)] = True
+        return apart
+
+    def labels(self, instance: Instance) -> IntArray:
+        """Whether a job is meant."""
+        return self.apart(instance).astype(np.int64)
 
     def rows(self, C: Classes) -> None:
         """None: see the class."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from optsched.arrays import IntArray
+from optsched.arrays import BoolArray, IntArray
 from optsched.candidates import Classes
 from optsched.formulation import ConstraintOptions, SideConstraint
 from optsched.instance import Instance
@@ -66,5 +68,5 @@ class Placeable(SideConstraint):
         nodes = NodeClasses.of(C.instance, np.unique(gangs.level))
         return capacity_rows(C, gangs, nodes)
 
-    def space(self, C: Classes) -> Space:
-        return Space.of(C)
+    def space(self, C: Classes, apart: Sequence[BoolArray] = ()) -> Space:
+        return Space.of(C, apart)

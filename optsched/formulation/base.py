@@ -482,7 +482,10 @@ class Formulation(ABC, Displayed):
         """Where whole jobs must find room, as a side constraint asks."""
         if not program.integral:
             return None
-        spaces = (constraint.space(program.classes) for constraint in self.constraints)
+        C = program.classes
+        sets = (constraint.apart(C.instance) for constraint in self.constraints)
+        apart = [jobs for jobs in sets if jobs is not None]
+        spaces = (constraint.space(C, apart) for constraint in self.constraints)
         return next((space for space in spaces if space is not None), None)
 
     def procedure(self, C: Classes, seed: int) -> Procedure:

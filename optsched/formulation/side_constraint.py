@@ -219,12 +219,21 @@ class SideConstraint(ABC, Displayed):
             If the instance lacks what it needs, such as a price.
         """
 
-    def space(self, C: Classes) -> Space | None:
+    def apart(self, instance: Instance) -> BoolArray | None:
+        """Jobs of which no two may be on one node, shape (jobs,); None where it says nothing of it.
+
+        `labels` must tell them from others.
+        """
+        return None
+
+    def space(self, C: Classes, apart: Sequence[BoolArray] = ()) -> Space | None:
         """Which nodes hold which parts of whole jobs, where the answer must be a placement.
 
         Parameters
         ----------
         C : Classes
+        apart : sequence of BoolArray, each of shape (jobs,)
+            Of all constraints.
 
         Returns
         -------

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import NO_SLICE
 from optsched.instance.cluster import PER_NODE
 
@@ -28,6 +28,8 @@ class GangPart(NamedTuple):
         Per GPU: CPUs, memory, and resources of some nodes.
     profile : int
         Of the slice of each GPU (MIG), among those of the pool; `NO_SLICE` for none.
+    apart : tuple of int
+        Sets of jobs to which its gang belongs, no two of which may be on one node.
     """
 
     pool: int
@@ -35,11 +37,13 @@ class GangPart(NamedTuple):
     share: float
     need: tuple[float, ...]
     profile: int = NO_SLICE
+    apart: tuple[int, ...] = ()
 
     @property
     def on_one_gpu(self) -> bool:
-        """Whether it is in one place with a share of one GPU, and needs nothing else of its node."""
-        return self.share < 1 and self.gpus == 1 and not any(self.need[: len(PER_NODE)])
+        """Whether it has a share of one GPU, and asks nothing else of its node."""
+        asks = any(self.need[: len(PER_NODE)]) or bool(self.apart)
+        return self.share < 1 and self.gpus == 1 and not asks
 
     @property
     def piece(self) -> Piece:
@@ -112,6 +116,7 @@ def fullest_contents(
     own: FloatArray,
     most: int,
     layouts: IntArray | None = None,
+    taken: BoolArray | None = None,
 ) -> IntArray | None:
     """Contents of a node to which no further part can be added, shape (P, parts).
 
@@ -127,13 +132,21 @@ def fullest_contents(
     most : int
     layouts : IntArray, shape (layouts, profiles), optional
         Slices that one GPU can have (MIG), as counts of each profile.
+    taken : BoolArray, shape (sets,), optional
+        Sets of which a job is on the node already, and no other one may be.
     """
     # Python numbers: there are as many small sums as contents, and arrays would take most of the time.
+    sets = range(0 if taken is None else len(taken))
     use = [
-        [part.gpus if part.share == 1 else 0, *(part.gpus * each for each in part.need[: len(own)])]
+        [
+            part.gpus if part.share == 1 else 0,
+            *(part.gpus * each for each in part.need[: len(own)]),
+            *(float(number in part.apart) for number in sets),
+        ]
         for part in parts
     ]
-    room = [float(gpus), *(own * (1 + ROUNDING)).tolist()]
+    free = [] if taken is None else (~taken).astype(np.float64).tolist()
+    room = [float(gpus), *(own * (1 + ROUNDING)).tolist(), *free]
     shared = [part.share < 1 for part in parts]
     fits_gpus = cache(lambda held: _fits_gpus(parts, held, gpus, layouts))
     found: list[tuple[int, ...]] = []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, group_rows
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.candidates import NO_SLICE, Classes, Slices, gpus_allowed
 from optsched.instance import Instance, Layouts
 from optsched.instance.cluster import PER_NODE
@@ -36,6 +36,8 @@ class GangTypes:
         Of its slices, among those of the pool; `NO_SLICE` for none.
     need : FloatArray, shape (T, 2 + G)
         Per GPU: CPUs, memory (GB), and each resource that belongs to some nodes.
+    apart : IntArray, shape (T, S)
+        How many of its jobs are in each set of jobs of which no two may be on one node.
     layouts : mapping from pool to Layouts
         Of the pools in which some type is a slice.
     """
@@ -48,11 +50,15 @@ class GangTypes:
     share: FloatArray
     profile: IntArray
     need: FloatArray
+    apart: IntArray
     layouts: Mapping[int, Layouts]
 
     @classmethod
-    def of(cls, C: Classes) -> GangTypes:
-        """Those of the columns; jobs that keep their GPUs (`must_stay`) compete for no others."""
+    def of(cls, C: Classes, apart: Sequence[BoolArray] = ()) -> GangTypes:
+        """Those of the columns; jobs that keep their GPUs (`must_stay`) compete for no others.
+
+        ``apart`` are sets of jobs of which no two may be on one node.
+        """
         cluster, table = C.instance.cluster, C.configurations
         stays = C.common(must_stay(C.instance))
         movable = ~(stays[C.class_a] | (stays[C.class_b] & ~C.alone))
@@ -69,7 +75,9 @@ class GangTypes:
         share, profile = _share_and_profile(C, slices, column)
         need = needs_per_gpu(C, column)
         _leave_out_ample(need, C, column, share)
-        types = group_rows((pool, gpus, nodes, level, share, profile, *need.T), len(column))
+        sets = _jobs_in_sets(C, apart, column)
+        keys = (pool, gpus, nodes, level, share, profile, *need.T, *sets.T)
+        types = group_rows(keys, len(column))
         of_column = np.full(C.columns, -1, np.int64)
         of_column[column] = types.inverse
         first = types.first
@@ -82,11 +90,22 @@ class GangTypes:
             share[first],
             profile[first],
             need[first],
+            sets[first],
             slices.layouts,
         )
 
     def __len__(self) -> int:
         return len(self.pool)
+
+
+def _jobs_in_sets(C: Classes, apart: Sequence[BoolArray], column: IntArray) -> IntArray:
+    """How many jobs of columns are in each set, shape (columns, S)."""
+    found = np.zeros((len(column), len(apart)), np.int64)
+    for number, jobs in enumerate(apart):
+        mine = C.common(jobs)
+        partner = np.where(C.alone, False, mine[C.class_b])
+        found[:, number] = (mine[C.class_a].astype(np.int64) + partner)[column]
+    return found
 
 
 def _share_and_profile(C: Classes, slices: Slices, column: IntArray) -> tuple[FloatArray, IntArray]:
@@ -144,6 +163,8 @@ class NodeClasses:
         1 for the resources of some nodes that a class belongs to.
     group : IntArray, shape (levels + 2, R)
         Group of each level; pools where the level does not count.
+    taken : BoolArray, shape (S, R)
+        Sets of jobs, no two of which may be on one node, of which one is there and stays.
     count : IntArray, shape (R,)
         Nodes of each class.
     members : tuple of IntArray, length R
@@ -155,14 +176,17 @@ class NodeClasses:
     own: FloatArray
     member: FloatArray
     group: IntArray
+    taken: BoolArray
     count: IntArray
     members: tuple[IntArray, ...]
 
     @classmethod
-    def of(cls, instance: Instance, levels: IntArray) -> NodeClasses:
+    def of(
+        cls, instance: Instance, levels: IntArray, apart: Sequence[BoolArray] = ()
+    ) -> NodeClasses:
         """Classes of the usable nodes with what jobs that keep their GPUs leave of them.
 
-        ``levels`` are those that count.
+        ``levels`` are those that count, ``apart`` sets of jobs of which no two may be on one node.
         """
         cluster = instance.cluster
         held, used = _held_by_staying(instance)
@@ -174,7 +198,8 @@ class NodeClasses:
         group = np.where(counts[:, np.newaxis], stated, pool)
         own = np.maximum(cluster.own_capacity[node] - used[node], 0.0)
         member = cluster.members[:, node].astype(np.float64)
-        keys = (pool, size[node], *own.T, *member, *group)
+        taken = _taken(instance, apart)[:, node]
+        keys = (pool, size[node], *own.T, *member, *group, *taken)
         alike = group_rows(keys, len(node))
         first = alike.first
         order = np.argsort(alike.inverse, kind="stable")
@@ -185,6 +210,7 @@ class NodeClasses:
             own[first],
             member[:, first].T,
             group[:, first],
+            taken[:, first],
             alike.count.astype(np.int64),
             tuple(np.split(node[order], ends)),
         )
@@ -205,8 +231,19 @@ class NodeClasses:
     @cached_property
     def contents(self) -> IntArray:
         """Equal numbers for classes that differ in groups and common resources alone, shape (R,)."""
-        keys = (self.pool, self.gpus, *self.own.T)
+        keys = (self.pool, self.gpus, *self.own.T, *self.taken)
         return group_rows(keys, len(self)).inverse
+
+
+def _taken(instance: Instance, apart: Sequence[BoolArray]) -> BoolArray:
+    """Nodes on which a job of each set is and stays, shape (S, nodes)."""
+    numbering, places = instance.cluster.numbering, instance.jobs_table.places
+    stays = must_stay(instance)
+    taken = np.zeros((len(apart), numbering.nodes), bool)
+    for number, jobs in enumerate(apart):
+        mine = np.flatnonzero((stays & jobs)[places.job])
+        taken[number, numbering.node_of(places.numbers_of(mine, numbering))] = True
+    return taken
 
 
 def _held_by_staying(instance: Instance) -> tuple[IntArray, FloatArray]:

@@ -20,6 +20,7 @@ is one whole GPU, whose place the shared GPU takes. Slices (MIG) of a GPU are th
 
 Whole points and placements are the same: the rate of a gang depends on its level and number of nodes
 alone, so the parts of a group may be handed to its gangs in any order, and nodes of a class are alike.
+Contents have at most one part of each set of jobs that may not be on one node (anti-affinity).
 ``pieces`` cut off fractions only. For fractions of time all rows hold on average, as each placement
 keeps them at its instant.
 """
@@ -126,16 +127,22 @@ class Space:
     contents: Contents
 
     @classmethod
-    def of(cls, C: Classes) -> Space:
+    def of(cls, C: Classes, apart: Sequence[BoolArray] = ()) -> Space:
         """The space that the columns of some classes compete for.
+
+        Parameters
+        ----------
+        C : Classes
+        apart : sequence of BoolArray, each of shape (jobs,)
+            Sets of jobs of which no two may be on one node.
 
         Raises
         ------
         UsageError
             A node has too many contents, or a gang too many splits, to be written down.
         """
-        types = GangTypes.of(C)
-        nodes = NodeClasses.of(C.instance, np.unique(types.level))
+        types = GangTypes.of(C, apart)
+        nodes = NodeClasses.of(C.instance, np.unique(types.level), apart)
         known = _KnownParts()
         gangs = _gangs(types, nodes, known)
         parts = tuple(known.parts)
@@ -334,8 +341,9 @@ def _gangs(types: GangTypes, nodes: NodeClasses, known: _KnownParts) -> Gangs:
                     float(types.share[t]),
                     int(types.profile[t]),
                 )
+                apart = tuple(np.flatnonzero(types.apart[t]).tolist())
                 numbers = {
-                    known.number(GangPart(pool, gpus, share, need, profile)): count
+                    known.number(GangPart(pool, gpus, share, need, profile, apart)): count
                     for gpus, count in parts.items()
                 }
                 type_.append(t)
@@ -350,10 +358,12 @@ def _splits_in(
     """Ways to split a gang in a group, whose nodes host so many of its GPUs: parts by their size."""
     gpus, span = int(types.gpus[t]), int(types.nodes[t])
     able = hosts > 0
-    if int((hosts * count)[able].sum()) < gpus:
+    # Two jobs that may not be on one node do not share GPUs either.
+    if int((hosts * count)[able].sum()) < gpus or (types.apart[t] > 1).any():
         return ()
     nodes, most = int(count[able].sum()), int(hosts.max())
-    if types.share[t] == 1 and span > 1 and span >= min(gpus, nodes):
+    # Parts of 1 GPU may be on one node, which parts of a gang that is kept apart from others may not.
+    if types.share[t] == 1 and 1 < span >= min(gpus, nodes) and not types.apart[t].any():
         return ({1: gpus},)
     found: list[Mapping[int, int]] = []
     for parts in splits(gpus, min(span, nodes), most):
@@ -447,7 +457,9 @@ def _contents_of(
 
     def fullest(mine: Sequence[int], gpus: int) -> IntArray:
         chosen = [parts[p] for p in mine]
-        counts = fullest_contents(chosen, gpus, nodes.own[r], MOST_CONTENTS, layouts)
+        counts = fullest_contents(
+            chosen, gpus, nodes.own[r], MOST_CONTENTS, layouts, nodes.taken[:, r]
+        )
         if counts is None:
             raise UsageError(
                 f"a node of {gpus} GPUs can hold these jobs in more than {MOST_CONTENTS:,} ways: "
