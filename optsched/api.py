@@ -366,7 +366,7 @@ def realise(
     started = time.perf_counter()
     timer = timer.keeping(len(solution.instance.jobs_table))
     engine = Engine(load_solver, solver, limits, timer=timer)
-    made = cut(solution.allocation, engine, method, rounds)
+    made = cut(solution.allocation, engine, method, rounds, solution.constraints)
     spent = time.perf_counter() - started
     total = solution.timings.get("total", 0.0) + spent
     notes = solution.notes

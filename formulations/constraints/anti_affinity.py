@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from formulations.constraints.names import Names, job_rows
-from optsched.arrays import BoolArray, IntArray
+from optsched.arrays import BoolArray
 from optsched.candidates import Classes
 from optsched.formulation import ConstraintOptions, SideConstraint
 from optsched.instance import Instance
@@ -49,10 +49,6 @@ class AntiAffinity(SideConstraint):
         apart = np.zeros(len(instance.jobs_table), bool)
         apart[job_rows(self.kind, self.options.jobs, instance)] = True
         return apart
-
-    def labels(self, instance: Instance) -> IntArray:
-        """Whether a job is meant."""
-        return self.apart(instance).astype(np.int64)
 
     def rows(self, C: Classes) -> None:
         """None: see the class."""

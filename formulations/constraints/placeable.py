@@ -30,6 +30,8 @@ class Placeable(SideConstraint):
         sum_t g_t w_t N_t(x)  <=  sum over GPUs of the largest w_l                          slices
         sum_t g_t [need_t >= d] N_t(x)  <=  sum over nodes of floor(capacity / d)           CPUs, memory d
 
+    Gangs that no group has room for, even alone, have N_t(x) <= 0.
+
     Running jobs that cannot be preempted stay where they are: their GPUs are not there for others.
 
     These rows hold at every instant, hence on average: for fractions of time they are a relaxation.
@@ -50,6 +52,7 @@ class Placeable(SideConstraint):
 
     kind = "placeable"
     also_reads = frozenset({"partitions"})
+    knows_nodes = True
     single = True
     of_sums = True
 

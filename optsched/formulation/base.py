@@ -285,6 +285,7 @@ class Formulation(ABC, Displayed):
         # Jobs that are held to different parts of a requirement are never one class.
         asked = (constraint.asked for constraint in self.constraints)
         labels += [np.unique(part, return_inverse=True)[1] for part in asked if part is not None]
+        labels += [jobs.astype(np.int64) for jobs in self._apart(candidates.instance)]
         labels += [] if self.promised is None else [self.promised.astype(np.int64)]
         labels += [] if self.options.parts == 1 else [self._dealt_out(candidates)]
         reads = self.reads.union(*(constraint.reads for constraint in self.constraints))
@@ -483,10 +484,16 @@ class Formulation(ABC, Displayed):
         if not program.integral:
             return None
         C = program.classes
-        sets = (constraint.apart(C.instance) for constraint in self.constraints)
-        apart = [jobs for jobs in sets if jobs is not None]
+        apart = self._apart(C.instance)
         spaces = (constraint.space(C, apart) for constraint in self.constraints)
         return next((space for space in spaces if space is not None), None)
+
+    def _apart(self, instance: Instance) -> list[BoolArray]:
+        """Sets of jobs that must be on different nodes; none where no constraint knows nodes."""
+        if not any(constraint.knows_nodes for constraint in self.constraints):
+            return []
+        sets = (constraint.apart(instance) for constraint in self.constraints)
+        return [jobs for jobs in sets if jobs is not None]
 
     def procedure(self, C: Classes, seed: int) -> Procedure:
         """The programs that lead to the answer: its own, and others where a subclass needs them.

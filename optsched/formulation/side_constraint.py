@@ -57,6 +57,8 @@ class SideConstraint(ABC, Displayed):
     """Fields that it reads in other ways, as by `labels`.
     Answers have notes on fields that nothing reads.
     """
+    knows_nodes: ClassVar[bool] = False
+    """Whether it has a `space`: jobs that must be apart (`apart`) are in classes of their own then."""
     of_placement: ClassVar[bool] = False
     """Whether it speaks of the placement alone and never has rows:
     rules take it, and equal jobs stay one class.
@@ -220,10 +222,7 @@ class SideConstraint(ABC, Displayed):
         """
 
     def apart(self, instance: Instance) -> BoolArray | None:
-        """Jobs of which no two may be on one node, shape (jobs,); None where it says nothing of it.
-
-        `labels` must tell them from others.
-        """
+        """Jobs of which no two may be on one node, shape (jobs,); None where it says nothing of it."""
         return None
 
     def space(self, C: Classes, apart: Sequence[BoolArray] = ()) -> Space | None:

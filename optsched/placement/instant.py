@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of, pointers, stable_order
 from optsched.candidates import Classes, JobRows, Uses
+from optsched.placement.node_room import NodeRoom
 from optsched.placement.shares import FULL, Shares
 
 # --- the rules of one instant ----------------------------------------------------------------
@@ -41,6 +42,8 @@ class Instant:
         resources.
     shares : Shares, optional
         The shares of GPUs of A rows; None where all GPUs are held as a whole.
+    nodes : NodeRoom, optional
+        The nodes that A rows find room on; None where the sums of pools alone count.
     """
 
     job: IntArray
@@ -48,9 +51,16 @@ class Instant:
     fraction: FloatArray
     uses: Uses
     shares: Shares | None = None
+    nodes: NodeRoom | None = None
 
     @classmethod
-    def of(cls, classes: Classes, rows: JobRows, there: FloatArray | None = None) -> Instant:
+    def of(
+        cls,
+        classes: Classes,
+        rows: JobRows,
+        there: FloatArray | None = None,
+        nodes: NodeRoom | None = None,
+    ) -> Instant:
         """The rules for the rows of an allocation, without the resources that can never bind.
 
         ``there``, of shape (R,), is what there is of each resource where it is not what there is now.
@@ -76,6 +86,7 @@ class Instant:
             rows.fraction,
             Uses.of(usage[_can_bind(rows.job, usage)]),
             shares,
+            nodes,
         )
 
     def __len__(self) -> int:
@@ -118,12 +129,16 @@ class Instant:
         alone = self.job_time(np.ones(len(self))).max(initial=0.0) <= 1
         rows = np.arange(len(self))
         within = bool(alone and (self.uses.total(rows) <= FULL).all())
-        return within and (self.shares is None or self.shares.fits(rows) is True)
+        if not within or self.nodes is not None:
+            return within and len(self.packed(rows)) == len(self)
+        return self.shares is None or self.shares.fits(rows) is True
 
     def packed(self, rows: IntArray) -> IntArray:
-        """Those of some rows within all capacities that find whole GPUs
-        for their shares too, ascending.
+        """Those of some rows within all capacities that find nodes,
+        or whole GPUs for their shares, too, ascending.
         """
+        if self.nodes is not None:
+            return np.sort(self.nodes.fitting(rows))
         if self.shares is None or self.shares.fits(rows):
             return np.sort(rows)
         order = self.shares.decreasing(rows)
@@ -134,7 +149,8 @@ class Instant:
         """Mask of the rows that not even run alone,
         as they need more of some resource than there is.
         """
-        return mask_of(self.uses.row[self.uses.share > FULL], len(self))
+        more = mask_of(self.uses.row[self.uses.share > FULL], len(self))
+        return more if self.nodes is None else more | ~self.nodes.alone()
 
 
 def _can_bind(job: IntArray, usage: sp.csr_matrix) -> BoolArray:

@@ -20,7 +20,8 @@ Pricing: the most valuable pattern at the prices y is an integer program,
 
 A pattern of value above 1 enters. Where rows hold shares of GPUs the program is a relaxation, with
 the necessary rows of `optsched.placement.shares`: of its solution so much is taken as can be
-packed, and the search may end without a proof. For any y >= 0, y / v(y) is feasible for the dual,
+packed, and the search may end without a proof. Where nodes count, the program has their rows and
+columns too (`optsched.program.space`), and a pattern is a placement. For any y >= 0, y / v(y) is feasible for the dual,
 so that (Farley, "A note on bounding a class of linear programming problems, including cutting stock
 problems", 1990)
 
@@ -51,6 +52,7 @@ from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
 from optsched.errors import SolverCrashed
 from optsched.instance.durations import Timer
 from optsched.placement.instant import SCRAMBLE, Instant, run_matrix
+from optsched.placement.node_room import NodeRoom
 from optsched.placement.open_shop import decompose
 from optsched.placement.shares import FULL, Shares
 from optsched.program import LinearProgram
@@ -81,6 +83,8 @@ class Items:
         The row of each member, in the order of the members.
     shares : Shares, optional
         The shares of GPUs of each item; None where all GPUs are held as a whole.
+    nodes : NodeRoom, optional
+        The nodes that items find room on; None where the sums of pools alone count.
     """
 
     need: FloatArray
@@ -89,13 +93,14 @@ class Items:
     count: IntArray
     rows: tuple[IntArray, ...]
     shares: Shares | None = None
+    nodes: NodeRoom | None = None
 
     @classmethod
     def of(cls, instant: Instant) -> Items:
         """Put the rows of an allocation together."""
         use = instant.usage.toarray()
-        shares = instant.shares
-        rows_of_job, has_partner = _rows_of_jobs(instant, _kinds(use, shares))
+        shares, nodes = instant.shares, instant.nodes
+        rows_of_job, has_partner = _rows_of_jobs(instant, _kinds(use, shares, nodes))
         # Jobs with the same rows are one group; those that share with another are groups of their
         # own.
         groups: dict[object, list[int]] = {}
@@ -123,6 +128,7 @@ class Items:
             count=np.array([len(jobs) for jobs in groups.values()], np.int64),
             rows=tuple(rows),
             shares=None if shares is None else shares.take(first),
+            nodes=None if nodes is None else nodes.take(first),
         )
 
     def __len__(self) -> int:
@@ -152,11 +158,15 @@ class Items:
 
     def packed(self, counts: FloatArray) -> FloatArray:
         """As many of these counts, which are within all capacities,
-        as find whole GPUs for their shares too.
+        as find nodes, or whole GPUs for their shares, too.
         """
-        if self.shares is None:
+        if self.shares is None and self.nodes is None:
             return counts
         each = np.repeat(np.arange(len(self)), counts.astype(np.int64))
+        if self.nodes is not None:
+            fitting = np.bincount(self.nodes.fitting(each), minlength=len(self))
+            return fitting.astype(np.float64)
+        assert self.shares is not None
         if self.shares.fits(each):
             return counts
         order = self.shares.decreasing(each)
@@ -200,9 +210,11 @@ COST = 2.0**13
 """Prices are handed over so much larger, as solvers stop at absolute gaps of 1e-6."""
 
 
-def _kinds(use: FloatArray, shares: Shares | None) -> IntArray:
+def _kinds(use: FloatArray, shares: Shares | None, nodes: NodeRoom | None) -> IntArray:
     """Equal numbers for rows that use the same of every resource."""
     alike = use if shares is None else np.vstack([use, shares.pool, shares.gpus, shares.share])
+    if nodes is not None:
+        alike = np.vstack([alike, nodes.column])
     if not len(alike):
         return np.zeros(use.shape[1], np.int64)
     return np.unique(alike, axis=1, return_inverse=True)[1].ravel()
@@ -350,6 +362,8 @@ class Pricing:
         program.constrain(items.member @ c <= items.count, name="jobs")
         if len(items.usage):
             program.constrain(items.usage @ c <= FULL, name="resources")
+        if items.nodes is not None:
+            items.nodes.add_to(program, c)
         # Any objective will do here: `exactly` sets the prices of the moment.
         program.maximise(c.sum())
         self.session = engine.open(program.arrays)
@@ -372,11 +386,12 @@ class Pricing:
 
     def exactly(self, y: FloatArray) -> tuple[FloatArray | None, float | None]:
         """(counts, upper bound of v(y)); the bound is None if a limit left none."""
-        self.session.set_cost(y * COST)
+        others = self.session.arrays.shape[1] - len(y)  # those of the nodes
+        self.session.set_cost(np.append(y * COST, np.zeros(others)))
         values = self.engine.run(self.session)
         if values.bound is None:
             return None, None
-        counts = None if values.x is None else np.round(values.x)
+        counts = None if values.x is None else np.round(values.x[: len(y)])
         if counts is not None and not _fits(self.items, counts):
             raise SolverCrashed(
                 "the solver returned a pattern of rows that do not fit side by side"

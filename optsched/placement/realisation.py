@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,9 +20,11 @@ from optsched.placement.instant import (
     priority_slices,
     run_matrix,
 )
+from optsched.placement.node_room import NodeRoom
 from optsched.placement.open_shop import as_open_shop, decompose
 from optsched.placement.patterns import Items, shortest, spread
 from optsched.placement.shares import FULL
+from optsched.program.space import PLACEABLE
 from optsched.solution import Allocation, Rounds
 from optsched.solving.engine import Engine
 
@@ -37,6 +40,7 @@ def realise(
     engine: Engine | None = None,
     method: str = "auto",
     rounds: int | None = None,
+    constraints: Iterable[Mapping[str, Any]] = (),
 ) -> Rounds:
     """Cut an allocation of fractions of time into slices in which whole jobs run side by side.
 
@@ -58,6 +62,9 @@ def realise(
     rounds : int, optional
         Rounds that the window lasts. Default: 100 for ``priority``, for the others one for each
         slice.
+    constraints : iterable of mappings
+        Side constraints. With ``placeable`` among them, rows that run at one time find nodes, except
+        by ``priority``.
 
     Returns
     -------
@@ -68,14 +75,18 @@ def realise(
     ------
     UsageError
         An unknown method, a number of rounds that is out of range, ``open-shop`` where it does not
-        apply, no engine where one is needed.
+        apply, no engine where one is needed, nodes with too many contents to be written down.
     """
     if method not in METHODS:
         raise InvalidArgument("method", repr(method), f"one of {', '.join(METHODS)}")
     if rounds is not None and not 1 <= rounds <= MOST_ROUNDS:
         raise InvalidArgument("rounds", str(rounds), f"a number from 1 to {MOST_ROUNDS:,}")
     rows = allocation.rows
-    instant = Instant.of(allocation.classes, rows)
+    constraints = list(constraints)
+    nodes, counted = None, any(item["kind"] == PLACEABLE for item in constraints)
+    if counted and engine is not None and method != "priority":
+        nodes = NodeRoom.of(allocation.classes, rows.column, engine, constraints)
+    instant = Instant.of(allocation.classes, rows, nodes=nodes)
     # A rule: no bound but 1 is known, and a row may get more than ``scale`` of its fraction.
     if method == "priority":
         rounds = PRIORITY_ROUNDS if rounds is None else rounds
@@ -150,7 +161,8 @@ class _Cut(NamedTuple):
 def _cut_by(method: str, instant: Instant, engine: Engine | None) -> tuple[str, _Cut]:
     """The method that is used, and what it gives."""
     # Where jobs and pools are a bipartite matching, an exact decomposition is known: no program.
-    shop = as_open_shop(instant) if method in ("auto", "open-shop") else None
+    bipartite = method in ("auto", "open-shop") and instant.nodes is None
+    shop = as_open_shop(instant) if bipartite else None
     if method == "open-shop" and shop is None:
         raise InvalidArgument(
             "method",
@@ -226,7 +238,7 @@ def _exactly(
     So is what finds no whole GPUs for its shares in a slice.
     """
     length, runs = trimmed(length, runs, instant.fraction)
-    if instant.shares is not None:
+    if instant.shares is not None or instant.nodes is not None:
         parts = (
             runs.indices[start:end].astype(np.int64)
             for start, end in pairwise(runs.indptr.tolist())
@@ -237,6 +249,8 @@ def _exactly(
     added = []
     while (left := np.flatnonzero(missing > NOTHING)).size:
         running = first_fit(instant, left[np.argsort(-missing[left], kind="stable")])
+        if instant.nodes is not None:
+            running = instant.packed(running)
         more.append(float(missing[running].min()))
         added.append(running)
         missing[running] -= more[-1]

@@ -1,12 +1,13 @@
 """Programs that know which nodes and groups of nodes hold which gangs."""
 
-from optsched.program.space.best_fit import best_fit
+from optsched.program.space.best_fit import best_fit, seated_types
 from optsched.program.space.contents import GangPart, packed
 from optsched.program.space.gangs import GangTypes, NodeClasses
-from optsched.program.space.rows import capacity_rows
+from optsched.program.space.rows import PLACEABLE, capacity_rows
 from optsched.program.space.seats import GangSeats, Space
 
 __all__ = [
+    "PLACEABLE",
     "GangPart",
     "GangSeats",
     "GangTypes",
@@ -15,4 +16,5 @@ __all__ = [
     "best_fit",
     "capacity_rows",
     "packed",
+    "seated_types",
 ]

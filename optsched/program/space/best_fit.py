@@ -47,6 +47,18 @@ def best_fit(
     return x, seats.point()
 
 
+def seated_types(space: Space, types: IntArray) -> BoolArray:
+    """Which gangs of these types, in this order, best fit finds room for; -1 needs none."""
+    seats = _Seats(space)
+    full = set[int]()
+    seated = np.ones(len(types), bool)
+    for turn, t in enumerate(types.tolist()):
+        if t >= 0 and (t in full or not seats.take(t)):
+            full.add(t)
+            seated[turn] = False
+    return seated
+
+
 def _order(space: Space, worth: FloatArray) -> IntArray:
     """Columns in their turns."""
     C = space.classes

@@ -14,7 +14,7 @@ from optsched.program.side_rows import SideRows
 from optsched.program.space.contents import ROUNDING, fewest_pieces
 from optsched.program.space.gangs import ANYWHERE, GangTypes, NodeClasses
 
-NAME = "placeable"
+PLACEABLE = "placeable"
 
 Row = tuple[FloatArray, float, str]
 """Coefficient of each type of gangs, the limit of the sum, and what it says."""
@@ -32,6 +32,7 @@ def capacity_rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> SideRows 
         sum_t g_t [need_t >= d] N_t(x)        <=  sum over nodes of floor(capacity / d)      CPUs, memory d
         sum_t g_t w_t N_t(x)                  <=  sum over GPUs of max over layouts of w     slices
         sum_t floor(g_t / s) N_t(x)           <=  sum over groups of floor(GPUs / s)         of each level
+        N_t(x)                                <=  0                                          no room in any group
 
     where pieces_t(s) is the least number over all splits of the gang, w_t is 1 for the slices of one
     profile (or their compute slices) and the largest w of a layout for a whole GPU, and the last rows
@@ -52,7 +53,7 @@ def capacity_rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> SideRows 
     matrix = sp.csr_matrix(sp.csr_matrix(np.array([row[0] for row in rows])) @ total)
     limit = np.array([row[1] for row in rows], np.float64)
     words = [row[2] for row in rows]
-    return SideRows(NAME, matrix, np.full(len(rows), -np.inf), limit, words.__getitem__)
+    return SideRows(PLACEABLE, matrix, np.full(len(rows), -np.inf), limit, words.__getitem__)
 
 
 def _rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> Iterator[Row]:
@@ -66,8 +67,9 @@ def _rows(C: Classes, gangs: GangTypes, nodes: NodeClasses) -> Iterator[Row]:
             *_of_sizes(gangs, nodes, mine, here),
             *_of_needs(gangs, nodes, mine, here),
             *_of_levels(C, gangs, nodes, mine, pool),
+            *_without_room(gangs, nodes, mine, pool),
         ):
-            yield (row[0], row[1], f"pool {pools[pool].name}: {row[2]} ({NAME})")
+            yield (row[0], row[1], f"pool {pools[pool].name}: {row[2]} ({PLACEABLE})")
 
 
 def _row(gangs: GangTypes, mine: IntArray, each: IntArray, limit: int, words: str) -> Row:
@@ -144,6 +146,24 @@ def _of_needs(
             each = np.where(need >= least, gangs.gpus[mine], 0)
             words = f"nodes hold at most {limit} GPUs that need {least:g} {name} each"
             yield _row(gangs, mine, each, limit, words)
+
+
+def _without_room(gangs: GangTypes, nodes: NodeClasses, mine: IntArray, pool: int) -> Iterator[Row]:
+    """Gangs that fit into no group, even alone."""
+    for t in mine.tolist():
+        hosts, span = nodes.hosts(gangs.need[t]), int(gangs.nodes[t])
+        groups = nodes.groups(int(gangs.level[t]), pool)
+        if all(_held_at_most(hosts, nodes, those, span) < gangs.gpus[t] for _, those in groups):
+            gang = np.array([t], np.int64)
+            words = f"no nodes hold {gangs.gpus[t]} GPUs of a gang with what they need beside"
+            yield _row(gangs, gang, np.ones(1, np.int64), 0, words)
+
+
+def _held_at_most(hosts: IntArray, nodes: NodeClasses, those: IntArray, span: int) -> int:
+    """GPUs of one gang on so many nodes of some classes."""
+    order = those[np.argsort(-hosts[those], kind="stable")]
+    before = np.cumsum(nodes.count[order]) - nodes.count[order]
+    return int((hosts[order] * np.clip(span - before, 0, nodes.count[order])).sum())
 
 
 def _of_levels(

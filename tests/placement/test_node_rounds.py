@@ -1,0 +1,103 @@
+"""Rounds on nodes: the share of an allocation that whole placements realise, against all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from all_placements import KINDS, Document, Way, can_run, small_instance, ways_of
+from scipy.optimize import linprog
+
+import optsched
+
+pytestmark = pytest.mark.oracle
+
+
+def largest_share(document: Document, solution: optsched.Solution) -> float:
+    """The largest share of an allocation that placements run in turn, by trying all sets of rows."""
+    assert solution.allocation is not None
+    rows, C = solution.allocation.rows, solution.allocation.classes
+    some = np.flatnonzero(rows.fraction > 0).tolist()
+    ways: list[Way] = []
+    for row in some:
+        job, column = document["jobs"][rows.job[row]], rows.column[row]
+        alike = (C.gpus[column], pytest.approx(C.rate_a[column]))
+        ways.append(next(way for way in ways_of(document, job) if (way.gpus, way.rate) == alike))
+    sets = [()]
+    patterns: list[tuple[int, ...]] = []
+    while sets:
+        grown = []
+        for chosen in sets:
+            for row in range(chosen[-1] + 1 if chosen else 0, len(some)):
+                more = (*chosen, row)
+                jobs = {int(rows.job[some[one]]) for one in more}
+                if len(jobs) == len(more) and can_run(document, [ways[one] for one in more]):
+                    grown.append(more)
+        patterns += grown
+        sets = grown
+    covers = np.array([[row in pattern for pattern in patterns] for row in range(len(some))], float)
+    if not len(some):
+        return 1.0
+    found = linprog(np.ones(len(patterns)), A_ub=-covers, b_ub=-rows.fraction[some])
+    assert found.success
+    return min(1.0, 1.0 / float(found.fun))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_share_is_that_of_the_best_placements(kind: str, seed: int) -> None:
+    check_share(kind, seed)
+
+
+def check_share(kind: str, seed: int) -> None:
+    document = small_instance(kind, seed)
+    solution = optsched.solve(
+        optsched.load(document), "max-min-fairness", constraints=["placeable"]
+    )
+    if solution.allocation is None:
+        return
+    rounds = optsched.realise(solution, "patterns").rounds
+    assert rounds is not None and rounds.finished
+    assert rounds.scale == pytest.approx(largest_share(document, solution), rel=1e-6)
+    assert rounds.bound == pytest.approx(rounds.scale, rel=1e-6)
+
+
+def two_nodes(**more: Any) -> Document:
+    """Two gangs of 3 GPUs and one of 2 on two nodes of 4: all at once only in sum."""
+    gangs = {"a": 3, "b": 3, "c": 2}
+    return {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "v", "nodes": 2, "gpus_per_node": 4}]},
+        "jobs": [
+            {"id": name, "gpus": gpus, "throughput": {"v": {str(gpus): 1.0 * gpus}}}
+            for name, gpus in gangs.items()
+        ],
+    } | more
+
+
+def test_pools_promise_what_nodes_do_not_realise() -> None:
+    everything = optsched.solve(two_nodes(), "max-throughput")
+    assert everything.objective == 8
+    assert optsched.realise(everything).rounds.scale == 1
+    kept = optsched.solve(two_nodes(), "max-min-fairness", constraints=["placeable"])
+    rounds = optsched.realise(kept).rounds
+    # The program of fractions promises more than placements do: two of three at a time.
+    assert rounds.scale < 1
+    assert rounds.scale * kept.allocation.rows.fraction == pytest.approx(2 / 3)
+    assert np.asarray(rounds.runs.sum(axis=1)).max() == 2
+
+
+def test_racks_are_realised_as_promised() -> None:
+    nodes = [f"v-{node}" for node in range(6)]
+    racks = {"rack": {"r0": nodes[:3], "r1": nodes[3:]}}
+    cluster = {"pools": [{"name": "v", "nodes": 6, "gpus_per_node": 4}], "levels": racks}
+    rates = {"8": {"rack": 15.85, "cluster": 2.1}}
+    jobs = [{"id": name, "gpus": 8, "throughput": {"v": rates}} for name in "abc"]
+    solution = optsched.solve(
+        two_nodes(cluster=cluster, jobs=jobs), "max-min-fairness", constraints=["placeable"]
+    )
+    rounds = optsched.realise(solution).rounds
+    assert rounds.scale == pytest.approx(1.0)
+    placed = optsched.place(optsched.realise(solution)).placement
+    assert not placed.refused
