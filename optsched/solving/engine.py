@@ -107,8 +107,8 @@ class Engine(SolverRuns):
         clean : callable, optional
             Makes of the solver's point what it means (whole numbers, auxiliary columns recomputed).
         point : FloatArray, optional
-            A feasible point: where solvers start, unless the engine was given a start, and the
-            answer where a run that is stopped or fails leaves nothing better.
+            A feasible point: where solvers start, unless the engine was given a start of this
+            program, and the answer where a run that is stopped or fails leaves nothing better.
         """
         if isinstance(program, LinearProgram):
             arrays = self.build(lambda: program.arrays)
@@ -116,7 +116,8 @@ class Engine(SolverRuns):
             arrays = program
 
         def once(solver: str | None) -> Outcome:
-            session = self.open(arrays, solver, point if self.start is None else None)
+            own = self.start is not None and len(self.start) == arrays.shape[1]
+            session = self.open(arrays, solver, None if own else point)
             values = self.run(session)
             if values.x is None or values.termination in NO_OPTIMUM:
                 return without_point(self, arrays, values, None)

@@ -31,7 +31,12 @@ def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     def clean(point: FloatArray) -> FloatArray:
         return np.where(arrays.integer, np.round(point), point)
 
-    point = None if engine.start is not None else start_of(program, space, arrays)
+    previous = engine.start
+    if previous is not None and len(previous) == program.classes.columns:
+        engine.start_used = True
+    else:
+        previous = None
+    point = engine.build(lambda: start_of(program, space, arrays, previous))
     outcome = proved_linear(engine, arrays, engine.solve_linear(arrays, clean, point))
     if outcome.x is None:
         return SolvedProgram(program, outcome)
@@ -39,8 +44,11 @@ def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     return SolvedProgram(program, replace(outcome, x=x), seats=space.read(outcome.x))
 
 
-def start_of(program: AllocationProgram, space: Space, arrays: LinearArrays) -> FloatArray | None:
-    """The point of a placement by best fit; None where rows that ask for something do not hold there.
+def start_of(
+    program: AllocationProgram, space: Space, arrays: LinearArrays, previous: FloatArray | None
+) -> FloatArray | None:
+    """The point of a placement by best fit, with the jobs of a previous answer before others;
+    None where rows that ask for something do not hold there.
 
     The answer is never worse than it, however little time there is.
     """
@@ -52,7 +60,7 @@ def start_of(program: AllocationProgram, space: Space, arrays: LinearArrays) -> 
     if not worth.any():  # of a smallest level, say
         worth = program.gain
     rows = program.requirements
-    x, seats = best_fit(space, worth, sp.csr_matrix(rows.A), rows.row_upper)
+    x, seats = best_fit(space, worth, sp.csr_matrix(rows.A), rows.row_upper, previous)
     point = np.concatenate([program.complete(x), seats])
     holds = certify_point(arrays, point, arrays.objective(point), "none").ok
     return point if holds else None

@@ -80,3 +80,21 @@ def test_best_fit_is_a_placement(kind: str, seed: int) -> None:
     assert certify_point(arrays, point, arrays.objective(point), "none").ok
     best = best_total(document)
     assert 0 < worth @ x <= best * (1 + 1e-12) if best else not x.any()
+
+
+def test_a_previous_answer_is_a_start() -> None:
+    document = small_instance("gangs", 15)
+    instance, constraints = optsched.load(document), ["placeable"]
+    first = optsched.solve(instance, "max-throughput", integral=True, constraints=constraints)
+    C = first.candidates.classes(frozenset())
+    space = Space.of(C)
+    worth = np.asarray(C.throughput.sum(axis=0)).ravel()
+    A, upper = sp.vstack([C.member, C.usage]).tocsr(), np.append(C.count, C.capacity)
+    alone, _ = best_fit(space, worth, A, upper)
+    again, _ = best_fit(space, worth, A, upper, first.allocation.x)
+    assert worth @ alone < worth @ again
+    assert worth @ again == pytest.approx(first.objective)
+    second = optsched.solve(
+        instance, "max-throughput", integral=True, constraints=constraints, start=first
+    )
+    assert second.objective == pytest.approx(first.objective)

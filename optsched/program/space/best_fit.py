@@ -12,7 +12,11 @@ from optsched.program.space.seats import Space
 
 
 def best_fit(
-    space: Space, worth: FloatArray, A: sp.csr_matrix, upper: FloatArray
+    space: Space,
+    worth: FloatArray,
+    A: sp.csr_matrix,
+    upper: FloatArray,
+    first: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """An allocation of whole jobs, shape (N,), and its columns of the space, shape (Y + H + M,).
 
@@ -29,17 +33,22 @@ def best_fit(
     A : csr_matrix, shape (rows, N)
     upper : FloatArray, shape (rows,)
         Rows A x <= upper that hold as well.
+    first : FloatArray, shape (N,), optional
+        Jobs of each column that come before all others, such as those of a previous answer.
     """
     seats = _Seats(space)
     C = space.classes
     x = np.zeros(C.columns)
     room = upper + ROUNDING * np.maximum(1.0, np.abs(upper))
     by_column = A.tocsc()
-    for column in _order(space, worth).tolist():
+    turns = _order(space, worth).tolist()
+    before = np.zeros(C.columns) if first is None else np.minimum(np.floor(first), C.limit)
+    wanted = [(column, before[column]) for column in turns if before[column] > 0]
+    for column, most in [*wanted, *((column, C.limit[column]) for column in turns)]:
         mine = slice(by_column.indptr[column], by_column.indptr[column + 1])
         row, use = by_column.indices[mine], by_column.data[mine]
         t = int(space.types.of_column[column])
-        while x[column] < C.limit[column] and (use <= room[row]).all():
+        while x[column] < most and (use <= room[row]).all():
             if t >= 0 and not seats.take(t):
                 break
             x[column] += 1
