@@ -60,6 +60,8 @@ ROUNDED = 1e-6
 BRIEFLY, BRIEF_NODES, BRIEF_SHARE = 1000, 500, 0.1
 """Columns of an assignment up to which branch and bound comes before a search: so many nodes, in
 so much of the time."""
+SMALL_KNAPSACK = 250
+"""Columns up to which CP-SAT solves a knapsack that so few nodes do not settle."""
 FEW, MANY = 2, 50
 """Neighbourhoods for each job, in a row without a better assignment, after which the search for one ends:
 where prices leave few columns open, and else."""
@@ -158,8 +160,9 @@ class Engine(SolverRuns):
 
         A closed form, where there is one. The program without side rows and whole jobs, whose
         optimum may keep them: before the program itself if that is a large integer program, else
-        after it. The program itself, by a solver that takes it as it is, or else as rows and
-        columns. Last, other solvers.
+        after it. Of assignments and small knapsacks first a few nodes of branch and bound. The
+        program itself, by a solver that takes it as it is, or else as rows and columns. Last, other
+        solvers.
         """
         self._incumbent = self._core = self._priced = None  # those of the program before
         if self.asked_for is None and self.start is None:
@@ -174,6 +177,10 @@ class Engine(SolverRuns):
             yield partial(self._search_assignments, program)
         elif easier_first:  # a bound, and a point to start from
             yield from self._easier(program)
+        elif self._is_small_knapsack(program):
+            # CP-SAT proves knapsacks of a hundred items that HiGHS leaves open
+            yield partial(self._branch_briefly, program)
+            yield partial(self._solve_lowered, program, "cp-sat")
         direct = self.solver_as_it_is(program)
         lowered = partial(self._solve_lowered, program)
         if direct is not None:
@@ -337,8 +344,24 @@ class Engine(SolverRuns):
         elif solver.refuses(easier) is None or _is_relaxed_as_rows(program):
             yield partial(self._solve_easier, program, easier)
 
+    def _is_small_knapsack(self, program: AllocationProgram) -> bool:
+        """Whether `auto` chooses for few whole columns with whole values that rows only limit."""
+        if self.asked_for is not None or self.limits.work is not None or not program.integral:
+            return False
+        rows, gain = program.limit_rows, program.gain
+        return bool(
+            program.classes.columns <= SMALL_KNAPSACK
+            and program.utility.method is Method.DIRECT
+            and not (program.utility.smallest_level or program.utility.homogenised)
+            and not (program.conic or program.extend)
+            and program.space is None
+            and len(rows.side) == len(program.side)
+            and step_of(gain, np.ones(len(gain), bool)) is not None
+            and (rows.matrix.data == np.round(rows.matrix.data)).all()
+        )
+
     def _branch_briefly(self, program: AllocationProgram) -> Outcome:
-        """Few nodes of branch and bound, which settle most small assignments sooner than a search."""
+        """Few nodes of branch and bound, which settle most small programs sooner than a search."""
         arrays = self.build(lambda: program.to_linear().arrays)
         start = None if self.start is None else program.complete(program.repaired(self.start))
         session = self.open(arrays, None, start, program.classes)

@@ -1,4 +1,4 @@
-"""In which order assignments are tried: small ones by branch and bound first, then by search."""
+"""In which order assignments and knapsacks are tried: small ones by few nodes of branch and bound first."""
 
 from __future__ import annotations
 
@@ -14,13 +14,20 @@ from optsched.registry import load_solver
 from optsched.solvers import Limits
 
 # Private: the ways of a program in their order, none of which is run
-from optsched.solving.engine import BRIEFLY, Engine
+from optsched.solving.engine import BRIEFLY, SMALL_KNAPSACK, Engine
 
 
 def ways(jobs: int, agents: int, limits: Limits, solver: str | None = None) -> list[str]:
     """Names of the first two ways that an assignment is tried in."""
     instance = generate("gap", jobs=jobs, agents=agents, type="d", seed=1).instance
-    formulation = make_formulation("gap")
+    return ways_of(instance, "gap", limits, solver)
+
+
+def ways_of(
+    instance: optsched.Instance, name: str, limits: Limits, solver: str | None = None
+) -> list[str]:
+    """The same of any instance and formulation."""
+    formulation = make_formulation(name)
     program = formulation.build(formulation.classes(optsched.compile(instance)))
     assert isinstance(program, AllocationProgram)
     engine = Engine(load_solver, limits=limits, solver=solver or "auto")
@@ -49,3 +56,14 @@ def test_a_limit_on_work_is_that_of_the_user() -> None:
 
 def test_a_solver_that_is_named_solves_the_program() -> None:
     assert ways(50, 5, Limits(), solver="highs")[0] == "_solve_lowered"
+
+
+def test_small_knapsacks_go_to_cp_sat_where_a_few_nodes_do_not_settle_them() -> None:
+    def knapsack(jobs: int) -> list[str]:
+        instance = generate("knapsack", jobs=jobs, resources=5, seed=1).instance
+        return ways_of(instance, "multiple-choice", Limits())
+
+    assert knapsack(SMALL_KNAPSACK) == ["_branch_briefly", "_solve_lowered"]
+    assert "_branch_briefly" not in knapsack(SMALL_KNAPSACK + 1)
+    instance = optsched.load("@quickstart")
+    assert ways_of(instance, "max-throughput", Limits())[0] != "_branch_briefly"
