@@ -345,12 +345,15 @@ class Engine(SolverRuns):
             yield partial(self._solve_easier, program, easier)
 
     def _is_small_knapsack(self, program: AllocationProgram) -> bool:
-        """Whether `auto` chooses for few whole columns with whole values that rows only limit."""
+        """Whether `auto` chooses for few whole columns that all use several resources, in whole numbers."""
         if self.asked_for is not None or self.limits.work is not None or not program.integral:
             return False
-        rows, gain = program.limit_rows, program.gain
+        rows, gain, columns = program.limit_rows, program.gain, program.classes.columns
+        used = np.count_nonzero(np.diff(rows.matrix.indptr))
         return bool(
-            program.classes.columns <= SMALL_KNAPSACK
+            columns <= SMALL_KNAPSACK
+            and used > 1
+            and rows.matrix.nnz == used * columns
             and program.utility.method is Method.DIRECT
             and not (program.utility.smallest_level or program.utility.homogenised)
             and not (program.conic or program.extend)
