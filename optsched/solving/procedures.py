@@ -146,8 +146,10 @@ class _Run:
                 return result
             finally:
                 self.spend_since(started)
-            if optimum is None:
-                self.engine.timer.check()  # nothing is known yet that could be the answer
+            # Nothing is known yet that could be the answer, unless a plan has a schedule by rule
+            # (`solve_plan`).
+            if optimum is None and isinstance(step, AllocationProgram | Auxiliary | Probe):
+                self.engine.timer.check()
             optimum = self._optimum(step)
 
     def spend_since(self, started: float) -> None:

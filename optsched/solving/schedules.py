@@ -80,8 +80,12 @@ costs, and the point of its program of a schedule.
 
 
 def solve_plan(engine: Engine, plan: Plan) -> SolvedProgram:
-    """Solve, read the schedule, certify its point."""
+    """Solve, read the schedule, certify its point.
+
+    Raises `OutOfTime` if the time is over and no schedule is known without a solver.
+    """
     if isinstance(plan, TimelinePlan):
+        engine.timer.check()
         engine.require_rows(PLANS)
         return _solve_timeline(engine, plan)
     shortage = engine.build(plan.shortage)
@@ -118,6 +122,7 @@ def _counted(engine: Engine, plan: LinearPlan, shortage: Shortage) -> SolvedProg
 
 def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
     if plan.relaxation is not None:
+        engine.timer.check()
         return _solve_relaxation(engine, plan, plan.relaxation)
 
     def meant(x: FloatArray) -> FloatArray:
@@ -130,6 +135,8 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
             ) from None
 
     point = engine.build(plan.known)
+    if point is None:
+        engine.timer.check()
     outcome = _without_solver(engine, plan, point)
     if outcome is None and plan.parts is not None and engine.asked_for is None:
         return _by_parts(engine, plan, plan.parts, point)

@@ -119,6 +119,18 @@ def test_a_stage_that_takes_the_whole_limit_ends_in_a_status(
     assert optsched.verify("@quickstart", solution.to_document()).ok
 
 
+def test_a_plan_that_took_the_whole_limit_answers_with_the_schedule_by_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its program is not solved, but a rule has found a schedule while it was built."""
+    clock = Clock()
+    monkeypatch.setattr(Formulation, "program", clock.slows(Formulation.program, 6.0))
+    limit = Timer.after(5.0, clock)
+    solution = optsched.solve("@quickstart", "deadline-elastic", admission=True, time_limit=limit)
+    assert solution.schedule is not None and solution.status in ("feasible", "optimal")
+    assert solution.ok
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_what_comes_before_the_solver_counts(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     solution, given = cut_off_after(stage, monkeypatch, seconds=2.0)
