@@ -1,5 +1,9 @@
 """Candidates: every way in which jobs can run, as columns over kinds and classes of equal jobs."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from optsched.candidates.apart import classes_apart, column_alone
 from optsched.candidates.classes import Candidates, Classes
 from optsched.candidates.columns import Drop, KindColumns
@@ -9,9 +13,12 @@ from optsched.candidates.kinds import Absence, Kinds
 from optsched.candidates.needs import column_needs
 from optsched.candidates.resources import Resources
 from optsched.candidates.room import gpus_allowed
-from optsched.candidates.slices import NO_SLICE, Slices, layouts_of, option_path
 from optsched.candidates.usage import Usage
 from optsched.candidates.uses import Uses
+from optsched.lazy import lazy_names
+
+if TYPE_CHECKING:  # few instances have slices of GPUs
+    from optsched.candidates.slices import NO_SLICE, Slices, layouts_of, option_path
 
 __all__ = [
     "NO_SLICE",
@@ -36,3 +43,7 @@ __all__ = [
     "layouts_of",
     "option_path",
 ]
+
+__getattr__ = lazy_names(
+    __name__, dict.fromkeys(("NO_SLICE", "Slices", "layouts_of", "option_path"), ".slices")
+)

@@ -117,9 +117,11 @@ class AllocationProgram(FeasibleRegion, Displayed):
     @cached_property
     def assignment(self) -> Assignment | None:
         """The program as one that gives every job to an agent; None where it is something else."""
+        if not (self.integral and self.side):
+            return None
         from optsched.program.assignment import Assignment  # few programs are one
 
-        return Assignment.of(self) if self.integral and self.side else None
+        return Assignment.of(self)
 
     @property
     def conic(self) -> bool:

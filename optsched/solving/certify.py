@@ -47,7 +47,6 @@ from optsched.solution.certificate import (
 from optsched.solution.explanation import Explanation
 from optsched.solution.values import CLAIMS, Termination, Values, not_numbers
 from optsched.solvers import Capability, Limits, Solver
-from optsched.solving.knapsack_bound import knapsack_bound
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.solving.runs import SolverRuns
 
@@ -241,8 +240,15 @@ def proved_or_claimed_bound(point: EvaluatedPoint, values: Values, y: FloatArray
         ):
             y, bound = np.zeros_like(y), point.value
             residual = dual_residual(arrays, y)
-        if point.program is not None and not _is_shown_best(point, bound):
-            by_knapsacks = knapsack_bound(point.program, arrays, y)
+        program = point.program
+        if (
+            program is not None
+            and program.assignment is not None
+            and not _is_shown_best(point, bound)
+        ):
+            from optsched.solving.knapsack_bound import knapsack_bound  # few programs are one
+
+            by_knapsacks = knapsack_bound(program, arrays, y)
             if by_knapsacks is not None and (bound is None or by_knapsacks < bound):
                 bound, residual = by_knapsacks, None  # any prices of jobs will do
         if bound is not None:

@@ -35,7 +35,6 @@ from optsched.solving.certify import (
     without_point,
 )
 from optsched.solving.choice import pick_for_allocation, require_all
-from optsched.solving.knapsack_bound import knapsack_bound, knapsack_losses, with_job_prices
 from optsched.solving.outcome import BY_CLOCK, NO_OPTIMUM, Outcome
 from optsched.solving.runs import SolverRuns
 
@@ -481,6 +480,8 @@ class Engine(SolverRuns):
         of_jobs = convenience("Assignment.prices_of_jobs")(
             program.assignment, price, step, seconds, EVALUATIONS
         )
+        from optsched.solving.knapsack_bound import knapsack_bound, knapsack_losses, with_job_prices
+
         duals = with_job_prices(program, core.duals, of_jobs)
         bound, found = knapsack_bound(program, arrays, duals), None
         if bound is not None and bound < core.bound:
