@@ -93,12 +93,12 @@ def _room(problem: Problem, seats: GangSeats) -> dict[tuple[int, int], Slots]:
     room: dict[tuple[int, int], Slots] = defaultdict(deque)
     next_node, next_gpu = [0] * len(space.nodes), itertools.count()
     contents = space.contents
-    used = np.flatnonzero(seats.nodes)
+    used = np.flatnonzero(seats.contents)
     # GPUs with contents of their own take the places of whole GPUs, which nodes have.
     for column in used[np.argsort(contents.of_gpu[used], kind="stable")].tolist():
         r = int(contents.node_class[column])
         counts = contents.counts[contents.row[column]]
-        many = int(seats.nodes[column])
+        many = int(seats.contents[column])
         if contents.of_gpu[column]:
             one = int(np.flatnonzero(counts < 0)[0])
             slots = [Slot(room[one, r].popleft().node, next(next_gpu)) for _ in range(many)]

@@ -63,7 +63,7 @@ class Admissions:
     notices: tuple[str, ...] = ()
 
 
-Way = tuple[Formulation, Admissions | None]
+AdmittingFormulation = tuple[Formulation, Admissions | None]
 """The formulation with the requirements of the jobs that are admitted, and who these are.
 
 None where no job has requirements of its own, where it is not known whether they can be met, or
@@ -73,7 +73,7 @@ where the solution says it (`planned`).
 
 def ways(
     before: IntArray, formulation: Formulation, candidates: Candidates, engine: Engine
-) -> Iterator[Way]:
+) -> Iterator[AdmittingFormulation]:
     """What a round may ask for: the first way whose program has a solution counts.
 
     Where nobody was declined in the last round, it is nearly always possible to admit everybody: so
@@ -117,7 +117,7 @@ def ways(
     yield found
 
 
-def _tried(engine: Engine, way: Way) -> Iterator[Way]:
+def _tried(engine: Engine, way: AdmittingFormulation) -> Iterator[AdmittingFormulation]:
     """A way that others follow: nobody asks why it is infeasible."""
     engine.explains = False
     try:
@@ -167,7 +167,7 @@ def _decided(
     formulation: Formulation,
     candidates: Candidates,
     engine: Engine,
-) -> Way | None:
+) -> AdmittingFormulation | None:
     """Admit jobs in their order; the part that each is held to goes to ``asked``."""
     with _engine_beside(engine) as runs:
         # Equal jobs are told apart: some may be admitted, and others not.
@@ -184,7 +184,7 @@ def _way(
     declined: Mapping[int, str],
     formulation: Formulation,
     admitting: Admitting,
-) -> Way:
+) -> AdmittingFormulation:
     """The formulation that holds jobs to what they are ``asked``, and who is admitted with it."""
     C = admitting.program.classes
     has = np.append(admitting.asked, False)[C.of_job]

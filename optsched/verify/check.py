@@ -22,7 +22,7 @@ from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.document import SolutionDocument
 from optsched.solution.solution import Packed
 from optsched.solving.engine import Engine
-from optsched.verify.findings import RELATIVE, Bound, Finding, Findings, Verification
+from optsched.verify.findings import RELATIVE, BoundVerdict, Finding, Findings, Verification
 from optsched.verify.nothing import check_empty, check_nothing
 from optsched.verify.numbers import CheckedPoint, check_metrics, check_numbers
 from optsched.verify.placement import check_packed, check_placed
@@ -112,7 +112,7 @@ def verify(
         given = load(instance, performance)
     findings = Findings()
     solution = read_solution(document, findings)
-    bound: Bound = "not verifiable"
+    bound: BoundVerdict = "not verifiable"
     notes = []
     if solution is not None and not _extended(solution, findings):
         # A wrong file may lead to any number: overflow and nan are compared, not warned of.
@@ -148,7 +148,7 @@ def _check(
     model: PerformanceModel | None,
     findings: Findings,
     other_performance: bool,
-) -> Bound:
+) -> BoundVerdict:
     # The hash covers the performance object: with another model it is another instance.
     hashed = "the solution is of another instance, or was made " + (
         "without this model" if other_performance else "with --model FILE"
@@ -213,7 +213,7 @@ def _check_unplaced(subject: RebuiltSolution, findings: Findings) -> None:
         findings.add("unplaced", f"job {name} is missing: {reason}")
 
 
-def _check_outcome(subject: RebuiltSolution, findings: Findings) -> Bound:
+def _check_outcome(subject: RebuiltSolution, findings: Findings) -> BoundVerdict:
     """The status, and with it everything that the file says of the allocation and the objective."""
     document = subject.document
     program = subject.program
@@ -287,7 +287,7 @@ def _optimum(
         return None
 
 
-def _check_closed_form(subject: RebuiltSolution, findings: Findings) -> Bound:
+def _check_closed_form(subject: RebuiltSolution, findings: Findings) -> BoundVerdict:
     """A rule, an empty program or an impossible side constraint: made again and compared."""
     if subject.formulation.sense == "rule" and subject.document.status == Status.LIMIT:
         check_empty(subject, findings)  # stopped by a limit, which cannot be checked

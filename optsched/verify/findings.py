@@ -10,7 +10,7 @@ from typing import Any, Literal
 from optsched.display import DisplayedTable, TableColumns
 from optsched.instance.reading import join, show
 
-Bound = Literal["verified", "consistent", "not verifiable"]
+BoundVerdict = Literal["verified", "consistent", "not verifiable"]
 
 TOLD = 20
 """Findings that the text of a verification tells."""
@@ -55,7 +55,7 @@ class Verification(DisplayedTable):
     """
 
     findings: tuple[Finding, ...]
-    bound: Bound
+    bound: BoundVerdict
     notes: tuple[str, ...] = ()
 
     @property

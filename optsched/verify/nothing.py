@@ -26,7 +26,7 @@ from optsched.solving.infeasibility import (
     no_time_left,
     rows_alone,
 )
-from optsched.verify.findings import Bound, Findings
+from optsched.verify.findings import BoundVerdict, Findings
 from optsched.verify.run_record import check_unproved
 from optsched.verify.stages import claims_no_time
 from optsched.verify.subject import RebuiltSolution
@@ -37,7 +37,7 @@ ROWS_READ = 20_000
 
 def check_nothing(
     subject: RebuiltSolution, program: AllocationProgram | LinearPlan, findings: Findings
-) -> Bound:
+) -> BoundVerdict:
     """Check a solution that states no allocation."""
     document = subject.document
     check_empty(subject, findings)
@@ -86,7 +86,7 @@ def _check_infeasible(
     program: AllocationProgram | LinearPlan,
     arrays: LinearArrays,
     findings: Findings,
-) -> Bound:
+) -> BoundVerdict:
     """Prove again that no allocation meets all rows;
     the conflicts must be rows, and must conflict.
     """
@@ -114,7 +114,9 @@ def _check_infeasible(
     return "verified" if document.certificate.proof == "dual" else "consistent"
 
 
-def _check_counted(document: SolutionDocument, plan: LinearPlan, findings: Findings) -> Bound:
+def _check_counted(
+    document: SolutionDocument, plan: LinearPlan, findings: Findings
+) -> BoundVerdict:
     """Add up again what is asked for; the conflicts must be the same."""
     shortage = plan.shortage()
     if shortage is None:
@@ -130,7 +132,7 @@ def _check_counted(document: SolutionDocument, plan: LinearPlan, findings: Findi
     return "verified"
 
 
-def _check_no_time(document: SolutionDocument, some: SomeTime, findings: Findings) -> Bound:
+def _check_no_time(document: SolutionDocument, some: SomeTime, findings: Findings) -> BoundVerdict:
     """Prove again that every allocation leaves a job without any time;
     the conflicts must be enough for that.
     """

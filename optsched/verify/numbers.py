@@ -30,7 +30,7 @@ from optsched.solvers import Capability
 from optsched.solving.column_generation import Duals
 from optsched.solving.knapsack_bound import knapsack_bound
 from optsched.solving.outcome import STOPPED
-from optsched.verify.findings import RELATIVE, Bound, Findings
+from optsched.verify.findings import RELATIVE, BoundVerdict, Findings
 from optsched.verify.run_record import CLAIM, PROOFS, RESIDUAL, check_residuals
 from optsched.verify.subject import RebuiltSolution
 
@@ -181,7 +181,7 @@ def read_duals(
     return np.concatenate([np.zeros(0), *parts])
 
 
-def check_numbers(point: CheckedPoint) -> Bound:
+def check_numbers(point: CheckedPoint) -> BoundVerdict:
     """Check every number that depends on the allocation and the duals."""
     findings = point.findings
     document = point.document
@@ -209,7 +209,7 @@ def check_metrics(document: SolutionDocument, allocation: Allocation, findings: 
 # --- bound and prices -----------------------------------------------------------------------------
 
 
-def check_bound(point: CheckedPoint) -> Bound:
+def check_bound(point: CheckedPoint) -> BoundVerdict:
     """The bound against the duals, or against the objective where there is only a claim."""
     findings = point.findings
     document = point.document
@@ -251,7 +251,7 @@ def check_bound(point: CheckedPoint) -> Bound:
     return method if len(findings) == before else "not verifiable"
 
 
-def _check_duals_written(point: CheckedPoint) -> Bound:
+def _check_duals_written(point: CheckedPoint) -> BoundVerdict:
     """Duals may be left out where there are many rows, or where the solver has none:
     what the bound is worth then.
     """

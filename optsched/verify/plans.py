@@ -16,7 +16,7 @@ from optsched.solution.certificate import OPTIMALITY, dual_bound, dual_residual,
 from optsched.solution.document import AllocationRow, ScheduleRow
 from optsched.solution.plan import LinearPlan, Plan
 from optsched.solution.solution import DUAL_ROWS
-from optsched.verify.findings import RELATIVE, Bound, Findings
+from optsched.verify.findings import RELATIVE, BoundVerdict, Findings
 from optsched.verify.nothing import check_empty, check_nothing
 from optsched.verify.numbers import check_contradiction, check_metrics, read_duals
 from optsched.verify.rows import Resolver, check_throughput, compare_rows
@@ -24,7 +24,7 @@ from optsched.verify.run_record import CLAIM, PROOFS, RESIDUAL, check_residuals
 from optsched.verify.subject import RebuiltSolution
 
 
-def check_plan(subject: RebuiltSolution, plan: Plan, findings: Findings) -> Bound:
+def check_plan(subject: RebuiltSolution, plan: Plan, findings: Findings) -> BoundVerdict:
     """Check a solution whose answer is a schedule."""
     document = subject.document
     if subject.expects_nothing:
@@ -179,7 +179,7 @@ def _check_numbers(
     schedule: Schedule,
     value: float,
     findings: Findings,
-) -> Bound:
+) -> BoundVerdict:
     """Objective, bound, certificate and status from the point of the schedule."""
     document = subject.document
     stated = subject.document.certificate
@@ -222,7 +222,7 @@ def _check_numbers(
 
 def _check_bound(
     subject: RebuiltSolution, plan: Plan, findings: Findings
-) -> tuple[Bound, dict[str, float]]:
+) -> tuple[BoundVerdict, dict[str, float]]:
     """The bound of a linear plan, recomputed from the duals if the file has them;
     residual of their signs.
     """

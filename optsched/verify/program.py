@@ -23,7 +23,7 @@ from optsched.solution.document import ProgramSolutionDocument
 from optsched.solution.explanation import Explanation
 from optsched.solvers import Limits
 from optsched.solving.infeasibility import Analyst, check_claim
-from optsched.verify.findings import Bound, Findings, Verification
+from optsched.verify.findings import BoundVerdict, Findings, Verification
 from optsched.verify.nothing import can_be_met, check_infeasible
 from optsched.verify.numbers import check_solver_without_duals
 from optsched.verify.run_record import (
@@ -78,7 +78,7 @@ class _Check:
     document: ProgramSolutionDocument
     findings: Findings
 
-    def run(self) -> Bound:
+    def run(self) -> BoundVerdict:
         """All checks; what the bound is worth."""
         document = self.document
         findings = self.findings
@@ -119,7 +119,7 @@ class _Check:
         vector[[place[name] for name in given]] = list(given.values())
         return vector
 
-    def _check_point(self) -> Bound:
+    def _check_point(self) -> BoundVerdict:
         document = self.document
         findings = self.findings
         arrays = self.program.arrays
@@ -166,7 +166,7 @@ class _Check:
             )
         return method
 
-    def _check_bound(self, noise: float) -> tuple[float | None, dict[str, float], Bound]:
+    def _check_bound(self, noise: float) -> tuple[float | None, dict[str, float], BoundVerdict]:
         """The bound, from the duals where there are any; the residual of their signs;
         what the bound is worth.
         """
@@ -207,7 +207,7 @@ class _Check:
 
     # --- without a point --------------------------------------------------------------------------
 
-    def _check_nothing(self) -> Bound:
+    def _check_nothing(self) -> BoundVerdict:
         document = self.document
         findings = self.findings
         arrays = self.program.arrays
@@ -222,7 +222,7 @@ class _Check:
         check_unproved(document, arrays, findings)
         return "consistent"
 
-    def _check_infeasible(self) -> Bound:
+    def _check_infeasible(self) -> BoundVerdict:
         document = self.document
         findings = self.findings
         arrays = self.program.arrays

@@ -5,8 +5,8 @@ classes of equal nodes r (n_r nodes), splits s of a gang into parts on nodes, pa
 each, needs per GPU), contents P of one node (counts of parts that fit on it together).
 
     seats    sum over columns c of type t of x_c  =  sum_{G,s} y[t,G,s]                 for every t
-    parts    sum_{t,s} parts_p(s) y[t,G,s]  <=  sum_{r in G} h[p,r,G]                   for every p, G
-    nodes    sum_G h[p,r,G]  <=  sum_P P_p n[P,r]  +  sum_Q Q_p m[Q,r]                  for every p, r
+    part     sum_{t,s} parts_p(s) y[t,G,s]  <=  sum_{r in G} h[p,r,G]                   for every p, G
+    node     sum_G h[p,r,G]  <=  sum_P P_p n[P,r]  +  sum_Q Q_p m[Q,r]                  for every p, r
     count    sum_P n[P,r]  <=  n_r                                                      for every r
     shared   sum_{p,r,G} need_p g_p h[p,r,G]  <=  capacity            of each resource of some nodes
     pieces   sum_{p,r} floor(g_p / s) h[p,r,wider] + sum_t floor(g_t / s) y[t,inside]  <=  floor(GPUs of G / s)
@@ -56,8 +56,8 @@ class Gangs(NamedTuple):
 
     Attributes
     ----------
-    type_, group, first : IntArray
-        Type, group of its level, and the first class of nodes in the group.
+    type_, group : IntArray
+        Type, and group of its level.
     split : tuple of mappings
         Parts of each gang: number of the part -> how many.
     """
@@ -95,12 +95,12 @@ class Contents(NamedTuple):
 
 
 class GangSeats(NamedTuple):
-    """Values of y, h and n at a whole point of a space."""
+    """Values of the columns of a space at a whole point: y, h, and n with m."""
 
     space: Space
     gangs: IntArray
     held: IntArray
-    nodes: IntArray
+    contents: IntArray
 
 
 @dataclass(frozen=True, eq=False)
