@@ -14,7 +14,7 @@ import numpy as np
 from optsched.arrays import EMPTY, AnyArray, BoolArray, FloatArray, IntArray, pointers
 from optsched.display import Displayed, count
 from optsched.instance.documents import NODE_STATES, parse_index
-from optsched.instance.levels import EVERYWHERE, Level, joined_levels, stated_levels
+from optsched.instance.levels import EVERYWHERE, TopologyLevel, joined_levels, stated_levels
 from optsched.instance.links import joined_nodes
 
 UP = NODE_STATES.index("up")
@@ -394,7 +394,7 @@ class Cluster(Displayed):
         return joined_nodes(names, np.diff(numbering.start), self.topology)
 
     @cached_property
-    def levels(self) -> tuple[Level, ...]:
+    def levels(self) -> tuple[TopologyLevel, ...]:
         """Racks, blocks and the like, from the smallest groups to the largest."""
         if self.level_document is None:
             return ()

@@ -27,7 +27,7 @@ EVERYWHERE = "cluster"
 RESERVED = (EVERYWHERE, "node", "gpu")
 
 
-class Level(NamedTuple):
+class TopologyLevel(NamedTuple):
     """One level of the topology.
 
     Attributes
@@ -44,7 +44,9 @@ class Level(NamedTuple):
     groups: tuple[str, ...]
 
 
-def stated_levels(document: Mapping[str, Any], number: Mapping[str, int]) -> tuple[Level, ...]:
+def stated_levels(
+    document: Mapping[str, Any], number: Mapping[str, int]
+) -> tuple[TopologyLevel, ...]:
     """Levels of a document that passes `check_levels`, from the smallest groups to the largest.
 
     Parameters
@@ -63,11 +65,13 @@ def stated_levels(document: Mapping[str, Any], number: Mapping[str, int]) -> tup
         called = [*groups, *number]
         known, first = np.unique(group, return_index=True)
         in_order = known[np.argsort(first)].tolist()
-        levels.append(Level(name, _renumbered(group), tuple(called[row] for row in in_order)))
+        levels.append(
+            TopologyLevel(name, _renumbered(group), tuple(called[row] for row in in_order))
+        )
     return tuple(sorted(levels, key=lambda level: -len(level.groups)))
 
 
-def joined_levels(label: IntArray) -> tuple[Level, ...]:
+def joined_levels(label: IntArray) -> tuple[TopologyLevel, ...]:
     """Levels that links tell, from labels of nodes at descending bandwidths, shape (L, nodes)."""
     nodes = label.shape[1]
     found: list[IntArray] = []
@@ -79,7 +83,7 @@ def joined_levels(label: IntArray) -> tuple[Level, ...]:
         if new and 1 < groups < nodes:
             found.append(group)
     return tuple(
-        Level(name, group, tuple(f"{name}-{row}" for row in range(int(group.max()) + 1)))
+        TopologyLevel(name, group, tuple(f"{name}-{row}" for row in range(int(group.max()) + 1)))
         for name, group in zip(OF_TOPOLOGY, found, strict=False)
     )
 
@@ -116,7 +120,9 @@ def _check_groups(groups: Mapping[str, Any], number: Mapping[str, int], where: s
             seen[node] = group
 
 
-def _check_nested(small: Level, large: Level, names: Sequence[str], path: str) -> None:
+def _check_nested(
+    small: TopologyLevel, large: TopologyLevel, names: Sequence[str], path: str
+) -> None:
     first = np.full(len(small.groups), -1, np.int64)
     # The group around each small group is that of its first node.
     first[small.group[::-1]] = large.group[::-1]

@@ -14,17 +14,17 @@ from optsched.placement.problem import Assignment, Pieces, Problem, with_identit
 from optsched.program.space import GangPart, GangSeats, packed
 
 NOT_SHARED = -1
-"""GPU of a slot for a part that is no content of a GPU."""
+"""GPU of a seat for a part that is no content of a GPU."""
 
 
-class Slot(NamedTuple):
+class Seat(NamedTuple):
     """Room for one part: a node, and the number of one of its GPUs with contents of its own."""
 
     node: int
     gpu: int = NOT_SHARED
 
 
-Slots = deque[Slot]
+Seats = deque[Seat]
 
 
 def seated(problem: Problem, seats: GangSeats) -> Assignment:
@@ -55,21 +55,21 @@ def _parts_of_requests(problem: Problem, seats: GangSeats) -> dict[int, tuple[in
     return found
 
 
-class _Placed(NamedTuple):
+class _SeatedPart(NamedTuple):
     """A part of a request and where it is."""
 
     part: GangPart
-    slot: Slot
+    seat: Seat
 
 
 def _places_of_parts(
     problem: Problem, seats: GangSeats, parts: Mapping[int, tuple[int, list[int]]]
-) -> dict[int, list[_Placed]]:
+) -> dict[int, list[_SeatedPart]]:
     """Parts of each request."""
     space = seats.space
     room = _room(problem, seats)
     # Parts of a group, and the classes of nodes that hold them for its gangs.
-    supply: dict[tuple[int, int, int], Slots] = defaultdict(deque)
+    supply: dict[tuple[int, int, int], Seats] = defaultdict(deque)
     held = space.held
     for column in np.flatnonzero(seats.held).tolist():
         part, r = int(held.part[column]), int(held.node_class[column])
@@ -82,15 +82,15 @@ def _places_of_parts(
         t = int(space.gangs.type_[column])
         level, group = int(space.types.level[t]), int(space.gangs.group[column])
         placed[request] = [
-            _Placed(space.parts[part], supply[part, level, group].popleft()) for part in mine
+            _SeatedPart(space.parts[part], supply[part, level, group].popleft()) for part in mine
         ]
     return placed
 
 
-def _room(problem: Problem, seats: GangSeats) -> dict[tuple[int, int], Slots]:
-    """Slots for a part, once for each time that there is room for it, by part and class."""
+def _room(problem: Problem, seats: GangSeats) -> dict[tuple[int, int], Seats]:
+    """Seats for a part, once for each time that there is room for it, by part and class."""
     space, local = seats.space, problem.nodes.local()
-    room: dict[tuple[int, int], Slots] = defaultdict(deque)
+    room: dict[tuple[int, int], Seats] = defaultdict(deque)
     next_node, next_gpu = [0] * len(space.nodes), itertools.count()
     contents = space.contents
     used = np.flatnonzero(seats.contents)
@@ -101,33 +101,33 @@ def _room(problem: Problem, seats: GangSeats) -> dict[tuple[int, int], Slots]:
         many = int(seats.contents[column])
         if contents.of_gpu[column]:
             one = int(np.flatnonzero(counts < 0)[0])
-            slots = [Slot(room[one, r].popleft().node, next(next_gpu)) for _ in range(many)]
+            made = [Seat(room[one, r].popleft().node, next(next_gpu)) for _ in range(many)]
         else:
             first = next_node[r]
             next_node[r] += many
-            slots = [Slot(n) for n in local[space.nodes.members[r][first : first + many]].tolist()]
-        for slot in slots:
+            made = [Seat(n) for n in local[space.nodes.members[r][first : first + many]].tolist()]
+        for seat in made:
             for part in np.flatnonzero(counts > 0).tolist():
-                room[part, r].extend([slot] * int(counts[part]))
+                room[part, r].extend([seat] * int(counts[part]))
     return room
 
 
 def _on_gpus(
-    problem: Problem, seats: GangSeats, placed: Mapping[int, Sequence[_Placed]]
+    problem: Problem, seats: GangSeats, placed: Mapping[int, Sequence[_SeatedPart]]
 ) -> Assignment:
     """GPUs for parts on nodes; requests that no longer find them are left out."""
     free = problem.nodes.free.copy()
     pieces: dict[int, Pieces] = {}
-    sharing: dict[int, list[tuple[int, _Placed]]] = defaultdict(list)
+    sharing: dict[int, list[tuple[int, _SeatedPart]]] = defaultdict(list)
     for request, mine in placed.items():
         total: dict[int, int] = defaultdict(int)
-        for part, slot in mine:
-            total[slot.node] += part.gpus
+        for part, seat in mine:
+            total[seat.node] += part.gpus
         if any(node < 0 or node in problem.closed[request] for node in total):
             continue
         if mine[0].part.share < 1:
             for one in mine:
-                sharing[one.slot.node].append((request, one))
+                sharing[one.seat.node].append((request, one))
         elif all(free[node] >= gpus for node, gpus in total.items()):
             pieces[request] = list(total.items())
             for node, gpus in total.items():
@@ -139,7 +139,7 @@ def _on_gpus(
 def _shared(
     problem: Problem,
     seats: GangSeats,
-    sharing: Mapping[int, Sequence[tuple[int, _Placed]]],
+    sharing: Mapping[int, Sequence[tuple[int, _SeatedPart]]],
     free: IntArray,
 ) -> dict[int, IntArray]:
     """GPUs of the requests that share, rows (node, index), on the last free GPUs of each node."""
@@ -149,8 +149,8 @@ def _shared(
     for node, mine in sharing.items():
         untouched = np.flatnonzero(problem.nodes.room[node] >= 1.0)
         index = deque(untouched[len(untouched) - free[node] :].tolist())
-        with_contents = sorted({one.slot.gpu for _, one in mine} - {NOT_SHARED})
-        wanted = [(request, one.part) for request, one in mine if one.slot.gpu == NOT_SHARED]
+        with_contents = sorted({one.seat.gpu for _, one in mine} - {NOT_SHARED})
+        wanted = [(request, one.part) for request, one in mine if one.seat.gpu == NOT_SHARED]
         rest = len(index) - len(with_contents)
         legal = layouts.get(mine[0][1].part.pool)
         found = packed(
@@ -163,8 +163,8 @@ def _shared(
             continue
         gpu_of = {gpu: index.popleft() for gpu in with_contents}
         for request, one in mine:
-            if one.slot.gpu != NOT_SHARED:
-                spots[request].append((node, gpu_of[one.slot.gpu]))
+            if one.seat.gpu != NOT_SHARED:
+                spots[request].append((node, gpu_of[one.seat.gpu]))
         left = list(index)
         for (request, _), gpus in zip(wanted, found, strict=True):
             spots[request] += [(node, left[gpu]) for gpu in gpus]

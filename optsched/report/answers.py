@@ -192,7 +192,7 @@ class AllocatedRows:
 
 
 @dataclass(frozen=True)
-class Slices:
+class WindowSlices:
     """Rounds: stretches of rows of the allocation,
     where rows that run on in the next slice are one stretch.
 
@@ -253,7 +253,7 @@ def schedule_of(answer: Answer | Schedule) -> Runs:
     return Runs(schedule.job, alone, schedule.pool, gpus, schedule.start, schedule.end)
 
 
-def slices_of(answer: Answer | Rounds) -> Slices:
+def slices_of(answer: Answer | Rounds) -> WindowSlices:
     """The rounds; raises `UsageError` where there are none."""
     if isinstance(answer, SolutionFile):
         return _slices_in(answer)
@@ -301,11 +301,11 @@ def _lacks(answer: Answer, name: str) -> UsageError:
 
 def _slices(
     rows: AllocatedRows, duration: FloatArray, runs: np.ndarray, window: float, scale: float
-) -> Slices:
+) -> WindowSlices:
     """Slices of a window; ``runs``, shape (slices, rows), says which rows run in each."""
     row, start, end, cuts = _joined(duration, runs)
     stretches = Runs(rows.job[row], rows.partner[row], rows.pool[row], rows.gpus[row], start, end)
-    return Slices(stretches, cuts, window, scale)
+    return WindowSlices(stretches, cuts, window, scale)
 
 
 def _joined(
@@ -345,7 +345,7 @@ def _schedule_in(file: SolutionFile) -> Runs:
     return Runs(_rows(job), np.full(len(rows), NOBODY), _rows(pool), gpus, start, end)
 
 
-def _slices_in(file: SolutionFile) -> Slices:
+def _slices_in(file: SolutionFile) -> WindowSlices:
     rounds = file.document.rounds
     allocation = file.document.allocation
     if rounds is None:

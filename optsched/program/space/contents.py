@@ -46,12 +46,12 @@ class GangPart(NamedTuple):
         return self.share < 1 and self.gpus == 1 and not asks
 
     @property
-    def piece(self) -> Piece:
+    def piece(self) -> GpuPiece:
         """What it takes of GPUs that it shares."""
-        return Piece(self.share, self.gpus, self.profile)
+        return GpuPiece(self.share, self.gpus, self.profile)
 
 
-class Piece(NamedTuple):
+class GpuPiece(NamedTuple):
     """A share, or a slice, of each of some different GPUs."""
 
     share: float
@@ -65,7 +65,7 @@ class GpuRoom(NamedTuple):
     left: float
     slices: tuple[int, ...] = ()
 
-    def after(self, piece: Piece, layouts: IntArray | None) -> GpuRoom | None:
+    def after(self, piece: GpuPiece, layouts: IntArray | None) -> GpuRoom | None:
         """The same with one more share or slice; None where it does not fit.
 
         ``layouts`` are the multisets of slices that a GPU can have, shape (layouts, profiles).
@@ -193,7 +193,7 @@ def _fits_gpus(
 
 
 def packed(
-    pieces: Sequence[Piece], gpus: int, layouts: IntArray | None
+    pieces: Sequence[GpuPiece], gpus: int, layouts: IntArray | None
 ) -> tuple[tuple[int, ...], ...] | None:
     """GPUs for shares and slices: each piece has different ones of so many free GPUs.
 
