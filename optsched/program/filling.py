@@ -263,9 +263,10 @@ class Filling:
         row_lower, lower, upper = base.row_lower.copy(), base.lower.copy(), base.upper.copy()
         row_lower[rows] = C.count * np.where(rate > 0, level, level * (1.0 - self.loose))
         # Where rows leave little to a job that rises, that is the scale of d, and not the segment.
-        left = self.program.level_limit * (1.0 + REACHED) - level
-        most = max(float(quotient(left, rate * high, 1.0).min()), 0.0)
-        lower[column], upper[column] = -min(most, 1.0), min(most, (high - low) / high)
+        # Twice as much, as a row has to hold the job, and not the bound of a column.
+        possible = quotient(2.0 * self.program.level_limit, rate * high, 1.0)
+        most = float(possible[possible > 0].min(initial=1.0))
+        lower[column], upper[column] = -most, min(most, (high - low) / high)
         implied_lower, implied_upper = base.implied_lower.copy(), base.implied_upper.copy()
         implied_lower[column], implied_upper[column] = lower[column], upper[column]
         if self.empties:
