@@ -222,7 +222,17 @@ class SideConstraint(ABC, Displayed):
         """
 
     def apart(self, instance: Instance) -> BoolArray | None:
-        """Jobs of which no two may be on one node, shape (jobs,); None where it says nothing of it."""
+        """Jobs of which no two may be on one node.
+
+        Parameters
+        ----------
+        instance : Instance
+
+        Returns
+        -------
+        BoolArray, shape (jobs,), or None
+            None if it says nothing of it.
+        """
         return None
 
     def space(self, C: Classes, apart: Sequence[BoolArray] = ()) -> Space | None:
