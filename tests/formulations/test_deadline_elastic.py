@@ -411,6 +411,7 @@ def instance_of(capacity: dict[str, int], jobs: list[dict[str, Any]], restart: f
     )
 
 
+@pytest.mark.property
 def test_all_jobs_are_kept_by_rule_where_none_would_be_declined() -> None:
     """Where all must be kept the first plan that keeps all is the answer; else the best of all orders."""
     kept = 0

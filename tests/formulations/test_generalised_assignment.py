@@ -139,6 +139,7 @@ def test_a_rule_assigns_all_jobs_before_any_solver(kind: str) -> None:
     assert certify_point(arrays, point, arrays.objective(point), "none").ok
 
 
+@pytest.mark.property
 def test_the_search_comes_close_to_the_bound_of_priced_jobs() -> None:
     """Without a node of branch and bound; the rule alone is 5 to 15 % above the bound."""
     instance = generate("gap", jobs=30, agents=6, type="d", seed=1).instance
@@ -151,6 +152,7 @@ def test_the_search_comes_close_to_the_bound_of_priced_jobs() -> None:
     assert np.array_equal(again.allocation.x, solution.allocation.x)
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("seed", range(3))
 def test_the_bound_of_priced_jobs_holds(seed: int) -> None:
     """It is between the bound of the relaxation and the optimum."""
@@ -228,6 +230,7 @@ def test_agents_without_a_unit_solve_a_knapsack_of_rounded_sizes() -> None:
     assert most <= found <= 1.05 * most
 
 
+@pytest.mark.property
 def test_a_search_starts_from_a_given_assignment() -> None:
     instance = generate("gap", jobs=20, agents=4, type="d", seed=5).instance
     first = optsched.solve(instance, "gap", work_limit=1)

@@ -132,6 +132,7 @@ def agrees(seed: int) -> bool:
     return found <= least + NOISE
 
 
+@pytest.mark.property
 def test_slots_columns_and_brute_force_agree_on_some_sets() -> None:
     assert sum(agrees(seed) for seed in range(40)) >= 39
 
@@ -201,6 +202,7 @@ def agrees_on_kinds(seed: int) -> int:
     return int(by_columns.objective <= by_slots.objective + NOISE)
 
 
+@pytest.mark.property
 def test_jobs_of_all_kinds_are_paths() -> None:
     assert sum(agrees_on_kinds(seed) for seed in range(20)) >= 18
 

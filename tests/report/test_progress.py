@@ -208,6 +208,7 @@ def test_the_primal_integral_is_the_area_between_incumbent_and_best() -> None:
         ProgressLines.of_events([Progress(1.0, None, 10.0)]).primal_integral()
 
 
+@pytest.mark.property
 def test_the_search_of_assignments_reports_its_incumbents() -> None:
     recorder = ProgressRecorder()
     instance = generate("gap", jobs=40, agents=5, type="d", seed=1).instance
