@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from optsched.cli.shell import Shell, terminal_width
 from optsched.cli.tables import name, number, seconds, share
-from optsched.solution import gap_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,6 +115,8 @@ def solver_words(event: Progress | None) -> list[str]:
     """``incumbent 3.2``, ``bound 4.1``, ``gap 28 %``: the last event of a solver."""
     if event is None:
         return []
+    from optsched.solution import gap_of  # help and completion load no numpy
+
     figures = (("incumbent", event.incumbent), ("bound", event.bound))
     parts = [f"{figure} {number(value)}" for figure, value in figures if value is not None]
     gap = gap_of(event.incumbent, event.bound)
