@@ -107,6 +107,8 @@ def run() -> int:
     if solving is not None and solving.left_running():
         sys.stderr.flush()
         os._exit(code)
+    # Python walks all objects when it ends, to collect what ends with the process anyway
+    gc.freeze()
     return code
 
 
