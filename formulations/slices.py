@@ -16,6 +16,7 @@ def reference_slices(C: Classes, part: FloatArray) -> tuple[IntArray, FloatArray
         y_kj = part_kj W_j / s_kj,   each row divided by max(1, sum_j y_kj)
 
     with W_j GPUs of the pool and s_kj GPUs of the reference column (the gang where there is none).
+    A column without GPUs is no slice of them: y_kj is 1.
     Where the parts of a pool add up to at most 1 over all jobs, its capacity is kept: sum_k n_k
     s_kj y_kj <= W_j.
 
@@ -30,7 +31,7 @@ def reference_slices(C: Classes, part: FloatArray) -> tuple[IntArray, FloatArray
     held = C.gpus * C.configurations.share[C.configuration]
     # Where there is no column, -1 takes some entry, which the gang replaces.
     s = np.where(runs, held[column] if C.columns else 0.0, C.gang[:, np.newaxis])
-    y = part * pool_gpus(C)[np.newaxis, :] / s
+    y = np.divide(part * pool_gpus(C)[np.newaxis, :], s, out=runs.astype(np.float64), where=s > 0)
     return column, y / np.maximum(1.0, y.sum(axis=1, keepdims=True))
 
 

@@ -18,6 +18,8 @@ from optsched.performance import Source
 
 MOST_COLUMNS = 5_000_000
 """Pairs of all kinds together: some 250 bytes each."""
+MORE_THAN_THERE_ARE = 2.0**31
+"""GPUs; who asks for more asks in vain all the same, and integers do not overflow."""
 
 
 def server_columns(task: CompileTask) -> KindColumns:
@@ -74,5 +76,5 @@ def _gpus(kinds: Kinds, law: IntArray, w: IntArray, p: IntArray) -> tuple[IntArr
     pool = np.full(len(laws), -1, np.int64)
     held_by, column = np.nonzero(each.any(axis=0))
     pool[held_by] = laws.pool_of[of_pool][column]
-    of_worker, of_server = each.sum(axis=2).astype(np.int64)
+    of_worker, of_server = np.minimum(each.sum(axis=2), MORE_THAN_THERE_ARE).astype(np.int64)
     return pool[law], of_worker[law] * w + of_server[law] * p

@@ -304,6 +304,8 @@ def _check_own_constraints(
         found = document.constraints[index] if index < len(document.constraints) else None
         if constraint.single and constraint.kind in kinds and found != own:
             continue  # the caller's replaces it
+        if own in document.constraints[:index]:
+            continue  # the instance asks for it twice
         findings.same(f"constraints[{index}]", found, own, "the instance asks for this constraint")
         index += 1
 

@@ -374,3 +374,13 @@ def test_long_ages_are_right(age: float) -> None:
     assert solution.status == "optimal" and solution.objective == pytest.approx(
         (age + 100) / 100, rel=1e-6
     )
+
+
+def test_a_job_without_gpus_needs_no_slice_of_them() -> None:
+    """Alone it runs all the time, as beside others: nobody else keeps it from doing so."""
+    jobs = [
+        {"id": "cpu", "steps": 3600.0, "options": [{"pool": "p100", "gpus": 0, "throughput": 1.0}]},
+        {"id": "gpu", "steps": 3600.0, "throughput": {"p100": 1.0}},
+    ]
+    document = instance_document({"p100": 2}, jobs, resources=[])
+    assert solve(Instance.from_document(document)).objective == pytest.approx(1.0, abs=1e-9)

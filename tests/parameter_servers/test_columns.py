@@ -81,6 +81,14 @@ def test_a_limit_without_room() -> None:
         assert optsched.verify(instance, solution.to_document()).ok
 
 
+@pytest.mark.filterwarnings("error")
+def test_workers_of_more_gpus_than_can_be_counted() -> None:
+    document = gpu_document()
+    document["workloads"]["net"]["parameters"]["parameter_server"]["worker"]["fast"] = 2**64
+    solution = optsched.solve(Instance.from_document(document), "max-min-fairness")
+    assert [job for job, _ in solution.unplaced] == ["a"]
+
+
 def test_kinds_differ_by_steps_and_laws_only() -> None:
     document = REFERENCE.document()
     document["jobs"] = [

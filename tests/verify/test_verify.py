@@ -803,6 +803,14 @@ def test_the_constraints_of_the_instance_cannot_be_left_out() -> None:
     assert fields(verify(capped, right)) == {"constraints[0]"}
 
 
+def test_a_constraint_that_the_instance_asks_for_twice() -> None:
+    budget = {"kind": "budget", "limit": 1e6}
+    document = instance("quickstart").to_document() | {"constraints": [budget, budget]}
+    solution = optsched.solve(document, "max-min-fairness")
+    assert len(solution.constraints) == 1
+    assert verify(Instance.from_document(document), solution.to_document()).ok
+
+
 def test_rows_of_ones_own_cannot_be_verified() -> None:
     given = instance("quickstart")
 
