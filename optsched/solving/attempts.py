@@ -148,7 +148,7 @@ class Attempts:
 
     def better(self, outcome: Outcome, than: Outcome) -> bool:
         """Whether an outcome is to be preferred:
-        certified, settled, with a point, of a better value; in this order.
+        certified, settled, with a point, of a better value, of a tighter bound; in this order.
         """
 
         def rank(some: Outcome) -> tuple[bool, bool, bool]:
@@ -156,6 +156,8 @@ class Attempts:
 
         if rank(outcome) != rank(than) or outcome.value is None or than.value is None:
             return rank(outcome) > rank(than)
+        if outcome.value == than.value and outcome.bound_source == than.bound_source:
+            return self.tighter(outcome, than)
         return outcome.value > than.value if self.maximise else outcome.value < than.value
 
 

@@ -59,8 +59,10 @@ ROUNDED = 1e-6
 BRIEFLY, BRIEF_NODES, BRIEF_SHARE = 1000, 500, 0.1
 """Columns of an assignment up to which branch and bound comes before a search: so many nodes, in
 so much of the time."""
+DENSE = 0.9
+"""Part of the coefficients of a knapsack that are not 0, at least."""
 SMALL_KNAPSACK = 250
-"""Columns up to which CP-SAT solves a knapsack that so few nodes do not settle."""
+"""Columns up to which CP-SAT solves a knapsack that the enumeration does not settle."""
 FEW, MANY = 2, 50
 """Neighbourhoods for each job, in a row without a better assignment, after which the search for one ends:
 where prices leave few columns open, and else."""
@@ -176,10 +178,12 @@ class Engine(SolverRuns):
             yield partial(self._search_assignments, program)
         elif easier_first:  # a bound, and a point to start from
             yield from self._easier(program)
-        elif self._is_small_knapsack(program):
-            # CP-SAT proves knapsacks of a hundred items that HiGHS leaves open
+        elif self._is_knapsack(program):
             yield partial(self._branch_briefly, program)
-            yield partial(self._solve_lowered, program, "cp-sat")
+            yield partial(self._enumerate_knapsack, program)
+            if program.classes.columns <= SMALL_KNAPSACK and _is_whole(program):
+                # CP-SAT proves knapsacks of a hundred items that HiGHS leaves open
+                yield partial(self._solve_lowered, program, "cp-sat")
         direct = self.solver_as_it_is(program)
         lowered = partial(self._solve_lowered, program)
         if direct is not None:
@@ -343,23 +347,19 @@ class Engine(SolverRuns):
         elif solver.refuses(easier) is None or _is_relaxed_as_rows(program):
             yield partial(self._solve_easier, program, easier)
 
-    def _is_small_knapsack(self, program: AllocationProgram) -> bool:
-        """Whether `auto` chooses for few whole columns that all use several resources, in whole numbers."""
+    def _is_knapsack(self, program: AllocationProgram) -> bool:
+        """Whether `auto` enumerates: a linear program of whole jobs that all use several resources."""
         if self.asked_for is not None or self.limits.work is not None or not program.integral:
             return False
-        rows, gain, columns = program.limit_rows, program.gain, program.classes.columns
+        rows, utility = program.limit_rows, program.utility
         used = np.count_nonzero(np.diff(rows.matrix.indptr))
         return bool(
-            columns <= SMALL_KNAPSACK
-            and used > 1
-            and rows.matrix.nnz == used * columns
-            and program.utility.method is Method.DIRECT
-            and not (program.utility.smallest_level or program.utility.homogenised)
+            used > 1
+            and rows.matrix.nnz >= DENSE * used * program.classes.columns
+            and utility.method is Method.DIRECT
+            and not (utility.smallest_level or utility.homogenised)
             and not (program.conic or program.extend)
             and program.space is None
-            and len(rows.side) == len(program.side)
-            and step_of(gain, np.ones(len(gain), bool)) is not None
-            and (rows.matrix.data == np.round(rows.matrix.data)).all()
         )
 
     def _branch_briefly(self, program: AllocationProgram) -> Outcome:
@@ -380,6 +380,43 @@ class Engine(SolverRuns):
         outcome = certified_allocation(self, program, values, values.y, arrays)
         self._incumbent = outcome.x
         return replace(outcome, by_clock=outcome.by_clock or by_clock)
+
+    def _enumerate_knapsack(self, program: AllocationProgram) -> Outcome:
+        """A knapsack by how many items are taken; the next solver starts from its best point."""
+        from optsched.solvers.enumeration import Enumeration  # few programs are knapsacks
+        from optsched.solving.knapsack_search import Items, KnapsackSearch, NumberOfItems
+
+        items = Items.of(program)
+        arrays = self.build(lambda: program.to_linear().arrays)
+        values = Values(Termination.IMPRECISE, words="enumeration of a knapsack")
+        if items is None:
+            return nothing_found(self, values)
+        began = self.timer.clock()
+        numbered = NumberOfItems(program, items, arrays)
+        session = self.open(numbered.arrays)
+        silent = replace(self.limits_left(), gap=None, on_progress=None)
+
+        def relaxed(number: int | None) -> Values:
+            session.set_rows(*numbered.sides(number))
+            return self.record(session.run(silent), session.arrays.shape)
+
+        def enough() -> bool:
+            return not self.has_time_left(1.0 - LONG)
+
+        start = program.known_point() if self._incumbent is None else self._incumbent
+        step = step_of(arrays.cost, arrays.integer) or 0.0
+        search = KnapsackSearch(items, step, items.taken(start))
+        search.relax(numbered.of_point(relaxed(None).x), lambda k: numbered.at(relaxed(k), k))
+        search.run(enough)
+        self.spend("search", self.timer.clock() - began)
+        self._incumbent = items.point(search.best, program.classes.columns)
+        bound = search.bound + arrays.offset
+        values = replace(values, x=program.complete(self._incumbent), bound=bound)
+        if search.settled:
+            self.use(Enumeration, "all sets of items that may be better were enumerated")
+            values = replace(values, termination=Termination.OPTIMAL, words="")
+        outcome = certified_allocation(self, program, values, None, arrays)
+        return replace(outcome, by_clock=outcome.by_clock or enough())
 
     def _search_assignments(self, program: AllocationProgram) -> Outcome:
         """The relaxation of a generalised assignment, and a search at its prices.
@@ -549,6 +586,14 @@ class Engine(SolverRuns):
         if values.x is None or values.termination in NO_OPTIMUM:
             return nothing_found(self, replace(values, x=None))
         return certified_allocation(self, easier, values, values.y, arrays)
+
+
+def _is_whole(program: AllocationProgram) -> bool:
+    """Whether gains and uses are whole numbers, which CP-SAT does not round."""
+    gain, use = program.gain, program.limit_rows.matrix.data
+    return step_of(gain, np.ones(len(gain), bool)) is not None and bool(
+        (use == np.round(use)).all()
+    )
 
 
 def _is_relaxed_as_rows(program: AllocationProgram) -> bool:

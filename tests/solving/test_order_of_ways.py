@@ -18,15 +18,21 @@ from optsched.solving.engine import BRIEFLY, SMALL_KNAPSACK, Engine
 
 
 def ways(jobs: int, agents: int, limits: Limits, solver: str | None = None) -> list[str]:
-    """Names of the first two ways that an assignment is tried in."""
+    """How an assignment is tried at first."""
     instance = generate("gap", jobs=jobs, agents=agents, type="d", seed=1).instance
     return ways_of(instance, "gap", limits, solver)
+
+
+def knapsack(jobs: int, solver: str | None = None) -> list[str]:
+    """How a knapsack of five resources is tried at first."""
+    instance = generate("knapsack", jobs=jobs, resources=5, seed=1).instance
+    return ways_of(instance, "multiple-choice", Limits(), solver)
 
 
 def ways_of(
     instance: optsched.Instance, name: str, limits: Limits, solver: str | None = None
 ) -> list[str]:
-    """The same of any instance and formulation."""
+    """Names of the first three ways, each with the solver that is named there."""
     formulation = make_formulation(name)
     program = formulation.build(formulation.classes(optsched.compile(instance)))
     assert isinstance(program, AllocationProgram)
@@ -34,15 +40,16 @@ def ways_of(
     found = []
     for way in engine._ways(program, None):
         assert isinstance(way, partial)
-        found.append(way.func.__name__)
-        if len(found) == 2:
+        named = [each for each in way.args if isinstance(each, str)]
+        found.append(" ".join([way.func.__name__, *named]))
+        if len(found) == 3:
             break
     return found
 
 
 @pytest.mark.parametrize(("jobs", "agents"), [(50, 5), (BRIEFLY // 10, 10)])
 def test_small_assignments_branch_first_and_then_search(jobs: int, agents: int) -> None:
-    assert ways(jobs, agents, Limits()) == ["_branch_briefly", "_search_assignments"]
+    assert ways(jobs, agents, Limits())[:2] == ["_branch_briefly", "_search_assignments"]
 
 
 def test_larger_assignments_are_searched_at_once() -> None:
@@ -58,12 +65,13 @@ def test_a_solver_that_is_named_solves_the_program() -> None:
     assert ways(50, 5, Limits(), solver="highs")[0] == "_solve_lowered"
 
 
-def test_small_knapsacks_go_to_cp_sat_where_a_few_nodes_do_not_settle_them() -> None:
-    def knapsack(jobs: int) -> list[str]:
-        instance = generate("knapsack", jobs=jobs, resources=5, seed=1).instance
-        return ways_of(instance, "multiple-choice", Limits())
-
-    assert knapsack(SMALL_KNAPSACK) == ["_branch_briefly", "_solve_lowered"]
-    assert "_branch_briefly" not in knapsack(SMALL_KNAPSACK + 1)
+def test_knapsacks_are_enumerated_where_a_few_nodes_do_not_settle_them() -> None:
+    assert knapsack(1000)[:2] == ["_branch_briefly", "_enumerate_knapsack"]
+    assert knapsack(50, "highs") == ["_solve_lowered"]
     instance = optsched.load("@quickstart")
     assert ways_of(instance, "max-throughput", Limits())[0] != "_branch_briefly"
+
+
+def test_small_knapsacks_go_to_cp_sat_then() -> None:
+    assert knapsack(SMALL_KNAPSACK)[2] == "_solve_lowered cp-sat"
+    assert knapsack(SMALL_KNAPSACK + 1)[2] == "_solve_lowered"
