@@ -10,6 +10,8 @@ from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput
 from optsched.instance.cluster import Cluster, Partition, Pool, Resource
 from optsched.instance.documents import (
+    MAX_GPUS,
+    MAX_NODES,
     NODE_STATES,
     ClusterDocument,
     PoolDocument,
@@ -21,8 +23,6 @@ from optsched.instance.links import check_topology
 from optsched.instance.reading import listed, show
 from optsched.instance.references import refuse_repeated
 
-MAX_NODES = 10**7
-MAX_GPUS = 10**9
 RESERVED = ("cpu", "memory")
 
 

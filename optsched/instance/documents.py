@@ -45,6 +45,8 @@ Seconds = Annotated[Positive, Spelled]
 Delay = Annotated[NonNegative, Spelled]
 Count = Annotated[int, Field(ge=0, le=2**31)]
 PositiveCount = Annotated[int, Field(ge=1, le=2**31)]
+MAX_NODES, MAX_GPUS = 10**7, 10**9
+"""Of a cluster."""
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 T = TypeVar("T")
@@ -300,10 +302,11 @@ class PoolDocument(Document):
     name: Name
     gpu: Name | None = None
     nodes: Annotated[
-        Annotated[Count, Tag("<count>")] | Annotated[Tuple[NodeDocument], Tag("<list>")],
+        Annotated[int, Field(ge=0, le=MAX_NODES), Tag("<count>")]
+        | Annotated[Tuple[NodeDocument], Tag("<list>")],
         _tag((list, tuple), "<list>", "<count>"),
     ]
-    gpus_per_node: Count | None = None
+    gpus_per_node: Annotated[int, Field(ge=0, le=MAX_GPUS)] | None = None
     gpu_memory: Positive | None = None
     cpus_per_node: NonNegative | None = None
     memory_per_node: NonNegative | None = None

@@ -24,8 +24,9 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import InvalidArgument, did_you_mean, unknown_name
-from optsched.instance.build_cluster import MAX_GPUS, MAX_NODES, names_of_nodes
+from optsched.instance.build_cluster import names_of_nodes
 from optsched.instance.cluster import PER_NODE, UP, Cluster, Pool, Resource
+from optsched.instance.documents import MAX_GPUS, MAX_NODES
 from optsched.instance.instance import Instance
 from optsched.instance.tables import JobTable
 

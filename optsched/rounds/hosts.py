@@ -150,31 +150,33 @@ class Hosts:
 
     # --- the choice -----------------------------------------------------------------------
 
-    def chosen(self, order: IntArray, most: float) -> BoolArray:
+    def chosen(self, order: IntArray, preemptions_left: float) -> BoolArray:
         """Mask of the rows that run: one of each job that cannot be preempted and can stay.
 
         Parameters
         ----------
         order : IntArray
             All rows, the first first.
-        most : float
+        preemptions_left : float
             Running jobs that may be preempted or moved, at most.
         """
         if not self.shared.any():
             return self.firm
-        fits = self._fit if np.isinf(most) else self._fit_beside_all
+        fits = self._fit if np.isinf(preemptions_left) else self._fit_beside_all
         # Most rounds have room for all guests: only where not is each tried for room.
         # Two passes: the first ignores room, and is right in most rounds.
-        hopeful = self._chosen(order, most, lambda rows: True)
-        return hopeful if fits(np.flatnonzero(hopeful)) else self._chosen(order, most, fits)
+        hopeful = self._chosen(order, preemptions_left, lambda rows: True)
+        if fits(np.flatnonzero(hopeful)):
+            return hopeful
+        return self._chosen(order, preemptions_left, fits)
 
-    def _chosen(self, order: IntArray, most: float, fits: Fits) -> BoolArray:
+    def _chosen(self, order: IntArray, preemptions_left: float, fits: Fits) -> BoolArray:
         """Each host takes the first of its rows whose guest is free and that fits."""
         has_shared = mask_of(self.anchor, len(self.view.must) + 1)
         has_shared[-1] = False
         alone = self.firm & (self.rows.partner < 0) & has_shared[self.rows.job]
         without_choice = self.firm & ~alone & ~self.shared
-        choice = _Choice(self, alone, np.flatnonzero(without_choice), most)
+        choice = _Choice(self, alone, np.flatnonzero(without_choice), preemptions_left)
         for row in order[(self.shared | alone)[order]].tolist():
             choice.consider(row, fits)
         mask = without_choice.copy()
@@ -241,14 +243,16 @@ class _Choice:
         Rows in which hosts go on that have shared rows too.
     fixed : IntArray
         Rows of jobs that have one row only; they need their room.
-    most : float
+    preemptions_left : float
         Running jobs that may be preempted or moved, at most.
     """
 
-    def __init__(self, hosts: Hosts, alone: BoolArray, fixed: IntArray, most: float) -> None:
+    def __init__(
+        self, hosts: Hosts, alone: BoolArray, fixed: IntArray, preemptions_left: float
+    ) -> None:
         self._hosts = hosts
         self._fixed = fixed
-        self._most = most
+        self._preemptions_left = preemptions_left
         rows = hosts.rows
         alone_rows = np.flatnonzero(alone)
         self._alone: dict[int, int] = dict(
@@ -280,13 +284,13 @@ class _Choice:
         cost = self._preempted(host, row, guest)
         changed = {**self._row, host: row}
         # Over the limit the host goes on as it is.
-        if cost > self._most:
+        if cost > self._preemptions_left:
             return
         if hosts.joins[row]:
             beside = np.array(sorted(changed.values()), np.int64)
             if not fits(np.concatenate([self._fixed, beside])):
                 return
-        self._most -= cost
+        self._preemptions_left -= cost
         self._row = changed
         self._decided.add(host)
         if guest >= 0:

@@ -77,7 +77,7 @@ class PlannedRound:
         return bool(
             among(self.plan.verdict, UNCHANGED).all()
             and not _exempts(self.state)
-            # The notice of a hard deadline that has passed says by how much: it changes each round.
+            # A hard deadline that has passed is in no view.
             and seen.deadline is table.deadline
             and self.view.instance.cluster is self.state.instance.cluster
         )

@@ -281,8 +281,8 @@ def displaced_so_far(queue: RowQueue, left: RowQueue, staying: IntArray, must: B
     return int((gone & ~queue.busy).sum())
 
 
-def rows_that_stay(queue: RowQueue, chosen: IntArray, most: int) -> BoolArray:
-    """Rows in which running jobs stay, so that no more than ``most`` are displaced; shape (A,).
+def rows_that_stay(queue: RowQueue, chosen: IntArray, preemptions_left: float) -> BoolArray:
+    """Rows in which running jobs stay, so that no more are displaced than may be; shape (A,).
 
     These are rows of displaced jobs, the first due first, until few enough are displaced; and the
     chosen rows that go on and are not in the way of these.
@@ -292,18 +292,21 @@ def rows_that_stay(queue: RowQueue, chosen: IntArray, most: int) -> BoolArray:
     queue : RowQueue
     chosen : IntArray
         Rows that would run if displacement were free.
-    most : int
+    preemptions_left : float
+        Running jobs that may be preempted or moved.
     """
     rows = queue.rows
     going = displaced(queue, chosen)
-    stay = _back_in_place(queue, chosen, going, most)
+    stay = _back_in_place(queue, chosen, going, preemptions_left)
     back = np.append(jobs_of(rows, np.flatnonzero(stay), len(going)), False)
     in_the_way = back[rows.job] | back[rows.partner] | going[rows.job]
     going_on: BoolArray = queue.mask(chosen) & queue.continues & ~in_the_way
     return stay | going_on
 
 
-def _back_in_place(queue: RowQueue, chosen: IntArray, going: BoolArray, most: int) -> BoolArray:
+def _back_in_place(
+    queue: RowQueue, chosen: IntArray, going: BoolArray, preemptions_left: float
+) -> BoolArray:
     """Rows in which displaced jobs (``going``) stay after all, the first due first; shape (A,)."""
     rows = queue.rows
     candidates = _ways_to_stay(queue, chosen)
@@ -327,7 +330,7 @@ def _back_in_place(queue: RowQueue, chosen: IntArray, going: BoolArray, most: in
         job = int(rows.job[row])
         partner = int(rows.partner[row])
         back = [one for one in (job, partner) if movable[one]]
-        if left <= most or not back:
+        if left <= preemptions_left or not back:
             continue
         stay[row] = True
         movable[back] = False

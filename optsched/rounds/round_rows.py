@@ -369,9 +369,9 @@ class RoundRows:
 
     # --- the queue ------------------------------------------------------------------------
 
-    def queue(self) -> tuple[RowQueue, int | None]:
+    def queue(self) -> tuple[RowQueue, float]:
         """The rows in their order,
-        and how many running jobs that could go on may be preempted or moved.
+        and how many running jobs that could go on may be preempted or moved (inf: any number).
         """
         rows = self.rows
         view = self.view
@@ -384,18 +384,18 @@ class RoundRows:
             self.constraints,
         )
         limit = self.state.most_moves
-        most, allowed = None, np.inf
+        preemptions_left = beside_parting = np.inf
         if limit is not None:
             # Those who can go on in no row are moved in any case: they are taken off the limit first.
             unable, parting = hosts.unable
-            most = max(limit - unable, 0)
-            allowed = most - parting
+            preemptions_left = max(limit - unable, 0)
+            beside_parting = preemptions_left - parting
         must_run = hosts.firm
         if hosts.shared.any():
-            must_run = hosts.chosen(self._order_for_hosts(), allowed)
+            must_run = hosts.chosen(self._order_for_hosts(), beside_parting)
         group = priority_groups(must_run, self.waits, self.urgent)
         order = self._ordered(group, self._rank(group))
-        order = order[~self._ahead(group, limited=most is not None)[order]]
+        order = order[~self._ahead(group, limited=limit is not None)[order]]
         uses = self.classes.uses
         queue = RowQueue(
             classes=self.classes,
@@ -414,4 +414,4 @@ class RoundRows:
         never_stopped = either(rows, ~view.instance.jobs_table.preemptible)
         if (never_stopped & ~must_run).any():
             queue = within_upper_sides(queue, never_stopped, self.side())
-        return queue, most
+        return queue, preemptions_left

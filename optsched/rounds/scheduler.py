@@ -16,6 +16,7 @@ from optsched.errors import (
     InvalidArgument,
     InvalidInput,
     JournalError,
+    UsageError,
     checks_keywords,
 )
 from optsched.instance import Instance
@@ -153,6 +154,7 @@ class Scheduler(ClosedByWith, Displayed):
             # The first plan need not wait for the process to start.
             self._process.start()  # while the first jobs come in
         self._snapshot_of = -1
+        self._closed = False
         self.metrics = metrics
 
     @classmethod
@@ -195,8 +197,9 @@ class Scheduler(ClosedByWith, Displayed):
         except BaseException:
             writer.close()
             raise
-        if writer.dropped:
-            log.warning("journal %s: %s", journal, writer.dropped)
+        for found in (writer.dropped, writer.empty):
+            if found:
+                log.warning("journal %s: %s", journal, found)
         return self
 
     # --- what there is ------------------------------------------------------------------------
@@ -606,6 +609,7 @@ class Scheduler(ClosedByWith, Displayed):
     def _take(self, kind: type[Event], now: float | None, **fields: Any) -> None:
         """Check an event, write it down, and only then let it change the state."""
         with self._one_at_a_time:
+            self._check_open()
             self._take_alone(kind, now, fields)
 
     def _take_alone(self, kind: type[Event], now: float | None, fields: Mapping[str, Any]) -> None:
@@ -672,6 +676,7 @@ class Scheduler(ClosedByWith, Displayed):
             The plan could not be written down: it is not in effect.
         """
         with self._one_at_a_time:
+            self._check_open()
             return self._solve_alone(now, dry_run)
 
     def _solve_alone(self, now: float | None, dry_run: bool) -> Plan:
@@ -681,6 +686,7 @@ class Scheduler(ClosedByWith, Displayed):
             and self._live.round != self._snapshot_of
         ):
             self._snapshot()
+        before = self._live.plan
         state, plan = self._live.planned(self._time(now), self._load)
         if dry_run:
             return plan
@@ -691,8 +697,10 @@ class Scheduler(ClosedByWith, Displayed):
         self._live.follow(state, plan)
         self.metrics.plan(plan, plan.timings.get("total"))
         log_record(record)
+        # A notice holds as long as its reason does; it is logged by the first plan that has it.
         for notice in plan.notices:
-            log.warning("%s", notice)
+            if before is None or notice not in before.notices:
+                log.warning("%s", notice)
         return plan
 
     def _load(self, name: str) -> type[Solver]:
@@ -718,10 +726,15 @@ class Scheduler(ClosedByWith, Displayed):
     def close(self) -> None:
         """End the solver's process and let go of the journal, after the call in progress."""
         with self._one_at_a_time:
+            self._closed = True
             if self._process is not None:
                 self._process.close()
             if self._journal is not None:
                 self._journal.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("the scheduler is closed: it takes no events and plans no rounds")
 
 
 def _object(given: object, path: str, expected: str) -> Mapping[Any, Any]:

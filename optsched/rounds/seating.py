@@ -177,12 +177,7 @@ class Seating:
         self._earlier = self.fixed
         self._somebody_left()
 
-    def seat(
-        self,
-        queue: RowQueue,
-        most_displaced: int | None = None,
-        strict: bool = False,
-    ) -> RowQueue:
+    def seat(self, queue: RowQueue, strict: bool = False) -> RowQueue:
         """Give GPUs to the rows of a queue that fit; a row without room is skipped.
 
         With ``strict`` all jobs behind the first one that has no room wait, and stop if they run.
@@ -194,7 +189,7 @@ class Seating:
         """
         self._begin(queue)
         seat = self._seat_strictly if strict else self._seat_in_turn
-        left = seat(queue, most_displaced)
+        left = seat(queue)
         rows = self._gpus.rows
         more = Seats(queue.rows.take(rows), *self._gpus.gpus(rows), self._staying[rows])
         self.seats = self.seats.and_also(more)
@@ -298,13 +293,12 @@ class Seating:
     def _somebody_left(self) -> None:
         self._full = np.zeros(self.classes.columns, bool)
 
-    def _seat_in_turn(self, queue: RowQueue, most_displaced: int | None) -> RowQueue:
+    def _seat_in_turn(self, queue: RowQueue) -> RowQueue:
         """Select rows and seat them; select others for those without room, until all have some."""
         left = queue
-        most = most_displaced
         limit = self.preemptions_left
         tried = np.zeros(len(queue.rows), bool)
-        chosen = select(queue, most)
+        chosen = select(queue, limit)
         while len(chosen):
             self._limit_preemptions(limit, queue, left, chosen)
             before = self._gpus.runs.sum()
@@ -316,14 +310,12 @@ class Seating:
                 break
             # The selection knows sums over pools only: rows that no node has room for come out.
             left = self._with_room(left, chosen[~self._gpus.runs[chosen]])
-            if most_displaced is not None:
-                most = max(most_displaced - self._displaced_so_far(queue, left), 0)
-            chosen = select(left, most)
+            chosen = select(left, self._preemptions_beyond(limit, queue, left))
         left = self._seat_longest_starved(queue, left, tried)
         self._limit_preemptions(limit, queue, left, EMPTY)
         return left
 
-    def _seat_strictly(self, queue: RowQueue, most_displaced: int | None) -> RowQueue:
+    def _seat_strictly(self, queue: RowQueue) -> RowQueue:
         """Seat the rows before the first job that has no room, in any of its rows.
 
         What is refused is taken out, and all is seated anew: rows behind it were seated as if it
@@ -334,7 +326,7 @@ class Seating:
         while True:
             self._begin(queue)
             self.refused = dict(reasons)
-            chosen = ahead_of_first_blocked(queue, select(queue, most_displaced))
+            chosen = ahead_of_first_blocked(queue, select(queue, limit))
             self._limit_preemptions(limit, queue, queue, chosen)
             ranked = queue.order[np.isin(queue.order, chosen)]
             self._seat_rows(queue, ranked)
@@ -369,13 +361,17 @@ class Seating:
         chosen : IntArray
             Rows that are seated next.
         """
-        # Counting who is displaced costs a pass over all rows: only where there is a limit.
         if not np.isinf(limit):
-            gone = self._displaced_so_far(queue, left) + int(displaced(left, chosen).sum())
-            self.preemptions_left = max(limit - gone, 0)
+            more = int(displaced(left, chosen).sum())
+            self.preemptions_left = max(self._preemptions_beyond(limit, queue, left) - more, 0)
 
-    def _displaced_so_far(self, queue: RowQueue, left: RowQueue) -> int:
-        return displaced_so_far(queue, left, np.flatnonzero(self._staying), self.must)
+    def _preemptions_beyond(self, limit: float, queue: RowQueue, left: RowQueue) -> float:
+        """What is left of a limit beside the running jobs that are displaced so far."""
+        # Counting who is displaced costs a pass over all rows: only where there is a limit.
+        if np.isinf(limit):
+            return limit
+        staying = np.flatnonzero(self._staying)
+        return max(limit - displaced_so_far(queue, left, staying, self.must), 0)
 
     def spend(self, moved: int) -> None:
         """Running jobs were preempted or moved."""

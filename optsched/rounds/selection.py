@@ -32,15 +32,15 @@ from optsched.rounds.preemption import displaced, rows_that_stay
 from optsched.rounds.rows import DUE, RowQueue
 
 
-def select(queue: RowQueue, most_displaced: int | None) -> IntArray:
+def select(queue: RowQueue, preemptions_left: float) -> IntArray:
     """Rows that run, ascending.
 
     Parameters
     ----------
     queue : RowQueue
-    most_displaced : int, optional
-        Maximum number of running jobs that may be displaced; beyond it, those due earliest stay.
-        Starved jobs are exempt from the limit.
+    preemptions_left : float
+        Running jobs that may be preempted or moved (inf: any number). Beyond it, those due earliest
+        stay. Starved jobs are exempt from the limit.
     """
     if queue.worth is not None:
         queue = best_set_first(queue, queue.worth)
@@ -51,10 +51,10 @@ def select(queue: RowQueue, most_displaced: int | None) -> IntArray:
         tried[staying] = True
         queue = queue.first(queue.mask(staying)).in_groups()
         chosen = queue.side_by_side()
-    if most_displaced is None or displaced(queue, chosen).sum() <= most_displaced:
+    if np.isinf(preemptions_left) or displaced(queue, chosen).sum() <= preemptions_left:
         return chosen
     # Later calls of `first` come before earlier ones: must run, then starved, then who stays.
-    stay = rows_that_stay(queue, chosen, most_displaced)
+    stay = rows_that_stay(queue, chosen, preemptions_left)
     starved = queue.starved & queue.mask(chosen)
     return queue.first(stay).first(starved).first(queue.must_run).side_by_side()
 

@@ -163,7 +163,7 @@ def _seated(rows: RoundRows) -> Seating:
     """Who runs: rows with a claim as they are due, then whoever gains on idle GPUs."""
     view = rows.view
     answer = rows.answer
-    queue, most = rows.queue()
+    queue, preemptions_left = rows.queue()
     fixed = view.occupied(np.flatnonzero(queue.busy & view.must))
     seating = Seating(
         view.instance,
@@ -173,9 +173,9 @@ def _seated(rows: RoundRows) -> Seating:
         view.must,
         rows.hurried,
         rows.state.reservations,
-        preemptions_left=np.inf if most is None else most,
+        preemptions_left=preemptions_left,
     )
-    left = seating.seat(queue, most, answer.strict)
+    left = seating.seat(queue, answer.strict)
     if rows.fills:
         # These come second, so that they never take what a row with a claim could use.
         IdleGpus(rows, seating, left).give()

@@ -133,9 +133,8 @@ class View:
         # A hard deadline that has passed would make every later program infeasible.
         late = np.flatnonzero((table.deadline <= given.now) & ~table.soft_deadline)
         notices = [
-            f"job {table.names[job]} is late: its deadline was {given.now - table.deadline[job]:g} "
-            "s ago, and it is "
-            "held to it no more"
+            f"job {table.names[job]} is late: its deadline was at {table.deadline[job]:.12g} s, "
+            "and it is held to it no more"
             for job in late.tolist()
         ]
         if len(late):

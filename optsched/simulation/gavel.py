@@ -74,6 +74,7 @@ class GavelRounds(SimulationRun):
     ) -> None:
         _check_gavel_can(trace)
         super().__init__(trace, options, truth)
+        self._check_length()
         instance = trace.instance
         self.allocator = _allocator(instance, policy, truth.alone[: truth.jobs])
         self._sizes = np.array(

@@ -43,6 +43,7 @@ class RoundsRun(SimulationRun):
         self, trace: Trace, policy: RoundPolicy, options: SimulationOptions, truth: Truth
     ) -> None:
         super().__init__(trace, options, truth)
+        self._check_length()
         instance = trace.instance
         table = instance.jobs_table
         # What a trace says to run holds only of jobs that are there at the beginning.

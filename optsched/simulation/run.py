@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
+from optsched.display import number
 from optsched.errors import UsageError
 from optsched.simulation.failures import NodeChanges
 from optsched.simulation.options import SimulationOptions
@@ -69,6 +70,22 @@ class SimulationRun:
         if number > self.options.most_rounds:
             most = self.options.most_rounds
             raise UsageError(f"the simulation took more than {most} {what}; see most_rounds")
+
+    def _check_length(self) -> None:
+        """Refuse jobs that take more rounds than may be simulated, wherever they run."""
+        fastest = self.truth.fastest
+        seconds = self.truth.seconds(fastest) / self.world.factor
+        # A job that can run nowhere takes no round.
+        seconds[fastest[: self.truth.jobs] == 0] = 0.0
+        rounds = np.minimum(seconds, self.end - self.origin) / self.instance.round
+        most = self.options.most_rounds
+        if rounds.max(initial=0.0) > most:
+            job = int(rounds.argmax())
+            raise UsageError(
+                f"job {self.instance.jobs_table.names[job]} takes {number(rounds[job])} rounds of "
+                f"{self.instance.round:g} s even at its highest rate, and most_rounds is {most:,}: "
+                "simulate up to a time (until), in longer rounds, or in mode fluid"
+            )
 
     def _note_end(self, now: float) -> None:
         """Say so where the time was up before all jobs were complete."""

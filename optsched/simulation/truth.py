@@ -155,6 +155,18 @@ class Truth:
         alone[runs] = table[kinds.of_job[runs]]
         return alone
 
+    @cached_property
+    def fastest(self) -> FloatArray:
+        """steps/s of each row in its best column, shape (rows,); 0 of those that can run nowhere."""
+        columns = self.candidates.columns
+        kinds = self.candidates.kinds
+        best = np.zeros(len(kinds) + 1)  # the last entry is for rows without columns
+        np.maximum.at(best, columns.kind, columns.rate)
+        np.maximum.at(
+            best, columns.partner[columns.partner >= 0], columns.partner_rate[columns.partner >= 0]
+        )
+        return best[kinds.of_job]
+
     def seconds(self, rate: FloatArray, job: IntArray | None = None) -> FloatArray:
         """Seconds that jobs take from first to last step if every row runs
         at ``rate`` (steps/s, one per row).

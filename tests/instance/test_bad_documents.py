@@ -113,16 +113,21 @@ POOLS = [
     ("cluster.pools.1.nodes", "two", 'found "two", expected a whole number'),
     (
         "cluster.pools.1.nodes",
-        10**7 + 1,
-        "found 10000003 nodes with 40000012 GPUs up to this pool, "
+        10**7,
+        "found 10000002 nodes with 40000008 GPUs up to this pool, "
         "expected at most 10 million nodes and a billion GPUs in all",
+    ),
+    (
+        "cluster.pools.1.nodes",
+        10**30,
+        "found 1000000000000000000000000000000, expected a number of at most 10000000",
     ),
     ("cluster.pools.1.nodes", ..., "found nothing, expected this key"),
     ("cluster.pools.1.gpus_per_node", -4, "found -4, expected a number of at least 0"),
     (
         "cluster.pools.1.gpus_per_node",
         10**30,
-        "found 1000000000000000000000000000000, expected a number of at most 2147483648",
+        "found 1000000000000000000000000000000, expected a number of at most 1000000000",
     ),
     ("cluster.pools.0.gpu_memory", 0, "found 0, expected a number above 0"),
     ("cluster.pools.0.cost_per_gpu_hour", -1, "found -1, expected a number of at least 0"),

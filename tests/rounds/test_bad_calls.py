@@ -239,3 +239,37 @@ def test_a_round_that_was_not_kept_is_told(tmp_path: Path) -> None:
     told = "has no round 3 any more: it begins with round 4, as older snapshots were not kept"
     assert told in str(refused.value)
     assert optsched.replay(tmp_path / "j", 4).plan.round == 4
+
+
+# --- a closed scheduler, and notices -----------------------------------------------------------
+
+
+def test_a_closed_scheduler_refuses_all_calls(caplog: pytest.LogCaptureFixture) -> None:
+    scheduler = made(job("a"))
+    scheduler.solve(0.0)
+    scheduler.close()
+    for call in (
+        scheduler.solve,
+        lambda: scheduler.solve(dry_run=True),
+        lambda: scheduler.submit(job("b")),
+    ):
+        with refuses("the scheduler is closed: it takes no events and plans no rounds", UsageError):
+            call()
+    assert not caplog.records
+
+
+def test_a_notice_is_logged_by_the_first_plan_that_has_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    policy = {"ranking": "fcfs", "constraints": [{"kind": "budget", "limit": 1.0}]}
+    scheduler = made(job("a", deadline=30.5), job("b"), policy=policy)
+    late = "job a is late: its deadline was at 30.5 s, and it is held to it no more"
+    logged = []
+    for now in (0.0, 360.0, 720.0, 1080.0):
+        caplog.clear()
+        plan = scheduler.solve(now)
+        logged.append([record.getMessage() for record in caplog.records])
+        assert (late in plan.notices) == (now > 0)
+    (budget,) = logged[0]
+    assert budget.endswith("does not keep the side constraints budget")
+    assert logged[1:] == [[late], [], []]

@@ -172,6 +172,24 @@ def test_a_plan_in_which_all_stands_is_recovered(
     again.close()
 
 
+def test_a_last_segment_without_records_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheduler = made(journal=tmp_path / "journal")
+    scheduler.solve(0.0)
+    scheduler.close()
+    with Scheduler.recover(tmp_path / "journal", isolate=False):
+        assert not caplog.records
+    (tmp_path / "journal" / "events-000000000000.jsonl").write_bytes(b"")
+    with Scheduler.recover(tmp_path / "journal", isolate=False) as again:
+        assert again.plan is None
+    (record,) = caplog.records
+    assert record.getMessage().endswith(
+        "events-000000000000.jsonl has no records: nothing happened after the snapshot before "
+        "record 0, or what was recorded is lost"
+    )
+
+
 def test_a_policy_that_makes_no_sense_is_refused_at_once() -> None:
     for policy in (
         {"formulation": "nonsense"},

@@ -69,6 +69,7 @@ def test_cut_at_every_byte(original: Path, tmp_path: Path) -> None:
             assert journal.next_n == whole
             said = f"{SEGMENTS[1]}, line {whole - 2}: {torn} bytes without an end of line; record {whole} was never"
             assert journal.dropped.startswith(said) if torn else journal.dropped == ""
+            assert bool(journal.empty) == (size == 0)
             assert segment.stat().st_size == size - torn
             assert journal.append({"after": size}) == whole
         assert list(records(folder))[whole:] == [(whole, {"after": size})]

@@ -154,7 +154,7 @@ def test_a_hard_deadline_that_has_passed_makes_way_and_a_soft_one_does_not() -> 
     assert running(soft) == {"late"}
     assert running(planned([*jobs("hard")[:1], job("none", 9.0, arrival=-20.0)], "edf")) == {"late"}
     assert hard.notices == (
-        "job late is late: its deadline was 1 s ago, and it is held to it no more",
+        "job late is late: its deadline was at -1 s, and it is held to it no more",
     )
 
 

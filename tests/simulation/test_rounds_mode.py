@@ -333,6 +333,16 @@ def test_the_time_is_limited_on_request(make: Make) -> None:
         assert "ended 250 s after the beginning" in result.notices[0]
 
 
+@pytest.mark.parametrize("mode", ["rounds", "gavel"])
+def test_jobs_that_take_too_many_rounds_are_refused_before_the_first(make: Make, mode: str) -> None:
+    trace = make([job("a", 100.0), job("b", 1e12)])
+    with pytest.raises(
+        UsageError, match=r"^job b takes 1e\+10 rounds of 100 s even at its highest"
+    ):
+        simulate(trace, mode=mode)
+    assert simulate(trace, mode=mode, until=1000.0).completed.tolist() == [True, False]
+
+
 def test_segments_say_who_held_what(make: Make) -> None:
     result = simulate(make([job("a", 250.0), job("b", 100.0)]), "fifo")
     segments = result.segments

@@ -134,11 +134,15 @@ class Journal(ClosedByWith):
     dropped : str
         What `open` took away at the end, in words: a line that a writer had not finished. Empty if
         there was none.
+    empty : str
+        What `open` found where the last segment has no records, in words: nothing was written since
+        the snapshot that it began with, or the file was emptied. Only the caller can tell.
     """
 
     def __init__(self, path: Path, owner: Owner, durable: bool, keep: int | None) -> None:
         self.path = path
         self.dropped = ""
+        self.empty = ""
         self._owner = owner
         self._durable = durable
         self._keep = keep
@@ -313,6 +317,11 @@ class Journal(ClosedByWith):
         if segment.torn:
             line = segment.n - segment.start + 1
             self.dropped = f"{segment.path.name}, line {line}: {segment.torn}; record {segment.n} was never finished"
+        elif segment.n == segment.start:
+            self.empty = (
+                f"{segment.path.name} has no records: nothing happened after the snapshot before "
+                f"record {segment.start}, or what was recorded is lost"
+            )
         return segment.start, _End(segment.n, segment.position, segment.check)
 
     def _open_end(self) -> FileIO:
