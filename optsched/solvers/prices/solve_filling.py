@@ -20,9 +20,10 @@ from optsched.solvers.prices.solve_linear import solve_linear
 from optsched.solvers.prices.solve_minimum import at_floors
 from optsched.solvers.prices.watch import Watch
 
-UNCLEAR = 1e-6
+UNCLEAR = 1e-4
 """Part of the clock by which the levels of a stage may be in doubt: those frozen before may give way
-by rounding, and pools where they hold little gain much by that.
+by rounding, and pools where they hold little gain much by that. The stage has both sides, its value
+and its bound, and whoever is frozen is held beyond this doubt (`Filling.freeze`).
 """
 PARTS = (0.0, 1e-3, 1e-1)
 """Parts of the classes that a stage holds whose level is worth less than 1 at the prices from which the
