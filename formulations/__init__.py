@@ -16,6 +16,7 @@ CATALOGUE: dict[str, str] = {
     "finish-time-fairness": "formulations.finish_time_fairness:FinishTimeFairness",
     "gandiva": "formulations.gandiva:Gandiva",
     "gap": "formulations.generalised_assignment:GeneralisedAssignment",
+    "gap-rounding": "formulations.gap_rounding:GapRounding",
     "generalised-assignment": "formulations.generalised_assignment:GeneralisedAssignment",
     "isolated": "formulations.isolated:Isolated",
     "lease": "formulations.lease:Lease",

@@ -184,7 +184,7 @@ def kind_of(formulation: Formulation, solution: optsched.Solution) -> str:
     """What kind of program a formulation builds of the instance of a solution, in words."""
     if formulation.sense == "rule":
         unsolved = solution.solver.name in ("none", "closed form")
-        return "rule: nothing is solved" if unsolved else "rule with an integer program"
+        return "rule: nothing is solved" if unsolved else "rule with a program"
     try:
         program = formulation.program(formulation.classes(solution.candidates))
     except OptschedError:

@@ -103,7 +103,7 @@ class _NothingToDecide(Exception):
 
 
 class _Unfinished(Exception):
-    """A limit stopped a program without whose optimum there is no answer."""
+    """A program without whose optimum there is no answer was stopped, or it has none."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.values.words)
@@ -405,10 +405,14 @@ def _decided(
 
 
 def _stopped(formulation: Formulation, C: Classes, engine: Engine, outcome: Outcome) -> Solution:
-    """No answer: a limit was reached before a program that it needs was solved."""
+    """No answer: a program that it needs is infeasible, or a limit was reached before it was solved."""
     termination = outcome.values.termination
     if termination is Termination.INTERRUPTED:
         raise Interrupted(NOTHING_YET)
+    if outcome.status is Status.INFEASIBLE:
+        nothing = _infeasible(formulation, C, outcome.conflicts)
+        record = _rule_record(engine)
+        return replace(nothing, solver=record, certificate=outcome.certificate)
     return _solution(
         formulation,
         C.candidates,

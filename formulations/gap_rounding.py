@@ -1,0 +1,115 @@
+"""Rounding of the generalised assignment problem (Shmoys and Tardos): cheap, and nearly within capacity."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from formulations.all_assigned import FITS
+from formulations.generalised_assignment import GeneralisedAssignment
+from formulations.rule import Deciding, Rule
+from optsched.arrays import FloatArray, IntArray, owners
+from optsched.candidates import Candidates, Classes, Drop
+from optsched.errors import UsageError
+from optsched.formulation.procedure import Auxiliary
+from optsched.program import AllocationProgram
+from optsched.program.assignment import Assignment
+from optsched.program.slot_rounding import whole_jobs
+
+NOTHING = 1e-9
+"""A share of a job that counts as none."""
+SAME = 1e-9
+"""Relative difference of two costs that is rounding."""
+
+
+class GapRounding(Rule):
+    """Give every job exactly one of its options, at no more than the cost of jobs that may be split; agents may
+    exceed their capacity by one job.
+
+    Symbols as in ``gap``; every option uses one resource, its agent.
+    Rule
+        1. LP: the relaxation of ``gap``, 0 <= x_ij <= 1, costs LP. No assignment within the capacities costs less.
+        2. Agent i has ceil(sum_j x_ij) slots, filled with its jobs by decreasing a_ij; a slot holds 1, and a job may be
+           in two slots.
+        3. Jobs and slots are matched at the least total cost.
+    Guarantee
+        sum_ij c_ij x_ij  <=  LP                                    it is the bound of the solution
+        sum_j a_ij x_ij   <=  b_i + max_j a_ij                      every agent
+
+    The certificate checks both. To stay within the capacities, take ``gap``.
+
+    Options
+        bound    whether the solution carries the cost of the relaxation, and the gap below it.
+
+    References
+        D. B. Shmoys, E. Tardos, "An approximation algorithm for the generalized assignment problem", Mathematical
+        Programming 62 (1993).
+    """
+
+    name = "gap-rounding"
+    also_reads = frozenset({"cost"})
+    reads_pairs = False
+    leaves_idle = True
+    objective_words = "total cost"
+
+    class Options(Rule.Options):
+        """Options of the rounding."""
+
+        bound: bool = True
+
+    @property
+    def integral(self) -> bool:
+        """A job has a whole option."""
+        return True
+
+    def classes(self, candidates: Candidates) -> Classes:
+        """Those of ``gap``, without options that need more than there is: half of one would fit."""
+        use = candidates.usage.tocoo()
+        over = use.data > candidates.resources.capacity[use.row] * FITS
+        drop = np.full(len(candidates.columns), Drop.KEPT, np.uint8)
+        drop[use.col[over]] = Drop.OVER_CAPACITY
+        return GeneralisedAssignment().classes(candidates.without(drop))
+
+    def build(self, C: Classes) -> AllocationProgram:
+        """``gap`` with as much more capacity as the rounding may need."""
+        use, largest = C.usage.tocoo(), np.zeros(len(C.capacity))
+        np.maximum.at(largest, use.row, use.data)
+        return GeneralisedAssignment().build(C.with_capacity(C.capacity + largest))
+
+    def value(self, C: Classes, x: FloatArray) -> float:
+        """The cost of an allocation."""
+        return self.build(C).objective(x)
+
+    def decide(self, C: Classes, seed: int) -> Deciding:
+        """Solve the relaxation and round it."""
+        gap = GeneralisedAssignment().build(C)
+        of = gap.assignment
+        if of is None:
+            raise UsageError("gap-rounding: every option must use one resource, its agent; use gap")
+        relaxed = yield Auxiliary(replace(gap, integral=False), required=True)
+        assert relaxed.x is not None and relaxed.value is not None
+        x = of.point(rounded(of, relaxed.x, C), C.columns)
+        decision, least = self.decision(C, x), gap.units.objective(relaxed.value)
+        # Where the relaxation is whole the two are the same sum in another order
+        rounding = SAME * max(1.0, abs(least))
+        most = decision.value if 0.0 < decision.value - least <= rounding else least
+        return decision._replace(bound=(most, "relaxation"))
+
+
+def rounded(of: Assignment, x: FloatArray, C: Classes) -> IntArray:
+    """The agent of each job, by the slots; equal jobs share the options of their class equally.
+
+    Parameters
+    ----------
+    of : Assignment
+    x : FloatArray, shape (N,)
+        Jobs in each column, which may be split.
+    C : Classes
+    """
+    of_class = owners(C.count.astype(np.int64))
+    share = np.where(of.column >= 0, x[of.column], 0.0) / C.count[of_class]
+    agent, job = (each.astype(np.int64) for each in np.nonzero(share > NOTHING))
+    amount = (share / share.sum(axis=0))[agent, job]
+    chosen = whole_jobs(amount, job, agent, of.use[agent, job], of.cost[agent, job])
+    return agent[chosen]
