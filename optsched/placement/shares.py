@@ -34,6 +34,8 @@ ROUNDING = 1e-9
 """Slack of the shares of a GPU, and relative slack of CPUs, memory and other capacities."""
 FULL = 1.0 + ROUNDING
 """Shares of a capacity add up to at most this: three thirds fill a GPU, whatever the rounding."""
+MOST_ON_A_GPU = 1e12
+"""Shares of a GPU that are told apart by how many of them fit."""
 ALL_THE_TIME = 1e-9
 """Part of the time of a class that may be missing where its jobs run on a column all the time."""
 IN_TURN = 1e-6
@@ -261,8 +263,8 @@ def dual_feasible(size: FloatArray, k: int) -> FloatArray:
 
 
 def per_gpu(share: FloatArray) -> IntArray:
-    """How many equal shares fit on one GPU."""
-    return np.floor(FULL / share).astype(np.int64)
+    """How many equal shares fit on one GPU; of shares as good as 0 `MOST_ON_A_GPU`."""
+    return np.floor(np.minimum(FULL / share, MOST_ON_A_GPU)).astype(np.int64)
 
 
 def _useful(share: FloatArray) -> list[int]:

@@ -109,6 +109,12 @@ def test_many_equal_shares_are_decided_without_a_search() -> None:
         assert packing(gpus, np.full(len(gpus), share), 500).fits is False
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_share_as_good_as_nothing_fits_beside_others() -> None:
+    solution = optsched.solve(sharing((0.6, 0.6, 1e-300)), "max-throughput")
+    assert solution.ok and solution.objective == pytest.approx(3.0)
+
+
 # --- rounds ----------------------------------------------------------------------------------------------------------
 
 
