@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of
+from optsched.display import count
 from optsched.errors import UsageError
 from optsched.instance import Instance, Workloads
 from optsched.instance.restart import restart_costs
@@ -62,6 +63,7 @@ class RoundsRun(SimulationRun):
         self.begun = np.full(len(self.arrival), self.origin)
         self.saved = self.world.done.copy()  # steps at the last checkpoint
         self._ran: IntArray = np.zeros(0, np.int64)  # jobs that ran up to the present plan
+        self._fallbacks: list[str] = []  # why plans fell back
 
     def run(self) -> None:
         """Everything, until all jobs are complete, or nothing can happen any more."""
@@ -104,6 +106,11 @@ class RoundsRun(SimulationRun):
                 )
                 break
             now = until
+        if self._fallbacks:
+            self.notices.append(
+                f"{count(len(self._fallbacks), 'round')} fell back, the first for this reason: "
+                f"{self._fallbacks[0]}"
+            )
         self._note_end(now)
 
     def _planned(self, now: float) -> tuple[RunningRows, bool, bool, float, float]:
@@ -113,6 +120,8 @@ class RoundsRun(SimulationRun):
         started = time.perf_counter()
         plan, solved = self.scheduled.plan(now)
         seconds = time.perf_counter() - started
+        if plan.fallback is not None:
+            self._fallbacks.append(plan.fallback)
         failed = plan.fallback is not None
         return self.scheduled.running(plan), solved, failed, plan.next_start, seconds
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from refusals import refuses
 
+import optsched
 from optsched.assembly import compile_for
 from optsched.errors import UsageError
 
@@ -494,6 +495,13 @@ def test_options_that_make_no_sense_are_refused(
 ) -> None:
     with refuses(f"{message}..."):
         simulate(make([job("a", 1.0)]), **options)
+
+
+def test_a_policy_that_takes_no_such_jobs_says_why_nothing_runs() -> None:
+    result = optsched.simulate("@quickstart", "smd", until="2h")
+    assert result.metrics()["fallbacks"] == result.metrics()["rounds"] == 20
+    why = "20 rounds fell back, the first for this reason: smd: job"
+    assert any(notice.startswith(why) for notice in result.notices)
 
 
 def test_a_policy_that_there_is_not_is_refused(make: Make) -> None:
