@@ -56,7 +56,10 @@ class NodeRoom:
         types = space.types
         plain = (types.gpus == 1) & (types.share == 1)
         plain &= ~types.need.any(axis=1) & ~types.apart.any(axis=1)
-        return None if plain.all() else cls(space, column, engine)
+        if plain.all():
+            return None
+        space.require_all_contents()
+        return cls(space, column, engine)
 
     def take(self, rows: IntArray) -> NodeRoom:
         """Some of the rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +12,13 @@ from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Space, Variables
 from optsched.program.space import best_fit
-from optsched.solution import certify_point
+from optsched.solution import Status, Termination, certify_point, gap_of
+from optsched.solution.certificate import OPTIMALITY
+from optsched.solvers import Progress
+from optsched.solving.certify import certified_linear
+from optsched.solving.contents_on_demand import priced_contents
 from optsched.solving.engine import Engine
-from optsched.solving.outcome import SolvedProgram
+from optsched.solving.outcome import Outcome, SolvedProgram
 from optsched.solving.proof import proved_linear
 
 
@@ -24,46 +28,111 @@ def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     Objective, bound and certificate are those of the whole program; its dual values and its point
     are cut down to the columns and rows that the program has without its space.
     """
-    space = program.space
-    assert space is not None
-    arrays = engine.build(lambda: with_space(program, space, whole=True).arrays)
-
-    def clean(point: FloatArray) -> FloatArray:
-        return np.where(arrays.integer, np.round(point), point)
-
+    own = program.space
+    assert own is not None
     previous = engine.start
     if previous is not None and len(previous) == program.classes.columns:
         engine.start_used = True
     else:
         previous = None
-    point = engine.build(lambda: start_of(program, space, arrays, previous))
-    outcome = proved_linear(engine, arrays, engine.solve_linear(arrays, clean, point))
+    space, point = engine.build(lambda: start_of(program, own, previous))
+    bound: float | None = None
+    if not space.complete:
+        space, point, bound = _with_priced_contents(engine, program, space, point)
+    arrays = engine.build(lambda: with_space(program, space, whole=True).arrays)
+
+    def clean(point: FloatArray) -> FloatArray:
+        return np.where(arrays.integer, np.round(point), point)
+
+    if space.complete:
+        outcome = proved_linear(engine, arrays, engine.solve_linear(arrays, clean, point))
+    else:
+        outcome = _of_some_contents(engine, arrays, clean, point, bound)
     if outcome.x is None:
         return SolvedProgram(program, outcome)
     x = outcome.x[: program.classes.columns]
     return SolvedProgram(program, replace(outcome, x=x), seats=space.read(outcome.x))
 
 
+def _with_priced_contents(
+    engine: Engine, program: AllocationProgram, space: Space, point: FloatArray | None
+) -> tuple[Space, FloatArray | None, float | None]:
+    """The space with the contents that are worth a column, the best point that is known, and a bound of
+    the program with all contents.
+    """
+    arrays = engine.build(lambda: with_space(program, space, whole=True).arrays)
+    alone = engine.build(lambda: replace(program, space=None, integral=False).to_linear().arrays)
+    priced = priced_contents(engine, arrays, space, alone)
+    before, points = len(space.contents.row), [point]
+    space = priced.space
+    if priced.x is not None:
+        # Its whole jobs come first: the relaxation knows better than best fit who runs where.
+        whole = np.floor(priced.x[: program.classes.columns] + OPTIMALITY)
+        space, rounded = engine.build(lambda: start_of(program, priced.space, whole))
+        points.append(rounded)
+    sign = 1.0 if arrays.maximise else -1.0
+    columns = arrays.shape[1] + len(space.contents.row) - before
+    # Contents that were made later are the last columns: they are 0.
+    known = [np.append(some, np.zeros(columns - len(some))) for some in points if some is not None]
+    cost = sign * np.append(arrays.cost, np.zeros(columns - len(arrays.cost)))
+    best = max(known, key=lambda some: float(cost @ some), default=None)
+    return space, best, priced.bound
+
+
+def _of_some_contents(
+    engine: Engine,
+    arrays: LinearArrays,
+    clean: Callable[[FloatArray], FloatArray],
+    point: FloatArray | None,
+    bound: float | None,
+) -> Outcome:
+    """Solve a program with some contents of nodes; the bound is that of all contents."""
+    tell = engine.limits.on_progress
+    limits = engine.limits
+
+    def told(progress: Progress) -> None:
+        assert tell is not None
+        tell(progress._replace(bound=bound))
+
+    engine.limits = replace(limits, on_progress=None if tell is None else told)
+    try:
+        outcome = engine.solve_linear(arrays, clean, point)
+    finally:
+        engine.limits = limits
+    if outcome.x is None or outcome.value is None:
+        # Other contents may have room
+        status = Status.LIMIT if outcome.status is Status.INFEASIBLE else outcome.status
+        return replace(outcome, status=status, bound=bound)
+    gap = gap_of(outcome.value, bound)
+    near = gap is not None and gap <= max(OPTIMALITY, limits.gap or 0.0)
+    ended = outcome.values.termination
+    if ended in (Termination.OPTIMAL, Termination.GAP_LIMIT):
+        ended = Termination.GAP_LIMIT if near else Termination.IMPRECISE
+    values = replace(outcome.values, bound=bound, termination=ended, x=outcome.x, y=None)
+    return certified_linear(engine, arrays, values, None, clean)
+
+
 def start_of(
-    program: AllocationProgram, space: Space, arrays: LinearArrays, previous: FloatArray | None
-) -> FloatArray | None:
-    """The point of a placement by best fit, with the jobs of a previous answer before others;
-    None where rows that ask for something do not hold there.
+    program: AllocationProgram, space: Space, previous: FloatArray | None
+) -> tuple[Space, FloatArray | None]:
+    """The space with all contents that are in use, and the point of a placement by best fit, with the
+    jobs of a previous answer before others; None where rows that ask for something do not hold there.
 
     The answer is never worse than it, however little time there is.
     """
     if program.extend is not None:
-        return None  # its own columns are not known
+        return space, None  # its own columns are not known
     C = program.classes
-    sign = 1.0 if arrays.maximise else -1.0
-    worth = sign * arrays.cost[: C.columns]
+    own = program.to_linear().arrays
+    worth = (1.0 if own.maximise else -1.0) * own.cost[: C.columns]
     if not worth.any():  # of a smallest level, say
         worth = program.gain
     rows = program.requirements
-    x, seats = best_fit(space, worth, sp.csr_matrix(rows.A), rows.row_upper, previous)
+    x, space, seats = best_fit(space, worth, sp.csr_matrix(rows.A), rows.row_upper, previous)
     point = np.concatenate([program.complete(x), seats])
+    arrays = with_space(program, space, whole=True).arrays
     holds = certify_point(arrays, point, arrays.objective(point), "none").ok
-    return point if holds else None
+    return space, point if holds else None
 
 
 def with_space(program: AllocationProgram, space: Space, whole: bool) -> LinearProgram:

@@ -69,7 +69,7 @@ def test_best_fit_is_a_placement(kind: str, seed: int) -> None:
     space = Space.of(C, apart_of(document))
     worth = np.asarray(C.throughput.sum(axis=0)).ravel()
     A, upper = sp.vstack([C.member, C.usage]).tocsr(), np.append(C.count, C.capacity)
-    x, seats = best_fit(space, worth, A, upper)
+    x, _, seats = best_fit(space, worth, A, upper)
     lp = LinearProgram()
     columns = lp.variables(C.columns, name="x", implied=(0.0, C.limit), integer=True)
     lp.constrain(A @ columns <= upper, name="others")
@@ -90,8 +90,8 @@ def test_a_previous_answer_is_a_start() -> None:
     space = Space.of(C)
     worth = np.asarray(C.throughput.sum(axis=0)).ravel()
     A, upper = sp.vstack([C.member, C.usage]).tocsr(), np.append(C.count, C.capacity)
-    alone, _ = best_fit(space, worth, A, upper)
-    again, _ = best_fit(space, worth, A, upper, first.allocation.x)
+    alone, _, _ = best_fit(space, worth, A, upper)
+    again, _, _ = best_fit(space, worth, A, upper, first.allocation.x)
     assert worth @ alone < worth @ again
     assert worth @ again == pytest.approx(first.objective)
     second = optsched.solve(

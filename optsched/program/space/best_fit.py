@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.instance.cluster import PER_NODE
 from optsched.program.space.contents import ROUNDING
 from optsched.program.space.seats import Space
@@ -17,8 +17,9 @@ def best_fit(
     A: sp.csr_matrix,
     upper: FloatArray,
     first: FloatArray | None = None,
-) -> tuple[FloatArray, FloatArray]:
-    """An allocation of whole jobs, shape (N,), and its columns of the space, shape (Y + H + M,).
+) -> tuple[FloatArray, Space, FloatArray]:
+    """An allocation of whole jobs, shape (N,); and its columns of the space, shape (Y + H + M,), which
+    has more contents then, if those in use were not written down.
 
     Classes take their turns in decreasing worth per GPU of their best column, and each class takes
     its columns in decreasing worth, as often as there is room. A gang goes into the group with the
@@ -53,7 +54,7 @@ def best_fit(
                 break
             x[column] += 1
             room[row] -= use
-    return x, seats.point()
+    return x, *seats.point()
 
 
 def seated_types(space: Space, types: IntArray) -> BoolArray:
@@ -79,11 +80,14 @@ def _order(space: Space, worth: FloatArray) -> IntArray:
     return chosen
 
 
+UNKNOWN = -1
+"""Room that was not asked for yet."""
+
+
 class _Seats:
     """Bins, which are the nodes and the GPUs that have contents of their own, and what is in them.
 
-    Which parts fit into a bin beside others, the contents of the space say: one of them must have
-    as many of each part. Bins of a kind with the same counts are in the same state.
+    Equal bins with the same counts are in the same state.
     """
 
     def __init__(self, space: Space) -> None:
@@ -138,7 +142,8 @@ class _Seats:
                 bin_ = self._bin_for(part, inside)
                 if bin_ is None:
                     return False
-                many = min(left, self._states.room(int(self._state[bin_]), part))
+                room = self._states.room(self._state[[bin_]], part)
+                many = min(left, int(room[0]))
                 r = int(self._class[bin_])
                 if not self._use_shared(part, r, many):
                     return False
@@ -163,7 +168,7 @@ class _Seats:
 
     def _fullest(self, part: int, inside: BoolArray, among: BoolArray) -> int | None:
         bins = np.flatnonzero(among & inside[self._class])
-        bins = bins[self._states.extra[self._state[bins], part] > 0]
+        bins = bins[self._states.room(self._state[bins], part) > 0]
         return int(bins[np.argmin(self._free[bins])]) if len(bins) else None
 
     # --- changes ----------------------------------------------------------------------------------
@@ -205,26 +210,51 @@ class _Seats:
 
     # --- the point --------------------------------------------------------------------------------
 
-    def point(self) -> FloatArray:
-        """y, h and n of what is seated, shape (Y + H + M,)."""
-        contents = self.space.contents
-        n = np.zeros(len(contents.row))
+    def point(self) -> tuple[Space, FloatArray]:
+        """y, h and n of what is seated, shape (Y + H + M,); and the space with all contents that are
+        in use.
+        """
+        space = self.space
         states, times = np.unique(np.stack([self._class, self._state]), axis=1, return_counts=True)
+        # What has contents that are written down; and what has none of these.
+        used: list[tuple[int, int]] = []
+        more: list[tuple[int, bool, IntArray, int]] = []
         for (r, state), many in zip(states.T.tolist(), times.tolist(), strict=True):
-            row = self._states.contents_for(state)
-            if row is not None:
-                n[np.flatnonzero((contents.node_class == r) & (contents.row == row))[0]] += many
-        return np.concatenate([self._gangs, self._held, n])
+            of_gpu, counts = self._states.of(state)
+            if not counts.any():
+                continue
+            column = _column_with(space, r, of_gpu, counts)
+            if column is None:
+                if of_gpu:
+                    counts = counts.copy()
+                    counts[space.bins[int(space.nodes.contents[r])].one_gpu] -= 1
+                more.append((r, of_gpu, counts, many))
+            else:
+                used.append((column, many))
+        if more:
+            first = len(space.contents.row)
+            used += [(first + turn, many) for turn, (*_, many) in enumerate(more)]
+            new, cut, rows, _ = (np.array(each) for each in zip(*more, strict=True))
+            space = space.with_contents(new.astype(np.int64), cut.astype(bool), rows)
+        n = np.zeros(len(space.contents.row))
+        for column, many in used:
+            n[column] += many
+        return space, np.concatenate([self._gangs, self._held, n])
+
+
+def _column_with(space: Space, r: int, of_gpu: bool, counts: IntArray) -> int | None:
+    """The first contents of a node of a class, or of its GPUs, that have as many of each part."""
+    contents = space.contents
+    mine = np.flatnonzero((contents.node_class == r) & (contents.of_gpu == of_gpu))
+    enough = (np.maximum(contents.counts[contents.row[mine]], 0) >= counts).all(axis=1)
+    return int(mine[np.argmax(enough)]) if enough.any() else None
 
 
 class _States:
-    """What can be in bins: the kind of the bin (nodes with the same contents, or their GPUs), and
-    counts of parts.
+    """What can be in bins: the bin (equal nodes, or their GPUs), and counts of parts.
 
     Attributes
     ----------
-    extra : IntArray, shape (states, parts)
-        How many more of each part fit, if nothing else is added.
     gpus : FloatArray, shape (parts,)
         GPUs that a part takes.
     of_gpu : BoolArray, shape (parts,)
@@ -234,56 +264,51 @@ class _States:
     """
 
     def __init__(self, space: Space) -> None:
-        contents, nodes = space.contents, space.nodes
-        self._contents = contents.counts
-        self._kind_of_class = nodes.contents
-        self._kinds = int(nodes.contents.max(initial=-1)) + 1
-        self._rows: list[IntArray] = [EMPTY] * (2 * self._kinds)
-        for r in np.unique(nodes.contents, return_index=True)[1].tolist():
-            for of_gpu in (False, True):
-                mine = (contents.node_class == r) & (contents.of_gpu == of_gpu)
-                self._rows[self._kind(r, of_gpu)] = contents.row[mine]
-        self._number: dict[tuple[int, tuple[int, ...]], int] = {}
-        self._known: list[tuple[int, tuple[int, ...]]] = []
-        self.extra: IntArray = np.zeros((0, len(space.parts)), np.int64)
+        self._bins = space.bins
+        self._kind_of_class = space.nodes.contents
+        self._parts = len(space.parts)
+        self._number: dict[tuple[int, bool, bytes], int] = {}
+        self._known: list[tuple[int, bool, IntArray]] = []
+        self._extra: IntArray = np.full((64, self._parts), UNKNOWN, np.int64)
         self.gpus = np.array([part.gpus * part.share for part in space.parts])
-        cut = contents.counts[np.unique(contents.row[contents.of_gpu])]
-        self.of_gpu: BoolArray = np.asarray((cut > 0).any(axis=0))
-        takes = np.flatnonzero((cut < 0).any(axis=0)).tolist()
-        self.one_gpu = {space.parts[p].pool: p for p in takes}
-
-    def _kind(self, r: int, of_gpu: bool) -> int:
-        return int(self._kind_of_class[r]) + of_gpu * self._kinds
+        self.of_gpu: BoolArray = np.zeros(self._parts, bool)
+        self.one_gpu = {}
+        for kind in space.bins:
+            if kind.gpu is not None:
+                self.of_gpu[kind.gpu.mine] = True
+                self.one_gpu[space.parts[kind.one_gpu].pool] = kind.one_gpu
 
     def empty(self, r: int, of_gpu: bool) -> int:
         """State of an empty node of a class, or of an empty GPU there."""
-        return self._of(self._kind(r, of_gpu), (0,) * self._contents.shape[1])
+        return self._numbered(int(self._kind_of_class[r]), of_gpu, np.zeros(self._parts, np.int64))
 
-    def _of(self, kind: int, held: tuple[int, ...]) -> int:
-        number = self._number.setdefault((kind, held), len(self._known))
+    def _numbered(self, kind: int, of_gpu: bool, counts: IntArray) -> int:
+        number = self._number.setdefault((kind, of_gpu, counts.tobytes()), len(self._known))
         if number == len(self._known):
-            self._known.append((kind, held))
-            # The part whose place a GPU takes is no content of it: its count is -1.
-            counts = np.maximum(self._contents[self._rows[kind]], 0)
-            fitting = counts[(counts >= held).all(axis=1)]
-            extra = fitting.max(axis=0, initial=0) - held
-            self.extra = np.vstack([self.extra, extra])
+            self._known.append((kind, of_gpu, counts))
+            if number == len(self._extra):
+                self._extra = np.concatenate([self._extra, np.full_like(self._extra, UNKNOWN)])
         return number
 
-    def room(self, state: int, part: int) -> int:
-        """How many more of a part fit."""
-        return int(self.extra[state, part])
+    def of(self, state: int) -> tuple[bool, IntArray]:
+        """Whether it is of a GPU, and counts of parts."""
+        return self._known[state][1:]
+
+    def room(self, states: IntArray, part: int) -> IntArray:
+        """How many more of a part fit into bins in these states, if nothing else is added."""
+        unknown = states[self._extra[states, part] == UNKNOWN]
+        for state in np.unique(unknown).tolist():
+            kind, of_gpu, counts = self._known[state]
+            node, gpu, _ = self._bins[kind]
+            bin_ = gpu if of_gpu else node
+            able = bin_ is not None and part in bin_.mine
+            self._extra[state, part] = bin_.extra(counts, part) if able else 0
+        found: IntArray = self._extra[states, part]
+        return found
 
     def after(self, state: int, part: int, count: int) -> int:
         """The state with more of a part."""
-        kind, held = self._known[state]
-        return self._of(kind, (*held[:part], held[part] + count, *held[part + 1 :]))
-
-    def contents_for(self, state: int) -> int | None:
-        """Row of contents that have what is in a state; None where it is empty."""
-        kind, held = self._known[state]
-        if not any(held):
-            return None
-        rows = self._rows[kind]
-        enough = (np.maximum(self._contents[rows], 0) >= held).all(axis=1)
-        return int(rows[np.argmax(enough)])
+        kind, of_gpu, counts = self._known[state]
+        more = counts.copy()
+        more[part] += count
+        return self._numbered(kind, of_gpu, more)

@@ -1,14 +1,11 @@
-"""What one node can hold at one time: its contents, as counts of parts of gangs."""
+"""Parts of gangs on one node, and GPUs for those that share some."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import NamedTuple
 
-import numpy as np
-
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import IntArray
 from optsched.candidates import NO_SLICE
 from optsched.instance.cluster import PER_NODE
 
@@ -110,94 +107,13 @@ def fewest_pieces(gpus: int, nodes: int, most: int, size: int) -> int:
     return max(0, -(-(gpus - hidden) // size))
 
 
-def fullest_contents(
-    parts: Sequence[GangPart],
-    gpus: int,
-    own: FloatArray,
-    most: int,
-    layouts: IntArray | None = None,
-    taken: BoolArray | None = None,
-) -> IntArray | None:
-    """Contents of a node to which no further part can be added, shape (P, parts).
-
-    None where there are more than ``most``.
-
-    Parameters
-    ----------
-    parts : sequence of GangPart
-    gpus : int
-        Of the node.
-    own : FloatArray, shape (2,)
-        CPUs and memory of the node.
-    most : int
-    layouts : IntArray, shape (layouts, profiles), optional
-        Slices that one GPU can have (MIG), as counts of each profile.
-    taken : BoolArray, shape (sets,), optional
-        Sets of which a job is on the node already, and no other one may be.
-    """
-    # Python numbers: there are as many small sums as contents, and arrays would take most of the time.
-    sets = range(0 if taken is None else len(taken))
-    use = [
-        [
-            part.gpus if part.share == 1 else 0,
-            *(part.gpus * each for each in part.need[: len(own)]),
-            *(float(number in part.apart) for number in sets),
-        ]
-        for part in parts
-    ]
-    free = [] if taken is None else (~taken).astype(np.float64).tolist()
-    room = [float(gpus), *(own * (1 + ROUNDING)).tolist(), *free]
-    shared = [part.share < 1 for part in parts]
-    fits_gpus = cache(lambda held: _fits_gpus(parts, held, gpus, layouts))
-    found: list[tuple[int, ...]] = []
-
-    def fits(held: tuple[int, ...], left: Sequence[float], number: int) -> bool:
-        if any(amount > there for amount, there in zip(use[number], left, strict=True)):
-            return False
-        return not any(shared) or fits_gpus(_with_one(held, number))
-
-    def extend(held: tuple[int, ...], left: Sequence[float], last: int) -> bool:
-        """Add parts from ``last`` on in every way; False where there are too many contents."""
-        able = [number for number in range(len(parts)) if fits(held, left, number)]
-        if not able:
-            found.append(held)
-        for number in able:
-            if number >= last:
-                rest = [there - amount for amount, there in zip(use[number], left, strict=True)]
-                if not extend(_with_one(held, number), rest, number):
-                    return False
-        return len(found) <= most
-
-    if not extend((0,) * len(parts), room, 0):
-        return None
-    return np.array(found, np.int64).reshape(len(found), len(parts))
-
-
-def _with_one(held: tuple[int, ...], number: int) -> tuple[int, ...]:
-    return (*held[:number], held[number] + 1, *held[number + 1 :])
-
-
-def _fits_gpus(
-    parts: Sequence[GangPart], held: Sequence[int], gpus: int, layouts: IntArray | None
-) -> bool:
-    whole = sum(
-        count * part.gpus for part, count in zip(parts, held, strict=True) if part.share == 1
-    )
-    shared = [
-        part.piece
-        for part, count in zip(parts, held, strict=True)
-        if part.share < 1
-        for _ in range(count)
-    ]
-    return whole <= gpus and packed(shared, gpus - whole, layouts) is not None
-
-
 def packed(
-    pieces: Sequence[GpuPiece], gpus: int, layouts: IntArray | None
+    pieces: Sequence[GpuPiece], gpus: int, layouts: IntArray | None, tries: int | None = None
 ) -> tuple[tuple[int, ...], ...] | None:
     """GPUs for shares and slices: each piece has different ones of so many free GPUs.
 
-    Exact: all choices are tried, the largest shares first. None where they do not fit.
+    Exact: all choices are tried, the largest shares first. None where they do not fit, or where so
+    many states of the GPUs were tried.
     """
     if sum(piece.share * piece.gpus for piece in pieces) > gpus * (1 + ROUNDING) + ROUNDING:
         return None
@@ -210,7 +126,7 @@ def packed(
             return True
         # GPUs with the same left are alike: one state stands for all their orders.
         state = turn, tuple(sorted(rooms))
-        if state in refuted:
+        if state in refuted or (tries is not None and len(refuted) >= tries):
             return False
         piece = pieces[order[turn]]
         after = [room.after(piece, layouts) for room in rooms]

@@ -17,6 +17,8 @@ whole for whole jobs. A gang that may have any number of nodes of G is split int
 Shares and slices of single GPUs that need nothing else of their node are no contents P of a node, of
 which there would be too many, but contents Q of a GPU: Q has counts of them, and -1 for the part that
 is one whole GPU, whose place the shared GPU takes. Slices (MIG) of a GPU are those of a legal layout.
+Where there are too many contents all the same, none is written down: they are priced
+(`optsched.solving.contents_on_demand`).
 
 Whole points and placements are the same: the rate of a gang depends on its level and number of nodes
 alone, so the parts of a group may be handed to its gangs in any order, and nodes of a class are alike.
@@ -29,7 +31,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -41,12 +43,14 @@ from optsched.arrays.matrices import sum_by
 from optsched.candidates import NO_SLICE, Classes
 from optsched.errors import UsageError
 from optsched.instance.cluster import PER_NODE
+from optsched.program.arrays import LinearArrays
 from optsched.program.linear import LinearProgram, Variables
-from optsched.program.space.contents import ROUNDING, GangPart, fullest_contents, splits
+from optsched.program.space.bins import Bin
+from optsched.program.space.contents import ROUNDING, GangPart, splits
 from optsched.program.space.gangs import ANYWHERE, GangTypes, NodeClasses
 
-MOST_CONTENTS = 20_000
-"""Contents of one node that are written down at most."""
+MOST_CONTENTS = 5_000
+"""Contents of one node that are all written down."""
 MOST_SPLITS = 2_000
 """Ways to split one gang over nodes that are written down at most."""
 
@@ -115,7 +119,11 @@ class Space:
     parts : tuple of GangPart
     gangs : Gangs
     held : Held
+    bins : tuple of NodeBins
+        By the numbers of `NodeClasses.contents`.
     contents : Contents
+    complete : bool
+        Whether these are all; else they are made on demand.
     """
 
     classes: Classes
@@ -124,7 +132,9 @@ class Space:
     parts: tuple[GangPart, ...]
     gangs: Gangs
     held: Held
+    bins: tuple[NodeBins, ...]
     contents: Contents
+    complete: bool
 
     @classmethod
     def of(cls, C: Classes, apart: Sequence[BoolArray] = ()) -> Space:
@@ -139,7 +149,7 @@ class Space:
         Raises
         ------
         UsageError
-            A node has too many contents, or a gang too many splits, to be written down.
+            A gang has too many splits to be written down.
         """
         types = GangTypes.of(C, apart)
         nodes = NodeClasses.of(C.instance, np.unique(types.level), apart)
@@ -147,8 +157,42 @@ class Space:
         gangs = _gangs(types, nodes, known)
         parts = tuple(known.parts)
         held = _held(types, parts, gangs, nodes)
-        parts, contents = _contents(parts, types, nodes)
-        return cls(C, types, nodes, parts, gangs, held, contents)
+        parts, bins = _bins(parts, types, nodes)
+        contents = _all_contents(nodes, bins, len(parts))
+        complete = contents is not None
+        if contents is None:
+            contents = Contents(
+                EMPTY, EMPTY, np.zeros(0, bool), np.zeros((0, len(parts)), np.int64)
+            )
+        return cls(C, types, nodes, parts, gangs, held, bins, contents, complete)
+
+    def with_contents(self, node_class: IntArray, of_gpu: BoolArray, counts: IntArray) -> Space:
+        """The space with more contents, after those that it has.
+
+        Parameters
+        ----------
+        node_class : IntArray, shape (K,)
+        of_gpu : BoolArray, shape (K,)
+        counts : IntArray, shape (K, parts)
+            Those of a GPU have -1 for one whole GPU.
+        """
+        old = self.contents
+        row = len(old.counts) + np.arange(len(counts))
+        contents = Contents(
+            np.concatenate([old.node_class, node_class]),
+            np.concatenate([old.row, row]),
+            np.concatenate([old.of_gpu, of_gpu]),
+            np.concatenate([old.counts, counts]),
+        )
+        return replace(self, contents=contents)
+
+    def require_all_contents(self) -> None:
+        """Raise `UsageError` where some contents are not written down."""
+        if not self.complete:
+            raise UsageError(
+                f"a node can hold these jobs in more than {MOST_CONTENTS:,} ways: too many for "
+                "rounds of whole placements"
+            )
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -163,7 +207,7 @@ class Space:
         n = lp.variables(
             len(self.contents.row),
             name="contents",
-            implied=(0.0, self._most_contents),
+            implied=(0.0, self.most_contents(self.contents.node_class, self.contents.of_gpu)),
             integer=whole,
         )
         T = len(self.types)
@@ -199,12 +243,28 @@ class Space:
         most: FloatArray = np.floor(self.nodes.gpus[r] / gpus + ROUNDING) * self.nodes.count[r]
         return most
 
-    @property
-    def _most_contents(self) -> FloatArray:
-        """Nodes of the class, or their GPUs."""
-        r = self.contents.node_class
-        each = np.where(self.contents.of_gpu, self.nodes.gpus[r], 1)
-        return (self.nodes.count[r] * each).astype(np.float64)
+    def most_contents(self, node_class: IntArray, of_gpu: BoolArray) -> FloatArray:
+        """Nodes of classes, or their GPUs: how often contents are there at most."""
+        each = np.where(of_gpu, self.nodes.gpus[node_class], 1)
+        return (self.nodes.count[node_class] * each).astype(np.float64)
+
+    def columns_of_contents(
+        self, arrays: LinearArrays, node_class: IntArray, of_gpu: BoolArray, counts: IntArray
+    ) -> sp.csc_matrix:
+        """Entries of more contents in the rows of a program that has those of the space."""
+        room = arrays.row_block("node").start + self._rows_of_room(node_class, counts)
+        column, part = np.nonzero(counts)
+        node = np.flatnonzero(~of_gpu)
+        in_class = arrays.row_block("count").start + node_class[node]
+        rows = np.concatenate([room, in_class])
+        entries = np.concatenate([-counts[column, part].astype(np.float64), np.ones(len(node))])
+        columns = np.concatenate([column, node])
+        return sp.csc_matrix((entries, (rows, columns)), shape=(arrays.shape[0], len(counts)))
+
+    def _rows_of_room(self, node_class: IntArray, counts: IntArray) -> IntArray:
+        """Row of ``node`` of each count of contents that is not 0."""
+        column, part = np.nonzero(counts)
+        return node_class[column] * len(self.parts) + part
 
     @cached_property
     def _flat_gangs(self) -> tuple[IntArray, IntArray, FloatArray]:
@@ -248,7 +308,7 @@ class Space:
     def _room_by_class(self) -> sp.csr_matrix:
         counts = self.contents.counts[self.contents.row]
         column, part = np.nonzero(counts)
-        row = self.contents.node_class[column] * len(self.parts) + part
+        row = self._rows_of_room(self.contents.node_class, counts)
         shape = (len(self.nodes) * len(self.parts), len(counts))
         return sp.csr_matrix((counts[column, part].astype(np.float64), (row, column)), shape=shape)
 
@@ -393,10 +453,26 @@ def _held(types: GangTypes, parts: Sequence[GangPart], gangs: Gangs, nodes: Node
     return Held(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 
 
-def _contents(
+class NodeBins(NamedTuple):
+    """The bins of equal nodes: a node, and a GPU with contents of its own, where there are any.
+
+    Attributes
+    ----------
+    node : Bin
+    gpu : Bin or None
+    one_gpu : int
+        The part whose place in the node such a GPU takes; -1 for none.
+    """
+
+    node: Bin
+    gpu: Bin | None
+    one_gpu: int
+
+
+def _bins(
     parts: tuple[GangPart, ...], types: GangTypes, nodes: NodeClasses
-) -> tuple[tuple[GangPart, ...], Contents]:
-    """What nodes of each class and their GPUs can hold;
+) -> tuple[tuple[GangPart, ...], tuple[NodeBins, ...]]:
+    """Bins by the numbers of `NodeClasses.contents`;
     and the parts, with one whole GPU of each pool whose GPUs have contents of their own.
     """
     of_gpu = _parts_of_gpus(parts)
@@ -405,18 +481,19 @@ def _contents(
     pools = np.unique([parts[p].pool for p in sorted(of_gpu)]).tolist()
     whole = {pool: known.number(_one_gpu(pool, types)) for pool in pools}
     parts = tuple(known.parts)
-    found = [
-        _contents_of(parts, of_gpu, whole, types, nodes, r)
-        for r in np.unique(nodes.contents, return_index=True)[1].tolist()
-    ]
-    length = np.array([len(counts) for counts, _ in found], np.int64)[nodes.contents]
-    start = np.cumsum([0, *(len(counts) for counts, _ in found)])[nodes.contents]
-    node_class = np.repeat(np.arange(len(nodes), dtype=np.int64), length)
-    row = np.repeat(start - np.cumsum(length) + length, length) + np.arange(len(node_class))
-    none = np.zeros((0, len(parts)), np.int64)
-    counts = np.concatenate([none, *(counts for counts, _ in found)])
-    cut = np.concatenate([np.zeros(0, bool), *(of_gpu for _, of_gpu in found)])
-    return parts, Contents(node_class, row.astype(np.int64), cut[row], counts)
+    found = []
+    for r in np.unique(nodes.contents, return_index=True)[1].tolist():
+        pool = int(nodes.pool[r])
+        legal = types.layouts.get(pool)
+        layouts = None if legal is None else legal.counts
+        here = [p for p, part in enumerate(parts) if part.pool == pool]
+        shared = [p for p in here if p in of_gpu]
+        rest = [p for p in here if p not in of_gpu]
+        own, taken = nodes.own[r], nodes.taken[:, r]
+        node = Bin(parts, rest, int(nodes.gpus[r]), own, layouts, taken)
+        gpu = Bin(parts, shared, 1, own, layouts, taken) if shared else None
+        found.append(NodeBins(node, gpu, whole[pool] if shared else -1))
+    return parts, tuple(found)
 
 
 def _one_gpu(pool: int, types: GangTypes) -> GangPart:
@@ -439,41 +516,30 @@ def _parts_of_gpus(parts: Sequence[GangPart]) -> set[int]:
     }
 
 
-def _contents_of(
-    parts: Sequence[GangPart],
-    of_gpu: set[int],
-    whole: Mapping[int, int],
-    types: GangTypes,
-    nodes: NodeClasses,
-    r: int,
-) -> tuple[IntArray, BoolArray]:
-    """Contents of nodes like those of a class and of their GPUs, and which are of GPUs.
-
-    ``whole`` is the part that is one whole GPU, by pool.
-    """
-    pool, gpus = int(nodes.pool[r]), int(nodes.gpus[r])
-    legal = types.layouts.get(pool)
-    layouts = None if legal is None else legal.counts
-
-    def fullest(mine: Sequence[int], gpus: int) -> IntArray:
-        chosen = [parts[p] for p in mine]
-        counts = fullest_contents(
-            chosen, gpus, nodes.own[r], MOST_CONTENTS, layouts, nodes.taken[:, r]
+def _all_contents(nodes: NodeClasses, bins: Sequence[NodeBins], parts: int) -> Contents | None:
+    """All fullest contents; None where there are too many of some bin."""
+    found: list[tuple[IntArray, BoolArray]] = [
+        (np.zeros((0, parts), np.int64), np.zeros(0, bool))
+    ] * len(bins)
+    # Those with most contents come first: they may be too many.
+    for number in sorted(
+        range(len(bins)), key=lambda n: -bins[n].node.gpus * len(bins[n].node.mine)
+    ):
+        kind = bins[number]
+        of_node = kind.node.fullest(MOST_CONTENTS)
+        of_gpu = (
+            np.zeros((0, parts), np.int64) if kind.gpu is None else kind.gpu.fullest(MOST_CONTENTS)
         )
-        if counts is None:
-            raise UsageError(
-                f"a node of {gpus} GPUs can hold these jobs in more than {MOST_CONTENTS:,} ways: "
-                "too many for a program that places whole jobs"
-            )
-        wide = np.zeros((len(counts), len(parts)), np.int64)
-        wide[:, mine] = counts
-        return wide
-
-    here = [p for p, part in enumerate(parts) if part.pool == pool]
-    shared = [p for p in here if p in of_gpu]
-    of_node = fullest([p for p in here if p not in of_gpu], gpus)
-    if not shared:
-        return of_node, np.zeros(len(of_node), bool)
-    of_one = fullest(shared, 1)
-    of_one[:, whole[pool]] -= 1
-    return np.concatenate([of_node, of_one]), np.repeat([False, True], [len(of_node), len(of_one)])
+        if of_node is None or of_gpu is None:
+            return None
+        if kind.gpu is not None:
+            of_gpu[:, kind.one_gpu] -= 1
+        both = np.concatenate([of_node, of_gpu])
+        found[number] = both, np.repeat([False, True], [len(of_node), len(of_gpu)])
+    length = np.array([len(counts) for counts, _ in found], np.int64)[nodes.contents]
+    start = np.cumsum([0, *(len(counts) for counts, _ in found)])[nodes.contents]
+    node_class = np.repeat(np.arange(len(nodes), dtype=np.int64), length)
+    row = np.repeat(start - np.cumsum(length) + length, length) + np.arange(len(node_class))
+    counts = np.concatenate([np.zeros((0, parts), np.int64), *(counts for counts, _ in found)])
+    cut = np.concatenate([np.zeros(0, bool), *(mask for _, mask in found)])
+    return Contents(node_class, row.astype(np.int64), cut[row], counts)

@@ -1,0 +1,189 @@
+"""Bins: nodes, and single GPUs of nodes, and which counts of parts of gangs they have room for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.program.linear import LinearProgram
+from optsched.program.space.contents import ROUNDING, GangPart, packed
+
+Counts = tuple[int, ...]
+"""How many of each part."""
+
+TRIES = 2_000
+"""States of GPUs that are looked at to find GPUs for shares, where contents are not all written down."""
+STEPS = 50_000
+"""Parts that are tried at most to find all contents of a bin."""
+
+
+class Bin:
+    """A node, or one GPU.
+
+    Its contents are counts z of parts, of which those of other pools are 0:
+
+        sum_p use[i, p] z_p  <=  room_i          whole GPUs, CPUs, memory, sets of jobs that are kept apart
+
+    and there are GPUs for all shares and slices (`packed`).
+
+    Parameters
+    ----------
+    parts : sequence of GangPart
+    mine : sequence of int
+        The parts that may be in it.
+    gpus : int
+    own : FloatArray, shape (2,)
+        CPUs and memory of the node.
+    layouts : IntArray, shape (layouts, profiles), optional
+        Slices that one GPU can have (MIG), as counts of each profile.
+    taken : BoolArray, shape (sets,), optional
+        Sets of which a job is on the node already, and no other one may be.
+
+    Attributes
+    ----------
+    mine : IntArray
+    use : FloatArray, shape (resources, parts)
+    room : FloatArray, shape (resources,)
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[GangPart],
+        mine: Sequence[int],
+        gpus: int,
+        own: FloatArray,
+        layouts: IntArray | None = None,
+        taken: BoolArray | None = None,
+    ) -> None:
+        self.parts, self.mine, self.gpus = parts, np.array(mine, np.int64), gpus
+        self._layouts = layouts
+        sets = range(0 if taken is None else len(taken))
+        self.use = np.array(
+            [
+                [
+                    part.gpus if part.share == 1 else 0,
+                    *(part.gpus * each for each in part.need[: len(own)]),
+                    *(float(number in part.apart) for number in sets),
+                ]
+                for part in parts
+            ],
+            np.float64,
+        ).reshape(len(parts), 1 + len(own) + len(sets)).T  # fmt: skip
+        free = [] if taken is None else (~taken).astype(np.float64).tolist()
+        self.room = np.array([float(gpus), *(own * (1 + ROUNDING)).tolist(), *free])
+        self._shared = np.array([part.share < 1 for part in parts], bool)
+        self._fits_gpus = cache(self._finds_gpus)
+
+    def _finds_gpus(
+        self, shared: tuple[tuple[int, int], ...], whole: int, tries: int | None
+    ) -> bool:
+        """Whether there are GPUs for these shares, as (part, count), beside so many whole GPUs."""
+        pieces = [self.parts[part].piece for part, count in shared for _ in range(count)]
+        return packed(pieces, self.gpus - whole, self._layouts, tries) is not None
+
+    def _has_gpus(self, counts: IntArray, tries: int | None) -> bool:
+        parts = np.flatnonzero(self._shared & (counts > 0))
+        if not len(parts):
+            return True
+        whole = int(self.use[0] @ counts)
+        shared = tuple(zip(parts.tolist(), counts[parts].tolist(), strict=True))
+        return whole <= self.gpus and self._fits_gpus(shared, whole, tries)
+
+    def extra(self, counts: IntArray, part: int) -> int:
+        """How many more of a part fit beside these counts, if nothing else is added."""
+        left, use = self.room - self.use @ counts, self.use[:, part]
+        needs = use > 0
+        # Shares have no row: so many are on the GPUs at most
+        piece = self.parts[part]
+        most = int(self.gpus / (piece.gpus * piece.share) + ROUNDING)
+        if needs.any():
+            most = min(most, int(max(0.0, (left[needs] / use[needs] + ROUNDING).min())))
+        if most == 0 or not (self._shared[part] or self._shared[counts > 0].any()):
+            return most
+        more = counts.copy()
+        fits, tried = 0, most
+        while fits < most:
+            more[part] = counts[part] + tried
+            fits, most = (tried, most) if self._has_gpus(more, TRIES) else (fits, tried - 1)
+            tried = (fits + most + 1) // 2
+        return fits
+
+    def fullest(self, most: int) -> IntArray | None:
+        """Contents to which no further part can be added, shape (P, parts).
+
+        None where there are more than ``most``, or it takes too many steps to find them.
+        """
+        # Python numbers: there are as many small sums as contents, and arrays would take most of the time.
+        use, mine = self.use.T.tolist(), self.mine.tolist()
+        found: list[Counts] = []
+        tried = 0
+
+        def fits(held: Counts, left: Sequence[float], number: int) -> bool:
+            if any(amount > there for amount, there in zip(use[number], left, strict=True)):
+                return False
+            return self._has_gpus(np.array(_with_one(held, number)), None)
+
+        def extend(held: Counts, left: Sequence[float], last: int) -> bool:
+            """Add parts from ``last`` on in every way; False where there are too many contents."""
+            nonlocal tried
+            tried += len(mine)
+            able = [number for number in mine if fits(held, left, number)]
+            if not able:
+                found.append(held)
+            for number in able:
+                if number >= last:
+                    rest = [there - amount for amount, there in zip(use[number], left, strict=True)]
+                    if not extend(_with_one(held, number), rest, number):
+                        return False
+            return len(found) <= most and tried <= STEPS
+
+        if not extend((0,) * len(self.parts), self.room.tolist(), 0):
+            return None
+        return np.array(found, np.int64).reshape(len(found), len(self.parts))
+
+    def relaxed(self) -> LinearProgram:
+        """The program over z that `filled` makes contents of, without an objective.
+
+        Shares that add up may need more GPUs than there are. For every share s that some part has,
+
+            sum_p gpus_p floor(share_p / s) z_p  <=  GPUs floor(1 / s)
+
+        holds of all contents, and so does the sum of all shares.
+        """
+        parts = [self.parts[p] for p in self.mine.tolist()]
+        gpus = np.array([part.gpus for part in parts], np.float64)
+        share = np.array([part.share for part in parts])
+        rows, upper = (
+            [self.use[:, self.mine], gpus * share],
+            [*self.room, self.gpus * (1 + ROUNDING)],
+        )
+        for size in np.unique(share[share < 1]).tolist():
+            rows.append(gpus * np.floor(share / size + ROUNDING))
+            upper.append(self.gpus * np.floor(1 / size + ROUNDING))
+        A = np.vstack(rows)
+        limit = np.array(upper)[:, np.newaxis]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            most = np.where(A > 0, np.floor(limit / A + ROUNDING), np.inf).min(
+                axis=0, initial=np.inf
+            )
+        lp = LinearProgram()
+        z = lp.variables(len(parts), name="contents", upper=most, integer=True)
+        finite = np.isfinite(upper)
+        lp.constrain(A[finite] @ z <= np.array(upper)[finite], name="room")
+        return lp
+
+    def filled(self, order: IntArray, wanted: IntArray) -> IntArray:
+        """Contents with as many of the wanted parts as fit in this order, and then as many others."""
+        counts = np.zeros(len(self.parts), np.int64)
+        for most in (wanted, None):
+            for part in order.tolist():
+                fitting = self.extra(counts, part)
+                counts[part] += fitting if most is None else min(fitting, int(most[part]))
+        return counts
+
+
+def _with_one(held: Counts, number: int) -> Counts:
+    return (*held[:number], held[number] + 1, *held[number + 1 :])

@@ -1,0 +1,305 @@
+"""Column generation of contents: nodes that can hold jobs in more ways than can be written down.
+
+The program of a `Space` starts with the contents of a best fit, and is solved without whole numbers
+(restricted master). At its duals let v_pr be the price of room for a part p on nodes of class r, and
+s_r that of such a node. Contents z are worth a column where v_r'z > s_r. An integer program finds them
+(`Bin.relaxed`); it may ask for more GPUs for shares than there are, so what fits of its optimum is made a
+column. Its bound b_r is one of all contents, also those that are not made: with s_r = b_r the duals
+are feasible in the dual of the whole program, and bound it.
+
+Duals are smoothed towards those of the best bound (Wentges): both are feasible for the columns of jobs,
+gangs and parts, so their mean is. The first bound is that of the program without its space, where
+v = 0. What is a column in the end is solved for whole numbers (restricted master heuristic).
+
+References
+----------
+P. C. Gilmore, R. E. Gomory, "A linear programming approach to the cutting-stock problem",
+Operations Research 9 (1961); P. Wentges, "Weighted Dantzig-Wolfe decomposition for linear
+mixed-integer programming", International Transactions in Operational Research 4 (1997).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.program import LinearArrays, Space
+from optsched.program.space.bins import Bin
+from optsched.solution import Values
+from optsched.solution.certificate import dual_bound
+from optsched.solvers import Session
+from optsched.solving.engine import Engine
+
+log = logging.getLogger("optsched")
+
+CLOSED = 1e-4
+"""Relative gap between the value and the bound at which no more contents are made."""
+WORTH = 1e-7
+"""Worth of contents, relative to the largest cost, from which they become a column."""
+KEPT = 0.6
+"""Share of the time that is kept for whole numbers."""
+SMOOTHING = (0.8, 0.4, 0.0)
+"""Weights of the duals of the best bound: the next one where contents found there improve nothing."""
+ROUGHLY, FINELY, NEAR = 1e-2, 1e-4, 0.05
+"""Gap of the integer programs of bins, while the gap of the master is above NEAR, and then."""
+
+
+class PricedContents(NamedTuple):
+    """What column generation found.
+
+    Attributes
+    ----------
+    space : Space
+        With the contents that were made.
+    bound : float or None
+        Of the program with all contents; None where no duals prove one.
+    x : FloatArray or None
+        The last optimum of the master.
+    """
+
+    space: Space
+    bound: float | None
+    x: FloatArray | None
+
+
+def priced_contents(
+    engine: Engine, arrays: LinearArrays, space: Space, alone: LinearArrays
+) -> PricedContents:
+    """Make the contents that are worth a column.
+
+    Parameters
+    ----------
+    engine : Engine
+    arrays : LinearArrays
+        The program with the contents there are, which are its last columns.
+    space : Space
+    alone : LinearArrays
+        The program without its space and without whole numbers, of which it has all rows.
+    """
+    return _Generation(engine, arrays, space, alone).run()
+
+
+class _Found(NamedTuple):
+    """Contents of a node of a class, or of a GPU there; counts of the parts, shape (parts,)."""
+
+    node_class: int
+    of_gpu: bool
+    counts: IntArray
+
+
+class _Generation:
+    """One run of column generation; duals are those of a maximum."""
+
+    def __init__(
+        self, engine: Engine, arrays: LinearArrays, space: Space, alone: LinearArrays
+    ) -> None:
+        self._engine, self._space = engine, space
+        self._sign = 1.0 if arrays.maximise else -1.0
+        relaxed = replace(arrays, integer=np.zeros(arrays.shape[1], bool))
+        self._session = engine.open(relaxed, "highs")
+        self._least = WORTH * float(np.abs(arrays.cost).max(initial=0.0))
+        self._bins = list(self._opened())
+        self._known = set[tuple[int, bool, bytes]]()
+        self._add(list(self._of_one_part()))
+        self._best: FloatArray | None = None
+        self._bound = np.inf
+        self._prove_alone(alone)
+
+    def _run(self, session: Session) -> Values:
+        """Of fractions; a solver's bounds are none of all contents, so it runs in silence."""
+        engine = self._engine
+        limits = replace(engine.limits_left(), on_progress=None, options={}, gap=None, work=None)
+        return engine.record(session.run(limits), session.arrays.shape)
+
+    def _prove_alone(self, alone: LinearArrays) -> None:
+        """The bound of the program without its space."""
+        duals = self._run(self._engine.open(alone, "highs")).y
+        if duals is not None:
+            arrays = self._session.arrays
+            y = np.zeros(arrays.shape[0])
+            for rows in alone.rows:
+                y[arrays.row_block(rows.name).slice] = self._sign * duals[rows.slice]
+            self._prove(y)
+
+    def _opened(self) -> Iterator[_PricedBin]:
+        """The bins of all classes."""
+        for r, kind in enumerate(self._space.nodes.contents.tolist()):
+            node, gpu, one_gpu = self._space.bins[kind]
+            for bin_, one in ((gpu, one_gpu), (node, -1)):
+                if bin_ is not None and len(bin_.mine):
+                    yield _PricedBin.of(self._engine, bin_, r, one)
+
+    def _of_one_part(self) -> Iterator[_Found]:
+        """As many of each part as a bin has room for: no price is far off then."""
+        nothing = np.zeros(len(self._space.parts), np.int64)
+        for one in self._bins:
+            for part in one.bin.mine.tolist():
+                counts = nothing.copy()
+                counts[part] = one.bin.extra(nothing, part)
+                if counts[part]:
+                    yield one.found(counts)
+
+    def run(self) -> PricedContents:
+        made, arrays, x = 0, self._session.arrays, None
+        while True:
+            values = self._run(self._session)
+            if values.x is None or values.y is None:
+                break
+            x, value = values.x, self._sign * arrays.objective(values.x)
+            found = self._priced(self._sign * values.y, value)
+            made += len(found)
+            log.info(
+                "%d contents of nodes made columns: value %.9g, bound %.9g", made, value, self._bound
+            )  # fmt: skip
+            if not found or self._bound - value <= CLOSED * abs(value):
+                break
+            self._add(found)
+            arrays = self._session.arrays
+            if not self._engine.has_time_left(KEPT):
+                self._engine.by_clock = True
+                break
+        bound = None if np.isinf(self._bound) else self._sign * self._bound
+        return PricedContents(self._space, bound, x)
+
+    def _priced(self, y: FloatArray, value: float) -> list[_Found]:
+        """Contents that improve the master at its duals y; the bound is proved beside."""
+        gap = ROUGHLY if self._bound - value > NEAR * abs(value) else FINELY
+        weights = (0.0,) if self._best is None else SMOOTHING
+        for weight in weights:
+            best = y if self._best is None else self._best
+            found = self._at(weight * best + (1 - weight) * y, y, gap)
+            if found:
+                break
+        return found
+
+    def _at(self, at: FloatArray, y: FloatArray, gap: float) -> list[_Found]:
+        """Contents that are worth most at some duals, of which those that improve the master."""
+        arrays, space = self._session.arrays, self._space
+        shape = len(space.nodes), len(space.parts)
+        node, count = (arrays.row_block(name).slice for name in ("node", "count"))
+        # Simplex duals of rows that only limit may be below 0 by rounding.
+        at = np.where(np.isneginf(arrays.row_lower), np.maximum(at, 0.0), at)
+        price, of_class = at[node].reshape(shape), at[count]  # views
+        master, of_master = y[node].reshape(shape), y[count]
+        found: list[_Found] = []
+        proven = True
+        for bin_ in sorted(self._bins, key=lambda one: not one.of_gpu):
+            r = bin_.node_class
+            most, contents = bin_.best(self._engine, price[r], gap)
+            proven &= most is not None
+            if bin_.of_gpu:
+                # A whole GPU costs what shares on it are worth: nodes are priced after their GPUs.
+                price[r, bin_.one_gpu] = max(price[r, bin_.one_gpu], most or 0.0)
+            else:
+                of_class[r] = most or 0.0
+            found.append(contents)
+        if proven:
+            self._prove(at)
+        return [one for one in found if self._improves(one, master, of_master)]
+
+    def _improves(self, one: _Found, price: FloatArray, of_class: FloatArray) -> bool:
+        """Whether contents are worth a column at prices of the master, and are none yet."""
+        cost = 0.0 if one.of_gpu else of_class[one.node_class]
+        key = one.node_class, one.of_gpu, one.counts.tobytes()
+        worth = float(price[one.node_class] @ one.counts - cost) > self._least
+        new = worth and key not in self._known
+        if new:
+            self._known.add(key)
+        return new
+
+    def _prove(self, y: FloatArray) -> None:
+        """Keep duals of the whole program, if they prove a better bound."""
+        bound = dual_bound(self._session.arrays, self._sign * y)
+        if bound is not None and self._sign * bound < self._bound:
+            self._bound, self._best = self._sign * bound, y
+
+    def _add(self, found: list[_Found]) -> None:
+        """More contents in the master and in the space."""
+        space, arrays = self._space, self._session.arrays
+        node_class = np.array([one.node_class for one in found], np.int64)
+        of_gpu = np.array([one.of_gpu for one in found], bool)
+        counts = np.array([one.counts for one in found], np.int64)
+        matrix = space.columns_of_contents(arrays, node_class, of_gpu, counts)
+        most = space.most_contents(node_class, of_gpu)
+        name = f"contents {len(arrays.columns)}"
+        self._session.add_columns(matrix, np.zeros(len(found)), most, name)
+        self._space = space.with_contents(node_class, of_gpu, counts)
+
+
+class _PricedBin(NamedTuple):
+    """A bin of nodes of a class, and the program that finds contents for it.
+
+    Attributes
+    ----------
+    bin : Bin
+    node_class : int
+    one_gpu : int
+        The part whose place in the node a GPU takes; -1 for a node.
+    session : Session
+        Of `Bin.relaxed`.
+    most : FloatArray, shape (parts of the bin,)
+        Bounds of its columns.
+    needs_less : BoolArray, shape (parts of the bin, parts of the bin)
+        Whether the first part needs no more of anything than the second one.
+    """
+
+    bin: Bin
+    node_class: int
+    one_gpu: int
+    session: Session
+    most: FloatArray
+    needs_less: BoolArray
+
+    @classmethod
+    def of(cls, engine: Engine, bin_: Bin, node_class: int, one_gpu: int) -> _PricedBin:
+        """With a session of its program."""
+        arrays = bin_.relaxed().arrays
+        A = arrays.A.toarray()
+        needs_less = np.asarray((A[:, :, np.newaxis] <= A[:, np.newaxis, :]).all(axis=0), bool)
+        session = engine.load("highs")().open(arrays)
+        return cls(bin_, node_class, one_gpu, session, arrays.upper, needs_less)
+
+    def _dominated(self, price: FloatArray) -> BoolArray:
+        """Parts in whose place another one, that needs no more of anything, is worth as much."""
+        # Of equal ones the first stays
+        first = np.tri(len(price), k=-1, dtype=bool).T
+        better = price[:, np.newaxis] > price
+        equal = price[:, np.newaxis] == price
+        alike = self.needs_less & self.needs_less.T
+        found: BoolArray = (self.needs_less & (better | (equal & (~alike | first)))).any(axis=0)
+        return found
+
+    @property
+    def of_gpu(self) -> bool:
+        return self.one_gpu >= 0
+
+    def best(self, engine: Engine, price: FloatArray, gap: float) -> tuple[float | None, _Found]:
+        """A bound on what contents are worth at prices of parts, and contents that are worth much."""
+        mine, parts = self.bin.mine, self.bin.parts
+        wanted = np.zeros(len(parts), np.int64)
+        most: float | None = 0.0
+        if (price[mine] > 0).any():
+            self.session.set_cost(-price[mine])
+            open_ = ~self._dominated(price[mine])
+            self.session.set_bounds(np.zeros(len(mine)), np.where(open_, self.most, 0.0))
+            limits = replace(engine.limits_left(), on_progress=None, options={}, gap=gap, work=None)
+            values = self.session.run(limits)
+            most = None if values.bound is None else max(0.0, -values.bound)
+            if values.x is not None:
+                wanted[mine] = np.round(values.x).astype(np.int64)
+        # The largest come first, as others fit beside them
+        size = np.array([part.gpus * part.share for part in parts])
+        order = mine[np.argsort(-size[mine], kind="stable")]
+        counts = self.bin.filled(order[price[order] > 0], wanted)
+        return most, self.found(counts)
+
+    def found(self, counts: IntArray) -> _Found:
+        """Counts of parts as contents, of which those of a GPU have -1 for one whole GPU."""
+        if self.of_gpu:
+            counts[self.one_gpu] -= 1
+        return _Found(self.node_class, self.of_gpu, counts)

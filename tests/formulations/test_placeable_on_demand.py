@@ -1,0 +1,112 @@
+"""The constraint `placeable` where contents of nodes are priced: honest bounds, placements that hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from all_placements import KINDS, best_total, small_instance
+
+import optsched
+from optsched.placement import check_placement
+from optsched.program import LinearProgram, Space
+from optsched.program.space import seats
+
+pytestmark = pytest.mark.oracle
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_bound_is_one_of_all_placements_and_the_answer_is_placed(
+    kind: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seats, "MOST_CONTENTS", 0)
+    document = small_instance(kind, seed)
+    instance = optsched.load(document)
+    solution = optsched.solve(
+        instance, "max-throughput", integral=True, constraints=["placeable"], gap=0.0
+    )
+    expected = best_total(document)
+    assert solution.certificate.ok
+    assert solution.bound is not None
+    assert solution.objective is not None
+    assert solution.bound >= expected * (1 - 1e-9)
+    assert solution.objective <= expected * (1 + 1e-9)
+    # Contents that are priced are enough for nearly all of it.
+    assert solution.objective >= 0.9 * expected
+    if expected == 0:
+        return
+    assert solution.allocation is not None
+    placement, rows = solution.placement, solution.allocation.rows
+    assert placement is not None
+    assert not placement.refused
+    where = placement.row
+    flaws = check_placement(
+        solution.allocation.classes,
+        rows.job[where],
+        rows.partner[where],
+        rows.column[where],
+        placement.gpus,
+        document.get("constraints", ()),
+    )
+    assert flaws == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_that_are_added_are_those_of_the_space(kind: str) -> None:
+    """The entries of contents in a running program, and in one that is written with them."""
+    C = optsched.compile(optsched.load(small_instance(kind, 3))).classes(frozenset())
+    space = Space.of(C)
+    all_ = space.contents
+    counts = all_.counts[all_.row]
+    nothing = all_._replace(
+        node_class=all_.node_class[:0], row=all_.row[:0], of_gpu=all_.of_gpu[:0], counts=counts[:0]
+    )
+    empty = replace(space, contents=nothing)
+
+    def written(space: Space) -> LinearProgram:
+        lp = LinearProgram()
+        x = lp.variables(C.columns, name="x", implied=(0.0, C.limit))
+        space.add_to(lp, x, whole=False)
+        return lp
+
+    before, after = written(empty).arrays, written(space).arrays
+    added = empty.columns_of_contents(before, all_.node_class, all_.of_gpu, counts)
+    assert added.shape[1] == len(all_.row) > 0
+    expected = after.A[:, before.shape[1] :]
+    assert abs(added - expected).max() == 0
+    most = empty.most_contents(all_.node_class, all_.of_gpu)
+    assert np.array_equal(most, after.implied_upper[before.shape[1] :])
+
+
+def test_many_shares_are_placed() -> None:
+    """A node has more contents than are written down."""
+    random = np.random.default_rng(0)
+    jobs = []
+    for number in range(60):
+        share = round(
+            float(random.choice([0.11, 0.16, 0.23, 0.32, 0.37, 0.47, 0.59, 0.81, 1.0])), 2
+        )
+        cpu = float(random.integers(1, 14))
+        option = {"pool": "v", "gpus": 1, "nodes": 1, "share": share, "throughput": share}
+        jobs.append({"id": f"j{number}", "options": [option | {"uses": {"cpu": cpu}}]})
+    nodes = [{"name": f"n{number}", "gpus": 4, "cpus": 40.0} for number in range(4)]
+    instance = optsched.load(
+        {
+            "format": "optsched-instance/1",
+            "cluster": {"pools": [{"name": "v", "nodes": nodes}]},
+            "jobs": jobs,
+        }
+    )
+    space = Space.of(optsched.compile(instance).classes(frozenset()))
+    assert not space.complete
+    solution = optsched.solve(
+        instance, "max-throughput", integral=True, constraints=["placeable"], gap=0.01
+    )
+    assert solution.objective is not None
+    assert solution.bound is not None
+    assert solution.objective <= solution.bound <= 16.0 * (1 + 1e-9)
+    assert solution.objective >= 0.9 * solution.bound
+    assert solution.placement is not None
+    assert not solution.placement.refused
