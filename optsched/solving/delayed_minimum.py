@@ -38,6 +38,8 @@ def solve_delayed(engine: Engine, program: AllocationProgram) -> Outcome:
     by_prices: list[Way] = []
     if direct is not None:
         by_prices.append(partial(engine.solve_as_it_is, program, *direct, None))
+    elif (groups := engine.for_groups(program)) is not None:
+        by_prices.append(partial(engine.solve_for_groups, groups))
 
     def by_tangents(solver: str | None) -> Outcome:
         first = engine.build(partial(_tangent, program, program.value(program.even())))

@@ -40,6 +40,7 @@ from optsched.solving.runs import SolverRuns
 
 if TYPE_CHECKING:  # few programs have one
     from optsched.solving.core import Core
+    from optsched.solving.group_floors import GroupFloors
     from optsched.solving.reassignment import Reassignment
 
 log = logging.getLogger("optsched")
@@ -161,9 +162,9 @@ class Engine(SolverRuns):
 
         A closed form, where there is one. The program without side rows and whole jobs, whose
         optimum may keep them: before the program itself if that is a large integer program, else
-        after it. Of assignments and small knapsacks first a few nodes of branch and bound. The
-        program itself, by a solver that takes it as it is, or else as rows and columns. Last, other
-        solvers.
+        after it. Of assignments and small knapsacks first a few nodes of branch and bound. Where
+        rows ask for GPUs for groups, the program that limits the others. The program itself, by a
+        solver that takes it as it is, or else as rows and columns. Last, other solvers.
         """
         self._incumbent = self._core = self._priced = None  # those of the program before
         if self.asked_for is None and self.start is None:
@@ -184,6 +185,8 @@ class Engine(SolverRuns):
             if program.classes.columns <= SMALL_KNAPSACK and _is_whole(program):
                 # CP-SAT proves knapsacks of a hundred items that HiGHS leaves open
                 yield partial(self._solve_lowered, program, "cp-sat")
+        elif (groups := self.for_groups(program)) is not None:
+            yield partial(self.solve_for_groups, groups)
         direct = self.solver_as_it_is(program)
         lowered = partial(self._solve_lowered, program)
         if direct is not None:
@@ -218,11 +221,21 @@ class Engine(SolverRuns):
     def solve_as_it_is(
         self, program: AllocationProgram, name: str, reason: str, prices: FloatArray | None
     ) -> Outcome:
+        """The outcome of a program that a solver takes without lowering."""
+        return self._judged(program, self._as_it_is(program, name, reason, prices))
+
+    def _as_it_is(
+        self, program: AllocationProgram, name: str, reason: str, prices: FloatArray | None
+    ) -> Values:
         solver = self.use(self.load(name), reason)
         require_all(solver, integer=False, conic=False, start=self.start is not None)
         start = self.bases.first_prices(program.limit_rows) if prices is None else prices
         values = self.record(solver().solve_allocation(program, self.limits_left(), start))
         self.bases.last_prices(program, values)
+        return values
+
+    def _judged(self, program: AllocationProgram, values: Values) -> Outcome:
+        """What a run of a solver that takes allocation programs is worth."""
         if values.termination in NO_OPTIMUM:
             return without_point(self, program.requirements, values, program)
         if values.x is None:
@@ -569,6 +582,24 @@ class Engine(SolverRuns):
             self._incumbent = x
         outcome = certified_allocation(self, program, replace(values, x=x), y)
         return replace(outcome, by_clock=by_clock)
+
+    def for_groups(self, program: AllocationProgram) -> GroupFloors | None:
+        """A program whose rows ask for GPUs for groups, where prices would take one without them."""
+        if self.asked_for is not None or not program.side or program.integral:
+            return None
+        from optsched.solving.group_floors import GroupFloors  # few programs have such rows
+
+        groups = GroupFloors.of(program)
+        if groups is None or self.solver_as_it_is(groups.easier) is None:
+            return None
+        return groups
+
+    def solve_for_groups(self, groups: GroupFloors) -> Outcome:
+        """The program that limits the others by prices, its point raised to what the groups ask for."""
+        direct = self.solver_as_it_is(groups.easier)
+        assert direct is not None, "for_groups has asked"
+        values = self._as_it_is(groups.easier, *direct, None)
+        return self._judged(groups.program, groups.values(values))
 
     def _relaxed(self, easier: AllocationProgram) -> Outcome:
         """The easier program, in a part of the time: by prices, or as rows and columns."""
