@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, NamedTuple
@@ -61,13 +61,22 @@ from optsched.arrays.matrices import rows_of, sum_by
 from optsched.candidates import Candidates, Classes
 from optsched.errors import InvalidArgument
 from optsched.formulation import Formulation, FormulationOptions, Infeasible, Restarts
+from optsched.instance.durations import UNLIMITED, OutOfTime, Timer
 from optsched.program import Assumption, Expression, LinearProgram, Variables
-from optsched.solution import Conflict, Schedule
+from optsched.solution import Conflict, Schedule, Termination
 from optsched.solution.plan import Later, LinearPlan, Parts
 
 MOST_COLUMNS = 1_000_000
 MOST_AS_IT_IS = 10_000
 """Levels in intervals from which on column generation is the better way."""
+MOST_HELD = 5_000_000
+"""Entries of capacity rows beyond which no program is built: building takes seconds, and no solver finds a
+better plan in minutes.
+"""
+FOR_PROGRAM = 0.7
+"""Part of a time limit after which the program is not built further."""
+ASKED = Termination.BY_RULE, "the plan by rule is asked for, and no program"
+NO_TIME = "the time limit was over before the program was built"
 
 
 class DeadlineElastic(Formulation):
@@ -125,7 +134,8 @@ class DeadlineElastic(Formulation):
 
     A large program in which jobs may be declined is solved by column generation, with a bound in any case: a column is
     a whole schedule of one job, priced as a shortest path over intervals and levels (`formulations.level_paths`); the
-    rows of the master are the capacity and what there is to consume.
+    rows of the master are the capacity and what there is to consume. A program of more than 5,000,000 entries of
+    capacity rows is not built: then the answer is the plan by rule.
 
     Options
         admission   jobs may be declined; otherwise all must meet their deadlines, or the instance is infeasible.
@@ -198,19 +208,24 @@ class DeadlineElastic(Formulation):
     def build(self, C: Classes) -> LinearPlan:
         options, restarts = self.options, self.restarts_of(C.instance)
         promised = np.zeros(len(C), bool) if self.promised is None else self.promised[C.first]
-        return ElasticProgram(
+        program = ElasticProgram(
             C,
             Supply.of(C, options.capacity, self.name, restarts),
             options.admission,
             promised,
             restarts,
             self.plan_by_rule,
-            options.program,
             options.intervals,
             options.columns,
             options.slot,
             self.refutes,
-        ).plan()
+            None if options.program else ASKED,
+            self.timer.part(FOR_PROGRAM),
+        )
+        try:
+            return program.plan()
+        except OutOfTime:
+            return program.by_rule_alone(Termination.TIME_LIMIT, NO_TIME)
 
     @property
     def refutes(self) -> bool:
@@ -240,6 +255,10 @@ class ElasticProgram:
     ----------
     promised : BoolArray, shape (J,)
         Jobs that were admitted before.
+    unsearched : (Termination, str) or None
+        As of `LinearPlan`: why only the plan by rule counts.
+    timer : Timer
+        When the program has to be built.
     """
 
     C: Classes
@@ -248,11 +267,17 @@ class ElasticProgram:
     promised: BoolArray
     restarts: Restarts
     rule: Callable[[Sequence[LevelJob], Profile, Mapping[int, Run]], LevelPlan]
-    solved: bool
     intervals: int
     columns: int
     slot: float | None
     refutes: bool
+    unsearched: tuple[Termination, str] | None
+    timer: Timer
+
+    @property
+    def solved(self) -> bool:
+        """Whether there are levels in intervals, beside the plan by rule."""
+        return self.unsearched is None
 
     @cached_property
     def now(self) -> float:
@@ -266,7 +291,7 @@ class ElasticProgram:
     @cached_property
     def optional(self) -> BoolArray:
         """Jobs that may miss their deadlines, (J,). The plan by rule keeps promises as it can."""
-        held = self.promised & self.solved
+        held = self.promised & (self.unsearched != ASKED)
         return self.asked & (self.C.soft_deadline | (self.admission & ~held))
 
     @cached_property
@@ -364,6 +389,14 @@ class ElasticProgram:
         """P_j and U_rjs: the plan by rule of each job, as a class."""
         runs = self.witness.runs.items()
         return {int(self.C.of_job[self.jobs[number].job]): run for number, run in sorted(runs)}
+
+    @cached_property
+    def _planned(self) -> _Runs:
+        """The same, as arrays."""
+        count = [len(run.pieces) for run in self.planned.values()]
+        pieces = [piece for run in self.planned.values() for piece in run.pieces]
+        begin, end = (np.array([piece[at] for piece in pieces], np.float64) for at in (1, 2))
+        return _Runs(np.repeat(self.z, count), self._levels_of(pieces), begin, end)
 
     @cached_property
     def z(self) -> IntArray:
@@ -505,13 +538,28 @@ class ElasticProgram:
         count = np.searchsorted(of_deadline, j, "right") - first
         return ranges(first, count), owners(count)
 
+    @property
+    def _able(self) -> BoolArray:
+        """Whether each deadline leaves the job as much time as its fastest level needs without a restart."""
+        j, due, _ = self.deadlines
+        fastest = np.full(len(self.C), np.inf)
+        np.minimum.at(fastest, self.j, self.d)
+        left = due + self._slack(due) - self.release[j]
+        return np.asarray(left >= fastest[j] * (1.0 - DONE))
+
     # --- the program ------------------------------------------------------------------------------
 
     def plan(self) -> LinearPlan:
-        """The program that `DeadlineElastic` states."""
+        """The program that `DeadlineElastic` states; raises `OutOfTime` if it takes too long to build."""
         self._refuse_impossible()
+        if self.solved and self._held_by_x > MOST_HELD:
+            return self.by_rule_alone(
+                Termination.BY_RULE,
+                f"the program would have {self._held_by_x:,} numbers of capacity rows, "
+                f"more than {MOST_HELD:,}",
+            )
         chooses = bool(self.optional.any())
-        lp, variables = self.rows()
+        lp, variables = self.rows(self.timer if self.solved else UNLIMITED)
         if chooses:
             j, _, value = self.deadlines
             most = np.zeros(len(self.C))
@@ -530,14 +578,26 @@ class ElasticProgram:
             known=self._known,
             later=(self._later(),) if chooses else (),
             solves_later=self.solved,
-            searches=self.solved,
+            unsearched=self.unsearched,
             declined=self._declined,
             step=self._step if chooses else None,
             parts=self._parts if chooses and len(self.of) >= self.columns else None,
         )
 
-    def rows(self) -> tuple[LinearProgram, ElasticVariables]:
-        """Variables and rows, without an objective."""
+    def by_rule_alone(self, end: Termination, why: str) -> LinearPlan:
+        """The same, in which every job keeps the plan by rule or is declined."""
+        return replace(self, rule=lambda *_: self.witness, unsearched=(end, why)).plan()
+
+    @property
+    def _held_by_x(self) -> int:
+        """How many entries the rows ``capacity`` have for x: whatever the intervals are, as many for each
+        level as there are steps between its release and its deadline.
+        """
+        _, steps = self._steps_between(self.release[self.j], self.due)
+        return int(steps @ np.diff(self.uses.indptr))
+
+    def rows(self, timer: Timer = UNLIMITED) -> tuple[LinearProgram, ElasticVariables]:
+        """Variables and rows, without an objective; raises `OutOfTime` once the time is over."""
         C, of, (of_deadline, due, _) = self.C, self.of, self.deadlines
         lp = LinearProgram()
         fixed = {C.of_job[job.job] for job in self.jobs if job.goes_on is not None}
@@ -553,14 +613,16 @@ class ElasticProgram:
                 upper=1.0,
                 integer=True,
             ),
-            a=lp.variables(len(of_deadline), name="a", upper=1.0, integer=True),
+            a=lp.variables(len(of_deadline), name="a", upper=self._able * 1.0, integer=True),
         )
         x, y, _, w, z, a = variables
+        timer.check()
         j_row, _, row = self.job_and_interval
         keeps = sp.csr_matrix(sum_by(self.z, 1.0, len(C)))
         lp.constrain(sum_by(row, 1.0, len(j_row)) @ x + keeps[j_row] @ z <= 1.0, name="once")
         self._restart_rows(lp, variables)
 
+        timer.check()
         work, delay = self._work
         number, mine = self._by_deadline(self.z)
         done = np.array([run.pieces[-1].end for run in self.planned.values()])
@@ -581,9 +643,11 @@ class ElasticProgram:
         least = np.where(self.optional[jobs], 0.0, 1.0)
         lp.constrain((each @ a).between(least, np.ones(len(jobs))), name="take")
 
-        held, used = self._held
+        timer.check()
+        by_x, by_z, used = self._held
+        timer.check()
         G = self._free.ravel()[used]
-        lp.constrain(held[:, : len(of)] @ x + held[:, len(of) :] @ z <= G, name="capacity")
+        lp.constrain(by_x @ x + by_z @ z <= G, name="capacity")
         consumable = np.flatnonzero(~C.resources.renewable)
         if len(consumable):
             whole = C.usage.tocsr()[consumable][:, self.c].tocsc()
@@ -695,26 +759,42 @@ class ElasticProgram:
         return self.profile.free[:, at]
 
     @cached_property
-    def _held(self) -> tuple[sp.csr_matrix, IntArray]:
+    def _held(self) -> tuple[sp.csr_matrix, sp.csr_matrix, IntArray]:
         """What each x and each z holds; resource and step, as one number, of each row that is used."""
-        runs = self.planned.values()
-        pieces = [piece for run in runs for piece in run.pieces]
-        who = owners(np.array([len(run.pieces) for run in runs], np.int64))
-        begin = np.append(self.begin, [piece.begin for piece in pieces])
-        end = np.append(self.end, [piece.end for piece in pieces])
-        c = np.append(self.of, self._levels_of(pieces))
-        variable = np.append(np.arange(len(self.of)), len(self.of) + who)
+        planned = self._planned
+        by_x = self._entries(np.arange(len(self.of)), self.of, self.begin, self.end)
+        by_z = self._entries(planned.number, planned.c, planned.start, planned.end)
+        mask = np.zeros(self.uses.shape[0] * len(self.steps), bool)
+        mask[by_x.row] = mask[by_z.row] = True
+        row, used = np.cumsum(mask) - 1, np.flatnonzero(mask)
+        by_row = (
+            sp.csr_matrix((one.amount, (row[one.row], one.variable)), (len(used), width))
+            for one, width in ((by_x, len(self.of)), (by_z, len(self.z)))
+        )
+        x_rows, z_rows = by_row
+        return x_rows, z_rows, used
+
+    def _entries(
+        self, variable: IntArray, c: IntArray, begin: FloatArray, end: FloatArray
+    ) -> _Entries:
+        """What stretches of levels hold."""
+        first, count = self._steps_between(begin, end)
+        uses = self.uses
+        kinds = np.diff(uses.indptr)[c]
+        stretch, use = owners(kinds), ranges(uses.indptr[c].astype(np.int64), kinds)
+        each = count[stretch]
+        row = ranges(uses.indices[use] * len(self.steps) + first[stretch], each)
+        return _Entries(uses.data[use].repeat(each), row, variable[stretch].repeat(each))
+
+    def _steps_between(self, begin: FloatArray, end: FloatArray) -> tuple[IntArray, IntArray]:
+        """The first step of stretches of time, and how many they have."""
         first = np.searchsorted(self.steps, begin + self._slack(begin), "right") - 1
-        beyond = np.searchsorted(self.steps, end - self._slack(end))
-        count = beyond - first
-        entry, step = owners(count), ranges(first, count)
-        renewable = np.flatnonzero(self.C.resources.renewable)
-        uses = sp.csc_matrix(self.C.usage.tocsr()[renewable][:, self.c])[:, c[entry]].tocoo()
-        where = uses.row.astype(np.int64) * len(self.steps) + step[uses.col]
-        used, row = np.unique(where, return_inverse=True)
-        width = len(self.of) + len(self.z)
-        held = (uses.data, (row, variable[entry[uses.col]]))
-        return sp.csr_matrix(held, shape=(len(used), width)), used
+        return first, np.searchsorted(self.steps, end - self._slack(end)) - first
+
+    @cached_property
+    def uses(self) -> sp.csc_matrix:
+        """u_rc, shape (R, c)."""
+        return sp.csc_matrix(self.C.usage.tocsr()[self.C.resources.renewable][:, self.c])
 
     @cached_property
     def _progress(self) -> tuple[sp.csr_matrix, sp.csr_matrix]:
@@ -922,7 +1002,9 @@ class ElasticProgram:
         for piece in np.split(mine, np.flatnonzero(breaks) + 1):
             c = int(self.of[piece[0]])
             begin, end = float(self.begin[piece[0]]), float(self.end[piece[-1]])
-            delay = self._delay(c, begin, not found)
+            (delay,) = self._delays_of(
+                np.array([c]), np.array([begin]), np.array([not found])
+            ).tolist()
             needed = min(use[c], left * float(self.d[c]))
             end = min(begin + delay + needed, end)
             if end - begin - delay <= self._slack(end):
@@ -932,41 +1014,33 @@ class ElasticProgram:
             left -= (end - begin - delay) / float(self.d[c])
         return found
 
-    def _delay(self, c: int, begin: float, is_first: bool) -> float:
-        """Seconds until a piece of a level makes progress."""
+    def _delays_of(self, c: IntArray, begin: FloatArray, is_first: BoolArray) -> FloatArray:
+        """Seconds until pieces of levels make progress."""
         again, onward, ran = self._restart
         released = self.release[self.j[c]]
-        if begin <= released + self._slack(released) and not np.isnan(onward[c]):
-            return float(onward[c])
-        return float(again[c]) if ran[c] or not is_first else 0.0
+        goes_on = (begin <= released + self._slack(released)) & ~np.isnan(onward[c])
+        starts = np.where(ran[c] | ~is_first, again[c], 0.0)
+        return np.where(goes_on, onward[c], starts)
 
     def complete(self, schedule: Schedule) -> FloatArray:
         """The point of a schedule; raises ValueError where there is none, and where a job has not
         done its work.
         """
-        names = self.C.instance.jobs_table.names
         jobs, c, start, end = self._after_heads(schedule)
-        x, z = np.zeros(len(self.of)), np.zeros(len(self.z))
-        j, due, _ = self.deadlines
-        a, w = np.zeros(len(j)), np.zeros(len(self.c))
-        number = {one: n for n, one in enumerate(self.planned)}
         order = np.lexsort((start, jobs))
-        for mine in np.split(order, np.flatnonzero(np.diff(jobs[order])) + 1):
-            if not len(mine):
-                continue
-            who = int(self.C.of_job[jobs[mine[0]]])
-            name = names[int(jobs[mine[0]])]
-            run = c[mine], start[mine], end[mine]
-            done = self._progress_of(name, *run)
-            if self._keeps(who, *run):
-                z[number[who]] = 1.0
-            else:
-                x[self._intervals_of(name, *run)] = 1.0
-                np.add.at(w, c[mine], done)
-            in_time = np.flatnonzero((j == who) & (due >= end[mine[-1]] - 2 * self._slack(due)))
-            if not len(in_time):
-                raise ValueError(f"job {name} runs after its deadline")
-            a[in_time[0]] = 1.0
+        runs = _Runs(self.C.of_job[jobs[order]], c[order], start[order], end[order])
+        progress = self._progress_in(runs)
+        kept = self._keeps(runs)
+        x, z = np.zeros(len(self.of)), np.isin(self.z, runs.jobs[kept]).astype(np.float64)
+        others = np.flatnonzero(~kept[runs.number])
+        x[self._intervals_of(runs.take(others))] = 1.0
+        w = np.bincount(runs.c[others], progress[others], len(self.c))
+        number, mine = self._by_deadline(runs.jobs)
+        due = self.deadlines[1][number]
+        in_time = due >= runs.end[runs.last[mine]] - 2 * self._slack(due)
+        first = np.unique(mine[in_time], return_index=True)[1]
+        a = np.zeros(len(self.deadlines[0]))
+        a[number[in_time][first]] = 1.0
         return np.concatenate([x, *self._starts(x), np.minimum(w, self.d), z, a])
 
     def _starts(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -980,62 +1054,72 @@ class ElasticProgram:
         before = np.where(self.before[e] >= 0, x[self.before[e]], 0.0)
         return np.maximum(x[e] - before - (1.0 - ran), 0.0), h[self.fresh]
 
-    def _progress_of(
-        self, name: str, c: IntArray, start: FloatArray, end: FloatArray
-    ) -> FloatArray:
-        """Seconds of progress in each stretch of a job.
+    def _progress_in(self, runs: _Runs) -> FloatArray:
+        """Seconds of progress in each stretch.
 
-        Raises ValueError if it has not done its work, or runs too early, twice at a time or too
+        Raises ValueError if a job has not done its work, or runs too early, twice at a time or too
         late.
         """
-        slack, j = 2 * self._slack(end), int(self.j[c[0]])
-        if start[0] < self.release[j] - slack[0] or (start[1:] < end[:-1] - slack[:-1]).any():
-            raise ValueError(f"job {name} runs before it arrives, or twice at a time")
-        if (end > self.due[c] + slack).any():
-            raise ValueError(f"job {name} runs after its deadline")
-        if len(c) > 1 and not self.may_stop[j]:
-            raise ValueError(f"job {name} cannot be preempted, but runs in {len(c)} pieces")
-        delays = [
-            self._delay(level, begin, number == 0)
-            for number, (level, begin) in enumerate(zip(c.tolist(), start.tolist(), strict=True))
-        ]
-        progress: FloatArray = np.maximum(end - start - np.array(delays), 0.0)
-        done = float((progress / self.d[c]).sum())
-        if done < 1.0 - DONE - float((slack / self.d[c]).sum()):
-            raise ValueError(f"job {name} does {done:.6g} of its work by its deadline")
+        slack, j, first = 2 * self._slack(runs.end), runs.j, runs.is_first
+        before = np.append(-np.inf, (runs.end - slack)[:-1])[: len(j)]
+        early = runs.start < np.where(first, self.release[j] - slack, before)
+        self._refuse(j[early], lambda _: "runs before it arrives, or twice at a time")
+        self._refuse(j[runs.end > self.due[runs.c] + slack], lambda _: "runs after its deadline")
+        self._refuse(
+            j[~first & ~self.may_stop[j]],
+            lambda k: f"cannot be preempted, but runs in {np.count_nonzero(j == k)} pieces",
+        )
+        delays = self._delays_of(runs.c, runs.start, first)
+        progress = np.maximum(runs.end - runs.start - delays, 0.0)
+        done, rounding = (
+            np.bincount(runs.number, part / self.d[runs.c], len(runs.jobs))
+            for part in (progress, slack)
+        )
+        short = np.flatnonzero(done < 1.0 - DONE - rounding)
+        self._refuse(
+            runs.jobs[short], lambda _: f"does {done[short[0]]:.6g} of its work by its deadline"
+        )
         return progress
 
-    def _keeps(self, j: int, c: IntArray, start: FloatArray, end: FloatArray) -> bool:
-        """Whether a job keeps the plan by rule."""
-        run = self.planned.get(j)
-        if run is None:
-            return False
-        planned = np.array([(piece.level.column, *piece[1:]) for piece in run.pieces])
-        planned = self._joined(planned)
-        runs = self._joined(np.column_stack([self.c[c], start, end]))
-        if len(planned) != len(runs):
-            return False
-        slack = 2 * self._slack(runs[:, 2])
-        return bool((np.abs(runs - planned) <= slack[:, np.newaxis]).all())
+    def _refuse(self, jobs: IntArray, why: Callable[[int], str]) -> None:
+        """Raise ValueError for the first of some jobs, if there are any."""
+        if len(jobs):
+            name = self.C.instance.jobs_table.names[int(self.C.first[jobs[0]])]
+            raise ValueError(f"job {name} {why(int(jobs[0]))}")
 
-    def _joined(self, pieces: FloatArray) -> FloatArray:
-        """Pieces (column, begin, end) of a job; those that only rounding parts are one."""
-        column, begin, end = pieces.T
-        new = np.ones(len(pieces), bool)
-        new[1:] = (np.diff(column) != 0) | (begin[1:] > end[:-1] + 2 * self._slack(end[:-1]))
-        first = np.flatnonzero(new)
-        last = np.append(first, len(pieces))[1:] - 1
-        return np.column_stack([column[first], begin[first], end[last]])
+    def _keeps(self, runs: _Runs) -> BoolArray:
+        """Whether each job keeps the plan by rule, shape (jobs of the runs,)."""
+        planned, runs = self._joined(self._planned), self._joined(runs)
+        # Those with as many pieces are compared piece by piece.
+        alike = np.zeros(len(self.C), bool)
+        alike[runs.jobs] = True
+        pieces_of = [np.bincount(one.j, minlength=len(self.C)) for one in (runs, planned)]
+        alike &= pieces_of[0] == pieces_of[1]
+        mine, its = (one.take(np.flatnonzero(alike[one.j])) for one in (runs, planned))
+        slack = 2 * self._slack(mine.end)
+        other = mine.c != its.c
+        other |= np.maximum(np.abs(mine.start - its.start), np.abs(mine.end - its.end)) > slack
+        alike[mine.j[other]] = False
+        return alike[runs.jobs]
 
-    def _intervals_of(self, name: str, c: IntArray, start: FloatArray, end: FloatArray) -> IntArray:
-        """The x of the pieces of a job."""
+    def _joined(self, runs: _Runs) -> _Runs:
+        """Runs whose stretches that only rounding parts are one."""
+        c, start, end = runs.c, runs.start, runs.end
+        new = runs.is_first
+        new[1:] |= (np.diff(c) != 0) | (start[1:] > end[:-1] + 2 * self._slack(end[:-1]))
+        last = np.append(new[1:], True)[: len(new)]
+        return _Runs(runs.j[new], c[new], start[new], end[last])
+
+    def _intervals_of(self, runs: _Runs) -> IntArray:
+        """The x of some runs; raises ValueError where there are none."""
+        c, start, end = runs.c, runs.start, runs.end
         slack = 2 * self._slack(end)
         t = np.searchsorted(self.edges, start + slack, "right") - 1
         last = np.searchsorted(self.edges, end - slack) - 1
         inside = (t >= self.first[c]) & (last < self.first[c] + self.size[c])
-        begin = np.maximum(self.edges[t], self.release[self.j[c]])
-        if not (inside & (np.abs(start - begin) <= slack)).all():
-            raise ValueError(f"job {name} does not run in whole intervals")
+        begin = np.maximum(self.edges[t], self.release[runs.j])
+        outside = ~inside | (np.abs(start - begin) > slack)
+        self._refuse(runs.j[outside], lambda _: "does not run in whole intervals")
         return ranges(self.first_x[c] + t - self.first[c], last - t + 1)
 
     # --- words ------------------------------------------------------------------------------------
@@ -1072,18 +1156,20 @@ class ElasticProgram:
         return FluidProgram(self.C, self.supply, self.optional).plan()
 
     def _of_job(self, j: int, alone: bool = False) -> str:
-        return f"{self.C.job_name(j)} {needs_of(self.C, j, alone)}"
+        (needs,) = needs_of(self.C, np.array([j]), alone)
+        return f"{self.C.job_name(j)} {needs}"
 
     def _declined(self, schedule: Schedule) -> tuple[tuple[int, str], ...]:
         """Jobs with a deadline that are not planned, and what they need."""
         C = self.C
         out = np.setdiff1d(C.first[self.asked], schedule.job)
-        return tuple((job, f"it {needs_of(C, int(C.of_job[job]))}") for job in out.tolist())
+        needs = needs_of(C, C.of_job[out])
+        return tuple((job, f"it {one}") for job, one in zip(out.tolist(), needs, strict=True))
 
     def _describe(self, block: str, number: int) -> str:
         C = self.C
         if block == "capacity":
-            row, step = divmod(int(self._held[1][number]), len(self.steps))
+            row, step = divmod(int(self._held[2][number]), len(self.steps))
             resource = int(np.flatnonzero(C.resources.renewable)[row])
             there = amount_of(C, resource, float(self._free[row, step]))
             ends = np.append(self.steps[1:], self.horizon)
@@ -1107,6 +1193,58 @@ class ElasticVariables(NamedTuple):
     w: Variables
     z: Variables
     a: Variables
+
+
+class _Entries(NamedTuple):
+    """Entries of capacity rows: amounts, resource and step, as one number, and variables."""
+
+    amount: FloatArray
+    row: IntArray
+    variable: IntArray
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """When jobs run: a stretch of time each, by job and start.
+
+    Attributes
+    ----------
+    j : IntArray
+        Job, as a class.
+    c : IntArray
+        Level.
+    start, end : FloatArray
+        Seconds from now.
+    """
+
+    j: IntArray
+    c: IntArray
+    start: FloatArray
+    end: FloatArray
+
+    @property
+    def is_first(self) -> BoolArray:
+        """Whether each is the first of its job."""
+        return np.append(True, np.diff(self.j) != 0)[: len(self.j)]
+
+    @cached_property
+    def jobs(self) -> IntArray:
+        """Jobs that run, in their order."""
+        return self.j[self.is_first]
+
+    @cached_property
+    def number(self) -> IntArray:
+        """Job of each, as an index of ``jobs``."""
+        return np.cumsum(self.is_first) - 1
+
+    @property
+    def last(self) -> IntArray:
+        """The last of each job."""
+        return np.flatnonzero(np.append(np.diff(self.j) != 0, True)[: len(self.j)])
+
+    def take(self, rows: IntArray) -> _Runs:
+        """Some of them."""
+        return _Runs(self.j[rows], self.c[rows], self.start[rows], self.end[rows])
 
 
 def _one(column: IntArray, width: int) -> sp.csr_matrix:

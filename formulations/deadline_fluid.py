@@ -398,10 +398,11 @@ class FluidProgram:
         upper = np.where(self.fits, self.span * n[k[of]], 0.0)
         y = lp.variables(len(of), name="y", upper=upper)
         k_a = of_deadline[self.chosen]
-        a = lp.variables(len(k_a), name="a", upper=n[k_a], integer=self.has_schedule)
+        able = self._work_alone[self.chosen] >= 1.0 - DONE
+        a = lp.variables(len(k_a), name="a", upper=n[k_a] * able, integer=self.has_schedule)
         a_of_class = sp.csr_matrix(sum_by(k_a, 1.0, len(C)))
 
-        k_row, row, length = self._time
+        k_row, _, row, length = self._time
         shared = self.chooses[k_row] & (n[k_row] > 1)
         time = sum_by(row, 1.0, len(length)) @ y
         time -= sp.diags_array(np.where(shared, length, 0.0)) @ a_of_class[k_row] @ a
@@ -474,12 +475,25 @@ class FluidProgram:
         return sp.csr_matrix((np.ones(len(where[0])), where), shape=(len(k), len(mine)))
 
     @cached_property
-    def _time(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """Class of each row ``time``, row of each y, and the seconds of each row."""
+    def _time(self) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+        """Class and interval of each row ``time``, row of each y, and the seconds of each row."""
         rows, row = np.unique(self.k[self.of] * len(self.length) + self.t, return_inverse=True)
         seconds = np.zeros(len(rows))
         np.maximum.at(seconds, row, self.span)
-        return rows // len(self.length), row, seconds
+        return *np.divmod(rows, max(len(self.length), 1)), row, seconds
+
+    @cached_property
+    def _work_alone(self) -> FloatArray:
+        """The most work that a job does by each deadline, alone on the cluster, (deadlines,)."""
+        (k, t, row, length), (of_deadline, due, _) = self._time, self.deadlines
+        fastest = np.zeros(len(k))
+        np.maximum.at(fastest, row, np.where(self.fits, 1.0 / self.d[self.of], 0.0))
+        done = np.append(0.0, np.cumsum(fastest * length))
+        first = np.searchsorted(k, of_deadline)
+        # What begins in a later interval than the one that a deadline is in, or ends, comes after it.
+        ends = of_deadline * len(self.edges) + np.searchsorted(self.edges, due)
+        last = np.maximum(np.searchsorted(k * len(self.edges) + t, ends), first)
+        return np.asarray(done[last] - done[first])
 
     @cached_property
     def _entries(self) -> tuple[FloatArray, IntArray, IntArray]:
@@ -728,28 +742,24 @@ class FluidProgram:
     def _refuse_impossible(self) -> None:
         """Refuse jobs that must be done and cannot be, alone on the cluster."""
         C = self.C
-        k, row, length = self._time
-        fastest = np.zeros(len(k))
-        np.maximum.at(fastest, row, np.where(self.fits, 1.0 / self.d[self.of], 0.0))
-        work = np.bincount(k, fastest * length, minlength=len(C))
+        able = mask_of(self.deadlines[0][self._work_alone >= 1.0 - ROUNDING], len(C))
         refuse_endless(C, np.flatnonzero(self.must))
-        stuck = np.flatnonzero(self.must & (work < 1.0 - ROUNDING)).tolist()
+        stuck = np.flatnonzero(self.must & ~able).tolist()
         conflicts = [Conflict("work", k, self._of_class(k, alone=True)) for k in stuck]
         conflicts += [] if self.leaves_out else without_column(C)
         if conflicts:
             raise Infeasible(conflicts)
 
     def _of_class(self, k: int, alone: bool = False) -> str:
-        return f"{self.C.job_name(k)} {needs_of(self.C, k, alone)}"
+        (needs,) = needs_of(self.C, np.array([k]), alone)
+        return f"{self.C.job_name(k)} {needs}"
 
     def _declined(self, schedule: Schedule) -> tuple[tuple[int, str], ...]:
         """Jobs with a deadline that are not planned, and what they need."""
         of_job = self.C.of_job
         out = np.setdiff1d(np.flatnonzero(np.append(self.asked, False)[of_job]), schedule.job)
-        needs = {k: f"it {needs_of(self.C, k)}" for k in np.unique(of_job[out]).tolist()}
-        return tuple(
-            (job, needs[k]) for job, k in zip(out.tolist(), of_job[out].tolist(), strict=True)
-        )
+        needs = needs_of(self.C, of_job[out])
+        return tuple((job, f"it {one}") for job, one in zip(out.tolist(), needs, strict=True))
 
     def _describe(self, block: str, number: int) -> str:
         C = self.C

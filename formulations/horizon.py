@@ -301,20 +301,34 @@ def without_column(C: Classes) -> list[Conflict]:
 # --- words ----------------------------------------------------------------------------------------
 
 
-def needs_of(C: Classes, k: int, alone: bool = False) -> str:
-    """What a job of a class needs, and how long it has for that; the job's name goes before.
+def needs_of(C: Classes, classes: IntArray, alone: bool = False) -> list[str]:
+    """What a job of each of some classes needs, and how long it has for that; the job's name goes before.
 
     ``alone``: it cannot be done even alone. Where it would have the time, that is taken from it.
     """
+    columns = np.flatnonzero(C.alone)
+    k, duration, due = C.class_a[columns], C.sure_duration[columns], column_deadlines(C)[columns]
+    last = np.full(len(C), -np.inf)
+    np.maximum.at(last, k, due)
+    order = np.lexsort((duration, k))
+    place = np.searchsorted(k[order], classes)
+    there = np.searchsorted(k[order], classes, "right") > place
+    words = []
+    for number, (one, runs) in enumerate(zip(classes.tolist(), there.tolist(), strict=True)):
+        if not runs:
+            words.append("has a deadline, but cannot run alone")
+            continue
+        fastest = order[place[number]]
+        column, least = int(columns[fastest]), float(duration[fastest])
+        words.append(_needs(C, one, column, least, float(last[one]), alone))
+    return words
+
+
+def _needs(C: Classes, k: int, fastest: int, least: float, deadline: float, alone: bool) -> str:
+    """The words of `needs_of` for one class, which takes the least seconds in the fastest column."""
     now = C.instance.now
-    columns = np.flatnonzero(C.alone & (C.class_a == k))
-    if not len(columns):
-        return "has a deadline, but cannot run alone"
-    deadline = float(column_deadlines(C)[columns].max())
     if deadline <= now:
         return past_deadline(deadline, now)
-    fastest = columns[np.argmin(C.sure_duration[columns])]
-    least = C.sure_duration[fastest]
     pool, gpus = int(C.pool[fastest]), many(int(C.gpus[fastest]), "GPU")
     where = f"{gpus} of {C.instance.cluster.pools[pool].name}" if pool >= 0 else gpus
     left = max(deadline - max(now, float(C.arrival[k])), 0.0)

@@ -23,6 +23,7 @@ from optsched.formulation.restarts import Restarts
 from optsched.formulation.side_constraint import SHOWN, Infeasible, SideConstraint
 from optsched.instance import FORMAT, Instance
 from optsched.instance.documents import changed_fields
+from optsched.instance.durations import UNLIMITED, Timer
 from optsched.lazy import convenience
 from optsched.program import AllocationProgram, LinearProgram, Variables
 from optsched.solution import Conflict, Solution
@@ -112,6 +113,8 @@ class Formulation(ABC, Displayed):
         """Jobs that a plan must not decline, shape (jobs,); None: it may decline any."""
         self.restarts: Restarts | None = None
         """What rounds know of restarts; None: what the instance says of them."""
+        self.timer = UNLIMITED
+        """When the answer is due, for what a formulation does before a solver runs."""
 
     @property
     def leaves_idle(self) -> bool:
@@ -353,6 +356,21 @@ class Formulation(ABC, Displayed):
         """
         mine = copy.copy(self)
         mine.restarts = restarts
+        return mine
+
+    def within(self, timer: Timer) -> Self:
+        """The formulation whose answer is due then.
+
+        Parameters
+        ----------
+        timer : Timer
+
+        Returns
+        -------
+        Formulation
+        """
+        mine = copy.copy(self)
+        mine.timer = timer
         return mine
 
     def restarts_of(self, instance: Instance) -> Restarts:

@@ -131,6 +131,10 @@ class Timer(NamedTuple):
         """
         return self if self.seconds is None else self._replace(read=self.clock())
 
+    def part(self, share: float) -> Self:
+        """The timer of the first stages, which may take so much of the time that the call has."""
+        return self if self.seconds is None else self._replace(seconds=share * self.seconds)
+
     @property
     def is_over(self) -> bool:
         """Whether the time is over for what is cheap and has to be done; see `after_reading`."""

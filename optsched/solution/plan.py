@@ -23,6 +23,7 @@ from optsched.program.units import AS_IT_IS
 from optsched.solution.certificate import ASKED, AVAILABLE, Certificate, certify_point, noise_at
 from optsched.solution.explanation import Conflict
 from optsched.solution.schedule import Schedule
+from optsched.solution.values import Termination
 
 GUARANTEED = 1e-6
 """Relative amount by which a guarantee may be missed: rounding."""
@@ -149,8 +150,8 @@ class LinearPlan:
         `program` alone.
     solves_later : bool
         Whether their programs are solved, or `improve` is enough.
-    searches : bool
-        Whether a solver looks for a better point than the known one.
+    unsearched : (Termination, str) or None
+        How the solution ends, and why, if no solver looks for a better point than the known one.
     guarantee : float or None
         The objective of the known point is at most so many times the optimum of the minimised program, as
         the bounds of its columns show; None: nothing is known of it.
@@ -181,7 +182,7 @@ class LinearPlan:
     improve: Callable[[FloatArray], FloatArray] | None = None
     later: tuple[Later, ...] = ()
     solves_later: bool = True
-    searches: bool = True
+    unsearched: tuple[Termination, str] | None = None
     guarantee: float | None = None
     declined: Callable[[Schedule], tuple[tuple[int, str], ...]] = field(default=lambda schedule: ())
     as_timeline: str = ""

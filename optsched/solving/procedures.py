@@ -72,6 +72,7 @@ def solve_formulation(formulation: Formulation, candidates: Candidates, engine: 
     """
     clock = engine.timer.clock
     started = clock()
+    formulation = formulation.within(engine.timer)
     C = formulation.classes(candidates)
     on_demand = candidates.elastic is not None or candidates.pairs is not None
     run = _Run(formulation, C, engine, on_demand)

@@ -61,10 +61,7 @@ LATER_COLUMNS, LATER_NODES = 4000, 5
 limits that keep the time short beside that of the first objective, and that the clock has no part
 in."""
 PLANS = "plans of what runs when"
-BY_RULE_ALONE = "the plan by rule is asked for, and no program"
-NO_PLAN_BY_RULE = (
-    "not proven: the plan by rule does not keep all deadlines, and no program was asked for"
-)
+NO_PLAN_BY_RULE = "not proven: the plan by rule does not keep all deadlines"
 NOT_PROVEN = (
     "not proven: no plan that keeps all deadlines was found, but a relaxation of jobs on several "
     "GPUs keeps them"
@@ -144,11 +141,11 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
         # The plan with all schedules says why, if it is infeasible too.
         with _unexplained(engine, plan.refuted_by is not None):
             outcome = engine.solve_linear(plan.program, meant, point)
-    rule_failed = point is None and not plan.searches
+    rule_failed = point is None and plan.unsearched is not None
     if plan.refuted_by is not None and (rule_failed or outcome.status is Status.INFEASIBLE):
         return _refuted(engine, plan, engine.build(plan.to_refute))
     if outcome.x is None:
-        notes = (NO_PLAN_BY_RULE,) if rule_failed else ()
+        notes = (outcome.values.words,) if rule_failed else ()
         return _without_schedule_of(plan, outcome)._replace(notes=notes)
     arrays = plan.program.arrays
 
@@ -179,22 +176,38 @@ def _without_solver(engine: Engine, plan: LinearPlan, point: FloatArray | None) 
     """What needs no solver: a known point that reaches the bounds of the columns, so that duals of 0
     prove it; and whatever is known, where nobody asks for more. None: solve.
     """
+    if point is None and plan.unsearched is None:
+        return None
+    end, why = plan.unsearched or (Termination.OPTIMAL, "")
     if point is None:
-        if plan.searches:
-            return None
-        engine.use(ClosedForm, BY_RULE_ALONE)
-        return nothing_found(engine, Values(Termination.BY_RULE, words=NO_PLAN_BY_RULE))
+        engine.use(ClosedForm, why)
+        return nothing_found(engine, Values(end, words=f"{NO_PLAN_BY_RULE} ({why})"))
     if plan.solves_later and plan.later:  # their programs need a solver
         return None
     arrays = plan.program.arrays
     zero = np.zeros(arrays.shape[0])
     proved = dual_bound(arrays, zero) == arrays.objective(point)
-    if not proved and plan.searches:
+    if not proved and plan.unsearched is None:
         return None
-    engine.use(ClosedForm, "no plan is better" if proved else BY_RULE_ALONE)
-    end = Termination.OPTIMAL if proved else Termination.BY_RULE
+    if proved and end is not Termination.TIME_LIMIT:
+        end, why = Termination.OPTIMAL, "no plan is better"
+    engine.use(ClosedForm, why)
     values = Values(end, PointStatus.FEASIBLE, x=point, y=zero)
-    return certified_linear(engine, arrays, values, zero)
+    outcome = certified_linear(engine, arrays, values, zero)
+    return _without_bound(outcome) if end is Termination.TIME_LIMIT else outcome
+
+
+def _without_bound(outcome: Outcome) -> Outcome:
+    """An outcome whose duals are of no use: whoever checks it builds the whole program, with other rows."""
+    own = {name: off for name, off in outcome.certificate.residuals.items() if name != "duals"}
+    return replace(
+        outcome,
+        bound=None,
+        bound_source="none",
+        duals=None,
+        certificate=replace(outcome.certificate, proof="none", residuals=own),
+        status=Status.FEASIBLE,
+    )
 
 
 def _by_parts(
@@ -239,8 +252,8 @@ def _refuted(engine: Engine, plan: LinearPlan, all_schedules: LinearPlan) -> Sol
     if found.outcome.status is Status.INFEASIBLE:
         return found._replace(program=plan)
     values = replace(found.outcome.values, words=NOT_PROVEN)
-    if not plan.searches:
-        values = replace(values, termination=Termination.BY_RULE)
+    if plan.unsearched is not None:
+        values = replace(values, termination=plan.unsearched[0])
     return SolvedProgram(plan, nothing_found(engine, values), notes=(NOT_PROVEN,))
 
 
@@ -268,21 +281,22 @@ def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) 
     schedule.
     """
     arrays, point = plan.program.arrays, None
-    if arrays.is_integer:  # other runs gain nothing from a point to start from
+    # A run without whole numbers gains nothing from a point, but within limits it may leave none.
+    limited = engine.timer.seconds is not None or engine.limits.work is not None
+    if arrays.is_integer or limited:
         witness = engine.build(relaxation.witness)
         point = None if witness is None else plan.complete(witness)
     engine.vertex = True
-    outcome = engine.solve_linear(arrays, None, point)
+    outcome = engine.solve_linear(arrays, None, point if arrays.is_integer else None)
     x = outcome.x
-    if x is None:
+    if outcome.status is Status.INFEASIBLE or (x is None and point is None):
         return _without_schedule_of(plan, outcome)
     slices = partial(convenience("LinearPlan.slices"), engine, plan.classes)
     better = Attempts(arrays.maximise).better
     best: SolvedProgram | None = None
-    ways = (
-        (REALISED, partial(relaxation.realise, x, slices)),
-        (BY_RULE, relaxation.witness),
-    )
+    ways: list[tuple[str, Callable[[], Schedule | None]]] = [(BY_RULE, relaxation.witness)]
+    if x is not None:
+        ways.insert(0, (REALISED, partial(relaxation.realise, x, slices)))
     for way, make in ways:
         schedule = make()
         if schedule is None:
