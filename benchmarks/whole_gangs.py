@@ -8,6 +8,7 @@ level that has room).
     python benchmarks/whole_gangs.py                  512 nodes in 16 racks, loads 1.1 to 1.3
     python benchmarks/whole_gangs.py 64x8 128x8
     python benchmarks/whole_gangs.py --compile        10,000 nodes of 50 kinds: seconds to compile
+    python benchmarks/whole_gangs.py --openb NODES PODS       lists of openb: how many pods are placed
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 import arguments
 import numpy as np
-from measure import measure
+from measure import Measurement, measure
 
 HERE = "whole_gangs"
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24)
@@ -99,22 +100,64 @@ def solved(nodes: int, racks: int, load: float, seed: int, limit: float) -> Call
     given = document(nodes, racks, load, seed)
     whole = optsched.Instance.from_document(given)
 
-    def run() -> Any:
-        began = time.process_time()
-        solution = optsched.solve(
-            whole,
-            "max-throughput",
-            integral=True,
-            constraints=["placeable"],
-            gap=1e-3,
-            time_limit=limit,
-        )
-        spent = time.process_time() - began
-        assert solution.placement is not None
-        refused = len(solution.placement.refused)
-        return [spent, solution.objective, refused, solution.bound, best_fit(given)]
+    return lambda: _solved(whole, limit, best_fit(given))
 
-    return run
+
+def best_fit_of_pods(instance: dict[str, Any]) -> float:
+    """How many pods find room: the smallest first, each where the fewest GPUs are left."""
+    pool = [(one["name"], node) for one in instance["cluster"]["pools"] for node in one["nodes"]]
+    cpu, memory = (np.array([node[name] for _, node in pool]) for name in ("cpus", "memory"))
+    gpus = np.array([node["gpus"] for _, node in pool])
+    left = np.where(np.arange(gpus.max()) < gpus[:, np.newaxis], 1.0, 0.0)
+    names = np.array([name for name, _ in pool])
+    wanted = []
+    for job in instance["jobs"]:
+        first, uses = job["options"][0], job["options"][0]["uses"]
+        pools = [option["pool"] for option in job["options"]]
+        wanted.append((first["gpus"], first["share"], uses["cpu"], uses["memory"], pools))
+    placed = 0
+    for number, share, cpus, gigabytes, pools in sorted(
+        wanted, key=lambda one: (one[0] * one[1], one[2], one[3])
+    ):
+        fits = ((left >= share - 1e-9).sum(axis=1) >= number) & np.isin(names, pools)
+        able = np.flatnonzero(fits & (cpu >= cpus) & (memory >= gigabytes))
+        if len(able):
+            node = able[np.argmin(left[able].sum(axis=1))]
+            room = np.where(left[node] >= share - 1e-9, left[node], np.inf)
+            left[node, np.argsort(room, kind="stable")[:number]] -= share
+            cpu[node] -= cpus
+            memory[node] -= gigabytes
+            placed += 1
+    return float(placed)
+
+
+def pods(node_list: str, pod_list: str, limit: float) -> Callable[[], Any]:
+    """Processor seconds, pods placed, rows refused, bound, and best fit."""
+    import optsched
+    from optsched.formats import import_openb
+
+    given = import_openb(node_list, pod_list)
+    whole = optsched.Instance.from_document(given)
+    for job in given["jobs"]:
+        assert all(option["throughput"] == 1.0 for option in job["options"])
+    return lambda: _solved(whole, limit, best_fit_of_pods(given))
+
+
+def _solved(instance: Any, limit: float, fit: float) -> Any:
+    import optsched
+
+    began = time.process_time()
+    solution = optsched.solve(
+        instance,
+        "max-throughput",
+        integral=True,
+        constraints=["placeable"],
+        gap=1e-3,
+        time_limit=limit,
+    )
+    spent = time.process_time() - began
+    assert solution.placement is not None
+    return [spent, solution.objective, len(solution.placement.refused), solution.bound, fit]
 
 
 def compiled(nodes: int, kinds: int) -> Callable[[], Any]:
@@ -164,6 +207,7 @@ def main() -> None:
         "--limit", type=arguments.seconds, default=30.0, help="seconds for each run"
     )
     parser.add_argument("--compile", action="store_true", help="10,000 nodes of 50 kinds")
+    parser.add_argument("--openb", nargs=2, metavar=("NODES", "PODS"), help="lists of openb")
     given = parser.parse_args()
     if given.compile:
         compile_s, space_s = measure(HERE, "compiled", 1, nodes=10_000, kinds=50).result
@@ -171,19 +215,29 @@ def main() -> None:
             f"10,000 nodes of 50 kinds: compile {compile_s:.2f} s, nodes and parts {space_s:.2f} s"
         )
         return
+    if given.openb is not None:
+        nodes, pod_list = given.openb
+        _show(
+            pod_list,
+            measure(HERE, "pods", 1, node_list=nodes, pod_list=pod_list, limit=given.limit),
+        )
+        return
     for size in given.sizes:
         nodes, racks = map(int, size.split("x"))
         for load in LOADS:
             result = measure(
                 HERE, "solved", 1, nodes=nodes, racks=racks, load=load, seed=0, limit=given.limit
-            ).result
-            spent, total, refused, bound, fit = result
-            closed = (total - fit) / (bound - fit)
-            print(
-                f"{nodes} nodes, {racks} racks, load {load:g}: {spent:5.1f} s, placed {total:.1f} "
-                f"({refused} refused), bound {bound:.1f}, gap {bound / total - 1:.2%}, "
-                f"best fit {fit:.1f}, {closed:.0%} of its gap closed"
             )
+            _show(f"{nodes} nodes, {racks} racks, load {load:g}", result)
+
+
+def _show(what: str, measured: Measurement) -> None:
+    spent, total, refused, bound, fit = measured.result
+    closed = (total - fit) / (bound - fit)
+    print(
+        f"{what}: {spent:5.1f} s, placed {total:.1f} ({refused} refused), bound {bound:.1f}, "
+        f"gap {bound / total - 1:.2%}, best fit {fit:.1f}, {closed:.0%} of its gap closed"
+    )
 
 
 if __name__ == "__main__":

@@ -258,9 +258,11 @@ class _PricedBin(NamedTuple):
     @classmethod
     def of(cls, engine: Engine, bin_: Bin, node_class: int, one_gpu: int) -> _PricedBin:
         """With a session of its program."""
+        # A part that jobs do not have enough of to fill the bin takes the place of no other one.
         arrays = bin_.relaxed().arrays
         A = arrays.A.toarray()
         needs_less = np.asarray((A[:, :, np.newaxis] <= A[:, np.newaxis, :]).all(axis=0), bool)
+        needs_less &= (bin_.most[bin_.mine] > arrays.upper)[:, np.newaxis]
         session = engine.load("highs")().open(arrays)
         return cls(bin_, node_class, one_gpu, session, arrays.upper, needs_less)
 

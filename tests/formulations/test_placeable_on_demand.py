@@ -110,3 +110,19 @@ def test_many_shares_are_placed() -> None:
     assert solution.objective >= 0.9 * solution.bound
     assert solution.placement is not None
     assert not solution.placement.refused
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.001, 1000.0), (1e-300, 1200.0)])
+def test_tiny_shares(share: float, expected: float) -> None:
+    """More shares on one GPU than a search could go deep; the CPUs end where the GPU does not."""
+    option = {"pool": "v", "gpus": 1, "nodes": 1, "share": share, "throughput": 1.0}
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "v", "nodes": [{"name": "a", "gpus": 1, "cpus": 12.0}]}]},
+        "jobs": [
+            {"id": f"j{number}", "options": [option | {"uses": {"cpu": 0.01}}]}
+            for number in range(1500)
+        ],
+    }
+    solution = optsched.solve(document, "max-throughput", integral=True, constraints=["placeable"])
+    assert solution.objective == pytest.approx(expected)

@@ -18,6 +18,8 @@ TRIES = 2_000
 """States of GPUs that are looked at to find GPUs for shares, where contents are not all written down."""
 STEPS = 50_000
 """Parts that are tried at most to find all contents of a bin."""
+DEEPEST = 500
+"""Parts that a bin may hold where all of its contents are found."""
 
 
 class Bin:
@@ -34,6 +36,8 @@ class Bin:
     parts : sequence of GangPart
     mine : sequence of int
         The parts that may be in it.
+    most : FloatArray, shape (parts,)
+        Parts that all jobs together have at most.
     gpus : int
     own : FloatArray, shape (2,)
         CPUs and memory of the node.
@@ -45,6 +49,7 @@ class Bin:
     Attributes
     ----------
     mine : IntArray
+    most : FloatArray, shape (parts,)
     use : FloatArray, shape (resources, parts)
     room : FloatArray, shape (resources,)
     """
@@ -53,12 +58,14 @@ class Bin:
         self,
         parts: Sequence[GangPart],
         mine: Sequence[int],
+        most: FloatArray,
         gpus: int,
         own: FloatArray,
         layouts: IntArray | None = None,
         taken: BoolArray | None = None,
     ) -> None:
         self.parts, self.mine, self.gpus = parts, np.array(mine, np.int64), gpus
+        self.most = most
         self._layouts = layouts
         sets = range(0 if taken is None else len(taken))
         self.use = np.array(
@@ -98,7 +105,8 @@ class Bin:
         needs = use > 0
         # Shares have no row: so many are on the GPUs at most
         piece = self.parts[part]
-        most = int(self.gpus / (piece.gpus * piece.share) + ROUNDING)
+        most = self.gpus / (piece.gpus * piece.share) + ROUNDING
+        most = max(0, int(min(most, self.most[part] - counts[part])))
         if needs.any():
             most = min(most, int(max(0.0, (left[needs] / use[needs] + ROUNDING).min())))
         if most == 0 or not (self._shared[part] or self._shared[counts > 0].any()):
@@ -117,26 +125,30 @@ class Bin:
         None where there are more than ``most``, or it takes too many steps to find them.
         """
         # Python numbers: there are as many small sums as contents, and arrays would take most of the time.
-        use, mine = self.use.T.tolist(), self.mine.tolist()
+        use, mine, limit = self.use.T.tolist(), self.mine.tolist(), self.most.tolist()
         found: list[Counts] = []
         tried = 0
 
         def fits(held: Counts, left: Sequence[float], number: int) -> bool:
+            if held[number] >= limit[number]:
+                return False
             if any(amount > there for amount, there in zip(use[number], left, strict=True)):
                 return False
             return self._has_gpus(np.array(_with_one(held, number)), None)
 
-        def extend(held: Counts, left: Sequence[float], last: int) -> bool:
+        def extend(held: Counts, left: Sequence[float], last: int, depth: int = 0) -> bool:
             """Add parts from ``last`` on in every way; False where there are too many contents."""
             nonlocal tried
             tried += len(mine)
+            if depth > DEEPEST:
+                return False
             able = [number for number in mine if fits(held, left, number)]
             if not able:
                 found.append(held)
             for number in able:
                 if number >= last:
                     rest = [there - amount for amount, there in zip(use[number], left, strict=True)]
-                    if not extend(_with_one(held, number), rest, number):
+                    if not extend(_with_one(held, number), rest, number, depth + 1):
                         return False
             return len(found) <= most and tried <= STEPS
 
@@ -169,6 +181,7 @@ class Bin:
             most = np.where(A > 0, np.floor(limit / A + ROUNDING), np.inf).min(
                 axis=0, initial=np.inf
             )
+        most = np.minimum(most, self.most[self.mine])
         lp = LinearProgram()
         z = lp.variables(len(parts), name="contents", upper=most, integer=True)
         finite = np.isfinite(upper)

@@ -12,6 +12,9 @@ from optsched.instance.cluster import PER_NODE
 ROUNDING = 1e-9
 """Relative slack of capacities, and slack of shares of a GPU."""
 
+SEARCHED = 300
+"""Shares on the GPUs of a node up to which all packings are searched through."""
+
 
 class GangPart(NamedTuple):
     """The GPUs of a gang on one node.
@@ -113,12 +116,24 @@ def packed(
     """GPUs for shares and slices: each piece has different ones of so many free GPUs.
 
     Exact: all choices are tried, the largest shares first. None where they do not fit, or where so
-    many states of the GPUs were tried.
+    many states of the GPUs were tried. More than `SEARCHED` pieces get the first GPUs that fit.
     """
     if sum(piece.share * piece.gpus for piece in pieces) > gpus * (1 + ROUNDING) + ROUNDING:
         return None
     order = sorted(range(len(pieces)), key=lambda row: (*pieces[row][:2], row), reverse=True)
     places: dict[int, tuple[int, ...]] = {}
+    if len(pieces) > SEARCHED:
+        held = (GpuRoom(1.0),) * gpus
+        for row in order:
+            after = [room.after(pieces[row], layouts) for room in held]
+            chosen = next(_choices(held, after, pieces[row].gpus), None)
+            if chosen is None:
+                return None
+            places[row] = chosen
+            held = tuple(
+                after[gpu] or held[gpu] if gpu in chosen else held[gpu] for gpu in range(gpus)
+            )
+        return tuple(places[row] for row in range(len(pieces)))
     refuted = set[tuple[int, tuple[GpuRoom, ...]]]()
 
     def place(turn: int, rooms: tuple[GpuRoom, ...]) -> bool:

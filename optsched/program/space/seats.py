@@ -157,7 +157,7 @@ class Space:
         gangs = _gangs(types, nodes, known)
         parts = tuple(known.parts)
         held = _held(types, parts, gangs, nodes)
-        parts, bins = _bins(parts, types, nodes)
+        parts, bins = _bins(parts, _most_parts(C, types, gangs, len(parts)), types, nodes)
         contents = _all_contents(nodes, bins, len(parts))
         complete = contents is not None
         if contents is None:
@@ -230,9 +230,7 @@ class Space:
     @cached_property
     def _most_gangs(self) -> FloatArray:
         """Most gangs of each column y: as many as there are jobs for, and GPUs."""
-        most = np.zeros(len(self.types))
-        column = np.flatnonzero(self.types.of_column >= 0)
-        np.add.at(most, self.types.of_column[column], self.classes.limit[column])
+        most = _most_jobs(self.classes, self.types)
         return most[self.gangs.type_]
 
     @cached_property
@@ -453,6 +451,25 @@ def _held(types: GangTypes, parts: Sequence[GangPart], gangs: Gangs, nodes: Node
     return Held(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 
 
+def _most_parts(C: Classes, types: GangTypes, gangs: Gangs, parts: int) -> FloatArray:
+    """How many of each part all jobs have together at most."""
+    jobs = _most_jobs(C, types)
+    most = np.zeros((len(types), parts))
+    for t, split in zip(gangs.type_.tolist(), gangs.split, strict=True):
+        for part, count in split.items():
+            most[t, part] = max(most[t, part], count * jobs[t])
+    total: FloatArray = most.sum(axis=0)
+    return total
+
+
+def _most_jobs(C: Classes, types: GangTypes) -> FloatArray:
+    """Jobs of each type at most."""
+    most = np.zeros(len(types))
+    column = np.flatnonzero(types.of_column >= 0)
+    np.add.at(most, types.of_column[column], C.limit[column])
+    return most
+
+
 class NodeBins(NamedTuple):
     """The bins of equal nodes: a node, and a GPU with contents of its own, where there are any.
 
@@ -470,7 +487,7 @@ class NodeBins(NamedTuple):
 
 
 def _bins(
-    parts: tuple[GangPart, ...], types: GangTypes, nodes: NodeClasses
+    parts: tuple[GangPart, ...], most: FloatArray, types: GangTypes, nodes: NodeClasses
 ) -> tuple[tuple[GangPart, ...], tuple[NodeBins, ...]]:
     """Bins by the numbers of `NodeClasses.contents`;
     and the parts, with one whole GPU of each pool whose GPUs have contents of their own.
@@ -481,6 +498,8 @@ def _bins(
     pools = np.unique([parts[p].pool for p in sorted(of_gpu)]).tolist()
     whole = {pool: known.number(_one_gpu(pool, types)) for pool in pools}
     parts = tuple(known.parts)
+    most = np.append(most, np.full(len(parts) - len(most), np.inf))
+    most[list(whole.values())] = np.inf  # for those of which shares take the places
     found = []
     for r in np.unique(nodes.contents, return_index=True)[1].tolist():
         pool = int(nodes.pool[r])
@@ -490,8 +509,8 @@ def _bins(
         shared = [p for p in here if p in of_gpu]
         rest = [p for p in here if p not in of_gpu]
         own, taken = nodes.own[r], nodes.taken[:, r]
-        node = Bin(parts, rest, int(nodes.gpus[r]), own, layouts, taken)
-        gpu = Bin(parts, shared, 1, own, layouts, taken) if shared else None
+        node = Bin(parts, rest, most, int(nodes.gpus[r]), own, layouts, taken)
+        gpu = Bin(parts, shared, most, 1, own, layouts, taken) if shared else None
         found.append(NodeBins(node, gpu, whole[pool] if shared else -1))
     return parts, tuple(found)
 
