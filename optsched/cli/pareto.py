@@ -13,6 +13,7 @@ from optsched.cli.options import (
     PROBLEM,
     InstanceFile,
     Json,
+    ManyOptions,
     ModelFile,
     Search,
     certificate_failed,
@@ -60,6 +61,7 @@ def pareto(
     shell: Shell,
     problem: Objectives,
     search: Search,
+    running: ManyOptions,
     output: Annotated[Target | None, output_option("Write the front.")] = None,
     plot: Annotated[
         Picture | None, Option("Draw the front (png, svg or pdf).", section=OUTPUT)
@@ -78,6 +80,7 @@ def pareto(
         optsched pareto @quickstart -f max-min-fairness -f max-throughput
         optsched pareto @quickstart -f makespan -f cost --points 21 --plot front.png
         optsched pareto @quickstart -f max-throughput:integral=true -f cost -o front.json
+        optsched pareto @large -f makespan -f cost --points 41 --jobs 2
         optsched pareto cluster.json -f proportional-fairness -f makespan -C deadlines --json
     """
     if len(problem.objectives) != 2:
@@ -93,6 +96,8 @@ def pareto(
             points=problem.points,
             constraints=problem.constraints,
             performance=problem.model,
+            processes=running.jobs,
+            executor=running.executor,
             on_progress=on_progress,
             **search.limits,
         )

@@ -13,6 +13,7 @@ from optsched.cli.options import (
     NOTHING_FOUND,
     PROBLEM,
     Json,
+    ManyOptions,
     ProblemOptions,
     Search,
     certificate_failed,
@@ -88,7 +89,12 @@ class Question:
 
 
 def whatif(
-    shell: Shell, problem: ProblemOptions, search: Search, question: Question, as_json: Json = False
+    shell: Shell,
+    problem: ProblemOptions,
+    search: Search,
+    question: Question,
+    running: ManyOptions,
+    as_json: Json = False,
 ) -> int:
     """Solve an instance with other capacities, and compare with what the prices predict; or find room
     for a job.
@@ -114,15 +120,22 @@ def whatif(
         optsched whatif cluster.json --add budget:50 --json | jq '.changes[0].difference'
     """
     question.check()
+    if running != ManyOptions() and not question.each:
+        raise UsageError("--jobs and --executor need --each: all else is one task")
     if question.make_room is not None:
         return _room(shell, problem, search, question.make_room, as_json)
     if question.add:
-        return _changes(shell, problem, search, question, as_json)
+        return _changes(shell, problem, search, question, running, as_json)
     return _ranges(shell, problem, search, question.curve, as_json)
 
 
 def _changes(
-    shell: Shell, problem: ProblemOptions, search: Search, question: Question, as_json: bool
+    shell: Shell,
+    problem: ProblemOptions,
+    search: Search,
+    question: Question,
+    running: ManyOptions,
+    as_json: bool,
 ) -> int:
     from optsched import sensitivity
     from optsched.cli.comparison_view import whatif_view
@@ -133,6 +146,8 @@ def _changes(
             problem.formulation,
             add=question.add,
             each=question.each,
+            processes=running.jobs,
+            executor=running.executor,
             on_progress=on_progress,
             **problem.given,
             **search.limits,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from optsched.executors.calls import results_of
+    from optsched.executors.calls import all_results_of, results_of
     from optsched.executors.machine import cores, here
     from optsched.executors.protocol import Executor, RunLimits, Slot, SweepWork
     from optsched.executors.running import LOCAL, executor_of, finished
@@ -25,6 +25,7 @@ _HOME = {
     "SweepWork": ".protocol",
     "Task": ".task",
     "Work": ".worker",
+    "all_results_of": ".calls",
     "cores": ".machine",
     "executor_of": ".running",
     "finished": ".running",
@@ -42,6 +43,7 @@ __all__ = [
     "SweepWork",
     "Task",
     "Work",
+    "all_results_of",
     "cores",
     "executor_of",
     "finished",

@@ -92,6 +92,21 @@ def results_of(
                 slot.stop()
 
 
+def all_results_of(
+    function: Callable[[tuple[Any, ...], Any], Result],
+    shared: tuple[Any, ...],
+    items: Sequence[Any],
+    **how: Any,
+) -> list[Result]:
+    """The results of `results_of` in the order of the items; the first error that comes is raised."""
+    found: dict[int, Result] = {}
+    for number, result in results_of(function, shared, items, **how):
+        if isinstance(result, OptschedError):
+            raise result
+        found[number] = result
+    return [found[number] for number in range(len(items))]
+
+
 def call(content: Any, spec: Mapping[str, Any]) -> Row:
     """The worker: one call, its result as text."""
     address, shared, items = content

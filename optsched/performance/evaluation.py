@@ -20,8 +20,8 @@ from scipy.special import ndtri
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray
 from optsched.arrays.columns import Columns
 from optsched.display import Displayed, DisplayedTable, TableColumns, columns_of, count, percent
-from optsched.errors import InvalidArgument, InvalidInput, OptschedError, unknown_name
-from optsched.executors import LOCAL, results_of
+from optsched.errors import InvalidArgument, InvalidInput, unknown_name
+from optsched.executors import LOCAL, all_results_of
 from optsched.instance.reading import show
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
@@ -340,14 +340,9 @@ def evaluate(
             for split in splits_of(profiles, name, seed, options)
         ]
         titles.append(name + "".join(f":{option}={value:g}" for option, value in options.items()))
-    found: list[Mapping[str, Times | str]] = [{}] * len(items)
-    calls = results_of(
+    found = all_results_of(
         _predicted, (profiles, dict(models)), items, processes=processes, executor=executor
     )
-    for number, part in calls:
-        if isinstance(part, OptschedError):
-            raise part
-        found[number] = part
     for place, title in enumerate(titles):
         mine = [
             (seed, split, part)

@@ -26,8 +26,9 @@ ends, second stages).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Unpack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -42,10 +43,12 @@ from optsched.api import (
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
 from optsched.errors import Interrupted, InvalidArgument
+from optsched.executors import LOCAL, all_results_of, cores
 from optsched.formulation import Formulation, Infeasible
 from optsched.formulation.notes import unread_note
 from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments, names_and_options
+from optsched.instance.durations import Timer
 from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram, Method, Minimum
 from optsched.registry import load_solver
@@ -83,6 +86,8 @@ def pareto(
     performance: Performance | None = None,
     classes: bool = True,
     prove: bool = False,
+    processes: int = 1,
+    executor: str = LOCAL,
     on_point: Callable[[int], None] | None = None,
     **limits: Unpack[LimitOptions],
 ) -> Front:
@@ -99,8 +104,12 @@ def pareto(
         program if one end has no finite objective (a makespan where some job gets nothing).
     constraints : sequence
         Side constraints of all points, beside those of the instance.
+    processes, executor
+        As of `optsched.compare`: the front is divided into so many stretches, and the points of each
+        are solved one after the other.
     on_point : callable, optional
-        Called with the number of each point, from 1, before it is solved.
+        Called with the number of each point, from 1, before it is solved; of a stretch in another
+        process with that of its first.
     solver, model, performance, classes, prove
         As of `optsched.solve`.
     **limits : LimitOptions
@@ -137,23 +146,115 @@ def pareto(
     if not 2 <= points <= MOST_POINTS:
         raise InvalidArgument("points", str(points), f"a number from 2 to {MOST_POINTS:,}")
     timer = timer_of(limits.get("time_limit"))
-    budget = make_limits(**limits)
+    make_limits(**limits)
     for name, options in pairs:
         make_formulation(
             name, options, constraints
         )  # names and options are checked before anything is read
     given = load(instance, performance)
-    f, g = (formulation_for(given, name, options, constraints) for name, options in pairs)
-    candidates = compile(given, model)
-    engine = Engine(load_solver, solver, budget, prove, timer=timer)
+    trade = _Trade(given, pairs, constraints, model, classes, solver, prove)
+    f, g = trade.formulations
     axes = (Axis.of(f), Axis.of(g))
+    engine = trade.engine(limits, timer)
     try:
-        first, second = _programs(f, g, candidates if classes else candidates.per_job())
+        jobs = trade.programs[0].classes
     except Infeasible:
-        return Front(given, axes, (f.solve(candidates, engine),))
-    if len(first.classes) == 0:
-        return Front(given, axes, (f.solve(candidates, engine), g.solve(candidates, engine)))
-    return _FrontSearch(f, g, first, second, engine, on_point).front(axes, points)
+        return Front(given, axes, (f.solve(trade.candidates, engine),))
+    if len(jobs) == 0:
+        ends = (f.solve(trade.candidates, engine), g.solve(trade.candidates, engine))
+        return Front(given, axes, ends)
+    search = _FrontSearch(trade, engine, on_point)
+    if processes == 1 and executor == LOCAL:
+        return search.front(axes, points, lambda levels: _Points(search.points(levels)))
+
+    def elsewhere(levels: Sequence[Level]) -> _Points:
+        time = timer.left if np.isfinite(timer.left) else None
+        # Nobody hears in other processes
+        alone = {**limits, "time_limit": time, "on_progress": None, "on_log": None}
+        parts = np.array_split(np.arange(len(levels)), min(processes, len(levels)))
+        stretches = [[levels[number] for number in part.tolist()] for part in parts]
+
+        def begin(number: int) -> None:
+            if on_point is not None:
+                on_point(stretches[number][0].number)
+
+        found = all_results_of(
+            _points_of, (given, replace(trade), search.best, alone), stretches, processes=processes,
+            executor=executor, threads=limits.get("threads", 1) or cores(), on_begin=begin,
+        )  # fmt: skip
+        return _Points.joined(found)
+
+    return search.front(axes, points, elsewhere)
+
+
+class Level(NamedTuple):
+    """A level of the second objective: its number, from 1, its value,
+    and whether it is an end of the front.
+    """
+
+    number: int
+    eps: float
+    end: bool
+
+
+class _Points(NamedTuple):
+    """Points of some levels, the runs that they took, and what was solved anew for them."""
+
+    found: list[FrontPoint]
+    runs: int = 0
+    rebuilt: tuple[str, ...] = ()
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Points]) -> _Points:
+        """The points of all parts."""
+        return cls(
+            [point for part in parts for point in part.found],
+            sum(part.runs for part in parts),
+            tuple(reason for part in parts for reason in part.rebuilt),
+        )
+
+
+@dataclass(frozen=True)
+class _Trade:
+    """What is traded, in this process or another; see `pareto`."""
+
+    instance: Instance
+    objectives: Sequence[tuple[str, Mapping[str, Any]]]
+    constraints: Sequence[Any]
+    model: PerformanceModel | None
+    classes: bool
+    solver: str
+    prove: bool
+
+    @cached_property
+    def formulations(self) -> tuple[Formulation, Formulation]:
+        """f and g."""
+        f, g = (
+            formulation_for(self.instance, name, options, self.constraints)
+            for name, options in self.objectives
+        )
+        return f, g
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        return compile(self.instance, self.model)
+
+    @cached_property
+    def programs(self) -> tuple[AllocationProgram, AllocationProgram]:
+        """The programs of f and g; raises `Infeasible`."""
+        candidates = self.candidates
+        return _programs(*self.formulations, candidates if self.classes else candidates.per_job())
+
+    def engine(self, limits: LimitOptions, timer: Timer) -> Engine:
+        return Engine(load_solver, self.solver, make_limits(**limits), self.prove, timer=timer)
+
+
+def _points_of(shared: tuple[Any, ...], levels: Sequence[Level]) -> _Points:
+    """The points of a stretch of levels, in another process."""
+    _, trade, best, limits = shared
+    search = _FrontSearch(trade, trade.engine(limits, timer_of(limits["time_limit"])), None)
+    search.best = best
+    return _Points(search.points(levels), search.runs, search.rebuilt)
 
 
 def _programs(
@@ -212,21 +313,19 @@ class _FrontSearch:
     """The runs of one front."""
 
     def __init__(
-        self,
-        f: Formulation,
-        g: Formulation,
-        first: AllocationProgram,
-        second: AllocationProgram,
-        engine: Engine,
-        on_point: Callable[[int], None] | None,
+        self, trade: _Trade, engine: Engine, on_point: Callable[[int], None] | None
     ) -> None:
-        self.f, self.g, self.engine, self.on_point = f, g, engine, on_point
-        self.first = HeldProgram(f, first, engine)
-        self.second = HeldProgram(g, second, engine)
+        self.f, self.g = trade.formulations
+        first, second = trade.programs
+        self.engine, self.on_point = engine, on_point
+        self.first = HeldProgram(self.f, first, engine)
+        self.second = HeldProgram(self.g, second, engine)
         self.best = (0.0, 0.0)
 
-    def front(self, axes: tuple[Axis, Axis], count: int) -> Front:
-        """All points; see the module."""
+    def front(
+        self, axes: tuple[Axis, Axis], count: int, points: Callable[[Sequence[Level]], _Points]
+    ) -> Front:
+        """All points; see the module. ``points`` are those of some levels."""
         best_f = self.first.run(self.first.program)
         best_g = self.second.run(self.second.program)
         ends = tuple(
@@ -235,7 +334,7 @@ class _FrontSearch:
         )
         instance = self.first.classes.instance
         if best_f.x is None or best_g.x is None or not all(end.certificate.ok for end in ends):
-            return Front(instance, axes, ends, (), 0, count, self._runs, self._rebuilt)
+            return Front(instance, axes, ends, (), 0, count, self.runs, self.rebuilt)
         self.best = self.first.program.value(best_f.x), self.second.program.value(best_g.x)
         levels = self._levels(self._best_second(best_f), self.best[1], count)
         notes = self._unread(instance)
@@ -246,13 +345,24 @@ class _FrontSearch:
                 f"and {axes[0].words} does not exist there",
                 *notes,
             )
+        made = points(
+            [Level(number, eps, number in (1, count)) for number, eps in enumerate(levels, 1)]
+        )
+        kept = efficient(made.found)
+        return Front(
+            instance, axes, ends, tuple(kept), len(made.found) - len(kept), count - len(made.found),
+            self.runs + made.runs, tuple(dict.fromkeys((*self.rebuilt, *made.rebuilt))), notes,
+        )  # fmt: skip
+
+    def points(self, levels: Sequence[Level]) -> list[FrontPoint]:
+        """The points of some levels, those that a limit prevented left out."""
         found: list[FrontPoint] = []
         # Only the right side of one row changes from level to level
-        for number, eps in enumerate(levels, 1):
+        for level in levels:
             if self.on_point is not None:
-                self.on_point(number)
+                self.on_point(level.number)
             try:
-                point = self._point(eps, end=number in (1, count))
+                point = self._point(level.eps, level.end)
             except Interrupted:
                 if not found:
                     raise
@@ -261,12 +371,7 @@ class _FrontSearch:
                 found.append(point)
                 if point.solution.termination is Termination.INTERRUPTED:
                     break
-        kept = efficient(found)
-        missing = count - len(found)
-        removed = len(found) - len(kept)
-        return Front(
-            instance, axes, ends, tuple(kept), removed, missing, self._runs, self._rebuilt, notes
-        )
+        return found
 
     def _unread(self, instance: Instance) -> tuple[str, ...]:
         """A note on fields of the instance that neither objective nor a side constraint reads."""
@@ -275,11 +380,13 @@ class _FrontSearch:
         return (note,) if note else ()
 
     @property
-    def _runs(self) -> int:
+    def runs(self) -> int:
+        """Runs of both sessions."""
         return self.first.runs + self.second.runs
 
     @property
-    def _rebuilt(self) -> tuple[str, ...]:
+    def rebuilt(self) -> tuple[str, ...]:
+        """Why a session was rebuilt or something solved anew."""
         return tuple(dict.fromkeys((*self.first.rebuilt, *self.second.rebuilt)))
 
     def _best_second(self, best: Outcome) -> float:

@@ -38,7 +38,9 @@ from optsched.arrays import FloatArray, finite
 from optsched.assembly import classes_of
 from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count
 from optsched.errors import InvalidArgument, UsageError
+from optsched.executors import LOCAL, all_results_of, cores
 from optsched.formulation import Extend, Formulation, Infeasible
+from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.resize import resized
 from optsched.performance import PerformanceModel
@@ -223,6 +225,8 @@ def whatif(
     classes: bool = True,
     options: Mapping[str, Any] | None = None,
     prove: bool = False,
+    processes: int = 1,
+    executor: str = LOCAL,
     on_change: Callable[[Mapping[str, float]], None] | None = None,
     **limits: Unpack[LimitOptions],
 ) -> WhatIf:
@@ -239,6 +243,8 @@ def whatif(
         and go.
     each : bool
         One change for each resource alone, instead of one change of them all.
+    processes, executor
+        As of `optsched.compare`: changes that are solved at a time, and where.
     on_change : callable, optional
         Called with what is added before each change is solved.
     solver, constraints, extend, model, performance, classes, options, prove
@@ -275,14 +281,29 @@ def whatif(
     engine = Engine(load_solver, solver, budget, prove)
     own = formulation_for(given, formulation, options, constraints, extend)
     held, not_held = _held(own, base, engine)
-    changes = []
-    for change, there in zip(wanted, larger, strict=True):
+    if processes > 1 or executor != LOCAL:
+        how |= {"on_progress": None, "on_log": None}  # nobody hears them in other processes
+
+    def begin(number: int) -> None:
         if on_change is not None:
-            on_change(change)
-        then = solve(there, formulation, **how)
-        changes.append(_change(base, change, then, held))
+            on_change(wanted[number])
+
+    solutions = all_results_of(
+        _solved, (formulation, how), larger, processes=processes, executor=executor,
+        threads=limits.get("threads", 1) or cores(), on_begin=begin,
+    )  # fmt: skip
+    changes = [
+        _change(base, change, solution, held)
+        for change, solution in zip(wanted, solutions, strict=True)
+    ]
     runs, rebuilt = (0, ()) if held is None else (held.runs, held.rebuilt)
     return WhatIf(base, tuple(changes), not_held, runs, rebuilt)
+
+
+def _solved(shared: tuple[Any, ...], instance: Instance) -> Solution:
+    """The solution with other capacities."""
+    formulation, how = shared
+    return solve(instance, formulation, **how)
 
 
 def _held(

@@ -221,3 +221,9 @@ def test_an_infeasible_instance_says_what_conflicts(run: Any) -> None:
     assert "- now: at a constant rate from now on, these requirements cannot all hold" in " ".join(
         out.split()
     )
+
+
+def test_tasks_at_a_time_are_those_of_each(run: Any) -> None:
+    result = run("whatif", "@quickstart", "--add", "v100:4", "--jobs", "2")
+    assert result.code == 2
+    assert "--jobs and --executor need --each: all else is one task" in result.complaints

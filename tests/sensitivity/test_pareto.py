@@ -285,6 +285,23 @@ def test_other_solvers_agree_and_say_that_they_rebuild() -> None:
     assert values_of(one) == pytest.approx(values_of(other), rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    "objectives",
+    [("max-min-fairness", "max-throughput"), (("max-throughput", {"integral": True}), "cost")],
+)
+def test_stretches_in_other_processes_make_the_same_front(objectives: Any) -> None:
+    begun: list[int] = []
+    alone = optsched.pareto("@quickstart", objectives, points=6)
+    divided = optsched.pareto(
+        "@quickstart", objectives, points=6, processes=2, on_point=begun.append
+    )
+    assert begun == [1, 4]
+    assert (divided.missing, divided.removed) == (alone.missing, alone.removed)
+    for one, other in zip(alone.points, divided.points, strict=True):
+        assert one.objectives == pytest.approx(other.objectives, rel=1e-9)
+        assert other.solution.certificate.ok and other.exchange == pytest.approx(one.exchange)
+
+
 def test_a_limit_leaves_points_out() -> None:
     front = optsched.pareto("@large", ("max-min-fairness", "max-throughput"), work_limit=1)
     assert front.missing + front.removed + len(front.points) == 11

@@ -140,6 +140,30 @@ def test_prices_bound_what_held_programs_can_gain(
         assert change.limit == pytest.approx((found.base.objective or 0.0) + predicted)
 
 
+def test_changes_in_other_processes_are_the_same() -> None:
+    add = {"v100": 4, "p100": 4, "k80": 4}
+    told: list[Any] = []
+    alone, others = (
+        optsched.whatif(
+            "@quickstart", "max-throughput", add=add, each=True, processes=n, on_change=told.append
+        )
+        for n in (1, 3)
+    )
+    assert [change.solution.objective for change in others.changes] == [
+        change.solution.objective for change in alone.changes
+    ]
+    assert told[:3] == sorted(told[3:], key=told.index)
+    with pytest.raises(UsageError, match="what is to be sent to other processes cannot be"):
+        optsched.whatif(
+            "@quickstart",
+            "max-throughput",
+            add=add,
+            each=True,
+            processes=2,
+            extend=lambda program, variables, classes: None,
+        )
+
+
 def test_normalisers_move_with_the_cluster_unless_they_are_held() -> None:
     """Many slow GPUs more: everybody's proportional share falls, and more than prices say is had by that yardstick."""
     found = optsched.whatif("@quickstart", "max-min-fairness", add={"k80": 40})
