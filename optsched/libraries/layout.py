@@ -68,7 +68,8 @@ def one_or_several(text: str, problem: Callable[[Numbers], Read]) -> list[Read]:
         Reads the next problem.
     """
     numbers = Numbers(text)
-    several = len(text.lstrip().partition("\n")[0].split()) == 1
+    first = next(iter(text.lstrip().splitlines()), "")
+    several = len(first.split()) == 1
     count = numbers.whole("the number of problems") if several else 1
     problems = [problem(numbers) for _ in range(count)]
     numbers.end("the last problem" if several else "the problem")

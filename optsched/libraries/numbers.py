@@ -78,7 +78,8 @@ class Numbers:
         InvalidInput
             With the line.
         """
-        limit = "numbers" if least == -np.inf else f"numbers of at least {least:g}"
+        numbers = "number" if count == 1 else "numbers"
+        limit = numbers if least == -np.inf else f"{numbers} of at least {least:g}"
         expected = f"{count} {limit}: {what}"
         return self._checked(count, expected, lambda value: value >= least)
 
