@@ -34,8 +34,8 @@ from optsched.program.integers import amount_unit, common_unit, round_down, roun
 from optsched.program.least_time import least_time
 from optsched.program.relaxed_makespan import relaxed_makespan
 from optsched.program.slot_rounding import cut, whole_jobs
-from optsched.solution import Conflict, Schedule
-from optsched.solution.plan import LinearPlan, Plan, TimelinePlan
+from optsched.solution import Conflict, Schedule, Termination
+from optsched.solution.plan import LinearPlan, MachineTimes, Plan, TimelinePlan
 
 MOST_COLUMNS = 500_000
 COARSE = 10_000
@@ -206,7 +206,25 @@ class _Assignment(NamedTuple):
             step=common_unit(self.duration),
             known=self.longest_job_first,
             as_timeline="with -O program=timeline it needs no such columns",
+            machines=self.machine_times,
         )
+
+    def machine_times(self) -> MachineTimes:
+        """What each job takes on each machine, in its shortest column there."""
+        machines, d, k = self.machines, self.duration, self.of_class
+        c, count = machines.column, self.classes.count.astype(np.int64)
+        column = np.full((machines.total, len(self.classes)), -1, np.int64)
+        longest_first = np.argsort(-d[c], kind="stable")  # the last one that is written stays
+        column[machines.machine[longest_first], k[c[longest_first]]] = c[longest_first]
+        column = column[:, owners(count)]
+        seconds = np.where(column >= 0, d[column], np.inf)
+
+        def point(machine: IntArray) -> FloatArray:
+            chosen = column[machine, np.arange(len(machine))]
+            load = np.bincount(machine, d[chosen], minlength=machines.total).astype(np.float64)
+            return self.point(chosen, machines.by_load(load)[machine], load.max(initial=0.0))
+
+        return MachineTimes(seconds, owners(machines.sizes), "load", point)
 
     def rounded(self) -> LinearPlan:
         """The schedule of the rounding alone, beside T* as the least makespan of the program."""
@@ -221,7 +239,8 @@ class _Assignment(NamedTuple):
         return replace(
             self.plan(least),
             known=lambda: self.round(relaxed.x),
-            searches=False,
+            unsearched=(Termination.BY_RULE, "the rounding is asked for, and no search"),
+            machines=None,
             guarantee=2.0,
         )
 

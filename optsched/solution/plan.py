@@ -120,6 +120,27 @@ class Parts:
     cheapest: Callable[[FloatArray, int], tuple[FloatArray, FloatArray]]
 
 
+class MachineTimes(NamedTuple):
+    """Jobs that each run on one machine, one after the other, where the objective is when the last machine ends.
+
+    Attributes
+    ----------
+    seconds : FloatArray, shape (machines, jobs)
+        Infinite where a job cannot run.
+    resource : IntArray, shape (machines,)
+        Machines of a resource are alike.
+    load : str
+        The block of rows of the program that say what a machine has to do, in the same order.
+    point : callable
+        The machine of each job -> the point of the program.
+    """
+
+    seconds: FloatArray
+    resource: IntArray
+    load: str
+    point: Callable[[IntArray], FloatArray]
+
+
 @dataclass(frozen=True)
 class LinearPlan:
     """A linear or mixed-integer program over columns of its own.
@@ -169,6 +190,8 @@ class LinearPlan:
         and this one has some of them; None: it has all itself.
     parts : Parts or None
         Where the program is to be solved by column generation: a column is a point of a part.
+    machines : callable or None
+        The same plan as times of jobs on machines, where it is one: a local search comes before the solver then.
     """
 
     classes: Classes
@@ -190,6 +213,7 @@ class LinearPlan:
     relaxation: Relaxation | None = None
     refuted_by: Callable[[], LinearPlan] | None = None
     parts: Parts | None = None
+    machines: Callable[[], MachineTimes] | None = None
     units: ClassVar[Units] = AS_IT_IS
 
     def to_refute(self) -> LinearPlan:

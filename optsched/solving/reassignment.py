@@ -181,14 +181,22 @@ class Reassignment:
         """Divide the jobs of some agents anew; whether that gave a better one than ever."""
         wanted = int(self.random.integers(FEWEST, MOST + 1))
         spare = self.typical if self.lost <= self.least + self.typical else 0.0
-        found = self._divided(self._part(self._drawn(min(wanted, self.of.agents)), spare))
-        if found is None:
+        if not self.divide(self._drawn(min(wanted, self.of.agents)), spare):
             return False
-        self.agent, self.lost = found, self.prices.lost(self.of, found)
+        self.lost = self.prices.lost(self.of, self.agent)
         if self.lost >= self.least - ROUNDING * max(1.0, abs(self.least)):
             return False
         self.best, self.least = self.agent, self.lost
         return True
+
+    def divide(self, agents: IntArray, spare: float) -> bool:
+        """Divide the jobs of some agents anew, in a way that loses no more than now and ``spare``; whether
+        there is one that changes something.
+        """
+        found = self._divided(self._part(agents, spare))
+        if found is not None:
+            self.agent = found
+        return found is not None
 
     def _drawn(self, count: int) -> IntArray:
         """Agents: those of jobs that lose much, and others where these would lose little."""

@@ -32,6 +32,7 @@ from optsched.solution.explanation import Explanation
 from optsched.solution.plan import (
     Later,
     LinearPlan,
+    MachineTimes,
     Parts,
     Plan,
     Relaxation,
@@ -68,7 +69,14 @@ NOT_PROVEN = (
 )
 KEPT = 1e-9
 """Relative amount by which a later run may miss what an earlier one reached: rounding."""
-
+SEARCHED = 2000
+"""Columns from which plans of machines are searched before they are solved."""
+FOR_SOLVER = 0.3
+"""Part of the time that such a search leaves."""
+STEP = 1e-4
+"""Relative step of makespans that have no smallest difference."""
+WHOLE = 1e-6
+"""Part of a step that is rounding."""
 
 Held = tuple[FloatArray, Callable[[Schedule], FloatArray]]
 """An objective that keeps its value:
@@ -137,6 +145,8 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
     outcome = _without_solver(engine, plan, point)
     if outcome is None and plan.parts is not None and engine.asked_for is None:
         return _by_parts(engine, plan, plan.parts, point)
+    if outcome is None and plan.machines is not None and engine.asked_for is None:
+        point = _balanced(engine, plan, plan.machines, point)
     if outcome is None:
         # The plan with all schedules says why, if it is infeasible too.
         with _unexplained(engine, plan.refuted_by is not None):
@@ -157,6 +167,45 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
             lambda values: certified_linear(engine, arrays, values, None, meant),
         )
     return _guaranteed(plan, _refined(engine, plan, outcome))
+
+
+def _balanced(
+    engine: Engine,
+    plan: LinearPlan,
+    machines: Callable[[], MachineTimes],
+    point: FloatArray | None,
+) -> FloatArray | None:
+    """The point of a search at the prices of the relaxation, where that is better; small programs need none."""
+    arrays = plan.program.arrays
+    if arrays.shape[1] < SEARCHED or engine.limits.work is not None or engine.start is not None:
+        return point
+    from optsched.solving.balancing import Balancing  # few plans are of machines
+
+    session = engine.open(arrays.relaxed())
+    silent = replace(engine.limits_left(), gap=None, on_progress=None)
+    values = engine.record(session.run(silent), session.arrays.shape)
+    bound = None if values.y is None else dual_bound(arrays, values.y)
+    if values.y is None or bound is None:
+        return point
+    began, times = engine.timer.clock(), machines()
+    of_machine = -values.y[arrays.row_block(times.load).slice]
+    alike = np.bincount(times.resource)
+    price = (np.bincount(times.resource, of_machine) / np.maximum(alike, 1))[times.resource]
+    search = Balancing.begun(times.seconds, price, engine.limits.seed)
+    step = plan.step or STEP * bound
+    least = step * np.ceil(bound / step - WHOLE) if plan.step else bound
+
+    def enough() -> bool:
+        near = search.makespan - bound <= (engine.limits.gap or 0.0) * search.makespan
+        late = not engine.has_time_left(FOR_SOLVER)
+        engine.by_clock |= late
+        return near or late
+
+    search.run(least, step, enough)
+    engine.spend("search", engine.timer.clock() - began)
+    found = times.point(search.agent)
+    better = point is None or arrays.objective(found) < arrays.objective(point)
+    return found if better else point
 
 
 def _guaranteed(plan: LinearPlan, solved: SolvedProgram) -> SolvedProgram:
