@@ -165,13 +165,13 @@ def pareto(
         return Front(given, axes, ends)
     search = _FrontSearch(trade, engine, on_point)
     if processes == 1 and executor == LOCAL:
-        return search.front(axes, points, lambda levels: _Points(search.points(levels)))
+        return search.front(axes, points, lambda levels: _SolvedLevels(search.points(levels)))
 
-    def elsewhere(levels: Sequence[Level]) -> _Points:
+    def elsewhere(levels: Sequence[KeptLevel]) -> _SolvedLevels:
         time = timer.left if np.isfinite(timer.left) else None
         # Nobody hears in other processes
         alone = {**limits, "time_limit": time, "on_progress": None, "on_log": None}
-        parts = np.array_split(np.arange(len(levels)), min(processes, len(levels)))
+        parts = np.array_split(np.arange(len(levels)), max(min(processes, len(levels)), 1))
         stretches = [[levels[number] for number in part.tolist()] for part in parts]
 
         def begin(number: int) -> None:
@@ -182,12 +182,12 @@ def pareto(
             _points_of, (given, replace(trade), search.best, alone), stretches, processes=processes,
             executor=executor, threads=limits.get("threads", 1) or cores(), on_begin=begin,
         )  # fmt: skip
-        return _Points.joined(found)
+        return _SolvedLevels.joined(found)
 
     return search.front(axes, points, elsewhere)
 
 
-class Level(NamedTuple):
+class KeptLevel(NamedTuple):
     """A level of the second objective: its number, from 1, its value,
     and whether it is an end of the front.
     """
@@ -197,7 +197,7 @@ class Level(NamedTuple):
     end: bool
 
 
-class _Points(NamedTuple):
+class _SolvedLevels(NamedTuple):
     """Points of some levels, the runs that they took, and what was solved anew for them."""
 
     found: list[FrontPoint]
@@ -205,7 +205,7 @@ class _Points(NamedTuple):
     rebuilt: tuple[str, ...] = ()
 
     @classmethod
-    def joined(cls, parts: Sequence[_Points]) -> _Points:
+    def joined(cls, parts: Sequence[_SolvedLevels]) -> _SolvedLevels:
         """The points of all parts."""
         return cls(
             [point for part in parts for point in part.found],
@@ -228,7 +228,7 @@ class _Trade:
 
     @cached_property
     def formulations(self) -> tuple[Formulation, Formulation]:
-        """f and g."""
+        """Those of both objectives, f and g."""
         f, g = (
             formulation_for(self.instance, name, options, self.constraints)
             for name, options in self.objectives
@@ -249,12 +249,12 @@ class _Trade:
         return Engine(load_solver, self.solver, make_limits(**limits), self.prove, timer=timer)
 
 
-def _points_of(shared: tuple[Any, ...], levels: Sequence[Level]) -> _Points:
+def _points_of(shared: tuple[Any, ...], levels: Sequence[KeptLevel]) -> _SolvedLevels:
     """The points of a stretch of levels, in another process."""
     _, trade, best, limits = shared
     search = _FrontSearch(trade, trade.engine(limits, timer_of(limits["time_limit"])), None)
     search.best = best
-    return _Points(search.points(levels), search.runs, search.rebuilt)
+    return _SolvedLevels(search.points(levels), search.runs, search.rebuilt)
 
 
 def _programs(
@@ -323,7 +323,10 @@ class _FrontSearch:
         self.best = (0.0, 0.0)
 
     def front(
-        self, axes: tuple[Axis, Axis], count: int, points: Callable[[Sequence[Level]], _Points]
+        self,
+        axes: tuple[Axis, Axis],
+        count: int,
+        points: Callable[[Sequence[KeptLevel]], _SolvedLevels],
     ) -> Front:
         """All points; see the module. ``points`` are those of some levels."""
         best_f = self.first.run(self.first.program)
@@ -346,7 +349,7 @@ class _FrontSearch:
                 *notes,
             )
         made = points(
-            [Level(number, eps, number in (1, count)) for number, eps in enumerate(levels, 1)]
+            [KeptLevel(number, eps, number in (1, count)) for number, eps in enumerate(levels, 1)]
         )
         kept = efficient(made.found)
         return Front(
@@ -354,7 +357,7 @@ class _FrontSearch:
             self.runs + made.runs, tuple(dict.fromkeys((*self.rebuilt, *made.rebuilt))), notes,
         )  # fmt: skip
 
-    def points(self, levels: Sequence[Level]) -> list[FrontPoint]:
+    def points(self, levels: Sequence[KeptLevel]) -> list[FrontPoint]:
         """The points of some levels, those that a limit prevented left out."""
         found: list[FrontPoint] = []
         # Only the right side of one row changes from level to level
