@@ -17,6 +17,7 @@ than none: there prices would have to be negative.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -95,17 +96,24 @@ class GroupFloors(Displayed):
 
     def duals(self, y: FloatArray) -> FloatArray:
         """Duals of the program from those of the easier one, whose rows are as many."""
-        y = y.copy()
-        at = len(self.program.classes)
-        capacity = slice(at, at := at + len(self.program.classes.capacity))
-        asking = {asking.rows.name: asking.parts for asking in self.asking}
-        for rows in self.program.side:
-            mine = slice(at, at := at + len(rows.lower))
-            if rows.name in asking:
-                price = np.maximum(y[mine], 0.0)
-                y[capacity] += asking[rows.name].T @ price
-                y[mine] = -price
-        return y
+        rows = [
+            ("time", len(self.program.classes)),
+            ("capacity", len(self.program.classes.capacity)),
+        ]
+        rows += [(rows.name, len(rows.lower)) for rows in self.easier.side]
+        parts = np.split(y, np.cumsum([count for _, count in rows]))
+        named = self.named(dict(zip([name for name, _ in rows], parts, strict=False)))
+        side = [named[rows.name] for rows in self.program.side]
+        return np.concatenate([named["time"], named["capacity"], *side, parts[-1]])
+
+    def named(self, easier: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+        """The same by the name of their rows."""
+        duals = dict(easier)
+        for rows, parts, limits in self.asking:
+            price = np.maximum(duals.pop(limits.name), 0.0)
+            duals["capacity"] = duals["capacity"] + parts.T @ price
+            duals[rows.name] = -price
+        return duals
 
     def lacks(self, x: FloatArray) -> bool:
         """Whether a group has less than it asks for."""

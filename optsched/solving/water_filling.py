@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,6 +33,9 @@ from optsched.solving.certify import (
 from optsched.solving.choice import LARGE_LP
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome, SolvedProgram
+
+if TYPE_CHECKING:  # few programs have such rows
+    from optsched.solving.group_floors import GroupFloors
 
 log = logging.getLogger("optsched")
 
@@ -67,7 +71,15 @@ def solve_filling(engine: Engine, program: AllocationProgram) -> SolvedProgram:
             answers.append(SolvedProgram(final, outcome, notes=_stopped_words(())))
         return outcome
 
+    def for_groups(groups: GroupFloors) -> Outcome:
+        answers.append(_fill_for_groups(engine, groups))
+        return answers[-1].outcome
+
     def ways() -> Iterator[Way]:
+        groups = engine.for_groups(program)
+        # Floors of single jobs cap the levels of stages, and so they are stages of another program.
+        if groups is not None and not _asks_of_jobs(groups.easier):
+            yield partial(for_groups, groups)
         yield partial(once, None)
         first = engine.name
         # Where prices do not tell the levels of later stages apart, a vertex does.
@@ -126,6 +138,36 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
     return SolvedProgram(
         final, certified_allocation(engine, final, values, values.y, last), stages=tuple(stages)
     )
+
+
+def _asks_of_jobs(program: AllocationProgram) -> bool:
+    floors = program.class_floors
+    return floors is None or bool(floors.side)
+
+
+def _fill_for_groups(engine: Engine, groups: GroupFloors) -> SolvedProgram:
+    """The filling of the program that limits the others, whose stages are those of the program where
+    its optimum gives the groups what they ask for: no level can be higher with more rows.
+    """
+    program = groups.program
+    answer = _fill(engine, groups.easier, None)
+    outcome = answer.outcome
+    x = None if outcome.x is None else groups.raised(outcome.x[: program.classes.columns])
+    proved = outcome.status is Status.OPTIMAL and outcome.duals is not None
+    if not proved or x is None or groups.lacks(x):
+        values = replace(outcome.values, termination=Termination.IMPRECISE, x=None)
+        return SolvedProgram(program, nothing_found(engine, values))
+    stages = [replace(stage, duals=groups.named(stage.duals or {})) for stage in answer.stages]
+    filling = filling_of(program, stages)
+    for stage in stages:
+        replayed(filling, stage)
+    final = filling.final()
+    arrays = engine.build(lambda: final.to_linear().arrays)
+    duals = groups.named(outcome.duals or {})
+    y = np.concatenate([duals[block.name] for block in arrays.rows])
+    values = replace(outcome.values, x=final.complete(x), y=y, objective=None, bound=None)
+    certified = certified_allocation(engine, final, values, y, arrays)
+    return SolvedProgram(final, certified, stages=tuple(stages))
 
 
 def _runs_of(engine: Engine, program: AllocationProgram, solver: str | None) -> _Runs:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from programs import allocation
 
+import optsched
 from optsched.program import AllocationProgram, DelayedMinimum, Minimum, SideRows, Total
 from optsched.registry import load_solver
 from optsched.solution import Status
@@ -19,6 +21,7 @@ from optsched.solving.delayed_minimum import solve_delayed
 
 # A private name: the engine decides who gets such a program
 from optsched.solving.group_floors import GroupFloors
+from optsched.verify import verify
 
 pytestmark = pytest.mark.property
 
@@ -125,3 +128,30 @@ def test_the_price_of_a_share_is_that_of_the_gpus_which_it_takes_from_others(
     assert outcome.value == pytest.approx(0.33)
     assert outcome.duals["share"] == pytest.approx([-1.1])
     assert outcome.duals["capacity"] == pytest.approx([1.1])
+
+
+@pytest.mark.parametrize("formulation", ["water-filling", "drf"])
+def test_stages_of_a_filling_are_proved_by_prices_of_the_others(
+    prices_for_few_jobs: None, tmp_path: Path, formulation: str
+) -> None:
+    random = np.random.default_rng(3)
+    rates = random.lognormal(0.0, 1.0, (60, 3))
+    instance = optsched.Instance.from_arrays(
+        pools=[{"name": name, "nodes": 5, "gpus_per_node": 1} for name in "abc"],
+        throughput=rates,
+        steps=np.full(60, 1e6),
+        tenant=np.arange(60) % 5,
+        tenants=[{"name": f"t{row}"} for row in range(5)],
+    )
+    share = [{"kind": "minimum-share", "tenant": "t2", "share": 0.4}]
+    ours = optsched.solve(instance, formulation, constraints=share)
+    theirs = optsched.solve(instance, formulation, constraints=share, solver="highs")
+    free = optsched.solve(instance, formulation)
+    assert ours.solver.name == "prices" and ours.status == "optimal" and len(ours.stages) > 1
+    assert ours.objective == pytest.approx(theirs.objective, rel=1e-7)
+    assert ours.objective != pytest.approx(free.objective, rel=1e-3)
+    for mine, other in zip(ours.stages, theirs.stages, strict=True):
+        assert mine.value == pytest.approx(other.value, rel=1e-6)
+    optsched.write_solution(ours, tmp_path / "solution.json")
+    checked = verify(instance, tmp_path / "solution.json")
+    assert not checked.findings and checked.bound == "verified"
