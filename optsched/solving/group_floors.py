@@ -66,9 +66,11 @@ class GroupFloors(Displayed):
     def of(cls, program: AllocationProgram) -> GroupFloors | None:
         """None where no rows ask for GPUs for groups, or some mean something else."""
         C = program.classes
+        if not C.all_alone or program.class_floors is not None:
+            return None  # no row asks for anything, or each asks for something of one class
         side = []
         asking = []
-        for rows in program.side if C.all_alone else ():
+        for rows in program.side:
             if rows.only_limit or ClassFloors.of(C, (rows,)) is not None:
                 side.append(rows)
                 continue
@@ -77,8 +79,6 @@ class GroupFloors(Displayed):
                 return None
             asking.append(meant)
             side.append(meant.limits)
-        if not asking:
-            return None
         return cls(program, replace(program, side=tuple(side)), tuple(asking))
 
     def values(self, easier: Values) -> Values:
