@@ -144,7 +144,8 @@ class DeadlineElastic(Formulation):
                     way. 0: newcomers may take the place of every job.
         program     whether the program is solved; otherwise the answer is the plan by rule, without a bound, and
                     nothing is proven where it does not keep all jobs that must be kept.
-        orders      without the program and ``admission``: orders in which a plan of all jobs is searched.
+        orders      without the program and ``admission``: orders in which a plan of all jobs is searched; with 1 it
+                    only shows that all can be kept, and no job that waits runs earlier on free GPUs.
         intervals   the most intervals.
         columns     x_ct from which on jobs that may be declined are planned by column generation.
         slot        length of intervals in s, which are equal then.
@@ -242,7 +243,7 @@ class DeadlineElastic(Formulation):
             if plan is None and all(job.promised for job in jobs):
                 return LevelPlan(jobs, profile.copy())  # of no use is a plan of some
         plan = plan or plan_levels(jobs, profile, options.program, last)
-        if not options.program:
+        if not options.program and (options.admission or options.orders > 1):
             plan.start_early()
         return plan
 

@@ -53,8 +53,10 @@ ORDERS = 4
 """Orders in which rules plan jobs that must all be kept (option `orders`)."""
 NODES = 1000
 """Nodes of the search tree after which such a program gives up."""
-MOST_GPUS = 4096
-"""Most GPUs that are added to a pool in search of the fewest that let a job in."""
+FEW_GPUS, MOST_GPUS = 8, 4096
+"""Most GPUs that are added to a pool in search of the fewest that let a job in; after the former the
+latter are tried at once.
+"""
 MOST_MIXES = 100
 """Most mixtures of further GPUs that are tried in search of the cheapest."""
 CLOSE, CLOSE_OF_MANY = 1e-3, 1e-2
@@ -596,7 +598,7 @@ def _extra_gpus(probes: _Probes, rows: IntArray) -> dict[str, int | None]:
     """The fewest further GPUs of each pool with which jobs are all planned."""
 
     def of_pool(pool: str) -> int | None:
-        return _least(lambda gpus: _with_gpus(probes, rows, {pool: gpus}), MOST_GPUS)
+        return _least(lambda gpus: _with_gpus(probes, rows, {pool: gpus}))
 
     return {pool.name: of_pool(pool.name) for pool in probes.instance.cluster.pools}
 
@@ -607,13 +609,14 @@ def _with_gpus(probes: _Probes, rows: IntArray, gpus: Mapping[str, int]) -> bool
     return larger.for_advice(rows)
 
 
-def _least(enough: Callable[[int], bool], most: int) -> int | None:
+def _least(enough: Callable[[int], bool]) -> int | None:
     """A number that is enough though the one before it is not; None if the most is not."""
-    if not enough(most):
-        return None
     too_few, fitting = 0, 1
     while not enough(fitting):
-        too_few, fitting = fitting, min(2 * fitting, most)
+        # Few are enough, or often none.
+        if fitting == FEW_GPUS and not enough(MOST_GPUS):
+            return None
+        too_few, fitting = fitting, 2 * fitting
     while fitting - too_few > 1:
         middle = (too_few + fitting) // 2
         too_few, fitting = (too_few, middle) if enough(middle) else (middle, fitting)
