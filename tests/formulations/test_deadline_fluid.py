@@ -239,13 +239,6 @@ def test_merged_intervals_bound_the_program_and_leave_a_schedule(
 # --- wrong beliefs --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gpus", [2, 3, 5])
-def test_earliest_deadline_first_is_not_optimal_on_several_gpus(gpus: int) -> None:
-    short = 0.5 / gpus
-    jobs = [job(f"s{i}", 2 * short, 1.0) for i in range(gpus)] + [job("long", 1.0, 1.0 + short)]
-    assert solve(made(cluster=pool(gpus), jobs=jobs)).status == "optimal"
-
-
 GANG_BESIDE_ONE = [job("four", 50, 100, 4), job("one", 100, 100)]
 
 
