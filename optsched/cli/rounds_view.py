@@ -111,6 +111,8 @@ def plan_facts(plan: Plan) -> Iterator[tuple[str, str | Text]]:
     yield "GPUs", gpus_in_use(figures["gpus_in_use"], figures["gpus"], figures["utilisation"])
     if plan.throughput is not None:
         yield "throughput", str(plan.throughput)
+    if plan.fragmentation is not None and plan.fragmentation.words:
+        yield "fragmentation", plan.fragmentation.words
     if plan.solution is not None:
         yield "warm start", plan.started_from
     if plan.declined:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, quotient
+from optsched.arrays import FloatArray, IntArray, group_rows, quotient
 from optsched.candidates import Classes, gpus_allowed
 from optsched.display import DisplayedTable, TableColumns, amount, count, percent
 from optsched.instance.staying import Running
@@ -55,6 +55,19 @@ class Fragmentation(DisplayedTable):
         return float(self.fragments.sum())
 
     @property
+    def total(self) -> float:
+        """All free GPUs."""
+        return float(self.free.sum())
+
+    @property
+    def words(self) -> str:
+        """How much of what is free is lost; nothing where no GPU is free."""
+        if not self.total:
+            return ""
+        lost = f"{amount(self.gpus)} of {amount(self.total)} free GPUs"
+        return f"a job cannot use {lost}, on average"
+
+    @property
     def share(self) -> float:
         """F as a share of what is free; 0 where nothing is."""
         return float(quotient(self.fragments.sum(), self.free.sum()))
@@ -91,32 +104,37 @@ def fragmentation_of(classes: Classes, occupied: Occupied | None = None) -> Frag
         running = np.flatnonzero(Running.of(instance).runs)
         occupied = occupied_by(instance, running, np.full(len(running), -1, np.int64))
     nodes = Nodes.of(instance, list(range(len(instance.cluster.pools)))).beside(occupied)
-    tasks = _tasks(classes)
     fragments = np.zeros(len(nodes))
-    for rows, weight in zip(tasks, _weights(classes, tasks), strict=True):
+    for rows, weight in _tasks(classes):
         fragments += weight * _of_task(classes, nodes, rows)
     names = tuple(nodes.name(node) for node in range(len(nodes)))
     return Fragmentation(names, nodes.room.sum(axis=1), fragments)
 
 
-def _tasks(C: Classes) -> list[IntArray]:
-    """The narrowest configurations of each class: one column for each pool."""
+def _tasks(C: Classes) -> list[tuple[IntArray, float]]:
+    """What jobs ask for, and p_m, the share of the jobs that ask for it: their narrowest
+    configurations, one column for each pool. Classes that ask for the same are together.
+    """
     span = np.maximum(C.configurations.nodes[C.configuration], 1)
-    each = np.ceil(C.gpus / span) * C.configurations.share[C.configuration]
+    share = C.configurations.share[C.configuration]
+    on_node = np.ceil(C.gpus / span)
     some = np.flatnonzero(C.alone & (C.pool >= 0) & (C.gpus > 0))
-    order = some[np.lexsort((some, each[some], C.pool[some], C.class_a[some]))]
+    order = some[np.lexsort((some, (on_node * share)[some], C.pool[some], C.class_a[some]))]
     key = np.stack([C.class_a[order], C.pool[order]], axis=1)
     first = np.ones(len(order), bool)
     first[1:] = (key[1:] != key[:-1]).any(axis=1)
     chosen = order[first]
-    return [chosen[C.class_a[chosen] == k] for k in np.unique(C.class_a[chosen]).tolist()]
-
-
-def _weights(C: Classes, tasks: list[IntArray]) -> FloatArray:
-    """p_m: the share of the jobs that are in each class."""
-    jobs = np.array([C.count[C.class_a[rows[0]]] for rows in tasks], np.float64)
-    share: FloatArray = jobs / max(float(jobs.sum()), 1.0)
-    return share
+    need, _ = needs_per_gpu(C, chosen)
+    alike = group_rows((C.pool[chosen], on_node[chosen], share[chosen], *need.T), len(chosen))
+    owner = C.class_a[chosen]
+    starts = np.flatnonzero(np.diff(owner, prepend=-1))
+    tasks: dict[bytes, tuple[IntArray, float]] = {}
+    jobs = max(float(C.count[owner[starts]].sum()), 1.0)
+    for rows in np.split(np.arange(len(chosen)), starts[1:]) if len(chosen) else ():
+        asked = alike.inverse[rows].tobytes()
+        columns, weight = tasks.get(asked, (chosen[rows], 0.0))
+        tasks[asked] = columns, weight + float(C.count[owner[rows[0]]]) / jobs
+    return list(tasks.values())
 
 
 def _of_task(C: Classes, nodes: Nodes, columns: IntArray) -> FloatArray:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -30,6 +30,8 @@ from optsched.instance.cluster import NONE
 from optsched.instance.references import job_row
 from optsched.instance.running import Place, RunningJobs
 from optsched.lazy import convenience
+from optsched.placement.fragmentation import Fragmentation, fragmentation_of
+from optsched.placement.occupied import occupied_by
 from optsched.rounds.admission import Admissions
 from optsched.rounds.ledger import PLAIN, Ledger, Setup, setups_of
 from optsched.rounds.order import Order
@@ -331,6 +333,20 @@ class Plan(DisplayedTable):
     def throughput(self) -> Throughput | None:
         """The throughput that the round reaches and a bound on it; a linear program is solved."""
         return None if self.classes is None else throughput_of(self.classes, self.speed)
+
+    @cached_property
+    def fragmentation(self) -> Fragmentation | None:
+        """GPUs that are free in the round, and those of them that the jobs cannot use."""
+        if self.classes is None:
+            return None
+        table = replace(self.instance.jobs_table, running=self.running)
+        instance = replace(self.instance, jobs_table=table)
+        jobs = [job for job, (_, gpus, _) in self.running.items() if gpus]
+        stated = [self.setups.get(job, PLAIN).option for job in jobs]
+        option = np.array([NONE if one is None else one for one in stated], np.int64)
+        return fragmentation_of(
+            self.classes, occupied_by(instance, np.array(jobs, np.int64), option)
+        )
 
     def decision(self, job: int | str) -> Decision:
         """What happens to a job.
@@ -718,10 +734,15 @@ class Plan(DisplayedTable):
             "notices": list(self.notices),
             "metrics": self.metrics,
             "throughput": None if self.throughput is None else self.throughput._asdict(),
+            "fragmentation": self._fragmentation_document(),
             "reproducible": self.reproducible,
             "started_from": self.started_from,
             "timings": dict(self.timings),
         }
+
+    def _fragmentation_document(self) -> dict[str, float] | None:
+        found = self.fragmentation
+        return None if found is None else {"free": found.total, "gpus": found.gpus}
 
     def _declined_document(self) -> dict[str, Any]:
         """Who is declined, where somebody is."""
@@ -812,6 +833,7 @@ class Plan(DisplayedTable):
             "clock": f"{number(self.now)} s to {number(self.until)} s",
             "GPUs": f"{figures['gpus_in_use']:,} of {figures['gpus']:,} in use: {first_of(by_pool)}",
             "throughput": "" if self.throughput is None else str(self.throughput),
+            "fragmentation": "" if self.fragmentation is None else self.fragmentation.words,
             "start": named[Verdict.START],
             "move": named[Verdict.MOVE],
             "preempt": named[Verdict.PREEMPT],

@@ -112,6 +112,15 @@ class PlanThroughput(Document):
     bound: float | None
 
 
+class PlanFragmentation(Document):
+    """GPUs that are free in the round, shares included, and those of them that a job of the mix has no
+    room on, on average over the jobs.
+    """
+
+    free: float
+    gpus: float
+
+
 class PlanDocument(Document):
     """What happens in a round; numbers that do not exist are null."""
 
@@ -140,6 +149,7 @@ class PlanDocument(Document):
     notices: list[str]
     metrics: PlanMetrics
     throughput: PlanThroughput | None = None
+    fragmentation: PlanFragmentation | None = None
     reproducible: bool
     started_from: str
     timings: dict[str, float]

@@ -78,7 +78,7 @@ class Room(DisplayedTable):
 
     def _facts(self) -> Mapping[str, str]:
         then = "" if self.after is None else f", then {amount(self.after.gpus)}"
-        lost = f"{amount(self.before.gpus)} of {amount(float(self.before.free.sum()))} free GPUs"
+        lost = f"{amount(self.before.gpus)} of {amount(self.before.total)} free GPUs"
         return {"fragmentation": f"{lost}{then}"}
 
     def to_columns(self, first: int | None = None) -> TableColumns:
@@ -112,7 +112,7 @@ class Room(DisplayedTable):
             "cheapest": self.cheapest,
             "optimal": self.optimal,
             "fragmentation": {
-                "free": float(self.before.free.sum()),
+                "free": self.before.total,
                 "before": self.before.gpus,
                 "after": None if self.after is None else self.after.gpus,
             },
