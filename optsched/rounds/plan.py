@@ -341,12 +341,11 @@ class Plan(DisplayedTable):
             return None
         table = replace(self.instance.jobs_table, running=self.running)
         instance = replace(self.instance, jobs_table=table)
-        jobs = [job for job, (_, gpus, _) in self.running.items() if gpus]
-        stated = [self.setups.get(job, PLAIN).option for job in jobs]
-        option = np.array([NONE if one is None else one for one in stated], np.int64)
-        return fragmentation_of(
-            self.classes, occupied_by(instance, np.array(jobs, np.int64), option)
-        )
+        jobs = np.array([job for job, (_, gpus, _) in self.running.items() if gpus], np.int64)
+        option = np.full(len(table), NONE, np.int64)
+        for job, setup in self.setups.items():
+            option[job] = NONE if setup.option is None else setup.option
+        return fragmentation_of(self.classes, occupied_by(instance, jobs, option))
 
     def decision(self, job: int | str) -> Decision:
         """What happens to a job.

@@ -39,3 +39,17 @@ def test_single_gpus_lose_nothing() -> None:
     assert plan.fragmentation is not None
     assert plan.fragmentation.total == 5.0
     assert plan.fragmentation.gpus == 0.0
+
+
+def test_shares_of_options_are_counted() -> None:
+    """Jobs that wait come first in the table; the one that runs holds 0.4 of a GPU."""
+    half = {"pool": "v", "gpus": 1, "share": 0.4, "throughput": 1.0}
+    gangs = [gang(name, 4) for name in ("a", "b")]
+    one = {"id": "c", "options": [{**half, "share": 0.9}, half]}
+    held = {"pool": "v", "gpus": ["n0/0"], "since": 0.0}
+    instance = state([*gangs, one | {"running": held}]).instance
+    found = optsched.fragmentation(instance)
+    assert found.total == pytest.approx(7.1)  # the most of its two options
+    plan = optsched.solve_round(state([gang("a", 3), {"id": "c", "options": [half]}]))
+    assert plan.fragmentation is not None
+    assert plan.fragmentation.total == pytest.approx(8 - 3 - 0.4)
