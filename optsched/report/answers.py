@@ -216,10 +216,11 @@ class WindowSlices:
 
 @dataclass(frozen=True)
 class GpusInUse:
-    """GPUs, each written ``node/index``, and the jobs (rows of the job table) that hold them."""
+    """GPUs, each written ``node/index``, and the jobs (rows of the job table) that hold a share of each."""
 
     jobs: tuple[int, ...]
     gpus: tuple[str, ...]
+    share: float = 1.0
 
 
 # --- from a solution, or from a file --------------------------------------------------------------
@@ -275,9 +276,12 @@ def placement_of(answer: Answer) -> tuple[GpusInUse, ...]:
         raise _lacks(answer, "placement")
     job = placement.rows.job[placement.row].tolist()
     partner = placement.rows.partner[placement.row].tolist()
+    C = answer.candidates if answer.allocation is None else answer.allocation.classes
+    column = placement.rows.column[placement.row]
+    share = C.configurations.share[C.configuration[column]].tolist()
     return tuple(
-        GpusInUse((a,) if b < 0 else (a, b), gpus)
-        for a, b, gpus in zip(job, partner, placement.gpus, strict=True)
+        GpusInUse((a,) if b < 0 else (a, b), gpus, part)
+        for a, b, gpus, part in zip(job, partner, placement.gpus, share, strict=True)
     )
 
 
@@ -399,7 +403,7 @@ def _allocation_in(file: SolutionFile) -> AllocatedRows:
 def _placement_in(file: SolutionFile) -> tuple[GpusInUse, ...]:
     if file.document.placement is None:
         raise _lacks(file, "placement")
-    held = []
+    held, allocation = [], file.document.allocation or []
     for place, row in enumerate(file.document.placement):
         path = f"placement[{place}]"
         if (row.job is None) == (row.jobs is None):
@@ -407,9 +411,9 @@ def _placement_in(file: SolutionFile) -> tuple[GpusInUse, ...]:
                 path, "both job and jobs" if row.job else "neither job nor jobs", "one of them"
             )
         names = [row.job] if row.jobs is None else row.jobs
-        held.append(
-            GpusInUse(tuple(_job(file.instance, name, path) for name in names), tuple(row.gpus))
-        )
+        jobs = tuple(_job(file.instance, name, path) for name in names)
+        share = allocation[row.row].share if row.row < len(allocation) else 1.0
+        held.append(GpusInUse(jobs, tuple(row.gpus), share))
     return tuple(held)
 
 

@@ -61,9 +61,11 @@ class TopologyCells:
     ----------
     instance : Instance
     fabric : Fabric
-    gpu, job, slot, slots : IntArray, shape (C,)
-        A GPU (counted over all hosts) and a job (row of the job table) that holds it, or its
-        ``slot``-th of ``slots`` equal parts where several do.
+    gpu, job : IntArray, shape (C,)
+        A GPU (counted over all hosts) and a job (row of the job table) that holds it.
+    left, width : FloatArray, shape (C,)
+        Which part of the GPU: its share of it, behind those of others. Shares of more than a whole GPU, as
+        of jobs in a pair, are shortened alike.
     title, subtitle : str
     """
 
@@ -71,8 +73,8 @@ class TopologyCells:
     fabric: Fabric
     gpu: IntArray
     job: IntArray
-    slot: IntArray
-    slots: IntArray
+    left: FloatArray
+    width: FloatArray
     title: str
     subtitle: str
 
@@ -105,10 +107,10 @@ class TopologyCells:
 
 def _cells(
     instance: Instance, held: Iterable[GpusInUse]
-) -> tuple[Fabric, IntArray, IntArray, IntArray, IntArray]:
+) -> tuple[Fabric, IntArray, IntArray, FloatArray, FloatArray]:
     fabric = fabric_of(instance)
     host = {name: row for row, name in enumerate(fabric.names)}
-    found = []
+    found: dict[tuple[int, int], float] = {}
     for place, holder in enumerate(held):
         for position, name in enumerate(holder.gpus):
             node, _, index = name.rpartition("/")
@@ -116,16 +118,18 @@ def _cells(
             if node not in host or not 0 <= number < fabric.gpus[host[node]]:
                 expected = "a GPU of the cluster, written node/index"
                 raise InvalidInput(f"placement[{place}].gpus[{position}]", show(name), expected)
-            found += [(int(fabric.first[host[node]]) + number, job) for job in holder.jobs]
-    table = np.unique(np.array(found, np.int64).reshape(-1, 2), axis=0)
-    gpu = table[:, 0]
-    job = table[:, 1]
-    begin = np.searchsorted(gpu, gpu, side="left")
-    slots = np.searchsorted(gpu, gpu, side="right") - begin
-    return fabric, gpu, job, np.arange(len(gpu)) - begin, slots
+            gpu_number = int(fabric.first[host[node]]) + number
+            found |= dict.fromkeys([(gpu_number, job) for job in holder.jobs], holder.share)
+    gpu, job = np.array(sorted(found), np.int64).reshape(-1, 2).T
+    share = np.array([found[both] for both in sorted(found)], np.float64)
+    width = share / np.maximum(np.bincount(gpu, share, fabric.total)[gpu], 1.0)
+    end = np.cumsum(width)
+    first = np.searchsorted(gpu, gpu, side="left")
+    left = end - width - (end - width)[first]
+    return fabric, gpu, job, left, width
 
 
-def _amounts(fabric: Fabric, gpu: IntArray, job: IntArray, *_: IntArray) -> str:
+def _amounts(fabric: Fabric, gpu: IntArray, job: IntArray, *_: FloatArray) -> str:
     held = len(np.unique(gpu))
     jobs = len(np.unique(job))
     states = np.bincount(fabric.state, minlength=len(STATES))
@@ -136,6 +140,10 @@ def _amounts(fabric: Fabric, gpu: IntArray, job: IntArray, *_: IntArray) -> str:
     ]
     holders = f"held by {count(jobs, 'job')}" if jobs else "in use"
     return ", ".join([f"{held:,} of {count(fabric.total, 'GPU')} {holders}", *off])
+
+
+FULL = 1.0 - 1e-9
+"""Part of a GPU that counts as all of it."""
 
 
 # --- layout --------------------------------------------------------------------------------------
@@ -746,7 +754,8 @@ def _draw_gpus(
     named = layout.sizes.named
     margin = 0.08 * side
     free = np.repeat(fabric.state == 0, fabric.gpus)
-    free[cells.gpu] = False
+    # Of a GPU that is held in part the free part is seen beside the stripes.
+    free &= np.bincount(cells.gpu, cells.width, len(free)) < FULL
     inner = np.full(len(layout.gpu), side - 2 * margin)
     corner = layout.gpu + margin
     flat = fabric.total > RASTER
@@ -761,8 +770,8 @@ def _draw_gpus(
             label="free",
         )
     )
-    width = inner[cells.gpu] / np.maximum(cells.slots, 1)
-    left = corner[cells.gpu, 0] + cells.slot * width
+    width = inner[cells.gpu] * cells.width
+    left = corner[cells.gpu, 0] + inner[cells.gpu] * cells.left
     ax.add_collection(
         PolyCollection(
             _boxes(left, corner[cells.gpu, 1], width, inner[cells.gpu]),
@@ -775,14 +784,17 @@ def _draw_gpus(
     )
     if named and len(colours) <= NUMBERED:
         number = {job: place for place, job in enumerate(colours, 1)}
-        size = np.where(cells.slots > 1, SMALL - 2, SMALL)
-        for job, x, y, points in zip(
+        size = np.where(cells.width < FULL, SMALL - 2, SMALL)
+        for job, x, y, points, wide in zip(
             cells.job.tolist(),
             (left + width / 2).tolist(),
             (corner[cells.gpu, 1] + side / 2 - margin).tolist(),
             size.tolist(),
+            width.tolist(),
             strict=True,
         ):
+            if width_of(str(number[job]), points) > wide:
+                continue  # a thin stripe: its colour says whose it is
             ax.text(
                 x,
                 y,

@@ -237,7 +237,7 @@ def test_a_file_and_its_solution_give_the_same_cells(placed: Solution) -> None:
     for solution in (placed, pairs):
         file = SolutionFile.read(solution.instance, solution.to_document())
         one, other = TopologyCells.of_placement(solution), TopologyCells.of_placement(file)
-        for name in ("gpu", "job", "slot", "slots"):
+        for name in ("gpu", "job", "left", "width"):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
         assert (one.title, one.subtitle) == (other.title, other.subtitle)
 
@@ -306,14 +306,35 @@ def test_a_unit_of_the_picture_is_an_inch(placed: Solution) -> None:
 def test_shared_gpus_are_cut_into_stripes() -> None:
     pairs = with_placement(solved("@packing", "max-min-fairness"))
     cells = TopologyCells.of_placement(pairs)
-    assert cells.slots.max() == 2
+    assert cells.width.min() == 0.5
     ax = topology_picture(pairs)
     widths = [
         round(float(np.ptp(path.vertices[:, 0])), 6) for path in collections(ax, "held").get_paths()
     ]
     full = max(widths)
     assert sorted(set(widths)) == pytest.approx([full / 2, full])
-    assert widths.count(min(widths)) == int((cells.slots == 2).sum())
+    assert widths.count(min(widths)) == int((cells.width == 0.5).sum())
+
+
+def test_shares_and_slices_are_as_wide_as_they_are() -> None:
+    def part(job: str, share: float, profile: str | None) -> dict[str, object]:
+        option: dict[str, object] = {"pool": "a", "gpus": 1, "share": share, "throughput": 1.0}
+        more = {} if profile is None else {"attributes": {"mig": profile}}
+        return {"id": job, "options": [option | more]}
+
+    pool = {"name": "a", "gpu": "A100-SXM4-40GB", "nodes": 1, "gpus_per_node": 2}
+    jobs = [part("s", 0.5, "3g.20gb"), part("t", 0.125, "1g.5gb"), part("u", 0.75, None)]
+    solution = optsched.solve(
+        {"format": "optsched-instance/1", "cluster": {"pools": [pool]}, "jobs": jobs},
+        "max-throughput",
+        integral=True,
+        constraints=["placeable"],
+    )
+    cells = TopologyCells.of_placement(solution)
+    assert sorted(cells.width.tolist()) == [0.125, 0.5, 0.75]
+    assert sorted(cells.left.tolist()) == [0.0, 0.0, 0.5]
+    ax = topology_picture(solution)
+    assert squares(ax, "free") == 2  # what is left of both
 
 
 def states() -> optsched.Instance:
