@@ -39,6 +39,7 @@ def solve(instance: Instance, formulation: str, **options: Any) -> optsched.Solu
     return verified(optsched.solve(instance, formulation, admission=True, options=options))
 
 
+@pytest.mark.property
 def test_without_time_for_the_program_the_plan_by_rule_is_the_answer() -> None:
     """None of the limits is so short that there is nothing, from the first with which there is something."""
     instance = elastic_jobs(5, deadline=8.0)

@@ -120,6 +120,7 @@ def test_jobs_without_options_have_no_costs() -> None:
         optsched.solve("@quickstart", "gap")
 
 
+@pytest.mark.property
 def test_the_assignment_that_ships() -> None:
     solution = optsched.solve("@assignment", "gap")
     assert (solution.status, solution.objective) == ("optimal", 1182.0)
@@ -167,6 +168,7 @@ def test_the_bound_of_priced_jobs_holds(seed: int) -> None:
     assert checked.ok and checked.bound == "verified"
 
 
+@pytest.mark.property
 def test_verify_solves_the_knapsacks_of_the_agents_again() -> None:
     """The bound of other prices of the jobs is another one, and a tighter bound is none of these prices."""
     instance = generate("gap", jobs=24, agents=4, type="d", seed=1).instance

@@ -207,6 +207,7 @@ def test_wrong_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         optsched.load("-")
 
 
+@pytest.mark.process
 def test_all_problems_of_files_are_benchmarked(folder: Path) -> None:
     written(folder, "Where these files come from\n", "README")
     sources = from_names([str(folder)])
@@ -226,6 +227,7 @@ def test_all_problems_of_files_are_benchmarked(folder: Path) -> None:
     assert task.labels["instance"].endswith("mkp.txt#2")
 
 
+@pytest.mark.process
 def test_best_known_values_of_files_and_tables(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

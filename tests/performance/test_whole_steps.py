@@ -105,6 +105,7 @@ def test_a_chosen_batch_and_mixed_tables_are_refused(
         optsched.read_profiles([rates, other])
 
 
+@pytest.mark.process
 def test_the_command_line(rates: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(tmp_path / "model.json")
     assert main(["model", "fit", str(rates), "-o", model]) == 0
