@@ -1136,7 +1136,11 @@ class ElasticProgram:
             if (j := int(C.of_job[job.job])) in unplanned and self.profile.cheapest(job)
         }
         stuck = sorted(unplanned - able)
-        conflicts = [Conflict("work", j, self._of_job(j, alone=True)) for j in stuck]
+        needs = needs_of(C, np.array(stuck, np.int64), alone=True)
+        conflicts = [
+            Conflict("work", j, f"{C.job_name(j)} {words}")
+            for j, words in zip(stuck, needs, strict=True)
+        ]
         conflicts += [] if self.admission else without_column(C)
         if conflicts:
             raise Infeasible(conflicts)
@@ -1156,9 +1160,13 @@ class ElasticProgram:
         """The program in which jobs may change at any moment, without cost: it bounds all plans."""
         return FluidProgram(self.C, self.supply, self.optional).plan()
 
-    def _of_job(self, j: int, alone: bool = False) -> str:
-        (needs,) = needs_of(self.C, np.array([j]), alone)
-        return f"{self.C.job_name(j)} {needs}"
+    def _of_job(self, j: int) -> str:
+        return f"{self.C.job_name(j)} {self._needs[j]}"
+
+    @cached_property
+    def _needs(self) -> list[str]:
+        """What each job needs."""
+        return needs_of(self.C, np.arange(len(self.C)))
 
     def _declined(self, schedule: Schedule) -> tuple[tuple[int, str], ...]:
         """Jobs with a deadline that are not planned, and what they need."""

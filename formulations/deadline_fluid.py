@@ -745,14 +745,22 @@ class FluidProgram:
         able = mask_of(self.deadlines[0][self._work_alone >= 1.0 - ROUNDING], len(C))
         refuse_endless(C, np.flatnonzero(self.must))
         stuck = np.flatnonzero(self.must & ~able).tolist()
-        conflicts = [Conflict("work", k, self._of_class(k, alone=True)) for k in stuck]
+        needs = needs_of(C, np.array(stuck, np.int64), alone=True)
+        conflicts = [
+            Conflict("work", k, f"{C.job_name(k)} {words}")
+            for k, words in zip(stuck, needs, strict=True)
+        ]
         conflicts += [] if self.leaves_out else without_column(C)
         if conflicts:
             raise Infeasible(conflicts)
 
-    def _of_class(self, k: int, alone: bool = False) -> str:
-        (needs,) = needs_of(self.C, np.array([k]), alone)
-        return f"{self.C.job_name(k)} {needs}"
+    def _of_class(self, k: int) -> str:
+        return f"{self.C.job_name(k)} {self._needs[k]}"
+
+    @cached_property
+    def _needs(self) -> list[str]:
+        """What a job of each class needs."""
+        return needs_of(self.C, np.arange(len(self.C)))
 
     def _declined(self, schedule: Schedule) -> tuple[tuple[int, str], ...]:
         """Jobs with a deadline that are not planned, and what they need."""
