@@ -80,6 +80,34 @@ def test_columns_that_are_added_are_those_of_the_space(kind: str) -> None:
     assert np.array_equal(most, after.implied_upper[before.shape[1] :])
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_prices_bound_all_contents(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound is between the best placement and what the program without nodes promises."""
+    random = np.random.default_rng(seed)
+    kinds = [(share, float(random.integers(2, 16))) for share in (0.35, 0.45, 0.55, 0.7, 1.0)]
+    jobs = []
+    for number in range(30):
+        share, cpu = kinds[number % len(kinds)]
+        option = {"pool": "v", "gpus": 1, "nodes": 1, "share": share, "throughput": share + 0.1}
+        jobs.append({"id": f"j{number}", "options": [option | {"uses": {"cpu": cpu}}]})
+    nodes = [{"name": f"n{number}", "gpus": 2, "cpus": 17.0} for number in range(5)]
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "v", "nodes": nodes}]},
+        "jobs": jobs,
+    }
+    options = {"integral": True, "constraints": ["placeable"], "gap": 0.0}
+    best = optsched.solve(document, "max-throughput", **options).objective
+    monkeypatch.setattr(seats, "MOST_CONTENTS", 0)
+    priced = optsched.solve(document, "max-throughput", **options)
+    without = optsched.solve(document, "max-throughput").objective
+    assert best is not None
+    assert priced.bound is not None
+    assert without is not None
+    assert best * (1 - 1e-9) <= priced.bound <= 1.1 * best
+    assert priced.bound < 0.999 * without
+
+
 def test_many_shares_are_placed() -> None:
     """A node has more contents than are written down."""
     random = np.random.default_rng(0)
