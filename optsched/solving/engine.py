@@ -397,9 +397,9 @@ class Engine(SolverRuns):
     def _enumerate_knapsack(self, program: AllocationProgram) -> Outcome:
         """A knapsack by how many items are taken; the next solver starts from its best point."""
         from optsched.solvers.enumeration import Enumeration  # few programs are knapsacks
-        from optsched.solving.knapsack_search import Items, KnapsackSearch, NumberOfItems
+        from optsched.solving.knapsack_search import KnapsackItems, KnapsackSearch, NumberOfItems
 
-        items = Items.of(program)
+        items = KnapsackItems.of(program)
         arrays = self.build(lambda: program.to_linear().arrays)
         values = Values(Termination.IMPRECISE, words="enumeration of a knapsack")
         if items is None:
@@ -413,7 +413,21 @@ class Engine(SolverRuns):
             session.set_rows(*numbered.sides(number))
             return self.record(session.run(silent), session.arrays.shape)
 
+        told = None
+
+        def tell() -> None:
+            """Report the best items and the bound, where they are new."""
+            nonlocal told
+            elapsed, now = self.timer.clock() - began, (search.value, search.bound)
+            if self.limits.on_progress is not None and now != told:
+                value, bound = (arrays.offset + each for each in now)
+                self.limits.on_progress(
+                    Progress(elapsed, value, bound, "enumeration of a knapsack")
+                )
+            told = now
+
         def enough() -> bool:
+            tell()
             return not self.has_time_left(1.0 - LONG)
 
         start = program.known_point() if self._incumbent is None else self._incumbent
@@ -421,6 +435,7 @@ class Engine(SolverRuns):
         search = KnapsackSearch(items, step, items.taken(start))
         search.relax(numbered.of_point(relaxed(None).x), lambda k: numbered.at(relaxed(k), k))
         search.run(enough)
+        tell()
         self.spend("search", self.timer.clock() - began)
         self._incumbent = items.point(search.best, program.classes.columns)
         bound = search.bound + arrays.offset

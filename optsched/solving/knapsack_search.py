@@ -53,7 +53,7 @@ HALF = 62
 ROUNDING = 1e-9
 
 
-class Items(NamedTuple):
+class KnapsackItems(NamedTuple):
     """A knapsack: items, of which each is taken or not.
 
     Attributes
@@ -74,7 +74,7 @@ class Items(NamedTuple):
     row: IntArray
 
     @classmethod
-    def of(cls, program: AllocationProgram) -> Items | None:
+    def of(cls, program: AllocationProgram) -> KnapsackItems | None:
         """The knapsack that a linear program of whole jobs is; None where it is none.
 
         Each class has one column, and all rows limit sums.
@@ -108,7 +108,7 @@ class Items(NamedTuple):
 
 
 @dataclass(eq=False)
-class Relaxation:
+class KnapsackRelaxation:
     """What k items are worth at most, and what a change loses.
 
     Attributes
@@ -138,7 +138,9 @@ class Relaxation:
     base: BoolArray
 
     @classmethod
-    def at(cls, items: Items, number: int, price: FloatArray, of_number: float) -> Relaxation:
+    def at(
+        cls, items: KnapsackItems, number: int, price: FloatArray, of_number: float
+    ) -> KnapsackRelaxation:
         """The relaxation at prices, which prove its bound whatever they are."""
         u = np.maximum(price, 0.0)
         d = items.value - u @ items.use - of_number
@@ -152,12 +154,14 @@ class NumberOfItems:
     Parameters
     ----------
     program : AllocationProgram
-    items : Items
+    items : KnapsackItems
     arrays : LinearArrays
         Of the program.
     """
 
-    def __init__(self, program: AllocationProgram, items: Items, arrays: LinearArrays) -> None:
+    def __init__(
+        self, program: AllocationProgram, items: KnapsackItems, arrays: LinearArrays
+    ) -> None:
         self._program, self._items = program, items
         self._counted = np.zeros(arrays.shape[1])
         self._counted[: program.classes.columns] = 1.0
@@ -173,13 +177,13 @@ class NumberOfItems:
         """How many items a point takes; without one none."""
         return 0.0 if x is None else float(self._counted @ x)
 
-    def at(self, values: Values, number: int) -> Relaxation | None:
+    def at(self, values: Values, number: int) -> KnapsackRelaxation | None:
         """The relaxation at the duals of a run; None where so many items do not fit."""
         if values.termination in NO_OPTIMUM:
             return None
         y = np.zeros(self.arrays.shape[0]) if values.y is None else values.y
         price = self._program.limit_duals(y[:-1])[self._items.row]
-        return Relaxation.at(self._items, number, price, float(y[-1]))
+        return KnapsackRelaxation.at(self._items, number, price, float(y[-1]))
 
 
 class _Sets(NamedTuple):
@@ -233,18 +237,18 @@ class KnapsackSearch:
 
     Attributes
     ----------
-    items : Items
+    items : KnapsackItems
     step : float
         Smallest difference between two values; 0 if there is none.
     best : BoolArray, shape (items,)
         The items that are taken.
     """
 
-    items: Items
+    items: KnapsackItems
     step: float
     best: BoolArray
     value: float = field(init=False)
-    relaxations: list[Relaxation] = field(init=False, default_factory=list)
+    relaxations: list[KnapsackRelaxation] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self.value = float(self.items.value @ self.best)
@@ -259,7 +263,7 @@ class KnapsackSearch:
         """Whether nothing is better than the best point."""
         return not any(self._open(each) for each in self.relaxations)
 
-    def relax(self, near: float, relaxation: Callable[[int], Relaxation | None]) -> None:
+    def relax(self, near: float, relaxation: Callable[[int], KnapsackRelaxation | None]) -> None:
         """Relax all numbers of items that may hold a better point, those near some number first.
 
         ``relaxation`` is None where so many items do not fit.
@@ -291,11 +295,11 @@ class KnapsackSearch:
         """What a better point may lose against a bound."""
         return bound - self.value - self.step + ROUNDING * max(1.0, abs(bound))
 
-    def _open(self, of: Relaxation) -> bool:
+    def _open(self, of: KnapsackRelaxation) -> bool:
         # Without a step nothing within rounding counts as better
         return self._most_lost(of.bound) >= (0.0 if self.step else 2 * ROUNDING * abs(of.bound))
 
-    def _enumerate(self, of: Relaxation, listed: int, enough: Callable[[], bool]) -> None:
+    def _enumerate(self, of: KnapsackRelaxation, listed: int, enough: Callable[[], bool]) -> None:
         """Look for a better point among those that change sets of two lists; the rest has a lower bound."""
         order = np.argsort(of.loss, kind="stable")
         most = self._most_lost(of.most)
@@ -324,7 +328,7 @@ class KnapsackSearch:
         of.bound = min(of.bound, max(of.most - missing, self.value))
 
     def _take(
-        self, of: Relaxation, halves: tuple[IntArray, IntArray], codes: tuple[int, int]
+        self, of: KnapsackRelaxation, halves: tuple[IntArray, IntArray], codes: tuple[int, int]
     ) -> None:
         """Make a point the best one, if it is."""
         taken = of.base.copy()
@@ -365,7 +369,9 @@ class _Join(NamedTuple):
     worth: float
 
     @classmethod
-    def of(cls, relaxation: Relaxation, items: Items, left: _Sets, right: _Sets) -> _Join:
+    def of(
+        cls, relaxation: KnapsackRelaxation, items: KnapsackItems, left: _Sets, right: _Sets
+    ) -> _Join:
         base, price = relaxation.base, relaxation.price
         room = np.append(items.room - items.use @ base, relaxation.number - base.sum())
         worth = float(price @ room[:-1])

@@ -14,12 +14,17 @@ from optsched.solvers import Highs, Limits
 
 # Private: the search without the engine that runs it
 from optsched.solving import knapsack_search
-from optsched.solving.knapsack_search import Items, KnapsackSearch, NumberOfItems, Relaxation
+from optsched.solving.knapsack_search import (
+    KnapsackItems,
+    KnapsackRelaxation,
+    KnapsackSearch,
+    NumberOfItems,
+)
 
 pytestmark = pytest.mark.property
 
 
-def items_of(seed: int, n: int = 14, whole: bool = True) -> Items:
+def items_of(seed: int, n: int = 14, whole: bool = True) -> KnapsackItems:
     """Some items, three resources, and room for a part of them."""
     random = np.random.default_rng(seed)
     use = random.integers(0, 50, (3, n)).astype(np.float64)
@@ -27,7 +32,7 @@ def items_of(seed: int, n: int = 14, whole: bool = True) -> Items:
     if not whole:
         use, value = use * random.random(use.shape), value * random.random(n)
     room = use.sum(axis=1) * random.uniform(0.3, 0.7)
-    return Items(value, use, room, np.arange(n), np.arange(3))
+    return KnapsackItems(value, use, room, np.arange(n), np.arange(3))
 
 
 def every_set(n: int) -> BoolArray:
@@ -35,17 +40,19 @@ def every_set(n: int) -> BoolArray:
     return ((np.arange(2**n)[:, np.newaxis] >> np.arange(n)) & 1).astype(bool)
 
 
-def best_of(items: Items) -> float:
+def best_of(items: KnapsackItems) -> float:
     sets = every_set(len(items.value))
     fits = (sets @ items.use.T <= items.room + 1e-9).all(axis=1)
     return float((sets[fits] @ items.value).max())
 
 
-def searched(items: Items, price: FloatArray, step: float) -> KnapsackSearch:
+def searched(items: KnapsackItems, price: FloatArray, step: float) -> KnapsackSearch:
     """The search at one price of the resources for all numbers of items."""
     search = KnapsackSearch(items, step, np.zeros(len(items.value), bool))
     worth = np.sort(items.value - price @ items.use)[::-1]
-    search.relax(len(worth) / 2, lambda k: Relaxation.at(items, k, price, float(worth[min(k, 13)])))
+    search.relax(
+        len(worth) / 2, lambda k: KnapsackRelaxation.at(items, k, price, float(worth[min(k, 13)]))
+    )
     search.run(lambda: False)
     return search
 
@@ -101,7 +108,9 @@ def test_any_prices_bound_every_set_with_as_many_items() -> None:
     sets = sets[(sets @ items.use.T <= items.room).all(axis=1)]
     random = np.random.default_rng(3)
     for number in range(11):
-        found = Relaxation.at(items, number, random.normal(size=3), float(random.normal() * 20))
+        found = KnapsackRelaxation.at(
+            items, number, random.normal(size=3), float(random.normal() * 20)
+        )
         mine = sets[sets.sum(axis=1) == number]
         changed = mine != found.base
         left = (items.room - mine @ items.use.T) @ found.price
@@ -124,7 +133,7 @@ def program_of(instance: optsched.Instance) -> AllocationProgram:
 def test_the_numbers_of_the_relaxation_bound_it() -> None:
     """The largest bound of all numbers of items is at least the optimum, and at most the relaxation."""
     program = knapsack_program(jobs=40, resources=4, seed=2)
-    items = Items.of(program)
+    items = KnapsackItems.of(program)
     assert items is not None
     arrays = program.to_linear().arrays
     best = Highs().open(arrays).run(Limits(gap=0.0))
@@ -132,7 +141,7 @@ def test_the_numbers_of_the_relaxation_bound_it() -> None:
     numbered = NumberOfItems(program, items, arrays)
     session = Highs().open(numbered.arrays)
 
-    def relaxation(number: int) -> Relaxation | None:
+    def relaxation(number: int) -> KnapsackRelaxation | None:
         session.set_rows(*numbered.sides(number))
         return numbered.at(session.run(Limits()), number)
 
@@ -146,7 +155,7 @@ def test_the_numbers_of_the_relaxation_bound_it() -> None:
 
 
 def test_options_of_which_a_job_has_several_are_no_items() -> None:
-    assert Items.of(knapsack_program(jobs=20, choices=2, resources=3, seed=1)) is None
+    assert KnapsackItems.of(knapsack_program(jobs=20, choices=2, resources=3, seed=1)) is None
 
 
 def test_the_answer_is_that_of_branch_and_bound() -> None:
@@ -164,7 +173,7 @@ def test_equal_items_are_taken_several_times() -> None:
     document = instance.to_document()
     twice = [{**job, "id": f"{job['id']}-{copy}"} for job in document["jobs"] for copy in range(2)]
     program = program_of(optsched.Instance.from_document({**document, "jobs": twice}))
-    items = Items.of(program)
+    items = KnapsackItems.of(program)
     assert items is not None
     assert len(program.classes) == 20
     assert len(items.value) == 40
