@@ -330,16 +330,15 @@ def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) 
     schedule.
     """
     arrays, point = plan.program.arrays, None
-    # A run without whole numbers gains nothing from a point, but within limits it may leave none.
-    limited = engine.timer.seconds is not None or engine.limits.work is not None
-    if arrays.is_integer or limited:
+    if arrays.is_integer:  # other runs gain nothing from a point to start from
         witness = engine.build(relaxation.witness)
         point = None if witness is None else plan.complete(witness)
     engine.vertex = True
-    outcome = engine.solve_linear(arrays, None, point if arrays.is_integer else None)
+    outcome = engine.solve_linear(arrays, None, point)
     x = outcome.x
-    if outcome.status is Status.INFEASIBLE or (x is None and point is None):
+    if outcome.status is Status.INFEASIBLE:
         return _without_schedule_of(plan, outcome)
+    # What a limit stopped may have left no point: then the witness is all that there is.
     slices = partial(convenience("LinearPlan.slices"), engine, plan.classes)
     better = Attempts(arrays.maximise).better
     best: SolvedProgram | None = None
@@ -359,6 +358,8 @@ def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) 
             break
     if best is not None:
         return best
+    if x is None:
+        return _without_schedule_of(plan, outcome)
     nothing = nothing_found(engine, replace(outcome.values, words=UNDECIDED))
     if outcome.bound is not None:
         nothing = replace(nothing, bound=outcome.bound, bound_source="relaxation")
