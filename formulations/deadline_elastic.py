@@ -392,12 +392,12 @@ class ElasticProgram:
         return {int(self.C.of_job[self.jobs[number].job]): run for number, run in sorted(runs)}
 
     @cached_property
-    def _planned(self) -> _Runs:
+    def _planned(self) -> _JobRuns:
         """The same, as arrays."""
         count = [len(run.pieces) for run in self.planned.values()]
         pieces = [piece for run in self.planned.values() for piece in run.pieces]
         begin, end = (np.array([piece[at] for piece in pieces], np.float64) for at in (1, 2))
-        return _Runs(np.repeat(self.z, count), self._levels_of(pieces), begin, end)
+        return _JobRuns(np.repeat(self.z, count), self._levels_of(pieces), begin, end)
 
     @cached_property
     def z(self) -> IntArray:
@@ -1029,7 +1029,7 @@ class ElasticProgram:
         """
         jobs, c, start, end = self._after_heads(schedule)
         order = np.lexsort((start, jobs))
-        runs = _Runs(self.C.of_job[jobs[order]], c[order], start[order], end[order])
+        runs = _JobRuns(self.C.of_job[jobs[order]], c[order], start[order], end[order])
         progress = self._progress_in(runs)
         kept = self._keeps(runs)
         x, z = np.zeros(len(self.of)), np.isin(self.z, runs.jobs[kept]).astype(np.float64)
@@ -1055,7 +1055,7 @@ class ElasticProgram:
         before = np.where(self.before[e] >= 0, x[self.before[e]], 0.0)
         return np.maximum(x[e] - before - (1.0 - ran), 0.0), h[self.fresh]
 
-    def _progress_in(self, runs: _Runs) -> FloatArray:
+    def _progress_in(self, runs: _JobRuns) -> FloatArray:
         """Seconds of progress in each stretch.
 
         Raises ValueError if a job has not done its work, or runs too early, twice at a time or too
@@ -1088,7 +1088,7 @@ class ElasticProgram:
             name = self.C.instance.jobs_table.names[int(self.C.first[jobs[0]])]
             raise ValueError(f"job {name} {why(int(jobs[0]))}")
 
-    def _keeps(self, runs: _Runs) -> BoolArray:
+    def _keeps(self, runs: _JobRuns) -> BoolArray:
         """Whether each job keeps the plan by rule, shape (jobs of the runs,)."""
         planned, runs = self._joined(self._planned), self._joined(runs)
         # Those with as many pieces are compared piece by piece.
@@ -1103,15 +1103,15 @@ class ElasticProgram:
         alike[mine.j[other]] = False
         return alike[runs.jobs]
 
-    def _joined(self, runs: _Runs) -> _Runs:
+    def _joined(self, runs: _JobRuns) -> _JobRuns:
         """Runs whose stretches that only rounding parts are one."""
         c, start, end = runs.c, runs.start, runs.end
         new = runs.is_first
         new[1:] |= (np.diff(c) != 0) | (start[1:] > end[:-1] + 2 * self._slack(end[:-1]))
         last = np.append(new[1:], True)[: len(new)]
-        return _Runs(runs.j[new], c[new], start[new], end[last])
+        return _JobRuns(runs.j[new], c[new], start[new], end[last])
 
-    def _intervals_of(self, runs: _Runs) -> IntArray:
+    def _intervals_of(self, runs: _JobRuns) -> IntArray:
         """The x of some runs; raises ValueError where there are none."""
         c, start, end = runs.c, runs.start, runs.end
         slack = 2 * self._slack(end)
@@ -1213,7 +1213,7 @@ class _Entries(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Runs:
+class _JobRuns:
     """When jobs run: a stretch of time each, by job and start.
 
     Attributes
@@ -1251,9 +1251,9 @@ class _Runs:
         """The last of each job."""
         return np.flatnonzero(np.append(np.diff(self.j) != 0, True)[: len(self.j)])
 
-    def take(self, rows: IntArray) -> _Runs:
+    def take(self, rows: IntArray) -> _JobRuns:
         """Some of them."""
-        return _Runs(self.j[rows], self.c[rows], self.start[rows], self.end[rows])
+        return _JobRuns(self.j[rows], self.c[rows], self.start[rows], self.end[rows])
 
 
 def _one(column: IntArray, width: int) -> sp.csr_matrix:
