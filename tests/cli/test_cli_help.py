@@ -91,6 +91,7 @@ def test_examples_that_need_no_file_work(
     assert tried >= 9
 
 
+@pytest.mark.property
 def test_quiet_commands_print_nothing(run: Any) -> None:
     for given in (
         ["formulations"],

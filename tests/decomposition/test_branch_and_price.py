@@ -130,6 +130,7 @@ def test_the_history_ends_at_the_bound_of_the_tree() -> None:
     assert len(found.x) == len(found.whole) == len(found.columns)
 
 
+@pytest.mark.property
 def test_a_limit_of_nodes_leaves_a_bound() -> None:
     whole = solved(hard())
     root = solved(hard(), work_limit=1)

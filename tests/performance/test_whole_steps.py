@@ -51,6 +51,7 @@ def steps_per_second(model: Any, **parameters: Any) -> dict[int, float]:
     return dict(zip(columns.gpus.tolist(), columns.rate.tolist(), strict=True))
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("parameters", [{}, {"batch": 1}])
 @pytest.mark.parametrize("law", LAWS)
 def test_no_way_is_dropped_for_want_of_samples(

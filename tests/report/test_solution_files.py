@@ -47,6 +47,7 @@ def document(made: Solution) -> dict[str, Any]:
     return copy.deepcopy(made.to_document())
 
 
+@pytest.mark.picture
 def test_a_file_on_disk_draws_every_picture(
     made: Solution, document: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -155,6 +155,7 @@ def test_too_many_gpus_are_refused() -> None:
 # --- the layout ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.picture
 @pytest.mark.parametrize(
     "pools",
     [{"a": (1, 1)}, {"a": (2, 4), "b": (3, 16)}, {"a": (512, 8)}, {f"p{row}": (row + 1, 4) for row in range(30)},

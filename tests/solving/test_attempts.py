@@ -167,6 +167,7 @@ def test_without_a_point_the_first_crash_is_the_error() -> None:
         optsched.solve_program(program([1.0], [[1.0]], upper=[1.0]))
 
 
+@pytest.mark.property
 def test_many_whole_jobs_begin_with_their_relaxation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its duals prove a bound, and its point in whole jobs is where the search starts."""
     starts: list[FloatArray] = []

@@ -81,6 +81,7 @@ def test_columns_that_lose_too_much_are_in_no_better_point(seed: int) -> None:
     assert best_of(replace(core.arrays, lower=lower, upper=beyond))[0] < best
 
 
+@pytest.mark.property
 def test_a_core_keeps_its_point_and_opens_what_loses_least() -> None:
     core = core_of(knapsack(3, jobs=25))
     point = best_of(core.arrays)[1]

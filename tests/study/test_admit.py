@@ -161,6 +161,7 @@ def test_nobody_joins_jobs_of_which_no_plan_is_known() -> None:
     assert refusal.extra_gpus is not None and refusal.extra_gpus["p"] == 1
 
 
+@pytest.mark.property
 def test_advice_holds_and_less_is_not_enough() -> None:
     refusal = only(admit(cluster(OLD), job("d", 55.0)))
     assert refusal.earliest_deadline == pytest.approx(200.0 / 3.0, rel=2e-3)
