@@ -11,7 +11,11 @@ from all_placements import KINDS, best_total, small_instance
 import optsched
 from optsched.placement import check_placement
 from optsched.program import LinearProgram, Space
-from optsched.program.space import seats
+
+# Private: what a single node can hold
+from optsched.program.space import bins, contents, seats
+from optsched.program.space.bins import Bin
+from optsched.program.space.contents import GangPart
 
 pytestmark = pytest.mark.oracle
 
@@ -154,3 +158,17 @@ def test_tiny_shares(share: float, expected: float) -> None:
     }
     solution = optsched.solve(document, "max-throughput", integral=True, constraints=["placeable"])
     assert solution.objective == pytest.approx(expected)
+
+
+def test_contents_are_all_written_down_only_where_each_is_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two shares of .4 and four of .3 fill two GPUs, but not where each takes the first GPU with room."""
+    shares = [GangPart(0, 1, share, ()) for share in (0.4, 0.3)]
+    two_gpus = Bin(shares, (0, 1), np.full(2, np.inf), 2, np.zeros(0))
+    found = two_gpus.fullest(100)
+    assert found is not None and [2, 4] in found.tolist()
+    for module in (bins, contents):
+        monkeypatch.setattr(module, "SEARCHED", 5)
+    again = Bin(shares, (0, 1), np.full(2, np.inf), 2, np.zeros(0))
+    assert again.fullest(100) is None

@@ -9,7 +9,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.program.linear import LinearProgram
-from optsched.program.space.contents import ROUNDING, GangPart, packed
+from optsched.program.space.contents import ROUNDING, SEARCHED, GangPart, packed
 
 Counts = tuple[int, ...]
 """How many of each part."""
@@ -136,11 +136,16 @@ class Bin:
                 return False
             return self._has_gpus(np.array(_with_one(held, number)), None)
 
+        # Beyond `SEARCHED` shares the first GPUs that fit decide, which is no proof unless all are alike
+        shares = [part for part in mine if self._shared[part]]
+        alike = len(shares) <= 1 and all(self.parts[part].gpus == 1 for part in shares)
+        deepest = DEEPEST if alike else min(DEEPEST, SEARCHED - 1)
+
         def extend(held: Counts, left: Sequence[float], last: int, depth: int = 0) -> bool:
             """Add parts from ``last`` on in every way; False where there are too many contents."""
             nonlocal tried
             tried += len(mine)
-            if depth > DEEPEST:
+            if depth > deepest:
                 return False
             able = [number for number in mine if fits(held, left, number)]
             if not able:
