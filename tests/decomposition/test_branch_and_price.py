@@ -121,6 +121,7 @@ def test_rows_of_all_kinds_against_every_choice(seed: int) -> None:
     assert found.status == "optimal" and found.objective == pytest.approx(best)
 
 
+@pytest.mark.property
 def test_the_history_ends_at_the_bound_of_the_tree() -> None:
     told: list[Any] = []
     found = solved(hard(), on_progress=told.append)

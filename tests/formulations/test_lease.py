@@ -146,6 +146,7 @@ def test_what_the_greedy_packs_is_feasible(seed: int) -> None:
             assert sum(g * b for g, b, d in jobs if d <= T) <= 4 * T
 
 
+@pytest.mark.property
 def test_the_greedy_misses_a_set_that_can_be_met() -> None:
     """A stored counter-example: the greedy places 2x(2 GPUs) so that the gangs of 1 don't fit in time."""
     found = [

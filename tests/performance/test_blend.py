@@ -111,6 +111,7 @@ def test_what_cannot_be_blended_is_told(options: dict[str, Any], words: str) -> 
         Blend.fit(profiles_of(60), options)
 
 
+@pytest.mark.property
 @sklearn
 def test_the_usual_blend_tells_new_steps_well() -> None:
     profiles, hidden = profiles_of(100, noise=0.02), profiles_of(100, seed=1)

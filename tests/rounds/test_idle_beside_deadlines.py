@@ -45,6 +45,7 @@ def test_jobs_without_a_deadline_run_on_gpus_that_the_plan_leaves_idle(
     assert [name for name, _ in alone.unplaced] == ["free", "wide"]
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("formulation", PLANS)
 @pytest.mark.parametrize(
     ("restart_cost", "more", "starts", "ends"),

@@ -205,6 +205,7 @@ def test_lines_longer_than_a_block(tmp_path: Path) -> None:
     assert [entry.record for entry in records(tmp_path)] == long
 
 
+@pytest.mark.property
 def test_memory_stays_flat(tmp_path: Path) -> None:
     Journal.create(tmp_path).close()
     check, lines = 0, []

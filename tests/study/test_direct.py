@@ -77,6 +77,7 @@ def test_stopped_runs_are_certified() -> None:
     assert not solution.reproducible and solution.bound > solution.objective
 
 
+@pytest.mark.property
 def test_start_by_every_way(tmp_path: Path) -> None:
     """A market split that no search solves in a node: what comes back is the start."""
     lp, planted = market_split(30)
