@@ -11,7 +11,9 @@ from formulations.generalised_assignment import GeneralisedAssignment
 from formulations.rule import Deciding, Rule
 from optsched.arrays import FloatArray, IntArray, owners
 from optsched.candidates import Candidates, Classes, Drop
+from optsched.display import amount, count
 from optsched.errors import UsageError
+from optsched.formulation import FormulationOptions
 from optsched.formulation.procedure import Auxiliary
 from optsched.program import AllocationProgram
 from optsched.program.assignment import Assignment
@@ -21,6 +23,9 @@ NOTHING = 1e-9
 """A share of a job that counts as none."""
 SAME = 1e-9
 """Relative difference of two costs that is rounding."""
+MOST_NAMED = 5
+"""Agents that a note names."""
+AT_MOST_SPLIT = "the cost is at most that of jobs that may be split"
 
 
 class GapRounding(Rule):
@@ -37,10 +42,8 @@ class GapRounding(Rule):
         sum_ij c_ij x_ij  <=  LP                                    it is the bound of the solution
         sum_j a_ij x_ij   <=  b_i + max_j a_ij                      every agent
 
-    The certificate checks both. To stay within the capacities, take ``gap``.
-
-    Options
-        bound    whether the solution carries the cost of the relaxation, and the gap below it.
+    The certificate checks both, and a note names the agents that exceed their capacity. An objective below the bound
+    is no error: it comes from these agents. To stay within the capacities, take ``gap``.
 
     References
         D. B. Shmoys, E. Tardos, "An approximation algorithm for the generalized assignment problem", Mathematical
@@ -53,10 +56,13 @@ class GapRounding(Rule):
     leaves_idle = True
     objective_words = "total cost"
 
-    class Options(Rule.Options):
-        """Options of the rounding."""
+    class Options(FormulationOptions):
+        """None: the relaxation is a step of the rule, and so is its bound."""
 
-        bound: bool = True
+    @property
+    def wants_bound(self) -> bool:
+        """Always: the guarantee is about it."""
+        return True
 
     @property
     def integral(self) -> bool:
@@ -94,7 +100,20 @@ class GapRounding(Rule):
         # Where the relaxation is whole the two are the same sum in another order
         rounding = SAME * max(1.0, abs(least))
         most = decision.value if 0.0 < decision.value - least <= rounding else least
-        return decision._replace(bound=(most, "relaxation"))
+        return decision._replace(bound=(most, "relaxation"), notes=guarantee(C, x))
+
+
+def guarantee(C: Classes, x: FloatArray) -> tuple[str, ...]:
+    """A note of the guarantee, and of the agents whose capacity an assignment exceeds."""
+    excess = C.usage @ x - C.capacity
+    beyond = np.flatnonzero(excess > SAME * np.maximum(C.capacity, 1.0))
+    if len(beyond) == 0:
+        return (f"{AT_MOST_SPLIT}; every agent keeps its capacity, so no assignment costs less",)
+    most = beyond[np.argsort(-excess[beyond], kind="stable")][:MOST_NAMED]
+    named = [f"{C.resources.names[row]} by {amount(float(excess[row]))}" for row in most.tolist()]
+    if len(beyond) > len(most):
+        named.append(f"{count(len(beyond) - len(most), 'more agent')}")
+    return (f"{AT_MOST_SPLIT}; beyond their capacity: {', '.join(named)}",)
 
 
 def rounded(of: Assignment, x: FloatArray, C: Classes) -> IntArray:

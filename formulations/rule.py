@@ -39,6 +39,11 @@ class Rule(Formulation):
 
         bound: bool = False
 
+    @property
+    def wants_bound(self) -> bool:
+        """Whether the solution carries a bound."""
+        return bool(self.options.bound)
+
     def build(self, C: Classes) -> AllocationProgram:
         """The polyhedron that the rule's allocation must lie in,
         with the total throughput as its value.
@@ -88,7 +93,7 @@ class Rule(Formulation):
             return self.decision(C, np.zeros(C.columns))
         decision = yield from self.decide(C, seed)
         # A rule may come by a bound without being asked: it is shown only where it is.
-        if not self.options.bound:
+        if not self.wants_bound:
             return decision._replace(bound=None)
         if decision.bound is not None:
             return decision

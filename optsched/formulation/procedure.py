@@ -111,12 +111,15 @@ class RuleDecision(NamedTuple):
         The objective of the rule.
     bound : (float, str) or None
         A bound on the objective, and its source.
+    notes : tuple of str
+        What the rule guarantees, and where it goes beyond what the instance allows.
     """
 
     program: AllocationProgram
     x: FloatArray
     value: float
     bound: tuple[float, str] | None = None
+    notes: tuple[str, ...] = ()
 
 
 Step: TypeAlias = "AllocationProgram | Plan | Auxiliary | Probe"

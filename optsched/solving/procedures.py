@@ -401,6 +401,7 @@ def _decided(
         allocation=Allocation(program.classes, x, program.integral),
         reproducible=not engine.by_clock,
         figures=by_job(program.classes, formulation.figures(program.classes, x)),
+        notes=decision.notes,
         timings=dict(engine.timings),
     )
 

@@ -62,12 +62,14 @@ def test_options_that_never_fit_are_left_out() -> None:
     solution = optsched.solve(two_agents({"a": 4.0}, {"b": 3.0}), "gap-rounding")
     assert solution.objective == solution.bound == 15.0
     assert solution.status == "optimal"
+    assert solution.notes[0].endswith("every agent keeps its capacity, so no assignment costs less")
 
 
 def test_an_agent_exceeds_its_capacity_by_one_job_at_most() -> None:
     solution = optsched.solve(two_agents({"a": 2.0}, {"b": 3.0}), "gap-rounding")
     assert solution.bound == pytest.approx(1.5 * 1.0 + 1.5 * 5.0)
     assert solution.objective == 7.0  # two jobs with the first agent, which has room for 1.5
+    assert solution.notes[0].endswith("beyond their capacity: a by 1")
     assert solution.certificate.ok
 
 
