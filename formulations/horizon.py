@@ -115,8 +115,9 @@ class Supply:
         """What running jobs hold, shape (R, stretches), and the seconds from now between which they
         do, shape (stretches,).
 
-        A node that takes no work is not in the capacity. So what is held there does not count until
-        the node opens; and a job with a deadline, which is planned, brings it along (less than 0).
+        A node that takes no work is not in the capacity, so what is held there does not count until
+        the node opens. A planned job that runs there counts as a negative amount until then: its own
+        columns use the capacity.
         """
         candidates = self.C.candidates
         job = candidates.instance.jobs_table.places.job
@@ -195,8 +196,8 @@ class Supply:
 def slack_of(now: float, moment: FloatArray | float) -> FloatArray:
     """Seconds by which moments may be off, which are given in seconds from ``now``.
 
-    Clocks count from 1970, sums of times round. Each moment has a slack of its own: that of the last
-    deadline of all would lose whole jobs beside one that is due in the year 9999.
+    Clocks count seconds from 1970, so that sums of times lose digits. Each moment has a separate slack:
+    a common one, as large as a deadline in the year 9999 needs, would hide whole jobs of today.
     """
     moment = np.abs(moment)
     return np.asarray(1e-3 * ROUNDING * moment + 4.0 * np.spacing(abs(now) + moment), np.float64)

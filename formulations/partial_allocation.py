@@ -25,14 +25,14 @@ log = logging.getLogger("optsched")
 
 ACCURACY = 1e-4
 ACCURACY_PER_JOB = 2e-9
-"""What a discount of an x* may be uncertain by;
-the optima that it is made of are right to so much per job.
+"""Largest uncertainty of a discount: a constant, and an amount per job, since the optima that it is
+made of are accurate to so much per job.
 """
 AIM, AIM_PER_JOB = 1e-6, 1e-8
 """Uncertainty up to which no program is solved for a discount."""
 LEVELS = 1e-4
-"""What levels of two solvers' x* may differ by, as their product is flat there,
-and with them the discounts.
+"""Relative difference of the levels of x* between two solvers, and so of the discounts: the product
+is flat near its optimum.
 """
 
 

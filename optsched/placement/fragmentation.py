@@ -29,7 +29,7 @@ class Fragmentation(DisplayedTable):
                 =  sum_{g: R_ng < min(d_m, 1)} R_ng    otherwise: what is left of GPUs that are too full for m
         F       =  sum_n sum_m p_m F_n(m)
 
-    A gang asks of one node what it has there in its narrowest configuration: its GPUs by its nodes.
+    A gang asks of one node its GPUs divided by its nodes, in the configuration where this is least.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ def fragmentation_of(classes: Classes, occupied: Occupied | None = None) -> Frag
 
 def _tasks(C: Classes) -> list[tuple[IntArray, float]]:
     """What jobs ask for, and p_m, the share of the jobs that ask for it: their narrowest
-    configurations, one column for each pool. Classes that ask for the same are together.
+    configurations, one column for each pool. Equal demands are merged.
     """
     span = np.maximum(C.configurations.nodes[C.configuration], 1)
     share = C.configurations.share[C.configuration]

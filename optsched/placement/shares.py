@@ -5,15 +5,15 @@ can be given g_r different GPUs, and the shares on no GPU add up to more than 1.
 packing: that the sum of g_r s_r is at most N is necessary, but three rows of 0.6 don't fit on two
 GPUs.
 
-There are three answers. A packing that was found shows that the rows fit. They don't fit if, for
-some k,
+There are three answers. A packing that was found shows that the rows fit. They do not fit if a
+search through all packings finds none, or if for some k
 
     sum_r g_r u_k(s_r) > N,     u_k(s) = s if (k + 1) s is whole, else floor((k + 1) s) / k
 
-where u_k is a dual feasible function: shares that fit on one GPU keep adding up to at most 1 (S.
-Fekete, J. Schepers, "New classes of fast lower bounds for bin packing problems", 2001), or if a
-search through all packings finds none. If neither is shown, as can happen to many different shares,
-the answer is not known.
+Here u_k is a dual feasible function: shares that fit on one GPU still add up to at most 1 after it.
+If neither is shown, as can happen with many different shares, the answer is not known.
+
+S. Fekete, J. Schepers, "New classes of fast lower bounds for bin packing problems", 2001.
 
 On which node a GPU is does not matter here: that is for the placement.
 """
@@ -35,18 +35,18 @@ ROUNDING = 1e-9
 FULL = 1.0 + ROUNDING
 """Shares of a capacity add up to at most this: three thirds fill a GPU, whatever the rounding."""
 MOST_ON_A_GPU = 1e12
-"""Shares of a GPU that are told apart by how many of them fit."""
+"""Shares of which more than this fit on a GPU are treated alike."""
 ALL_THE_TIME = 1e-9
 """Part of the time of a class that may be missing where its jobs run on a column all the time."""
 IN_TURN = 1e-6
-"""Part of a pool that rows which take turns may need beyond it: the tolerance of a solver."""
+"""Part by which rows that take turns may exceed a pool: the tolerance of a solver."""
 PIECES = 100
 """Shares, one for each GPU of each row, up to which all packings are searched through."""
 STEPS = 5_000
 """GPUs that such a search fills at most before it gives up."""
 COUNTED = 2_000
 """Rows up to which a bisection looks for how many of them a packing holds;
-above, one first fit counts.
+above, one pass by best fit counts.
 """
 
 
@@ -95,8 +95,8 @@ class Shares(NamedTuple):
         return Shares(self.pool[rows], self.gpus[rows], self.share[rows], self.capacity)
 
     def necessary(self) -> Iterator[FloatArray]:
-        """Shares of a capacity that every set of rows which fit keeps to,
-        each of shape (A,): the u_k of each pool.
+        """Necessary conditions, each of shape (A,): of every set of rows that fits they add up to at
+        most 1. They are the u_k of each pool.
         """
         for pool in self._pools():
             mine = np.flatnonzero(self.pool == pool)
@@ -196,7 +196,7 @@ class SharePacking(NamedTuple):
 
 def packing(gpus: IntArray, share: FloatArray, count: int) -> SharePacking:
     """Pack rows with shares of a number of GPUs each into ``count`` GPUs:
-    first fit decreasing, then a search.
+    largest shares first, each on the fullest GPUs with room; then a search.
     """
     if any(float(gpus @ dual_feasible(share, k)) > count * FULL for k in _useful(share)):
         return SharePacking(False)
@@ -226,7 +226,9 @@ def packing(gpus: IntArray, share: FloatArray, count: int) -> SharePacking:
 
 
 def _filled(sizes: FloatArray, kind: IntArray, gpus: IntArray, count: int) -> IntArray:
-    """How many shares of each size lie on each GPU by first fit, whichever gang they belong to."""
+    """How many shares of each size lie on each GPU, if each goes to the fullest GPU with room; gangs are
+    ignored.
+    """
     bins = Bins(count)
     filled = np.zeros((count, len(sizes)), np.int64)
     for number in np.repeat(kind, gpus).tolist():
@@ -240,8 +242,8 @@ def _dealt(filled: IntArray, kind: IntArray, gpus: IntArray) -> SharePacking:
     """GPUs for rows, from how many shares of each size lie on each GPU;
     not known if a gang gets too few of them.
 
-    Each gang takes the GPUs on which most shares of its size are left: of equal shares that deals
-    all, if any way does (Gale and Ryser).
+    Each gang takes the GPUs on which most shares of its size are left: if all
+    shares are equal, this succeeds whenever it is possible (Gale and Ryser).
     """
     left = filled.copy()
     made = [EMPTY] * len(gpus)
@@ -263,7 +265,7 @@ def dual_feasible(size: FloatArray, k: int) -> FloatArray:
 
 
 def per_gpu(share: FloatArray) -> IntArray:
-    """How many equal shares fit on one GPU; of shares as good as 0 `MOST_ON_A_GPU`."""
+    """How many equal shares fit on one GPU; at most `MOST_ON_A_GPU`, which very small shares reach."""
     return np.floor(np.minimum(FULL / share, MOST_ON_A_GPU)).astype(np.int64)
 
 
@@ -288,8 +290,7 @@ def _most(gpus: IntArray, share: FloatArray, count: int) -> tuple[int, int]:
     order = np.lexsort((gpus, gpus * share))
     gpus = gpus[order]
     share = share[order]
-    # of rows of which each takes no less than the one before it, a packing can hold the first ones
-    # if it holds as many
+    # If GPUs and shares both rise along the order, the first n rows are the easiest n to pack.
     nested = bool((np.diff(gpus) >= 0).all() and (np.diff(share) >= 0).all())
     bins = Bins(count)
     held = sum(
@@ -384,8 +385,8 @@ def packed(allocation: Allocation | None, schedule: Schedule | None = None) -> P
 
     Such rows are those of an allocation that run all the time, as all rows of whole jobs do; and
     those of a schedule at any time, of which the first is used at which not all are shown to fit.
-    Rows that run for a part of the time take turns: what every set of rows that fits keeps to,
-    their means over time keep to as well.
+    Rows that run for a part of the time take turns. A condition that holds for every set of rows that
+    fits also holds for averages of such sets.
     """
     if schedule is not None:
         for time, column in _instants(schedule):

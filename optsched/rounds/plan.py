@@ -58,18 +58,18 @@ class Verdict(IntEnum):
 
 
 EARLY = 1e-9
-"""A start is now if it is earlier than this part of a round."""
+"""A start within this part of a round counts as now."""
 POOL = 2
 """Column of the key of a ledger's row that holds its pool, after the two jobs."""
 TURN = 0.0005
-"""A job that has all but this part of the time has no turn to wait for: 100 % is written."""
+"""A job with a share of time above 1 - TURN may always run: it waits for no turn, and 100 % is written."""
 STOPS = (Verdict.MOVE, Verdict.PREEMPT)
 STARTS = (Verdict.START, Verdict.MOVE)
 RUNS = (Verdict.START, Verdict.KEEP, Verdict.MOVE)
 WAITS = (Verdict.HOLD, Verdict.PREEMPT)
 
 SAID_IN_FULL = 3
-"""Jobs that wait, of which a summary gives the reasons."""
+"""Number of waiting jobs whose reasons a summary gives."""
 
 
 def among(verdict: IntArray, verdicts: Sequence[Verdict]) -> BoolArray:
@@ -83,7 +83,7 @@ class Decision(Displayed):
     """What a plan does with one job:
     the GPUs that it gets (of nodes of a pool) and how it runs, or why it waits.
 
-    ``begins`` is when a job that starts has its GPUs to itself, where that is later than the plan.
+    ``begins`` is when the GPUs of a job that starts become free, if that is later than the plan.
     """
 
     job: str
@@ -161,8 +161,8 @@ class _Ranks:
     jobs : int
         Jobs in the order.
     runs, firm : IntArray
-        Positions of the jobs that run, and of those of them that cannot be stopped (behind all
-        others, if they are on nodes that take no more work and so in no order), ascending.
+        Positions of the jobs that run, ascending. ``firm`` are those that cannot be stopped. A job on
+        a node that takes no more work is in no order; its position is behind all others.
     waits : int
         Position of the first job that waits.
     first : str
@@ -273,7 +273,7 @@ class Plan(DisplayedTable):
 
     @cached_property
     def id(self) -> str:
-        """A hash of all that the plan decides, and of all that the next one depends on."""
+        """The digest: a hash of all that the plan decides, and of all that the next plan depends on."""
         places = RunningJobs.of(self.running)
         gpu = places.numbers(self.instance.cluster.numbering)
         more: list[AnyArray] = [places.job, places.pool, places.length, gpu, places.since]
@@ -282,7 +282,7 @@ class Plan(DisplayedTable):
         more += [] if self.admissions is None else [self.admissions.standing]
         return self._hashed({}, more)
 
-    # The next ones are None where no new allocation was made: under a ranking, or in a fallback.
+    # The properties below are None if no new allocation was made: under a ranking, or in a fallback.
 
     @property
     def formulation(self) -> str | None:
@@ -428,7 +428,7 @@ class Plan(DisplayedTable):
         text = f"it is owed {owed:.2f} rounds" if owed >= 0 else f"it is {-owed:.2f} rounds ahead"
         text = text if abs(owed) >= 0.005 else "it is owed nothing"
         if share > 1 - TURN:
-            # A job whose turn is always has no later one
+            # A job that may always run waits for no later turn.
             text = f"all of the time is its, but no GPUs are free for it in this round; {text}"
         else:
             text = f"its turn comes later: {100 * share:.3g} % of the time is its, and {text}"
@@ -440,7 +440,7 @@ class Plan(DisplayedTable):
 
     @cached_property
     def _behind_head_starts(self) -> BoolArray:
-        """Jobs that would be due before a running job of a pool of theirs without the hysteresis;
+        """Jobs that would run before a running job of one of their pools if there were no hysteresis;
         shape (jobs,).
         """
         ledger = self.ledger
@@ -681,7 +681,7 @@ class Plan(DisplayedTable):
         """Jobs by verdict, GPUs that are usable and in use, and the share of each pool in use."""
         cluster = self.instance.cluster
         numbering = self.instance.cluster.numbering
-        # With what is held on closed nodes: else more GPUs could be in use than are usable.
+        # GPUs held on closed nodes count too: otherwise more GPUs could be in use than are usable.
         usable = cluster.gpus(self.now) + self._held_outside()
         held = np.zeros(numbering.gpus, bool)
         gpu = RunningJobs.of(self.running).numbers(numbering)
@@ -782,8 +782,7 @@ class Plan(DisplayedTable):
         }
 
     def id_by_names(self) -> str:
-        """The `id` as journals have it whose plans have no decisions:
-        GPUs are hashed by their names.
+        """The digest in older journals, whose plans have no decisions: GPUs are hashed by their names.
 
         Writing 100,000 names took longer than all else that a journal asks of a round.
         """

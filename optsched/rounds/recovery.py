@@ -48,8 +48,8 @@ from optsched.rounds.watching import Metrics, last_round
 
 STATE = "optsched-round-state/1"
 PASSES = "from plan to plan"
-"""How time passes in a journal (`LiveState`);
-older ones do not say so, and there it passes event by event.
+"""How time passes in a journal (`LiveState`). Older journals lack this key: in them the clock moves
+with each event.
 """
 WARM = "warm."
 """Begins the names of the arrays of the basis."""
@@ -87,7 +87,7 @@ def plan_record(plan: Plan, state: RoundState) -> dict[str, Any]:
 
 
 def packed_decisions(plan: Plan, state: RoundState) -> dict[str, str]:
-    """The part of a plan's record that recovery applies: nobody reads it, and it is large."""
+    """The part of a plan's record that recovery applies. It is large, and not meant for people."""
     return {DECISIONS: pack(decisions_of(plan, state))}
 
 
@@ -101,7 +101,7 @@ def _longest(plan: Plan, state: RoundState) -> list[list[Any]]:
 
 
 def decided(record: Mapping[str, Any], state: RoundState) -> Plan | None:
-    """The plan of a record; None if it has no decisions, as those written before there were any.
+    """The plan of a record; None if it has no decisions, as records of older versions.
 
     Raises
     ------
@@ -128,12 +128,12 @@ def refused_of(record: Mapping[str, Any]) -> Refused:
 
 
 def recorded_of(record: Mapping[str, Any], plan: Plan | None) -> Recorded | None:
-    """What solving again need not give again, from the record of a plan and what it decided."""
+    """Parts of a recorded plan that replace those of a new solve: what the clock or a failure decided."""
     refused = refused_of(record)
     if record["fallback"] is not None:
         stands, admissions = record["stands"], None if plan is None else plan.admissions
         return Recorded(record["fallback"], stands=stands, refused=refused, admissions=admissions)
-    if "allocation" in record:  # of the clock, before records had decisions
+    if "allocation" in record:  # an older record, of a run that the clock stopped
         rows = record["allocation"]
         key = np.array(rows["key"], np.int64).reshape(len(rows["fraction"]), -1)
         fraction = np.array(rows["fraction"], np.float64)
@@ -195,7 +195,7 @@ def read_state(document: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> R
             name.removeprefix(WARM): part for name, part in arrays.items() if name.startswith(WARM)
         }
         warm = basis_of(document["warm"], basis)
-    # Snapshots of before jobs were admitted lack this array.
+    # Snapshots of versions without admission lack this array.
     nobody = np.full(len(arrays["service.starts"]), Standing.NONE, np.int64)
     arrays = {"service.standing": nobody, **arrays}
     return RoundState(
@@ -249,7 +249,7 @@ def recover(journal: str | Path) -> tuple[LiveState, Metrics]:
     snapshot, entries = read_latest(journal)
     live, metrics = _begun(journal, snapshot)
     for entry in entries:
-        _happen_again(journal, live, metrics, entry)
+        _apply(journal, live, metrics, entry)
     return live, metrics
 
 
@@ -288,7 +288,7 @@ def replay(journal: str | Path, number: int | None = None) -> Replayed:
     live, metrics = _begun(journal, snapshot)
     for entry in entries:
         if entry.record.get("event") != "plan" or live.round < number:
-            _happen_again(journal, live, metrics, entry)
+            _apply(journal, live, metrics, entry)
             continue
         state, plan = _planned_again(journal, live, entry)
         instance = replace(state.instance, performance=live.performance())
@@ -312,8 +312,8 @@ def _begun(journal: str | Path, snapshot: Snapshot | None) -> tuple[LiveState, M
         raise JournalError(f"journal {journal}: {text}") from None
 
 
-def _happen_again(journal: str | Path, live: LiveState, metrics: Metrics, entry: Entry) -> None:
-    """Let an event happen, or a plan be followed."""
+def _apply(journal: str | Path, live: LiveState, metrics: Metrics, entry: Entry) -> None:
+    """Apply an event or a plan of a journal."""
     record = entry.record
     with _named(journal, entry.n):
         if record.get("event") != "plan":

@@ -17,12 +17,12 @@ log = logging.getLogger("optsched.rounds")
 
 
 def listening() -> bool:
-    """Whether anybody hears of events and plans."""
+    """Whether the log is on at INFO, so that events and plans are written."""
     return log.isEnabledFor(logging.INFO)
 
 
 def log_record(record: Mapping[str, Any]) -> None:
-    """Log an event or a plan, as a journal has it."""
+    """Log an event or a plan, given as the record of a journal."""
     if listening():
         log.info("%s", words(record), extra={"record": record})
 
@@ -100,7 +100,7 @@ def _constraints(record: Mapping[str, Any]) -> str:
 
 
 def _named(record: Mapping[str, Any]) -> str:
-    """Tenants or workloads that are defined, and those that go."""
+    """Tenants or workloads that are defined, and those that are removed."""
     kind = record["event"]
     names = [item["name"] for item in record[kind]] if kind == "tenants" else list(record[kind])
     parts = [listed(names)] if names else []

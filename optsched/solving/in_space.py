@@ -28,14 +28,14 @@ def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     Objective, bound and certificate are those of the whole program; its dual values and its point
     are cut down to the columns and rows that the program has without its space.
     """
-    own = program.space
-    assert own is not None
+    unstarted = program.space
+    assert unstarted is not None
     previous = engine.start
     if previous is not None and len(previous) == program.classes.columns:
         engine.start_used = True
     else:
         previous = None
-    space, point = engine.build(lambda: start_of(program, own, previous))
+    space, point = engine.build(lambda: start_of(program, unstarted, previous))
     bound: float | None = None
     if not space.complete:
         space, point, bound = _with_priced_contents(engine, program, space, point)
@@ -66,7 +66,7 @@ def _with_priced_contents(
     before, points = len(space.contents.row), [point]
     space = priced.space
     if priced.x is not None:
-        # Its whole jobs come first: the relaxation knows better than best fit who runs where.
+        # The whole jobs of the relaxation are placed first: they are a better guess than best fit.
         whole = np.floor(priced.x[: program.classes.columns] + OPTIMALITY)
         space, rounded = engine.build(lambda: start_of(program, priced.space, whole))
         points.append(rounded)
@@ -100,7 +100,7 @@ def _of_some_contents(
     finally:
         engine.limits = limits
     if outcome.x is None or outcome.value is None:
-        # Other contents may have room
+        # No proof: contents that were not made may still be feasible.
         status = Status.LIMIT if outcome.status is Status.INFEASIBLE else outcome.status
         return replace(outcome, status=status, bound=bound)
     gap = gap_of(outcome.value, bound)
@@ -115,10 +115,10 @@ def _of_some_contents(
 def start_of(
     program: AllocationProgram, space: Space, previous: FloatArray | None
 ) -> tuple[Space, FloatArray | None]:
-    """The space with all contents that are in use, and the point of a placement by best fit, with the
-    jobs of a previous answer before others; None where rows that ask for something do not hold there.
+    """The space with all contents that are in use, and the point of a placement by best fit, which
+    places the jobs of a previous answer first. The point is None if it breaks a requirement.
 
-    The answer is never worse than it, however little time there is.
+    The answer is never worse than this point, however little time there is.
     """
     if program.extend is not None:
         return space, None  # its own columns are not known

@@ -32,20 +32,20 @@ from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.scaling import ScaledSession, Scaling
 
 EFFORT = 1_000_000
-"""Coefficients of all programs together that are solved to make a set of conflicting rows smaller.
-A clock in its place would make answers differ."""
+"""Work limit for shrinking a set of conflicting rows: coefficients of all programs solved for it.
+A time limit would make answers depend on the machine."""
 LEAST_EFFORT = 1_000
-"""What a trial counts for at least."""
+"""Smallest work that a trial counts for."""
 INTEGER_EFFORT = 2
-"""What a coefficient of an integer program counts for."""
+"""Work of one coefficient of an integer program."""
 NODES = 1000
 """Nodes of the tree in which an integer program is tried again."""
 TRIAL_NODES = 50
 """Nodes of the tree of a trial, of which there are many."""
 EXACT = 1e-12
-"""Violation that duals prove of a program that can be met: rounding in float64."""
+"""Largest violation proved by duals that may be pure rounding in float64."""
 NO_POINT = (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
-"""How a program without an objective ends whose rows cannot all hold."""
+"""How a run ends if the rows of a program without an objective cannot all hold."""
 
 
 class ClaimFinding(StrEnum):
@@ -224,7 +224,7 @@ def _check_relaxation(arrays: LinearArrays, analyst: Analyst, ray: FloatArray | 
     heaviest = 0.0
     if ray is not None and ray.shape == arrays.sizes.shape:
         heaviest = float((np.abs(ray) * arrays.sizes).max(initial=0.0))
-    # A ray of rows that leave their columns nothing has no weight, and proves nothing alone.
+    # If all weights are 0, the ray alone proves nothing.
     if ray is not None and heaviest > 0:
         # Duals of the elastic relaxation, which minimises: the largest costs as much as a slack.
         needed, y = _proved(elastic, -ray / heaviest)
@@ -240,7 +240,7 @@ def _check_relaxation(arrays: LinearArrays, analyst: Analyst, ray: FloatArray | 
         return Checked(ClaimFinding.SHOWN, needed, _heavy_rows(arrays, weight, analyst))
     met = values.objective is not None and values.objective <= FEASIBILITY
     if met and needed > EXACT:
-        # A point that misses by so little counts as feasible, but the claim is no lie.
+        # The violation is within the tolerance: neither feasibility nor infeasibility is shown.
         return Checked(ClaimFinding.OPEN, end=Termination.IMPRECISE)
     return (
         Checked(ClaimFinding.FEASIBLE)
@@ -250,8 +250,8 @@ def _check_relaxation(arrays: LinearArrays, analyst: Analyst, ray: FloatArray | 
 
 
 def _heavy_rows(arrays: LinearArrays, weight: FloatArray, analyst: Analyst) -> IntArray:
-    """Rows with more weight in a proof than noise has;
-    all that have any, or all rows, where these can be met.
+    """Rows whose weight in a proof is above rounding. If these can all hold: the rows with any weight,
+    and if these can hold too, all rows.
 
     A row that asks for 1e9 times what another one allows outweighs it as much, and neither
     conflicts without the other.
@@ -264,7 +264,7 @@ def _heavy_rows(arrays: LinearArrays, weight: FloatArray, analyst: Analyst) -> I
             break
         try:
             values = analyst.run(analyst.open(rows_alone(feasibility, rows)))
-        except (_Stopped, SolverCrashed):  # the proof holds all the same
+        except (_Stopped, SolverCrashed):  # the proof does not depend on this run
             return heavy.astype(np.int64)
         if values.termination in NO_POINT:
             return rows.astype(np.int64)
@@ -275,8 +275,7 @@ def _proved(elastic: LinearArrays, y: FloatArray | None) -> tuple[float, FloatAr
     """The least violation that duals prove, and these duals."""
     if y is None:
         return 0.0, np.zeros(elastic.shape[0])
-    # Shrink the duals until no slack has a wrong sign: without cost on x the proof only shrinks
-    # along.
+    # Scale the duals down until no slack has a wrong sign. x has no cost, so the proof stays valid.
     product = elastic.transpose_times(y)
     price = np.abs(product[elastic.cost > 0]).max(initial=0.0)
     y = y * (1.0 - 1e-12) / max(1.0, float(price))
@@ -288,8 +287,7 @@ def refuse_refuted(
 ) -> None:
     """Raise where a feasible program was called infeasible, or a bounded one unbounded.
 
-    A ratio whose rows can be kept has no point all the same if they can only be kept at a cost of
-    0.
+    A ratio has no optimum if its rows can hold only at a cost of 0.
     """
     if program is not None and program.utility.without_optimum:
         raise UsageError(f"solver {solver} finds {program.utility.without_optimum}")
@@ -391,7 +389,7 @@ class _Deletion:
         if not self._linear or len(self.rows) == len(self.sure) or self._proved():
             self.sure = self.rows
             return True
-        return False  # the solver was too sure of a trial
+        return False  # what the solver said of a trial is not proved
 
     def _proved(self) -> bool:
         """Whether duals prove that the rows of a linear program cannot all hold."""

@@ -53,10 +53,10 @@ class Outcome(Displayed):
     conflicts : tuple of Conflict
         Of an infeasible program: rows that cannot all hold.
     explanation : Explanation
-        How small this set is known to be.
+        Whether the set of conflicts is minimal.
     solver : type of Solver
     duals_alone : bool
-        Whether no solver gave the duals: they prove what jobs could have alone.
+        Whether no solver gave the duals: then the bound is only what each job could have alone.
     noise : float
         Differences of the objective below this are rounding.
     refuted : bool
