@@ -5,8 +5,8 @@ document or as the object itself; ``read_...`` reads measurements, programs and 
 in CSV go through `optsched.formats.tables`.
 
 A new trace format is a module with a function ``import_NAME``, whose parameters have the types of
-`optsched.formats.inputs`, and a row of the table in `optsched.cli.imports`; nothing here lists the
-formats.
+`optsched.formats.inputs`, and a row of the table in `optsched.cli.imports`. Below are the readers
+that Python callers use, not the importers.
 """
 
 from importlib import import_module

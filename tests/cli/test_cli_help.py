@@ -14,6 +14,7 @@ from optsched import __version__
 
 # Private names: parts of a command are checked without a command line
 from optsched.cli import doctor as checks
+from optsched.cli.imports import FORMATS
 from optsched.cli.main import COMMANDS as ORDER
 from optsched.registry import load_solver
 
@@ -24,13 +25,7 @@ GROUPS = {
     "trace": ["trace", "describe"],
 }
 COMMANDS = [
-    ["import", "openb"],
-    ["import", "elasticflow"],
-    ["import", "shockwave"],
-    ["import", "chronus"],
-    ["import", "tiresias"],
-    ["import", "philly"],
-    ["import", "sia"],
+    *(["import", name] for name in FORMATS if name != "gavel"),
     ["model", "list"],
     ["model", "predict"],
     ["model", "evaluate"],
