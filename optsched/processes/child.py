@@ -244,9 +244,9 @@ class Child:
         return False
 
     @property
-    def midway(self) -> bool:
+    def mid_message(self) -> bool:
         """Whether part of a message has passed."""
-        return self._wire.midway
+        return self._wire.mid_message
 
     def fileno(self) -> int:
         """Descriptor to wait on until it has said something (`multiprocessing.connection.wait`)."""

@@ -70,7 +70,7 @@ class Wire:
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self.midway = False
+        self.mid_message = False
         """Whether part of a frame has passed:
         after an error nothing can be read or written any more.
         """
@@ -81,9 +81,9 @@ class Wire:
         """Send a message; raises `Closed` and `Unsendable`."""
         parts = encoded(message)
         with self._sending:
-            self.midway = True
+            self.mid_message = True
             self._write(parts, wait)
-            self.midway = False
+            self.mid_message = False
 
     def receive(self, wait: Wait = _never) -> Any:
         """The next message; raises `Closed` and `Garbled`."""
@@ -95,7 +95,7 @@ class Wire:
             message, *arrays = (self._read(size, wait) for size in sizes)
         except (MemoryError, OverflowError):
             raise Garbled(f"a frame of {sum(sizes)} bytes") from None
-        self.midway = False
+        self.mid_message = False
         try:
             return pickle.loads(message, buffers=arrays)
         except Exception as error:  # unpickling garbage can raise anything
@@ -118,7 +118,7 @@ class Wire:
                 raise Closed from error
             if count == 0:
                 raise Closed
-            self.midway = True
+            self.mid_message = True
             left = left[count:]
         return data
 

@@ -1,8 +1,9 @@
 """`SolverProcess`: one child process, the runs that it serves,
 and what becomes of a run that it does not survive.
 
-`IsolatedSolver` and `IsolatedSession` are what callers use in the place of a solver and its
-sessions.
+Callers use `IsolatedSolver` and `IsolatedSession` in the place of a solver and its sessions. Linear,
+conic and timeline programs run in the process. Allocation programs and fillings run in the caller's:
+their solvers are optsched's own, and keep the time limit without being killed.
 
     with SolverProcess(load_solver, memory=4e9) as process:
         engine = Engine(process.load, "highs", Limits(time=2.0))
@@ -62,7 +63,7 @@ from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.isolated.messages import Address, Call, Change, Failure, Prepare
 
 MAYBE_MEMORY = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL)
-"""How libraries end that cannot get memory."""
+"""Signals that end a library which gets no memory."""
 ANSWERS: dict[str, tuple[type, ...]] = {
     "run": (Values,),
     "solve_conic": (Values,),
@@ -276,19 +277,22 @@ class SolverProcess:
             If another thread waits for an answer, or the solver refuses an option.
         """
         seconds = None if limits.time is None else limits.time + self.grace
-        late = "" if seconds is None else f"did not answer within {seconds:.3g} s and was killed"
+        if seconds is None:
+            no_answer = ""
+        else:
+            no_answer = f"did not answer within {seconds:.3g} s and was killed"
         with self._held(solver.name), interrupt_flag() as interrupted:
             timeout = Timeout(seconds, interrupted, self.grace)
             try:
-                with self._guarded(solver.name, timeout, late):
+                with self._guarded(solver.name, timeout, no_answer):
                     return self._asked(solver, method, arguments, limits, session, timeout)
             except _KilledAfterInterrupt:
                 end = Termination.INTERRUPTED
                 words = f"interrupted; solver {solver.name} did not answer within {self.grace:g} s and was killed"
                 if Values not in ANSWERS[method]:
                     raise Interrupted(words) from None
-            except _Late as late:
-                end, words = Termination.TIME_LIMIT, str(late)
+            except _Late as error:
+                end, words = Termination.TIME_LIMIT, str(error)
                 if self.lasting or Values not in ANSWERS[method]:
                     raise SolverCrashed(words) from None
         return Values(end, seconds=time.monotonic() - timeout.started, words=words)
@@ -408,7 +412,7 @@ class SolverProcess:
             child.kill()
 
     def _replace(self) -> None:
-        """Kill the process, and start the next one without waiting for it."""
+        """Kill the process. If it is ``lasting``, start the next one without waiting for it."""
         self._drop()
         if self.lasting and not self._closed.is_set():
             try:
@@ -436,9 +440,9 @@ class SolverProcess:
             self._turn.release()
 
     @contextmanager
-    def _guarded(self, name: str, timeout: Timeout, late: str) -> Iterator[None]:
-        """Make of all that can happen to a process what callers expect;
-        a process out of step is replaced.
+    def _guarded(self, name: str, timeout: Timeout, no_answer: str) -> Iterator[None]:
+        """Turn each failure of the process into the error that callers expect, and replace a process
+        that cannot go on. ``no_answer`` says what happened if it does not answer in time.
         """
         try:
             yield
@@ -446,11 +450,11 @@ class SolverProcess:
             child = self._child
             assert child is not None
             waited = time.monotonic() - child.started
-            if child.ready or child.midway or waited >= STARTING:
+            if child.ready or child.mid_message or waited >= STARTING:
                 self._replace()
                 words = f"did not start within {STARTING:g} s and was killed"
                 if child.ready:
-                    words = late
+                    words = no_answer
             else:
                 # The next run finds it ready.
                 words = f"could not begin: its process was still starting after {waited:.2g} s"
@@ -466,7 +470,7 @@ class SolverProcess:
                 if child.ready:
                     self._replace()
                 else:
-                    # Another one would end in the same way, as it imports the same.
+                    # Another process would end in the same way: it imports the same modules.
                     words = f"{words} while it started"
                     self._drop()
             log.warning("solver %s: its process %s", name, words)
@@ -482,9 +486,9 @@ class SolverProcess:
                 f"solver {name}: its input cannot be sent to another process ({error})"
             ) from None
         except BaseException:
-            # As of a callback, or Ctrl-C for the second time: nobody waits for the answer any more.
+            # An error of a callback, or a second Ctrl-C: nobody waits for the answer any more.
             child = self._child
-            if child is not None and (child.midway or (child.ready and child.busy)):
+            if child is not None and (child.mid_message or (child.ready and child.busy)):
                 self._drop()
             raise
 
@@ -509,12 +513,11 @@ class _KilledAfterInterrupt(Exception):
 
 
 class IsolatedSession(Session):
-    """A program that is loaded in another process with the first run,
-    and changed there with the next ones.
+    """A program that the first run loads in another process, and that later runs change there.
 
-    The arrays are kept here as well. Changes are noted, sent with the next run, and made there one
-    by one, so that the session there is what it would be in this process. If the process is gone,
-    the arrays of now are loaded anew, and `Values.rebuilt` says so.
+    The arrays are kept here too. Changes are recorded, sent with the next run, and applied there one
+    by one, so that the session there is the same as one in this process. If the process is gone, the
+    current arrays are loaded in the next one, and `Values.rebuilt` says so.
     """
 
     def __init__(self, arrays: LinearArrays, solver: type[IsolatedSolver]) -> None:
@@ -636,9 +639,7 @@ class IsolatedSolver(Solver):
     def solve_allocation(
         self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None
     ) -> Values:
-        """In this process: such solvers are of the library,
-        and look at the clock between passes.
-        """
+        """Solve it in this process: these solvers are optsched's own, and keep the time limit."""
         return self.original().solve_allocation(program, limits, start)
 
     def open_filling(self, program: AllocationProgram, limits: Limits) -> FillingSession:

@@ -1,8 +1,9 @@
 """The furthest clock of a water filling that all classes can reach, by a sequence of max-min searches.
 
-On the path of a filling (`optsched.program.filling.Path`) class k is at the level g_k(c) at the clock
-c: g_k is piecewise linear and never falls, and is constant for a class that is frozen. So c can be
-reached if the levels divided by g(c) can all be 1:
+The clock c is the height of the water, not a time. On the path of a filling
+(`optsched.program.filling.Path`) class k is at the level g_k(c) at the clock c: g_k is piecewise linear
+and never falls, and is constant for a class that is frozen. So c can be reached if the levels divided by
+g(c) can all be 1:
 
     s(c) = max s   s.t.   level_k(x) >= s g_k(c)  for every class k with g_k(c) > 0,   x within time and resources
 
@@ -16,9 +17,9 @@ first clock is where everybody is at its highest level: it often can be reached.
 before hold on the path of this one too, and often say that it cannot. At the last clock the multipliers
 that led there are duals of the linear program of its segment.
 
-Who is frozen and has one open column spends there what its level needs, in all that follows: it is set
-aside with what it holds. Else a level a little out of reach would give everybody a little less, and a
-quota that is full room in which its tenant chooses otherwise: the clock would be found very slowly.
+A frozen class with one open column spends there what its level needs, in all later stages. It is set
+aside with what it holds. Otherwise a level that is slightly out of reach would lower all levels a little,
+which would leave room in a full quota, and the clock would be found very slowly.
 
 Floors, which side rows ask for, are further requirements of a class
 (`optsched.solvers.prices.requirements`): what they cost at p does not depend on the clock.
@@ -47,13 +48,13 @@ ROUNDING = 1e-14
 STEPS = 40
 """Newton steps at most; three are usual, and twenty where pools were full before."""
 SHARP = 1e-13
-"""Gap at which a search ends: what it leaves is a rise that a single class may have, of 1 / K of the
-worth of all.
+"""Gap at which a search ends. The rest could be the rise of a single class, which has 1 / K of all worth,
+so the gap must be this small.
 """
 FULL = 1e-12
-"""Part of a resource that is left, at least, beside those that hold it in whatever follows."""
+"""Least part of a resource that is left beside the classes that are set aside."""
 CLEAR = 1e-6
-"""Part of what there is that multipliers of a path before leave at the start of the next, at least."""
+"""Least part of all worth that old multipliers must leave at the start of a path to be used on it."""
 SETTLED = 1e-12
 """Relative step of the clock below which rounding decides."""
 
@@ -158,12 +159,12 @@ class ClockSearch:
         return ClockAnswer(end, clock, min(found.level, 1.0), x, multipliers, passes, step)
 
     def _first(self, path: Path) -> tuple[float, Multipliers | None]:
-        """The clock to begin with: what was found on paths before says something of this one too."""
+        """The first clock to try: multipliers of earlier paths bound this path too."""
         clock, multipliers = float(path.breaks[-1]), None
         known, self._known = self._known, []
         begin = path.at(path.start)[0]
         for one in known:
-            # Of priced classes that are all frozen, or nearly, nothing follows but rounding.
+            # If nearly all worth belongs to frozen classes, the bound is only rounding.
             spent = float((self.members * one.of_rising) @ begin)
             spent += one.spent_on_floors(self.members)
             if spent >= one.there_is * (1.0 - CLEAR):
