@@ -34,6 +34,7 @@ CATALOGUE: dict[str, str] = {
     "proportional-shares": "formulations.proportional_shares:ProportionalShares",
     "rcpsp": "formulations.makespan_unrelated:MakespanUnrelated",
     "smd": "formulations.smd:Smd",
+    "smd-rounding": "formulations.smd_rounding:SmdRounding",
     "smd-tight": "formulations.smd:SmdTight",
     "sum-completion": "formulations.allox:Allox",
     "themis": "formulations.finish_time_fairness:FinishTimeFairness",

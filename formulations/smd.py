@@ -39,7 +39,7 @@ class Smd(Formulation):
         outer     maximise  sum_i u_i x_i   s.t.  (reservation), x binary
 
     The inner problem is solved by enumeration, the outer one as a MILP. Pairs that need more than
-    C^r are left out.
+    C^r are left out. `formulations.smd_rounding` rounds the relaxation of the outer problem instead.
 
     Of a job with explicit options, the inner problem takes the one with the greatest ``value``
     inside the limit (``parameters.limit`` of its workload), then the fastest. A job with neither a
@@ -66,7 +66,7 @@ class Smd(Formulation):
 
     def classes(self, candidates: Candidates) -> Classes:
         """Classes with the column that the inner problem chooses for each kind."""
-        return super().classes(candidates.without(_inner(candidates, JobLimits.of(candidates))))
+        return super().classes(candidates.without(inner(candidates, JobLimits.of(candidates))))
 
     def build(self, C: Classes) -> AllocationProgram:
         """The outer problem: which job runs, given the best column of each."""
@@ -103,12 +103,19 @@ class SmdTight(Smd):
     reserve = False
 
 
-def _inner(candidates: Candidates, limits: JobLimits) -> np.ndarray:
+def inner(candidates: Candidates, limits: JobLimits, epsilon: float = 0.0) -> np.ndarray:
     """`Drop` of each kind column:
     kept are the choices of the inner problems, and kinds that `build` refuses.
+
+    Parameters
+    ----------
+    candidates : Candidates
+    limits : JobLimits
+    epsilon : float
+        Durations by laws may be 1 + epsilon times the shortest.
     """
     columns, kinds = candidates.columns, candidates.kinds
-    w, p, _ = kinds.laws.fastest()
+    w, p, _ = kinds.laws.fastest(epsilon)
     law = kinds.law[columns.kind]
     # Each line overrules those before. Kinds that `build` refuses keep their columns until then.
     drop = np.full(len(columns), Drop.NOT_CHOSEN, np.uint8)

@@ -75,6 +75,7 @@ CONVENIENCES: Mapping[str, tuple[str, str]] = {
     "Solution.plot": ("optsched.report.plots", "plot_solution"),
     "Solution.write": ("optsched.api", "write_solution"),
     "Assignment.prices_of_jobs": ("optsched.decomposition.job_prices", "prices_of_jobs"),
+    "PricedRows.relaxed": ("optsched.decomposition.priced_rows", "relaxed_rows"),
     "LinearPlan.by_parts": ("optsched.decomposition.by_parts", "solve_by_parts"),
     "LinearPlan.slices": ("optsched.placement.realisation", "slices_of"),
     "Comparison.plot": ("optsched.report.comparison", "comparison_picture"),

@@ -64,6 +64,7 @@ def test_methods_that_point_upwards_are_listed() -> None:
         "Solution.write",
         "Assignment.prices_of_jobs",
         "LinearPlan.by_parts",
+        "PricedRows.relaxed",
         "LinearPlan.slices",
         "Comparison.plot",
         "Prices.plot",

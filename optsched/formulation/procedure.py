@@ -9,7 +9,7 @@ so that it can be tested with optima written by hand.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from optsched.arrays import FloatArray
@@ -30,11 +30,32 @@ class Auxiliary(NamedTuple):
         Without its proved optimum there is no answer: the procedure ends here.
     exact : bool
         Solved to a gap of 0, whatever gap was asked for; the point is rounded to whole numbers.
+    vertex : bool
+        The point of a linear program is to be a vertex.
     """
 
     program: AllocationProgram | LinearProgram
     required: bool = False
     exact: bool = False
+    vertex: bool = False
+
+
+class PricedRows(NamedTuple):
+    """A program whose rows ``lower <= A x <= upper`` get prices
+    (`optsched.decomposition.lagrangian`).
+
+    Its `Optimum` has the average of the points as ``x``, and the Lagrangian bound; it has no value.
+
+    Attributes
+    ----------
+    lower, upper : FloatArray, shape (rows,)
+    solve : callable
+        Prices -> (x, c'x, A x) of the best point without the rows, by cost less priced activity.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    solve: Callable[[FloatArray], tuple[FloatArray, float, FloatArray]]
 
 
 class Probe(NamedTuple):
@@ -113,6 +134,8 @@ class RuleDecision(NamedTuple):
         A bound on the objective, and its source.
     notes : tuple of str
         What the rule guarantees, and where it goes beyond what the instance allows.
+    promise : float or None
+        The part of the bound that the objective reaches at least; the certificate checks it.
     """
 
     program: AllocationProgram
@@ -120,9 +143,10 @@ class RuleDecision(NamedTuple):
     value: float
     bound: tuple[float, str] | None = None
     notes: tuple[str, ...] = ()
+    promise: float | None = None
 
 
-Step: TypeAlias = "AllocationProgram | Plan | Auxiliary | Probe"
+Step: TypeAlias = "AllocationProgram | Plan | Auxiliary | Probe | PricedRows"
 """What a procedure asks for:
 the formulation's own program, at most once, and programs beside it.
 """

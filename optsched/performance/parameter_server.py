@@ -174,14 +174,24 @@ class ParameterServers:
 
     # --- the inner problem ------------------------------------------------------------------------
 
-    def fastest(self) -> tuple[IntArray, IntArray, FloatArray]:
+    def fastest(self, epsilon: float = 0.0) -> tuple[IntArray, IntArray, FloatArray]:
         """The (w, p) that minimises t inside the limit, and its t:
-        the inner problem of SMD, exactly, in O(W).
+        the inner problem of SMD, exactly, in O(W); to a factor of 1 + epsilon in O(log W / epsilon).
 
         For fixed w the time is  beta / p + gamma p + (what doesn't depend on p),  convex in p, with its minimum at
         sqrt(beta / gamma); the best whole p is this rounded down or up, clipped to [1, P_max(w)]. With gamma = 0 more
         servers never hurt, with beta = 0 they never help. Of pairs that are equally fast the one with the fewest
         workers, then servers, is taken.
+
+        With epsilon only numbers of workers of a grid are tried (`grid_of`). Let w' be the greatest of them up to the
+        best w: w' <= w <= (1 + epsilon) w'. So the best p fits beside w' too, and no term is more than 1 + epsilon
+        times as long at (w', p) as at (w, p): those in 1/w and p/w grow by w / w' at most, the others do not grow.
+        Hence  t(w', p')  <=  (1 + epsilon) t(w, p)  for the best whole p' beside w'.
+
+        Parameters
+        ----------
+        epsilon : float
+            At least 0.
 
         Returns
         -------
@@ -191,6 +201,9 @@ class ParameterServers:
             s per step; inf where nothing fits.
         """
         law, w, most = self._workers()
+        if epsilon > 0:
+            tried = np.isin(w, grid_of(int(w.max(initial=0)), epsilon))
+            law, w, most = law[tried], w[tried], most[tried]
         beta = self.terms[law, 2] * w + self.terms[law, 5]
         gamma = self.terms[law, 4] + self.terms[law, 6] / w
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -213,3 +226,19 @@ class ParameterServers:
         best_p[fits] = p[order[first]]
         best_t[fits] = t[order[first]]
         return best_w, best_p, best_t
+
+
+def grid_of(most: int, epsilon: float) -> IntArray:
+    """Whole numbers from 1 on such that each number up to ``most`` is at most 1 + epsilon times the greatest of
+    these that is not above it.
+
+    Parameters
+    ----------
+    most : int
+    epsilon : float
+        Above 0.
+    """
+    grid = [1]
+    while grid[-1] < most:
+        grid.append(max(grid[-1] + 1, int((1.0 + epsilon) * grid[-1])))
+    return np.array(grid, np.int64)

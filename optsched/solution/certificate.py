@@ -14,7 +14,7 @@ Shcherbina 2004, "Safe bounds in linear and mixed-integer linear programming").
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,6 +77,10 @@ class Certificate(Displayed):
     proof: str
     residuals: Mapping[str, float]
     problems: tuple[str, ...] = ()
+
+    def with_problem(self, problem: str) -> Certificate:
+        """A certificate that does not hold, for one more reason."""
+        return replace(self, ok=False, problems=(*self.problems, problem))
 
     def to_document(self, residuals: bool = True) -> dict[str, Any]:
         """The certificate as plain data; ``residuals`` says whether these are in it."""

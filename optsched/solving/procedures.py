@@ -18,6 +18,7 @@ from optsched.formulation import Formulation, Infeasible, declined_jobs, nothing
 from optsched.formulation.procedure import (
     Auxiliary,
     Optimum,
+    PricedRows,
     Probe,
     Reduced,
     Result,
@@ -26,6 +27,7 @@ from optsched.formulation.procedure import (
     Undecided,
 )
 from optsched.instance.durations import OutOfTime, Timer
+from optsched.lazy import convenience
 from optsched.program import AllocationProgram
 from optsched.program.some_time import time_is_scarce
 from optsched.solution import (
@@ -149,7 +151,9 @@ class _Run:
                 self.spend_since(started)
             # Nothing is known yet that could be the answer, unless a plan has a schedule by rule
             # (`solve_plan`).
-            if optimum is None and isinstance(step, AllocationProgram | Auxiliary | Probe):
+            if optimum is None and isinstance(
+                step, AllocationProgram | Auxiliary | Probe | PricedRows
+            ):
                 self.engine.timer.check()
             optimum = self._optimum(step)
 
@@ -161,6 +165,8 @@ class _Run:
     def _optimum(self, step: Step) -> Optimum:
         if isinstance(step, Probe):
             return self._probed(step)
+        if isinstance(step, PricedRows):
+            return self._priced(step)
         if isinstance(step, Auxiliary):
             return _as_optimum(self._auxiliary(step))
         self.own = self._own(step)
@@ -190,19 +196,30 @@ class _Run:
         return solve_staged(self.engine, program)
 
     def _auxiliary(self, step: Auxiliary) -> Outcome:
-        engine, limits = self.engine, self.engine.limits
+        engine, limits, vertex = self.engine, self.engine.limits, self.engine.vertex
         if step.exact:
             engine.limits = replace(limits, gap=0.0)
+        engine.vertex = step.vertex
         try:
             if isinstance(step.program, AllocationProgram):
                 outcome = engine.solve_directly(step.program)
             else:
                 outcome = engine.solve_linear(step.program, np.round if step.exact else None)
         finally:
-            engine.limits = limits
+            engine.limits, engine.vertex = limits, vertex
         if step.required:
             _require_optimum(outcome)
         return outcome
+
+    def _priced(self, step: PricedRows) -> Optimum:
+        """The Lagrangian bound of a program whose rows have prices."""
+        engine, began = self.engine, self.engine.timer.clock()
+        relaxed = convenience("PricedRows.relaxed")(step, engine.limits_left())
+        engine.spend("bound", engine.timer.clock() - began)
+        late = engine.timer.left <= 0
+        engine.by_clock |= late
+        end = Termination.TIME_LIMIT if late else Termination.OPTIMAL
+        return Optimum(relaxed.average, None, relaxed.bound, Status.FEASIBLE, end)
 
     def _probed(self, probe: Probe) -> Optimum:
         values = self.engine.run(self.engine.open(probe.program))
@@ -387,8 +404,11 @@ def _decided(
         status = Status.FEASIBLE
         if value > bound:
             worse = f"the bound {bound:.9g} is worse than the objective of the rule, {value:.9g}"
-            problems = (*certificate.problems, worse)
-            certificate = replace(certificate, ok=False, problems=problems)
+            certificate = certificate.with_problem(worse)
+    part = decision.promise
+    if part is not None and bound is not None and value < part * bound * (1.0 - OPTIMALITY):
+        broken = f"the objective {value:.9g} is less than {part:.4g} of the bound {bound:.9g}"
+        certificate = certificate.with_problem(broken)
     return _solution(
         formulation,
         C.candidates,

@@ -215,8 +215,7 @@ def _guaranteed(plan: LinearPlan, solved: SolvedProgram) -> SolvedProgram:
         return solved
     broken = plan.broken_guarantee(outcome.value, outcome.bound)
     if broken:
-        problems = (*outcome.certificate.problems, broken)
-        certificate = replace(outcome.certificate, ok=False, problems=problems)
+        certificate = outcome.certificate.with_problem(broken)
         solved = solved._replace(outcome=replace(outcome, certificate=certificate))
     return solved._replace(notes=(*solved.notes, f"at most {factor:g} times the optimum"))
 

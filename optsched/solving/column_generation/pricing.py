@@ -160,7 +160,6 @@ class ColumnPricing(ABC):
             problem = (
                 f"with all {self.of_what} that could be columns the duals leave a gap of {gap:.2g}"
             )
-            problems = (*outcome.certificate.problems, problem)
-            certificate = replace(outcome.certificate, ok=False, problems=problems)
+            certificate = outcome.certificate.with_problem(problem)
             outcome = replace(outcome, certificate=certificate, status=Status.FEASIBLE)
         return replace(outcome, bound=bound)
