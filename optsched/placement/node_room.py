@@ -1,4 +1,9 @@
-"""Which rows of an allocation find nodes side by side, by the rules of `optsched.program.Space`."""
+"""Which rows of an allocation find nodes side by side, by the rules of `optsched.program.Space`.
+
+Where nodes can hold rows in too many ways to write down, the ways are made on demand: those that are worth
+most at the prices of a program (`optsched.solving.contents_on_demand`). What finds room in them is a
+placement, and prices bound what finds room in any.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +17,23 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, IntArray, mask_of
 from optsched.candidates import Classes
 from optsched.placement.requests import anti_affinity_sets
-from optsched.program import LinearProgram, Space, Variables
+from optsched.program import LinearArrays, LinearProgram, Space, Variables
 from optsched.program.space import seated_types
+from optsched.solution.certificate import dual_bound
+from optsched.solving.contents_on_demand import priced_contents
 from optsched.solving.engine import Engine
+
+
+@dataclass(eq=False)
+class KnownContents:
+    """The nodes, with all contents of them that were made so far.
+
+    Attributes
+    ----------
+    space : Space
+    """
+
+    space: Space
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,14 +42,15 @@ class NodeRoom:
 
     Attributes
     ----------
-    space : Space
+    known : KnownContents
+        The same for all parts that are taken of it.
     column : IntArray, shape (A,)
         Class column of each row.
     engine : Engine
         Solves the integer programs.
     """
 
-    space: Space
+    known: KnownContents
     column: IntArray
     engine: Engine
 
@@ -44,11 +64,6 @@ class NodeRoom:
     ) -> NodeRoom | None:
         """None where the sums of the pools are enough: all have single whole GPUs, and need nothing
         else of their nodes.
-
-        Raises
-        ------
-        UsageError
-            A node can have too many contents to be written down.
         """
         jobs = len(classes.instance.jobs_table)
         apart = [mask_of(rows, jobs) for rows in anti_affinity_sets(classes, constraints)]
@@ -58,8 +73,12 @@ class NodeRoom:
         plain &= ~types.need.any(axis=1) & ~types.apart.any(axis=1)
         if plain.all():
             return None
-        space.require_all_contents()
-        return cls(space, column, engine)
+        return cls(KnownContents(space), column, engine)
+
+    @property
+    def space(self) -> Space:
+        """With the contents that are known."""
+        return self.known.space
 
     def take(self, rows: IntArray) -> NodeRoom:
         """Some of the rows."""
@@ -68,18 +87,22 @@ class NodeRoom:
     def alone(self) -> BoolArray:
         """Rows that have nodes where nothing else runs, shape (A,)."""
         type_ = self._types(np.arange(len(self.column)))
-        able = [bool(seated_types(self.space, np.array([t]))[0]) for t in np.unique(type_).tolist()]
+        able = [
+            bool(seated_types(self.space, np.array([t]))[0][0]) for t in np.unique(type_).tolist()
+        ]
         return np.array(able, bool)[np.searchsorted(np.unique(type_), type_)]
 
     def fitting(self, rows: IntArray) -> IntArray:
         """Rows, not all different, of which all find nodes: by best fit, and where that leaves some
-        out, as many GPUs as an integer program finds room for.
+        out, as many GPUs as an integer program finds room for in the contents that are known.
         """
         type_ = self._types(rows)
-        gpus = np.append(self.space.types.gpus, 0)[type_]
-        order = np.argsort(-gpus, kind="stable")
-        seated = seated_types(self.space, type_[order])
+        types = self.space.types
+        gpus, share = np.append(types.gpus, 0)[type_], np.append(types.share, 0.0)[type_]
+        order = np.lexsort((type_, -share, -gpus))
+        seated, space = seated_types(self.space, type_[order])
         if seated.all():
+            self.known.space = space  # parts of these rows are to find room again
             return rows
         column = self.column[rows]
         C = self.space.classes
@@ -90,17 +113,41 @@ class NodeRoom:
         lp.maximise(np.maximum(C.gpus, 1).astype(np.float64)[np.newaxis, :] @ x)
         outcome = self.engine.solve_linear(lp, np.round)
         if outcome.x is None or outcome.value is None or outcome.value < gpus[order][seated].sum():
+            self.known.space = space
             return rows[order[seated]]
         # The first rows of each column.
         by_column = np.argsort(column, kind="stable")
         turn = np.arange(len(rows)) - np.searchsorted(column[by_column], column[by_column])
         return rows[by_column[turn < outcome.x[column[by_column]]]]
 
-    def add_to(self, lp: LinearProgram, count: Variables) -> None:
-        """Add the rows and columns of the nodes to a program with how often each row runs."""
+    def add_to(self, lp: LinearProgram, count: Variables, contents: bool = True) -> None:
+        """Add the rows and columns of the nodes to a program with how often each row runs.
+
+        ``contents`` says whether those that are known are among the columns.
+        """
         shape = (self.space.classes.columns, len(self.column))
         each = (np.ones(len(self.column)), (self.column, np.arange(len(self.column))))
-        self.space.add_to(lp, sp.csr_matrix(each, shape=shape) @ count, whole=True)
+        space = self.space if contents else self.space.without_contents()
+        space.add_to(lp, sp.csr_matrix(each, shape=shape) @ count, whole=True)
+
+    def make_contents(
+        self, program: LinearArrays, alone: LinearArrays, bounding: LinearArrays
+    ) -> float | None:
+        """Make the contents that are worth most to a program, and bound it with all contents.
+
+        Parameters
+        ----------
+        program : LinearArrays
+            With the nodes and the contents that are known, which are its last columns.
+        alone : LinearArrays
+            Without the nodes.
+        bounding : LinearArrays
+            With the nodes, without contents.
+        """
+        alone = replace(alone, integer=np.zeros(alone.shape[1], bool))
+        priced = priced_contents(self.engine, program, self.space, alone)
+        self.known.space = priced.space
+        return None if priced.duals is None else dual_bound(bounding, priced.duals)
 
     def _types(self, rows: IntArray) -> IntArray:
         """Type of gangs of each row, -1 for what needs no nodes."""

@@ -21,9 +21,10 @@ Pricing: the most valuable pattern at the prices y is an integer program,
 A pattern of value above 1 enters. Where rows hold shares of GPUs the program is a relaxation, with
 the necessary rows of `optsched.placement.shares`: of its solution so much is taken as can be
 packed, and the search may end without a proof. Where nodes count, the program has their rows and
-columns too (`optsched.program.space`), and a pattern is a placement. For any y >= 0, y / v(y) is feasible for the dual,
-so that (Farley, "A note on bounding a class of linear programming problems, including cutting stock
-problems", 1990)
+columns too (`optsched.program.space`), and a pattern is a placement. If their contents are made on
+demand, the pattern is the best of those that were made, and v(y) is bounded by the prices of nodes. For
+any y >= 0, y / v(y) is feasible for the dual, so that (Farley, "A note on bounding a class of linear
+programming problems, including cutting stock problems", 1990)
 
     lambda <= v(y) / sum_i y_i X_i.
 
@@ -350,6 +351,14 @@ class Pricing:
     def __init__(self, items: Items, engine: Engine) -> None:
         self.items = items
         self.engine = engine
+        # Any objective will do here: `exactly` sets the prices of the moment.
+        self.session = engine.open(self._program(np.ones(len(items))).arrays)
+
+    def _program(
+        self, worth: FloatArray, nodes: bool = True, contents: bool = True
+    ) -> LinearProgram:
+        """The most valuable pattern as an integer program, with or without nodes and their contents."""
+        items = self.items
         most = np.minimum.reduce([np.full(len(items), float(items.count.max())), *_limits(items)])
         program = LinearProgram()
         c = program.variables(
@@ -362,11 +371,10 @@ class Pricing:
         program.constrain(items.member @ c <= items.count, name="jobs")
         if len(items.usage):
             program.constrain(items.usage @ c <= FULL, name="resources")
-        if items.nodes is not None:
-            items.nodes.add_to(program, c)
-        # Any objective will do here: `exactly` sets the prices of the moment.
-        program.maximise(c.sum())
-        self.session = engine.open(program.arrays)
+        if items.nodes is not None and nodes:
+            items.nodes.add_to(program, c, contents)
+        program.maximise(worth[np.newaxis, :] @ c)
+        return program
 
     def quickly(self, y: FloatArray) -> FloatArray:
         """Patterns of value above 1, by filling in the order of value per use; shape (found, I)."""
@@ -386,6 +394,8 @@ class Pricing:
 
     def exactly(self, y: FloatArray) -> tuple[FloatArray | None, float | None]:
         """(counts, upper bound of v(y)); the bound is None if a limit left none."""
+        if self.items.nodes is not None and not self.items.nodes.space.complete:
+            return self._by_priced_contents(self.items.nodes, y)
         others = self.session.arrays.shape[1] - len(y)  # those of the nodes
         self.session.set_cost(np.append(y * COST, np.zeros(others)))
         values = self.engine.run(self.session)
@@ -397,6 +407,18 @@ class Pricing:
                 "the solver returned a pattern of rows that do not fit side by side"
             )
         return None if counts is None else self.items.packed(counts), values.bound / COST
+
+    def _by_priced_contents(
+        self, nodes: NodeRoom, y: FloatArray
+    ) -> tuple[FloatArray | None, float | None]:
+        """(counts in the contents of nodes that are made, upper bound of v(y) for all contents)."""
+        worth = y * COST
+        alone = self._program(worth, nodes=False).arrays
+        bounding = self._program(worth, contents=False).arrays
+        bound = nodes.make_contents(self._program(worth).arrays, alone, bounding)
+        outcome = self.engine.solve_linear(self._program(worth), np.round)
+        counts = None if outcome.x is None else outcome.x[: len(y)]
+        return counts, None if bound is None else bound / COST
 
 
 def _limits(items: Items) -> list[FloatArray]:

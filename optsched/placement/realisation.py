@@ -75,7 +75,7 @@ def realise(
     ------
     UsageError
         An unknown method, a number of rounds that is out of range, ``open-shop`` where it does not
-        apply, no engine where one is needed, nodes with too many contents to be written down.
+        apply, no engine where one is needed.
     """
     if method not in METHODS:
         raise InvalidArgument("method", repr(method), f"one of {', '.join(METHODS)}")

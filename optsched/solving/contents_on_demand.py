@@ -5,7 +5,8 @@ The program of a `Space` starts with the contents of a best fit, and is solved w
 s_r that of such a node. Contents z are worth a column where v_r'z > s_r. An integer program finds them
 (`Bin.relaxed`); it may ask for more GPUs for shares than there are, so what fits of its optimum is made a
 column. Its bound b_r is one of all contents, also those that are not made: with s_r = b_r the duals
-are feasible in the dual of the whole program, and bound it.
+are feasible in the dual of the whole program, and bound it. `verify` searches the contents again, at
+the duals of the file (`optsched.verify.contents`).
 
 Duals are smoothed towards those of the best bound (Wentges): both are feasible for the columns of jobs,
 gangs and parts, so their mean is. The first bound is that of the program without its space, where
@@ -45,6 +46,8 @@ KEPT = 0.6
 """Share of the time that is kept for whole numbers."""
 SMOOTHING = (0.8, 0.4, 0.0)
 """Weights of the duals of the best bound: the next one where contents found there improve nothing."""
+PADDED = 1 + 1e-7
+"""Factor on what a solver says that contents are worth at most: it is right up to its tolerances."""
 ROUGHLY, FINELY, NEAR = 1e-2, 1e-4, 0.05
 """Gap of the integer programs of bins, while the gap of the master is above NEAR, and then."""
 
@@ -56,14 +59,14 @@ class PricedContents(NamedTuple):
     ----------
     space : Space
         With the contents that were made.
-    bound : float or None
-        Of the program with all contents; None where no duals prove one.
+    duals : FloatArray or None, shape (rows,)
+        Those that bound the program with all contents best; None where none do.
     x : FloatArray or None
         The last optimum of the master.
     """
 
     space: Space
-    bound: float | None
+    duals: FloatArray | None
     x: FloatArray | None
 
 
@@ -163,8 +166,8 @@ class _Generation:
             if not self._engine.has_time_left(KEPT):
                 self._engine.by_clock = True
                 break
-        bound = None if np.isinf(self._bound) else self._sign * self._bound
-        return PricedContents(self._space, bound, x)
+        duals = None if self._best is None else self._sign * self._best
+        return PricedContents(self._space, duals, x)
 
     def _priced(self, y: FloatArray, value: float) -> list[_Found]:
         """Contents that improve the master at its duals y; the bound is proved beside."""
@@ -291,7 +294,7 @@ class _PricedBin(NamedTuple):
             self.session.set_bounds(np.zeros(len(mine)), np.where(open_, self.most, 0.0))
             limits = replace(engine.limits_left(), on_progress=None, options={}, gap=gap, work=None)
             values = self.session.run(limits)
-            most = None if values.bound is None else max(0.0, -values.bound)
+            most = None if values.bound is None else max(0.0, -values.bound) * PADDED
             if values.x is not None:
                 wanted[mine] = np.round(values.x).astype(np.int64)
         # The largest come first, as others fit beside them

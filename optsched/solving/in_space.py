@@ -13,7 +13,7 @@ from optsched.candidates import Classes
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Space, Variables
 from optsched.program.space import best_fit
 from optsched.solution import Status, Termination, certify_point, gap_of
-from optsched.solution.certificate import OPTIMALITY
+from optsched.solution.certificate import OPTIMALITY, dual_bound, dual_residual
 from optsched.solvers import Progress
 from optsched.solving.certify import certified_linear
 from optsched.solving.contents_on_demand import priced_contents
@@ -25,8 +25,9 @@ from optsched.solving.proof import proved_linear
 def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     """Solve a program of whole jobs together with the columns of its space.
 
-    Objective, bound and certificate are those of the whole program; its dual values and its point
-    are cut down to the columns and rows that the program has without its space.
+    Objective, bound and certificate are those of the whole program; its point is cut down to the columns
+    that the program has without its space. Dual values are of the rows that it has without its space, but
+    of all rows where contents are priced, since these prove the bound (`bounding_arrays`).
     """
     unstarted = program.space
     assert unstarted is not None
@@ -36,9 +37,9 @@ def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     else:
         previous = None
     space, point = engine.build(lambda: start_of(program, unstarted, previous))
-    bound: float | None = None
+    prices: FloatArray | None = None
     if not space.complete:
-        space, point, bound = _with_priced_contents(engine, program, space, point)
+        space, point, prices = _with_priced_contents(engine, program, space, point)
     arrays = engine.build(lambda: with_space(program, space, whole=True).arrays)
 
     def clean(point: FloatArray) -> FloatArray:
@@ -46,8 +47,10 @@ def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
 
     if space.complete:
         outcome = proved_linear(engine, arrays, engine.solve_linear(arrays, clean, point))
+        outcome = _with_own_duals(program, outcome)
     else:
-        outcome = _of_some_contents(engine, arrays, clean, point, bound)
+        bounding = engine.build(lambda: bounding_arrays(program, space))
+        outcome = _of_some_contents(engine, arrays, clean, point, bounding, prices)
     if outcome.x is None:
         return SolvedProgram(program, outcome)
     x = outcome.x[: program.classes.columns]
@@ -56,9 +59,9 @@ def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
 
 def _with_priced_contents(
     engine: Engine, program: AllocationProgram, space: Space, point: FloatArray | None
-) -> tuple[Space, FloatArray | None, float | None]:
-    """The space with the contents that are worth a column, the best point that is known, and a bound of
-    the program with all contents.
+) -> tuple[Space, FloatArray | None, FloatArray | None]:
+    """The space with the contents that are worth a column, the best point that is known, and the duals that
+    bound the program with all contents best.
     """
     arrays = engine.build(lambda: with_space(program, space, whole=True).arrays)
     alone = engine.build(lambda: replace(program, space=None, integral=False).to_linear().arrays)
@@ -76,7 +79,7 @@ def _with_priced_contents(
     known = [np.append(some, np.zeros(columns - len(some))) for some in points if some is not None]
     cost = sign * np.append(arrays.cost, np.zeros(columns - len(arrays.cost)))
     best = max(known, key=lambda some: float(cost @ some), default=None)
-    return space, best, priced.bound
+    return space, best, priced.duals
 
 
 def _of_some_contents(
@@ -84,9 +87,13 @@ def _of_some_contents(
     arrays: LinearArrays,
     clean: Callable[[FloatArray], FloatArray],
     point: FloatArray | None,
-    bound: float | None,
+    bounding: LinearArrays,
+    prices: FloatArray | None,
 ) -> Outcome:
-    """Solve a program with some contents of nodes; the bound is that of all contents."""
+    """Solve a program with some contents of nodes; the bound is that of all contents, which duals of
+    ``bounding`` prove.
+    """
+    bound = None if prices is None else dual_bound(bounding, prices)
     tell = engine.limits.on_progress
     limits = engine.limits
 
@@ -109,7 +116,34 @@ def _of_some_contents(
     if ended in (Termination.OPTIMAL, Termination.GAP_LIMIT):
         ended = Termination.GAP_LIMIT if near else Termination.IMPRECISE
     values = replace(outcome.values, bound=bound, termination=ended, x=outcome.x, y=None)
-    return certified_linear(engine, arrays, values, None, clean)
+    outcome = certified_linear(engine, arrays, values, None, clean)
+    if outcome.bound_source == "dual":
+        # What the jobs could have alone bounds it better: nodes cost nothing
+        prices = _in_order(bounding, outcome.duals)
+    if prices is None:
+        return outcome
+    residuals = {**outcome.certificate.residuals, "duals": dual_residual(bounding, prices)}
+    return replace(
+        outcome,
+        bound_source="dual",
+        certificate=replace(outcome.certificate, proof="dual", residuals=residuals),
+        duals={rows.name: prices[rows.slice] for rows in bounding.rows},
+    )
+
+
+def _in_order(arrays: LinearArrays, duals: Mapping[str, FloatArray] | None) -> FloatArray:
+    """Duals by block as one array."""
+    assert duals is not None
+    return np.concatenate([np.zeros(0), *(duals[rows.name] for rows in arrays.rows)])
+
+
+def _with_own_duals(program: AllocationProgram, outcome: Outcome) -> Outcome:
+    """An outcome with the duals of the rows that the program has without its space."""
+    if outcome.duals is None:
+        return outcome
+    own = {rows.name for rows in program.to_linear().arrays.rows}
+    duals = {name: block for name, block in outcome.duals.items() if name in own}
+    return replace(outcome, duals=duals)
 
 
 def start_of(
@@ -133,6 +167,15 @@ def start_of(
     arrays = with_space(program, space, whole=True).arrays
     holds = certify_point(arrays, point, arrays.objective(point), "none").ok
     return space, point if holds else None
+
+
+def bounding_arrays(program: AllocationProgram, space: Space) -> LinearArrays:
+    """The program whose duals bound that of all contents, where no contents are worth more than their nodes
+    cost.
+
+    Its rows are those of the program with its space, and it has all columns but those of contents.
+    """
+    return with_space(program, space.without_contents(), whole=True).arrays
 
 
 def with_space(program: AllocationProgram, space: Space, whole: bool) -> LinearProgram:

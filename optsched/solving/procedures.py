@@ -376,8 +376,13 @@ def _without_plan(outcome: Outcome) -> Outcome:
 
 
 def _prices(program: AllocationProgram | Plan, outcome: Outcome) -> dict[str, float]:
-    """Improvement of the objective per unit of each resource: the duals of the capacity rows."""
-    if not isinstance(program, AllocationProgram) or outcome.duals is None or outcome.x is None:
+    """Improvement of the objective per unit of each resource: the duals of the capacity rows.
+
+    None of programs that know nodes, where a GPU is of no use without room on a node.
+    """
+    if not isinstance(program, AllocationProgram) or program.space is not None:
+        return {}
+    if outcome.duals is None or outcome.x is None:
         return {}
     worth = program.worth_of_duals(outcome.x, outcome.value)
     duals = zip(program.classes.resources.names, outcome.duals["capacity"], strict=True)

@@ -28,8 +28,10 @@ from optsched.solution.explanation import describe_row
 from optsched.solution.solution import DUAL_ROWS, allocation_metrics
 from optsched.solvers import Capability
 from optsched.solving.column_generation import Duals
+from optsched.solving.in_space import bounding_arrays
 from optsched.solving.knapsack_bound import knapsack_bound
 from optsched.solving.outcome import STOPPED
+from optsched.verify.contents import PricedNodes, price_nodes
 from optsched.verify.findings import RELATIVE, BoundVerdict, Findings
 from optsched.verify.run_record import CLAIM, PROOFS, RESIDUAL, check_residuals
 from optsched.verify.subject import RebuiltSolution
@@ -87,6 +89,8 @@ class CheckedPoint:
         """The linear program that the duals bound:
         of a concave utility the tangent that fits them.
         """
+        if self.priced_space is not None:
+            return self.priced_space
         # Tangents at other points are above the utility as well; the one that fits the duals gives
         # the least bound.
         return (
@@ -94,16 +98,31 @@ class CheckedPoint:
         )
 
     @cached_property
+    def priced_space(self) -> LinearArrays | None:
+        """The program with its nodes, where prices of their contents prove the bound; else None."""
+        space = self.program.space
+        return None if space is None or space.complete else bounding_arrays(self.program, space)
+
+    @cached_property
     def duals(self) -> FloatArray | None:
         """Row duals of the file, None if there are none or if they don't fit the rows."""
-        return read_duals(self.document, self.arrays, self.findings)
+        rows = self.arrays if self.priced_space is None else self.priced_space
+        return read_duals(self.document, rows, self.findings)
+
+    @cached_property
+    def priced_nodes(self) -> PricedNodes | None:
+        """The duals of the file with prices of nodes that no contents exceed; None where there are none."""
+        space, arrays = self.program.space, self.priced_space
+        if space is None or arrays is None or self.duals is None:
+            return None
+        return price_nodes(space, arrays, self.duals)
 
     @cached_property
     def by_knapsacks(self) -> float | None:
         """The bound of an assignment whose agents solve knapsacks at the duals of the file; None where
         it is no assignment, or the duals alone prove as much.
         """
-        if self.duals is None:
+        if self.duals is None or self.priced_space is not None:
             return None
         relaxed = dual_bound(self.dual, self.duals)
         if relaxed is not None and alike(relaxed, self.value, OPTIMALITY, 0.0):
@@ -114,6 +133,8 @@ class CheckedPoint:
     @cached_property
     def bound(self) -> float | None:
         """Bound of the program that the duals of the file prove."""
+        if self.priced_nodes is not None:
+            return dual_bound(self.dual, self.priced_nodes.y)
         bound = self.by_knapsacks
         if bound is None and self.duals is not None:
             bound = dual_bound(self.dual, self.duals)
@@ -227,7 +248,9 @@ def check_bound(point: CheckedPoint) -> BoundVerdict:
                 "the duals in the file give a bound",
             )
             why = "what the duals in the file give"
-            if not findings.close(
+            if _left_open(point):
+                method = "not verifiable"
+            elif not findings.close(
                 "bound",
                 document.bound,
                 proven,
@@ -238,7 +261,8 @@ def check_bound(point: CheckedPoint) -> BoundVerdict:
                 findings.add(
                     "duals", f"they give the bound {proven!r}, the file says {document.bound!r}"
                 )
-            method = "verified"
+            else:
+                method = "verified"
     known = None
     # A point that needs no solver knows no nodes.
     knows_nodes = point.program.space is not None
@@ -251,12 +275,22 @@ def check_bound(point: CheckedPoint) -> BoundVerdict:
     return method if len(findings) == before else "not verifiable"
 
 
+def _left_open(point: CheckedPoint) -> bool:
+    """Whether the duals give the bound of the file, but a search for contents that are worth more than
+    their nodes cost was cut off.
+    """
+    if point.priced_nodes is None or point.priced_nodes.finished or point.duals is None:
+        return False
+    stated, given = point.document.bound, point.reported(dual_bound(point.dual, point.duals))
+    return stated is not None and given is not None and alike(stated, given, RELATIVE, 0.0)
+
+
 def _check_duals_written(point: CheckedPoint) -> BoundVerdict:
     """Duals may be left out where there are many rows, or where the solver has none:
     what the bound is worth then.
     """
     document = point.document
-    rows = point.arrays.shape[0]
+    rows = point.dual.shape[0]
     if document.duals is None and document.bound_source == "solver" and not point.arrays.is_integer:
         check_solver_without_duals(document.solver.name, point.findings)
     if document.duals is not None or document.bound_source != "dual":
@@ -311,7 +345,9 @@ def check_prices(point: CheckedPoint) -> None:
     document = point.document
     names = point.program.classes.resources.names
     # Many rows: only the names can be checked.
-    if document.duals is None and document.bound_source == "dual":
+    if point.program.space is not None:
+        findings.alike("prices", document.prices, {}, "the program knows nodes")
+    elif document.duals is None and document.bound_source == "dual":
         findings.same("prices", sorted(document.prices), sorted(names), "one price per resource")
     elif document.duals is None:
         findings.alike("prices", document.prices, {})

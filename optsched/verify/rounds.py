@@ -106,7 +106,8 @@ def _make_again(
     # All rows at once is what any method finds where they fit: it cannot be asked for.
     method = "auto" if rounds.method == "at-once" else rounds.method
     try:
-        again = realise(allocation, Engine(load_solver), method, rounds.rounds)
+        constraints = subject.document.constraints
+        again = realise(allocation, Engine(load_solver), method, rounds.rounds, constraints)
     except UsageError as error:
         findings.add("rounds.method", str(error))
         return

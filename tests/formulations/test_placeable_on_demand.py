@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,6 +34,9 @@ def test_the_bound_is_one_of_all_placements_and_the_answer_is_placed(
     )
     expected = best_total(document)
     assert solution.certificate.ok
+    verdict = optsched.verify(solution)
+    assert verdict.ok, verdict
+    assert verdict.bound == "verified"
     assert solution.bound is not None
     assert solution.objective is not None
     assert solution.bound >= expected * (1 - 1e-9)
@@ -84,9 +88,8 @@ def test_columns_that_are_added_are_those_of_the_space(kind: str) -> None:
     assert np.array_equal(most, after.implied_upper[before.shape[1] :])
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_prices_bound_all_contents(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound is between the best placement and what the program without nodes promises."""
+def shares_with_cpus(seed: int) -> dict[str, Any]:
+    """Thirty jobs that share two GPUs of five nodes, whose CPUs suffice for some of them."""
     random = np.random.default_rng(seed)
     kinds = [(share, float(random.integers(2, 16))) for share in (0.35, 0.45, 0.55, 0.7, 1.0)]
     jobs = []
@@ -95,12 +98,18 @@ def test_prices_bound_all_contents(seed: int, monkeypatch: pytest.MonkeyPatch) -
         option = {"pool": "v", "gpus": 1, "nodes": 1, "share": share, "throughput": share + 0.1}
         jobs.append({"id": f"j{number}", "options": [option | {"uses": {"cpu": cpu}}]})
     nodes = [{"name": f"n{number}", "gpus": 2, "cpus": 17.0} for number in range(5)]
-    document = {
+    return {
         "format": "optsched-instance/1",
         "cluster": {"pools": [{"name": "v", "nodes": nodes}]},
         "jobs": jobs,
     }
-    options = {"integral": True, "constraints": ["placeable"], "gap": 0.0}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_prices_bound_all_contents(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound is between the best placement and what the program without nodes promises."""
+    document = shares_with_cpus(seed)
+    options: dict[str, Any] = {"integral": True, "constraints": ["placeable"], "gap": 0.0}
     best = optsched.solve(document, "max-throughput", **options).objective
     monkeypatch.setattr(seats, "MOST_CONTENTS", 0)
     priced = optsched.solve(document, "max-throughput", **options)
@@ -110,6 +119,38 @@ def test_prices_bound_all_contents(seed: int, monkeypatch: pytest.MonkeyPatch) -
     assert without is not None
     assert best * (1 - 1e-9) <= priced.bound <= 1.1 * best
     assert priced.bound < 0.999 * without
+    assert optsched.verify(priced).bound == "verified"
+
+
+def test_verify_refuses_prices_that_contents_exceed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound, prices, or both together that say less than contents of nodes are worth."""
+    monkeypatch.setattr(seats, "MOST_CONTENTS", 0)
+    instance = optsched.load(shares_with_cpus(0))
+    solution = optsched.solve(
+        instance, "max-throughput", integral=True, constraints=["placeable"], gap=0.0
+    )
+    document = solution.to_document()
+    assert document["bound_source"] == "dual"
+    nodes, room = document["duals"]["count"][0], document["duals"]["node"]
+    assert nodes > 0 and max(room) > 0
+
+    def findings(**changes: Any) -> set[str]:
+        changed = {**document, "duals": {**document["duals"]}}
+        for path, value in changes.items():
+            if path in changed["duals"]:
+                changed["duals"][path] = value
+            else:
+                changed[path] = value
+        changed["gap"] = abs(changed["bound"] - changed["objective"]) / changed["objective"]
+        return {finding.field for finding in optsched.verify(instance, changed).findings}
+
+    assert not findings()
+    assert "bound" in findings(bound=document["bound"] * 0.999)
+    assert "bound" in findings(bound=document["bound"] * 1.001)
+    assert "duals" in findings(node=[0.9 * price for price in room])
+    # Five nodes that cost less are a lower bound, and the sum of all numbers is right again.
+    less = 0.01 * nodes
+    assert {"bound", "duals"} <= findings(count=[nodes - less], bound=document["bound"] - 5 * less)
 
 
 def test_many_shares_are_placed() -> None:

@@ -11,6 +11,9 @@ from scipy.optimize import linprog
 
 import optsched
 
+# Private: from how many contents on they are made on demand
+from optsched.program.space import seats
+
 pytestmark = pytest.mark.oracle
 
 
@@ -61,6 +64,48 @@ def check_share(kind: str, seed: int) -> None:
     assert rounds is not None and rounds.finished
     assert rounds.scale == pytest.approx(largest_share(document, solution), rel=1e-6)
     assert rounds.bound == pytest.approx(rounds.scale, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kind", KINDS)
+def test_contents_that_are_priced_realise_a_share_within_its_bound(
+    kind: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seats, "MOST_CONTENTS", 0)
+    document = small_instance(kind, seed)
+    solution = optsched.solve(
+        optsched.load(document), "max-min-fairness", constraints=["placeable"]
+    )
+    if solution.allocation is None:
+        return
+    rounds = optsched.realise(solution, "patterns").rounds
+    assert rounds is not None
+    best = largest_share(document, solution)
+    assert 0.9 * best <= rounds.scale <= best * (1 + 1e-6)
+    assert rounds.bound >= best * (1 - 1e-6)
+
+
+def test_many_shares_take_turns_on_a_node() -> None:
+    """Shares with CPUs of their own, which a node can hold in too many ways to write down."""
+    random = np.random.default_rng(1)
+    jobs = []
+    for number in range(16):
+        share = float(random.choice([0.11, 0.23, 0.32, 0.47, 0.59, 0.81]))
+        option = {"pool": "v", "gpus": 1, "nodes": 1, "share": share, "throughput": share}
+        uses = {"cpu": float(random.integers(1, 14))}
+        jobs.append({"id": f"j{number}", "options": [option | {"uses": uses}]})
+    nodes = [{"name": "n0", "gpus": 4, "cpus": 30.0}]
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "v", "nodes": nodes}]},
+        "jobs": jobs,
+    }
+    solution = optsched.solve(document, "max-min-fairness", constraints=["placeable"])
+    cut = optsched.realise(solution)
+    assert cut.rounds is not None
+    assert 0.9 * cut.rounds.bound <= cut.rounds.scale <= cut.rounds.bound <= 1.0
+    assert optsched.verify(cut, resolve=True).ok
+    assert not optsched.place(cut).placement.refused
 
 
 def two_nodes(**more: Any) -> Document:

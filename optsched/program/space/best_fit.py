@@ -57,8 +57,10 @@ def best_fit(
     return x, *seats.point()
 
 
-def seated_types(space: Space, types: IntArray) -> BoolArray:
-    """Which gangs of these types, in this order, best fit finds room for; -1 needs none."""
+def seated_types(space: Space, types: IntArray) -> tuple[BoolArray, Space]:
+    """Which gangs of these types, in this order, best fit finds room for, -1 needs none;
+    and the space with all contents that are in use.
+    """
     seats = _Seats(space)
     full = set[int]()
     seated = np.ones(len(types), bool)
@@ -66,7 +68,7 @@ def seated_types(space: Space, types: IntArray) -> BoolArray:
         if t >= 0 and (t in full or not seats.take(t)):
             full.add(t)
             seated[turn] = False
-    return seated
+    return seated, space if space.complete else seats.point()[0]
 
 
 def _order(space: Space, worth: FloatArray) -> IntArray:

@@ -98,6 +98,11 @@ class Contents(NamedTuple):
     counts: IntArray
 
 
+def no_contents(parts: int) -> Contents:
+    """None of any node, of so many parts."""
+    return Contents(EMPTY, EMPTY, np.zeros(0, bool), np.zeros((0, parts), np.int64))
+
+
 class GangSeats(NamedTuple):
     """Values of the columns of a space at a whole point: y, h, and n with m."""
 
@@ -160,10 +165,7 @@ class Space:
         parts, bins = _bins(parts, _most_parts(C, types, gangs, len(parts)), types, nodes)
         contents = _all_contents(nodes, bins, len(parts))
         complete = contents is not None
-        if contents is None:
-            contents = Contents(
-                EMPTY, EMPTY, np.zeros(0, bool), np.zeros((0, len(parts)), np.int64)
-            )
+        contents = contents or no_contents(len(parts))
         return cls(C, types, nodes, parts, gangs, held, bins, contents, complete)
 
     def with_contents(self, node_class: IntArray, of_gpu: BoolArray, counts: IntArray) -> Space:
@@ -186,13 +188,9 @@ class Space:
         )
         return replace(self, contents=contents)
 
-    def require_all_contents(self) -> None:
-        """Raise `UsageError` where some contents are not written down."""
-        if not self.complete:
-            raise UsageError(
-                f"a node can hold these jobs in more than {MOST_CONTENTS:,} ways: too many for "
-                "rounds of whole placements"
-            )
+    def without_contents(self) -> Space:
+        """The space with the same rows, but no columns of contents."""
+        return replace(self, contents=no_contents(len(self.parts)))
 
     # --- rows -------------------------------------------------------------------------------------
 
