@@ -40,6 +40,7 @@ from optsched.errors import (
     checks_keywords,
     did_you_mean,
 )
+from optsched.executors import LOCAL, check_executor
 from optsched.formulation import Extend, Formulation
 from optsched.formulation.notes import notes_on
 from optsched.instance import Instance
@@ -90,6 +91,8 @@ def solve(
     on_progress: Callable[[Progress], None] | None = None,
     prove: bool = False,
     generate_columns: bool = False,
+    processes: int = 1,
+    executor: str = LOCAL,
     on_log: Callable[[str], None] | None = None,
     options: Mapping[str, Any] | None = None,
     **formulation_options: Any,
@@ -152,6 +155,12 @@ def solve(
         Leave pairs of jobs that share GPUs, or else configurations of elastic jobs, to column
         generation: only those that are worth it become columns, and the bound is that of all. For
         thousands of different jobs.
+    processes : int
+        Parts of the program that are solved at a time, each in a process of its own: those of the
+        option ``parts``, and those of ``generate_columns`` where thousands of jobs share GPUs. The
+        answer is the same. Other programs are solved in this process.
+    executor : str
+        Where these are, see `optsched.benchmarking.run_tasks`.
     options : mapping, optional
         Options of the formulation, also those whose names are parameters here.
     **formulation_options
@@ -171,6 +180,7 @@ def solve(
     limits = make_limits(
         timer, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
     )
+    check_executor(executor, processes)
     if formulation is None:
         instance, formulation = default_formulation(instance)
     if not isinstance(formulation, Formulation):
@@ -197,7 +207,10 @@ def solve(
         # No candidates and no solver: a solution with the status `limit`, not an error.
         return cut_off(chosen, not_compiled(read, chosen.plans_ahead), timer, timings)
     timings["compile"] = clock() - loaded
-    engine = Engine(load_solver, solver, limits, prove, timings=timings, timer=timer)
+    engine = Engine(
+        load_solver, solver, limits, prove, timings=timings, timer=timer,
+        processes=processes, executor=executor,
+    )  # fmt: skip
     if start is not None:
         from optsched.verify.starts import start_point
 
@@ -211,6 +224,10 @@ def solve(
     if engine.start is not None and not engine.start_used:
         log.warning(
             "the start was of no use: %s was solved without a run that takes one", chosen.name
+        )
+    if engine.elsewhere and not engine.in_parts:
+        log.warning(
+            "other processes were of no use: the program of %s was not solved in parts", chosen.name
         )
     notes = notes_on(chosen, solution.candidates, extended=extend is not None)
     packed = _side_by_side(solution)

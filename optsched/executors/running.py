@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from optsched.errors import InvalidArgument
 from optsched.executors.local_processes import LocalProcesses
-from optsched.executors.protocol import Executor, Slot
+from optsched.executors.protocol import Executor, RunLimits, Slot
 from optsched.executors.task import Row, Task
 
 LOCAL = "processes"
@@ -24,14 +24,20 @@ def executor_of(name: str) -> Executor:
     ------
     UsageError, SolverUnavailable
     """
+    check_executor(name)
     kind, _, address = name.partition(":")
     if kind == RAY:
         from optsched.executors.ray_cluster import RayCluster  # loads nothing of Ray before
 
         return RayCluster(name if address.startswith("//") else address or None)
-    if name != LOCAL:
-        raise InvalidArgument("executor", repr(name), f"{LOCAL}, {RAY} or {RAY}:ADDRESS")
     return LocalProcesses()
+
+
+def check_executor(name: str, processes: int = 1) -> None:
+    """Refuse names of no executor, and numbers of processes out of range; raises `UsageError`."""
+    RunLimits.of(processes, 1, None, None)
+    if name != LOCAL and name.partition(":")[0] != RAY:
+        raise InvalidArgument("executor", repr(name), f"{LOCAL}, {RAY} or {RAY}:ADDRESS")
 
 
 def finished(
@@ -39,6 +45,8 @@ def finished(
     slots: Sequence[Slot],
     left: deque[Task],
     on_begin: Callable[[Task], None] | None = None,
+    *,
+    keep: bool = False,
 ) -> Iterator[tuple[Task, Row]]:
     """Hand out tasks, and yield each with its row as they come.
 
@@ -50,13 +58,16 @@ def finished(
         Emptied on the way.
     on_begin : callable, optional
         Called with each task that is handed out.
+    keep : bool
+        Whether workers that have nothing to do any more stay, for other tasks.
     """
     while left or any(slot.attempt for slot in slots):
         for slot in slots:
             if slot.attempt is not None:
                 continue
             if not left:
-                slot.stop()  # others of a cluster may wait for its cores
+                if not keep:
+                    slot.stop()  # others of a cluster may wait for its cores
                 continue
             task = left.popleft()
             slot.begin(task)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.errors import SolverUnavailable, UsageError
+from optsched.executors import LOCAL
 from optsched.instance.durations import UNLIMITED, Timer
 from optsched.program import LinearArrays
 from optsched.program.arrays import refuse_nan
@@ -93,6 +94,12 @@ class SolverRuns:
     """
     inside: bool = False
     """Whether of many optima of a linear program one inside the optimal face is wanted."""
+    processes: int = 1
+    """Parts of a program that are solved at a time, if it falls into parts."""
+    executor: str = LOCAL
+    """Where these are solved."""
+    in_parts: bool = False
+    """Whether a program was solved in parts."""
     vertex: bool = False
     """Whether a vertex is wanted: of times that are cut into slices few are fractions of intervals."""
     bases: Bases = field(default_factory=Bases)
@@ -146,6 +153,11 @@ class SolverRuns:
         return result
 
     # --- the solver ---------------------------------------------------------------------------
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether parts of a program are solved in other processes."""
+        return self.processes > 1 or self.executor != LOCAL
 
     @property
     def name(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 from optsched.candidates import Classes
 from optsched.program import AllocationProgram
@@ -14,6 +15,20 @@ from optsched.solving.engine import Engine
 from optsched.solving.outcome import SolvedProgram
 
 log = logging.getLogger("optsched")
+
+
+@dataclass(frozen=True)
+class CheckedBuild:
+    """Builds programs over classes with more columns, and refuses those that cannot be priced."""
+
+    build: Build
+
+    def __call__(self, classes: Classes) -> AllocationProgram | Plan:
+        # A constraint that has no rows over the first columns may have some over those made.
+        made = self.build(classes)
+        if isinstance(made, AllocationProgram):
+            refuse(made, gone=False, concave=True)
+        return made
 
 
 def generate_columns(engine: Engine, program: AllocationProgram, build: Build) -> SolvedProgram:
@@ -36,13 +51,7 @@ def generate_columns(engine: Engine, program: AllocationProgram, build: Build) -
         For programs whose columns cannot be priced by the levels of jobs.
     """
 
-    def checked(classes: Classes) -> AllocationProgram | Plan:
-        # A constraint that has no rows over the first columns may have some over those made.
-        made = build(classes)
-        if isinstance(made, AllocationProgram):
-            refuse(made, gone=False, concave=True)
-        return made
-
+    checked = CheckedBuild(build)
     if program.classes.candidates.elastic is not None:
         return generate_configurations(engine, program, checked)
     log.info(

@@ -11,7 +11,8 @@ are worth more by cutting planes,
 
 (of a total: the sum of one t_i for each part), within a region of trust that shrinks. Nothing is
 lost but pairs of jobs of two parts. Duals of a part, spread over all classes (`pair_sample`), bound
-the whole.
+the whole. Parts are solved side by side (`optsched.solving.side_by_side`): each goes on from the
+columns and the basis that it came to before, wherever it was solved then.
 
 References
 ----------
@@ -25,12 +26,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, ranges
+from optsched.errors import Interrupted
 from optsched.solution.values import Termination
 from optsched.solving.column_generation.pair_pricing import ClassPairs, PairPricing
 from optsched.solving.column_generation.pair_sample import (
@@ -41,9 +45,10 @@ from optsched.solving.column_generation.pair_sample import (
     start_of,
     unit_of,
 )
-from optsched.solving.column_generation.pair_search import PairSearch
+from optsched.solving.column_generation.pair_search import PairSearch, SearchEnd
 from optsched.solving.column_generation.pricing import Build, Duals
 from optsched.solving.engine import Engine
+from optsched.solving.side_by_side import SideBySide
 
 log = logging.getLogger("optsched")
 
@@ -104,85 +109,199 @@ class InParts:
 def solve_in_parts(engine: Engine, pricing: PairPricing, build: Build) -> InParts | None:
     """The best of some rounds; None if a limit is reached before all parts have a point."""
     program, C = pricing.program, pricing.classes
-    parts = dealt_out(program, round(len(C) / EACH))
-    begun = _begin_parts(engine, pricing, build, parts)
-    if begun is None:
+    parts = PairParts(pricing, build, tuple(dealt_out(program, round(len(C) / EACH))))
+    first = SolvePart(0).solved(engine, parts, None)
+    if not isinstance(first, SolvedPart):
         return None
-    searches, units = begun
-    total = not program.utility.smallest_level
+    prices = FirstPart(parts.pricing_of(0, engine), first)
+    with closing(SideBySide(engine, _do, (parts, prices))) as others:
+        begun = others.results([SolvePart(part) for part in range(1, len(parts.classes))])
+        solved = [first, *(each for each in begun if isinstance(each, SolvedPart))]
+        if len(solved) < len(parts.classes):
+            return None
+        return _best_of_rounds(engine, parts, others, solved)
+
+
+def _best_of_rounds(
+    engine: Engine, parts: PairParts, others: SideBySide[Any], solved: list[SolvedPart]
+) -> InParts:
+    """Capacities are moved between parts that all have a point."""
+    pricing, capacity = parts.pricing, parts.pricing.classes.capacity
+    total = not pricing.program.utility.smallest_level
     # A minimum is bounded from the start by what its worst class could have alone.
-    bound, proof = (np.inf, None) if total else _held_by_one(pricing)
-    cuts = []
+    best = (np.inf, None) if total else _held_by_one(pricing)
+    cuts: list[_PartCut] = []
     reached: InParts | None = None
-    held = []
-    trust = TRUST / GROW
+    end, held, trust = Termination.OPTIMAL, list[FloatArray](), TRUST / GROW
     for number in range(ROUNDS + 1):
-        values = [search.value / unit for search, unit in zip(searches, units, strict=True)]
         # Parts are alike, so that duals of few of them prove nearly as much as those of all.
-        for search, level in zip(searches[:ASKED], values, strict=False):
-            found = _raised(pricing, spread(pricing, search.pricing, search.duals, level))
-            if found[0] < bound:
-                bound, proof = found
-        assert proof is not None
+        asked = [BoundByPart(*each) for each in enumerate(solved[:ASKED])]
+        try:
+            best = min([best, *others.results(asked)], key=itemgetter(0))
+        except Interrupted:
+            if reached is None:
+                raise
+            end = Termination.INTERRUPTED
+            break
+        values = [each.level for each in solved]
         value = sum(values) if total else min(values)
         trust *= SHRINK if reached is not None and value <= reached.value else GROW
         if reached is None or value > reached.value:
-            reached = _put_together(pricing, searches, parts, value, bound, proof)
+            assert best[1] is not None
+            reached = _put_together(parts, solved, value, best[0], best[1])
             # The region of trust is around the best point, not around the last one.
-            held = [search.master.capacity for search in searches]
-        log.info("in %d parts: value %.9g, bound %.9g", len(parts), reached.value, bound)
+            held = [each.end.capacity for each in solved]
+        log.info("in %d parts: value %.9g, bound %.9g", len(solved), reached.value, best[0])
         accepted = max(NEAR, engine.limits.gap or 0.0)
-        if bound - reached.value <= accepted * abs(bound) or number == ROUNDS:
+        if best[0] - reached.value <= accepted * abs(best[0]) or number == ROUNDS:
             break
         cuts += [
-            _PartCut(
-                part, values[part], search.duals.capacity / units[part], search.master.capacity
-            )
-            for part, search in enumerate(searches)
+            _PartCut(part, each.level, each.duals.capacity / each.unit, each.end.capacity)
+            for part, each in enumerate(solved)
         ]
-        for search, mine in zip(
-            searches, _moved(cuts, held, C.capacity, trust, total), strict=True
-        ):
-            search.move(mine)
-            search.run()
-            if not search.optimal:  # a limit, or the user: what was reached before is kept
-                assert search.values is not None
-                return replace(reached, bound=bound, duals=proof, end=search.values.termination)
-    assert reached is not None and proof is not None
-    return replace(reached, bound=bound, duals=proof)
+        moved = _moved(cuts, held, capacity, trust, total)
+        begun = [each.end._replace(capacity=mine) for each, mine in zip(solved, moved, strict=True)]
+        try:
+            again = others.results([SolvePart(*each) for each in enumerate(begun)])
+        except Interrupted:
+            end = Termination.INTERRUPTED
+            break
+        stops = [each for each in again if isinstance(each, Termination)]
+        if stops:  # what was reached before is kept
+            end = stops[0]
+            break
+        solved = [each for each in again if isinstance(each, SolvedPart)]
+    assert reached is not None and best[1] is not None
+    return replace(reached, bound=best[0], duals=best[1], end=end)
 
 
-def _begin_parts(
-    engine: Engine,
-    pricing: PairPricing,
-    build: Build,
-    parts: Sequence[IntArray],
-) -> tuple[list[PairSearch], list[float]] | None:
-    """The search of each part, solved once, and the unit of its value; None if a limit is reached.
+@dataclass(frozen=True, eq=False)
+class PairParts:
+    """A program of pairs, and which of its classes each part has.
 
-    The first part is solved from scratch; the others start from its prices.
+    Attributes
+    ----------
+    pricing : PairPricing
+        Of the whole program.
+    build : callable
+    classes : tuple of IntArray
     """
-    program = pricing.program
-    searches: list[PairSearch] = []
-    units = []
-    for some in parts:
-        small = PairPricing.of(engine.build(lambda some=some: part_of(program, build, some)))  # type: ignore[misc]
-        search = PairSearch(engine, small)
-        units.append(unit_of(small, pricing))
-        if searches:
-            first = searches[0]
-            start = known(
-                spread(small, first.pricing, first.duals, first.value * units[-1] / units[0])
+
+    pricing: PairPricing
+    build: Build
+    classes: tuple[IntArray, ...]
+    _made: dict[int, PairPricing] = field(default_factory=dict)
+
+    def pricing_of(self, part: int, engine: Engine) -> PairPricing:
+        """That of the program of a part, which is made once in each process."""
+        if part not in self._made:
+            program, some = self.pricing.program, self.classes[part]
+            small = engine.build(lambda: part_of(program, self.build, some))
+            self._made[part] = PairPricing.of(small)
+        return self._made[part]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PairParts, (self.pricing, self.build, self.classes)
+
+
+class SolvedPart(NamedTuple):
+    """The optimum of a part.
+
+    Attributes
+    ----------
+    level : float
+        Its value, in units of the whole program.
+    unit : float
+        Its own units for each of these.
+    duals : Duals
+    alone, amount : FloatArray
+        What its columns of jobs alone have, and the pairs that were made columns.
+    end : SearchEnd
+    """
+
+    level: float
+    unit: float
+    duals: Duals
+    alone: FloatArray
+    amount: FloatArray
+    end: SearchEnd
+
+
+class FirstPart(NamedTuple):
+    """The part that is solved from scratch, at whose prices the others start."""
+
+    pricing: PairPricing
+    solved: SolvedPart
+
+
+class SolvePart(NamedTuple):
+    """A part to be solved: from what its search came to before, or else from the first part's prices."""
+
+    part: int
+    before: SearchEnd | None = None
+
+    def solved(
+        self, engine: Engine, parts: PairParts, first: FirstPart | None
+    ) -> SolvedPart | Termination:
+        """Its optimum, or the limit that was reached; raises `Interrupted`."""
+        if engine.time_left <= 0:
+            return Termination.TIME_LIMIT
+        small = parts.pricing_of(self.part, engine)
+        search, unit = PairSearch(engine, small, self.before), unit_of(small, parts.pricing)
+        if self.before is None:
+            start = (
+                start_of(engine, small, parts.build)
+                if first is None
+                else _start(first, small, unit)
             )
-        else:
-            start = start_of(engine, small, build)
-        if start is not None:
-            search.begin(start)
+            if start is not None:
+                search.begin(start)
         if not search.run_on_the_way():
-            return None
-        searches.append(search)
-        log.info("part %d of %d has the value %.9g", len(searches), len(parts), search.value)
-    return searches, units
+            assert search.values is not None
+            return search.values.termination
+        log.info("part %d has the value %.9g", self.part + 1, search.value)
+        return _solved_part(search, unit)
+
+
+class BoundByPart(NamedTuple):
+    """The bound on the whole program that the duals of a part prove, spread over all classes."""
+
+    part: int
+    solved: SolvedPart
+
+    def proved(self, engine: Engine, parts: PairParts) -> tuple[float, Duals]:
+        """The bound, and the duals that prove it."""
+        small = parts.pricing_of(self.part, engine)
+        return _raised(
+            parts.pricing, spread(parts.pricing, small, self.solved.duals, self.solved.level)
+        )
+
+
+def _do(
+    engine: Engine, shared: tuple[PairParts, FirstPart], task: SolvePart | BoundByPart
+) -> SolvedPart | Termination | tuple[float, Duals]:
+    """One of many tasks, in this process or another."""
+    parts, first = shared
+    if isinstance(task, BoundByPart):
+        return task.proved(engine, parts)
+    return task.solved(engine, parts, first)
+
+
+def _start(first: FirstPart, small: PairPricing, unit: float) -> Duals | None:
+    """The duals of the first part, spread over another one."""
+    return known(spread(small, first.pricing, first.solved.duals, first.solved.level * unit))
+
+
+def _solved_part(search: PairSearch, unit: float) -> SolvedPart:
+    master, values = search.master, search.values
+    assert values is not None and values.x is not None
+    # Pairs that were added after the last program with a point have 0.
+    x = np.zeros(master.first + len(master.made))
+    x[: len(values.x)] = values.x
+    return SolvedPart(
+        search.value / unit, unit, search.duals,
+        x[: master.classes.columns], x[master.first :], search.end,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -260,36 +379,22 @@ def _moved(
 
 
 def _put_together(
-    pricing: PairPricing,
-    searches: list[PairSearch],
-    parts: list[IntArray],
-    value: float,
-    bound: float,
-    proof: Duals,
+    parts: PairParts, solved: Sequence[SolvedPart], value: float, bound: float, proof: Duals
 ) -> InParts:
     """The points of all parts as one of the whole program."""
-    C, x = pricing.classes, np.zeros(pricing.classes.columns)
+    C = parts.pricing.classes
+    x = np.zeros(C.columns)
     # Columns of jobs alone stand class by class, in a part as in the whole program.
     count = np.bincount(C.class_a, minlength=len(C))
     begin = np.cumsum(count) - count
-    pairs, amounts = [], []
-    for search, some in zip(searches, parts, strict=True):
-        master, values = search.master, search.values
-        assert values is not None and values.x is not None
-        mine = np.zeros(master.first + len(master.made))
-        mine[: len(values.x)] = values.x
-        x[ranges(begin[some], count[some])] = mine[: master.classes.columns]
-        used = np.flatnonzero(mine[master.first :] > 0)
-        made = master.made.take(used)
+    pairs, amounts = [ClassPairs.none()], [np.zeros(0)]
+    for each, some in zip(solved, parts.classes, strict=True):
+        x[ranges(begin[some], count[some])] = each.alone
+        used = np.flatnonzero(each.amount > 0)
+        made = each.end.made.take(used)
         pairs.append(ClassPairs(some[made.first], some[made.second], made.way, made.value))
-        amounts.append(mine[master.first + used])
-    columns = sum(len(search.master.made) for search in searches)
+        amounts.append(each.amount[used])
+    columns = sum(len(each.end.made) for each in solved)
     return InParts(
-        value,
-        bound,
-        x,
-        ClassPairs.join([ClassPairs.none(), *pairs]),
-        np.concatenate(amounts),
-        proof,
-        columns,
-    )
+        value, bound, x, ClassPairs.join(pairs), np.concatenate(amounts), proof, columns
+    )  # fmt: skip

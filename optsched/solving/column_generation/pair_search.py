@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,7 +15,7 @@ from optsched.arrays import FloatArray, group_rows
 from optsched.candidates import Classes
 from optsched.candidates.classes import JobGroups, alone_columns, assemble
 from optsched.errors import NOTHING_YET, Interrupted
-from optsched.solution.values import Termination, Values
+from optsched.solution.values import Basis, Termination, Values
 from optsched.solvers import Session
 from optsched.solving.column_generation.pair_pricing import ClassPairs, PairPricing
 from optsched.solving.column_generation.pricing import Duals
@@ -132,6 +133,14 @@ at duals to start from.
 """
 
 
+class SearchEnd(NamedTuple):
+    """What a search can go on from: capacities, pairs that were made columns, and the last basis."""
+
+    capacity: FloatArray
+    made: ClassPairs
+    basis: Basis | None
+
+
 class PairSearch:
     """A restricted program in a session, and what has come of pricing.
 
@@ -139,6 +148,9 @@ class PairSearch:
     ----------
     engine : Engine
     pricing : PairPricing
+    before : SearchEnd, optional
+        Of an earlier search of the same program, perhaps with other capacities, from whose columns
+        and basis this one goes on.
 
     Attributes
     ----------
@@ -150,7 +162,9 @@ class PairSearch:
         Those of the lowest bound.
     """
 
-    def __init__(self, engine: Engine, pricing: PairPricing) -> None:
+    def __init__(
+        self, engine: Engine, pricing: PairPricing, before: SearchEnd | None = None
+    ) -> None:
         self.engine, self.pricing = engine, pricing
         arrays = engine.build(lambda: pricing.program.to_linear().arrays)
         reason = engine.reason
@@ -158,6 +172,11 @@ class PairSearch:
         self.session = engine.open(arrays, prefer=("highs", reason))
         engine.reason = reason
         self.master = PairMaster(pricing, self.session)
+        if before is not None:
+            self.master.set_capacity(before.capacity)
+            self.master.add(before.made)
+            if before.basis is not None:
+                self.session.set_start(before.basis)
         self.values: Values | None = None
         self.best: Duals | None = None
         self._steady = STEADY
@@ -191,10 +210,10 @@ class PairSearch:
         each = self.master.bound(self.best) / float(self.pricing.classes.count.sum())
         self.master.add(self.pricing.best(start, -NEARLY * each)[1])
 
-    def move(self, capacity: FloatArray) -> None:
-        """Go on with other capacities."""
-        self.master.set_capacity(capacity)
-        self.best, self._steady = None, STEADY
+    @property
+    def end(self) -> SearchEnd:
+        """What a later search can go on from."""
+        return SearchEnd(self.master.capacity, self.master.made, self.session.basis())
 
     def run_on_the_way(self) -> bool:
         """`run` for a program that is not the one asked for; whether it came to its end.

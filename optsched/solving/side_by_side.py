@@ -1,0 +1,153 @@
+"""Parts of a program that are solved side by side, in this process or in others (`optsched.executors`).
+
+Each part has an engine of its own, with the settings of the whole one and what is left of its time.
+The whole one counts what their runs took, in the order of the parts, so that neither the answer nor
+its record depends on where parts were solved.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from optsched.errors import NOTHING_YET, Interrupted
+from optsched.executors import Calls, in_order
+from optsched.solution import Attempt
+from optsched.solvers import Limits, Solver
+from optsched.solving.engine import Engine
+
+Result = TypeVar("Result")
+
+
+class RunTotals(NamedTuple):
+    """What the runs of one part took, and on which solver; see `SolverRuns`."""
+
+    chosen: type[Solver] | None
+    reason: str
+    timings: Mapping[str, float]
+    iterations: int
+    nodes: int
+    rebuilt: Sequence[str]
+    attempts: Sequence[Attempt]
+    missing: Sequence[Attempt]
+    by_clock: bool
+    start_used: bool
+
+    @classmethod
+    def of(cls, engine: Engine) -> RunTotals:
+        return cls(**{name: getattr(engine, name) for name in cls._fields})
+
+    def count_in(self, engine: Engine) -> None:
+        """Add them to those of an engine."""
+        if self.chosen is not None:
+            engine.chosen, engine.reason = self.chosen, self.reason
+        for stage, seconds in self.timings.items():
+            engine.spend(stage, seconds)
+        engine.iterations += self.iterations
+        engine.nodes += self.nodes
+        engine.rebuilt += self.rebuilt
+        engine.attempts += self.attempts
+        engine.missing += self.missing
+        engine.by_clock |= self.by_clock
+        engine.start_used |= self.start_used
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """What makes the engine of a part; see `SolverRuns`."""
+
+    load: Callable[[str], type[Solver]]
+    solver: str
+    limits: Limits
+    prove: bool
+    known_points: bool
+    explains: bool
+    reason: str
+
+    @classmethod
+    def of(cls, engine: Engine) -> EngineSettings:
+        return cls(
+            engine.load, engine.solver, engine.limits, engine.prove,
+            engine.known_points, engine.explains, engine.reason,
+        )  # fmt: skip
+
+    def engine(self, due: float | None) -> Engine:
+        """An engine whose answer is due at a time of `time.time`, the clock that machines share."""
+        seconds = None if due is None else max(due - time.time(), 0.0)
+        limits = replace(self.limits, time=seconds)
+        return Engine(
+            self.load, self.solver, limits, self.prove,
+            known_points=self.known_points, explains=self.explains, reason=self.reason,
+        )  # fmt: skip
+
+
+class SideBySide(Generic[Result]):
+    """Calls of ``solve(engine, shared, item)``, each with an engine for its part.
+
+    `close` ends the processes.
+
+    Parameters
+    ----------
+    engine : Engine
+        Of the whole program. It says how many processes there are, and where.
+    solve : callable
+        At the top of a module, as other processes import it.
+    shared : tuple
+        What all calls get.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        solve: Callable[[Engine, tuple[Any, ...], Any], Result],
+        shared: tuple[Any, ...],
+    ) -> None:
+        settings = EngineSettings.of(engine)
+        if engine.elsewhere:  # nobody hears there
+            limits = replace(engine.limits, on_progress=None, on_log=None)
+            settings = replace(settings, limits=limits)
+        engine.in_parts = True
+        self._engine = engine
+        self._calls = Calls(
+            _solved, (solve, settings, *shared), processes=engine.processes,
+            executor=engine.executor, threads=engine.limits.threads, prepare=_loaded,
+        )  # fmt: skip
+
+    def results(self, items: Sequence[Any]) -> list[Result]:
+        """The results in the order of the items.
+
+        Raises
+        ------
+        Interrupted
+            Also where Ctrl-C comes while others solve.
+        UsageError, SolverUnavailable, SolverCrashed
+        """
+        engine = self._engine
+        due = None if engine.timer.seconds is None else time.time() + engine.time_left
+        try:
+            found = in_order(self._calls.results_of([(due, item) for item in items]))
+        except KeyboardInterrupt:
+            raise Interrupted(NOTHING_YET) from None
+        for _, totals in found:
+            totals.count_in(engine)
+        return [result for result, _ in found]
+
+    def close(self) -> None:
+        """End the processes."""
+        self._calls.close()
+
+
+def _solved(shared: tuple[Any, ...], item: tuple[float | None, Any]) -> tuple[Any, RunTotals]:
+    """One part, with what its runs took."""
+    (solve, settings, *own), (due, content) = shared, item
+    engine = settings.engine(due)
+    return solve(engine, tuple(own), content), RunTotals.of(engine)
+
+
+def _loaded(spec: Mapping[str, Any]) -> None:
+    """Load what solves most parts, once in each process."""
+    from optsched.solvers.highs import Highs
+
+    Highs.version()
