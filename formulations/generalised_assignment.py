@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -83,7 +84,7 @@ class GeneralisedAssignment(Formulation):
             matrix=C.member,
             lower=C.count.astype(np.float64),
             upper=np.full(len(C), np.inf),
-            describe=lambda k: f"{C.job_name(k)} must have one of its options",
+            describe=partial(_must_be_assigned, C),
         )
         return AllocationProgram(
             C,
@@ -93,6 +94,10 @@ class GeneralisedAssignment(Formulation):
             integral=True,
             units=Multiple(-1.0),
         )
+
+
+def _must_be_assigned(C: Classes, k: int) -> str:
+    return f"{C.job_name(k)} must have one of its options"
 
 
 def _without_options(C: Classes, k: IntArray) -> InvalidInput:

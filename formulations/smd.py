@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -152,8 +153,12 @@ def _reservation(C: Classes, limits: JobLimits) -> SideRows:
         matrix=v,
         lower=np.full(len(limits.names), -np.inf),
         upper=limits.capacity,
-        describe=lambda row: (
-            f"the limits of the jobs that are admitted reserve at most {limits.capacity[row]:g} of "
-            f"{limits.names[row]}"
-        ),
+        describe=partial(_at_most, limits),
+    )
+
+
+def _at_most(limits: JobLimits, row: int) -> str:
+    return (
+        f"the limits of the jobs that are admitted reserve at most {limits.capacity[row]:g} of "
+        f"{limits.names[row]}"
     )

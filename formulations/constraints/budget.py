@@ -12,7 +12,7 @@ from optsched.candidates import Classes
 from optsched.errors import InvalidArgument
 from optsched.formulation import ConstraintOptions, SideConstraint
 from optsched.instance import Cluster, Instance
-from optsched.program import SideRows
+from optsched.program import SameWords, SideRows
 
 
 class Budget(SideConstraint):
@@ -100,7 +100,7 @@ class Budget(SideConstraint):
             f"spend at most {B:g} USD per hour" if _priced(cluster) else f"use at most {B:g} GPUs"
         )
         words = f"{who} together {spend} (budget)"
-        return SideRows("budget", spending, np.array([-np.inf]), np.array([B]), lambda row: words)
+        return SideRows("budget", spending, np.array([-np.inf]), np.array([B]), SameWords(words))
 
 
 def _priced(cluster: Cluster) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Annotated
 
@@ -113,10 +114,11 @@ class Cells(SideConstraint):
             sp.csr_matrix(matrix[some]),
             np.full(len(some), -np.inf),
             least[some],
-            lambda number: self._words(int(some[number])),
+            partial(self._words, some),
         )
 
-    def _words(self, at: int) -> str:
+    def _words(self, of_row: IntArray, row: int) -> str:
+        at = int(of_row[row])
         sizes, who = self.sizes, f"the jobs of tenant {self.options.tenant}"
         if at == len(sizes):
             return f"{who} run within cells of at most {sizes[-1]} GPUs (cells)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -89,7 +90,7 @@ class Deadlines(SideConstraint):
             matrix=C.sure_throughput[k],
             lower=C.count[k] * pace * self.asked_of(C, k),
             upper=np.full(len(k), np.inf),
-            describe=lambda row: _words(C, int(k[row]), float(N[row]), float(D[row])),
+            describe=partial(_words, C, k),
             relax=self._way,
             weight=C.count[k] * self._weight(C, k),
             broken=tuple(f"{conflict.words}: is given up" for conflict in impossible),
@@ -128,9 +129,10 @@ class Deadlines(SideConstraint):
         return conflicts
 
 
-def _words(C: Classes, k: int, steps: float, deadline: float) -> str:
+def _words(C: Classes, of_row: IntArray, row: int) -> str:
     """What a deadline asks for, in GPU hours of each pool where the job is fastest per GPU."""
-    now = C.instance.now
+    k, now = int(of_row[row]), C.instance.now
+    steps, deadline = float(C.steps_left[k]), float(C.deadline[k])
     pools = C.instance.cluster.pools
     mine = np.flatnonzero(C.alone & (C.class_a == k) & (C.pool >= 0) & (C.rate_a > 0))
     hours = steps / (C.rate_a[mine] * C.sure_factor[mine]) * C.gpus[mine] / 3600.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ from pydantic import Field, model_validator
 
 from formulations.constraints.selection import JobSelection, selected
 from formulations.isolated import Isolated
-from optsched.arrays import IntArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Absence, Classes
 from optsched.formulation import Infeasible, SideConstraint
 from optsched.instance import Instance
@@ -91,7 +92,7 @@ class MinimumService(SideConstraint):
             matrix=sp.csr_matrix(matrix[k]),
             lower=lower,
             upper=np.full(len(k), np.inf),
-            describe=lambda row: self._words(C, int(k[row]), float(unit[k[row]])),
+            describe=partial(self._words, C, k, unit[k]),
             of_class=k,
         )
 
@@ -123,11 +124,12 @@ class MinimumService(SideConstraint):
             else f"at {percent} of its isolated throughput"
         )
 
-    def _words(self, C: Classes, k: int, unit: float) -> str:
+    def _words(self, C: Classes, of_row: IntArray, unit: FloatArray, row: int) -> str:
+        k = int(of_row[row])
         each = " each" if C.count[k] > 1 else ""
         if self.options.of == "time":
             return f"{C.job_name(k)} must run {100 * self.options.fraction:g} % of the time{each} (minimum-service)"
-        pace = self.options.fraction * unit
+        pace = self.options.fraction * float(unit[row])
         return (
             f"{C.job_name(k)} must make {pace:.4g} steps/s{each}, "
             f"{100 * self.options.fraction:g} % of its isolated "

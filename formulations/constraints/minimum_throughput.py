@@ -13,7 +13,7 @@ from optsched.arrays import IntArray
 from optsched.candidates import Classes
 from optsched.formulation import Infeasible, SideConstraint
 from optsched.instance import Instance
-from optsched.program import SideRows
+from optsched.program import SameWords, SideRows
 from optsched.solution import Conflict
 
 
@@ -70,7 +70,7 @@ class MinimumThroughput(SideConstraint):
         if total.nnz == 0:
             raise Infeasible([Conflict(self.kind, 0, f"{words}, but none of them can run")])
         lower = np.array([self.options.rate])
-        return SideRows(self.kind, total, lower, np.array([np.inf]), lambda row: words)
+        return SideRows(self.kind, total, lower, np.array([np.inf]), SameWords(words))
 
     def _who(self) -> str:
         chosen = self.options

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import scipy.sparse as sp
 from pydantic import model_validator
@@ -93,20 +95,26 @@ class Moves(SideConstraint):
             parts.append((sp.csr_matrix(stay.sum(axis=0)), np.array([n[running].sum() - M])))
         if a is not None:
             parts.append((stay[running], a * n[running]))
-        first = 1 if M is not None else 0
         lower = np.concatenate([side for _, side in parts])
         return SideRows(
             name="moves",
             matrix=sp.csr_matrix(sp.vstack([matrix for matrix, _ in parts])),
             lower=lower,
             upper=np.full(len(lower), np.inf),
-            describe=lambda row: (
-                f"of the {n[running].sum():g} jobs that run now at most {M:g} are moved or "
-                "stopped, on average (moves)"
-                if row < first
-                else f"{self._stays(C, int(running[row - first]))} at least {100 * (a or 0.0):g} % of the time (moves)"
-            ),
+            describe=partial(self._words, C, running),
         )
+
+    def _words(self, C: Classes, running: IntArray, row: int) -> str:
+        """The row of the limit is the first one, if there is one; then each class has a row."""
+        M, a = self.options.limit, self.options.keep
+        if M is None:
+            stays = self._stays(C, int(running[row]))
+        elif row == 0:
+            jobs = C.count[running].sum()
+            return f"of the {jobs:g} jobs that run now at most {M:g} are moved or stopped, on average (moves)"
+        else:
+            stays = self._stays(C, int(running[row - 1]))
+        return f"{stays} at least {100 * (a or 0.0):g} % of the time (moves)"
 
     def _now(self, instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
         """Present pool and number of GPUs of each job, and its label;

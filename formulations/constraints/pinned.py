@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -75,9 +76,10 @@ class _OfWays(SideConstraint):
         k = np.flatnonzero(np.diff(barred.indptr))
         if len(k) == 0:
             return None
-        return SideRows.bar(
-            self.kind, sp.csr_matrix(barred[k]), lambda row: self._words(C.job_name(int(k[row])))
-        )
+        return SideRows.bar(self.kind, sp.csr_matrix(barred[k]), partial(self._words_of, C, k))
+
+    def _words_of(self, C: Classes, of_row: IntArray, row: int) -> str:
+        return self._words(C.job_name(int(of_row[row])))
 
     def _named(self, C: Classes) -> BoolArray:
         """Mask of the columns in a pool, on a number of GPUs, and inside a group of a level

@@ -12,7 +12,7 @@ from optsched.candidates import Classes
 from optsched.errors import InvalidArgument
 from optsched.formulation import ConstraintOptions, Infeasible, SideConstraint
 from optsched.instance import Instance
-from optsched.program import SideRows
+from optsched.program import SameWords, SideRows
 from optsched.solution import Conflict
 
 IDLE = "watts_idle"
@@ -90,7 +90,7 @@ class Power(SideConstraint):
         if draw.nnz == 0:
             return None
         return SideRows(
-            "power", draw, np.array([-np.inf]), np.array([P - at_rest]), lambda row: words
+            "power", draw, np.array([-np.inf]), np.array([P - at_rest]), SameWords(words)
         )
 
     def _watts(self, C: Classes, field: str, needed: IntArray) -> FloatArray:

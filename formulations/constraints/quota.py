@@ -13,7 +13,7 @@ from optsched.candidates import Classes
 from optsched.formulation import ConstraintOptions, Infeasible, SideConstraint
 from optsched.instance import Instance
 from optsched.instance.documents import refused
-from optsched.program import SideRows
+from optsched.program import SameWords, SideRows
 from optsched.solution import Conflict
 
 
@@ -110,7 +110,7 @@ class Quota(_OfTenant):
         if held.nnz == 0:
             return None
         words = self._words(C, "at most", G)
-        return SideRows("quota", held, np.array([-np.inf]), np.array([G]), lambda row: words)
+        return SideRows("quota", held, np.array([-np.inf]), np.array([G]), SameWords(words))
 
 
 class MinimumShare(_OfTenant):
@@ -162,7 +162,7 @@ class MinimumShare(_OfTenant):
         matrix = sp.csr_matrix(held[np.newaxis, :])
         matrix.eliminate_zeros()
         return SideRows(
-            "minimum-share", matrix, np.array([G]), np.array([np.inf]), lambda row: words
+            "minimum-share", matrix, np.array([G]), np.array([np.inf]), SameWords(words)
         )
 
     def _demand(self, C: Classes, held: FloatArray, among: BoolArray) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -69,9 +71,7 @@ class Uninterrupted(SideConstraint):
             matrix=sp.csr_matrix(stay[held]),
             lower=C.count[held],
             upper=np.full(len(held), np.inf),
-            describe=lambda row: (
-                f"{C.job_name(int(held[row]))} cannot be preempted and runs on (uninterrupted)"
-            ),
+            describe=partial(_words, C, held),
         )
 
     def _held(self, instance: Instance) -> tuple[IntArray, IntArray, IntArray, IntArray]:
@@ -82,3 +82,7 @@ class Uninterrupted(SideConstraint):
         where = (nodes * (gpus.max(initial=0) + 1) + gpus) * len(instance.cluster.pools) + pool
         label = np.where(kept, where, NOT_RUNNING)
         return np.where(kept, pool, NOT_RUNNING), gpus, nodes, label
+
+
+def _words(C: Classes, of_row: IntArray, row: int) -> str:
+    return f"{C.job_name(int(of_row[row]))} cannot be preempted and runs on (uninterrupted)"

@@ -16,6 +16,7 @@ from optsched.cli.options import (
     SOLVER,
     InstanceOrProgram,
     Json,
+    ManyOptions,
     ProblemOptions,
     Search,
     certificate_failed,
@@ -123,6 +124,7 @@ def solve(
         bool, Option("Exit 5 if optimality is not proven.", section=SOLVER)
     ] = False,
     *,
+    running: ManyOptions,
     slices: RoundsOptions,
     place: Annotated[
         bool, Option("Place the rows that run first on GPUs of nodes.", section=OUTPUT)
@@ -145,6 +147,7 @@ def solve(
         optsched solve cluster.json -f max-throughput -O integral=true --time-limit 30s
         optsched solve cluster.json --rounds auto -o plan.json
         optsched solve @quickstart -f max-throughput -O integral=true --place
+        optsched solve cluster.json -O parts=8 --jobs 4
         optsched solve cluster.json -C deadlines:soft=true --json | jq .objective
         optsched solve cluster.json --start yesterday.json -o today.json
         optsched solve model.mps --time-limit 5m -o model.sol
@@ -165,6 +168,7 @@ def solve(
         needs_instance = {
             "--generate-columns needs": generate_columns,
             "--rounds and --place need": place or slices.rounds is not None,
+            "--jobs and --executor need": running != ManyOptions(),
         }
         _check_program(problem, output, duals, needs_instance)
         solution = _solve_program(shell, problem.instance, search, start)
@@ -174,6 +178,7 @@ def solve(
         solution = solved(
             shell, chosen, search, check=api.check_placeable if place else None,
             start=start, generate_columns=generate_columns,
+            processes=running.jobs, executor=running.executor,
         )  # fmt: skip
     code = exit_code(solution, require_optimal)
     if certificate_failed(shell, solution):

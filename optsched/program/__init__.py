@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Assumption,
         ClassFloors,
         LimitRows,
+        SameWords,
         SideRows,
     )
     from optsched.program.space import GangSeats, Space
@@ -46,6 +47,7 @@ __all__ = [
     "Multiple",
     "Ratio",
     "Relation",
+    "SameWords",
     "SideRows",
     "Space",
     "TimelineCost",
@@ -67,6 +69,7 @@ _HOME = {
     "ConicProgram": "optsched.program.conic",
     "LimitRows": "optsched.program.side_rows",
     "Ratio": "optsched.program.ratio",
+    "SameWords": "optsched.program.side_rows",
     "SideRows": "optsched.program.side_rows",
     "TimelineCost": "optsched.program.timeline",
     "TimelineProgram": "optsched.program.timeline",

@@ -27,7 +27,8 @@ can never have more: it leaves the path where that reaches the floor, and needs 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,6 +39,9 @@ from optsched.program.arrays import LinearArrays
 from optsched.program.minimum import LexicographicMinimum
 from optsched.program.side_rows import FloorMeasure, SideRows
 from optsched.program.total import Total
+
+if TYPE_CHECKING:  # a solver in another process loads no candidates
+    from optsched.candidates import Classes
 
 SAME = 1e-12
 """Relative difference of two clocks at which events coincide."""
@@ -396,7 +400,7 @@ class Filling:
             lower=C.count * level * (1.0 - self.loose),
             upper=np.full(len(level), np.inf),
             slack=C.count * level * self.loose,
-            describe=lambda k: f"{C.job_name(k)} keeps the level {level[k]:.6g} that filling gives",
+            describe=partial(_kept_words, C, level),
         )
         side = (*self.program.side, floor)
         return replace(
@@ -436,3 +440,7 @@ def _cumulated(values: FloatArray, group: IntArray) -> FloatArray:
     before = np.append(0.0, total)[first]
     lengths = np.diff(np.append(first, len(values)))
     return np.asarray(total - np.repeat(before, lengths))
+
+
+def _kept_words(C: Classes, level: FloatArray, k: int) -> str:
+    return f"{C.job_name(k)} keeps the level {level[k]:.6g} that filling gives"

@@ -69,11 +69,14 @@ class Minimum(Utility):
 
     def at_least(self, R: FeasibleRegion, value: FloatArray | float, name: str) -> SideRows:
         """levels @ x >= n value, a row per class; the values may differ."""
-        from optsched.program.side_rows import SideRows  # most programs have no side rows
+        from optsched.program.side_rows import (  # most programs have no side rows
+            SameWords,
+            SideRows,
+        )
 
         lower = np.asarray(value) * R.classes.count
         endless = np.full(len(R.classes), np.inf)
-        return SideRows(name, R.levels, lower, endless, lambda row: f"the {name} objective")
+        return SideRows(name, R.levels, lower, endless, SameWords(f"the {name} objective"))
 
 
 @dataclass(frozen=True, eq=False)

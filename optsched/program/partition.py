@@ -29,9 +29,9 @@ are divided as whole GPUs, whose remainder is lost, and no bound is given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -144,7 +144,7 @@ class ProgramParts(Displayed):
             matrix=sp.csr_matrix(rows.matrix[mine][:, columns]),
             lower=rows.lower[mine],
             upper=upper[mine],
-            describe=lambda row: rows.describe(int(mine[row])),
+            describe=partial(_described, rows.describe, mine),
             weight=None if rows.weight is None else rows.weight[mine],
             slack=None if rows.slack is None else rows.slack[mine],
             of_class=None if of_class is None else self._place[of_class[mine]],
@@ -192,6 +192,11 @@ class ProgramParts(Displayed):
                 shared = np.where(owner[at] == SHARED, 1.0 / self.parts, 1.0)
                 whole[at] += factor * shared * of_part.get(rows.name, np.zeros(0))
         return RowDuals(time, capacity, side, worth)
+
+
+def _described(describe: Callable[[int], str], mine: IntArray, row: int) -> str:
+    """The words of a row of a part, by those of all rows and their numbers."""
+    return describe(int(mine[row]))
 
 
 def _indivisible(program: AllocationProgram) -> str | None:

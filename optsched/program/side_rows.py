@@ -42,6 +42,21 @@ class Assumption(NamedTuple):
     decided_by: str = ""
 
 
+@dataclass(frozen=True)
+class SameWords:
+    """Describes all rows alike.
+
+    Attributes
+    ----------
+    words : str
+    """
+
+    words: str
+
+    def __call__(self, row: int) -> str:
+        return self.words
+
+
 @dataclass(frozen=True, eq=False)
 class SideRows:
     """Rows over the columns of the classes that a side constraint adds:
@@ -53,7 +68,9 @@ class SideRows:
     matrix : csr_matrix, shape (rows, N)
     lower, upper : FloatArray, shape (rows,)
     describe : callable
-        Row number -> the requirement in the user's words, for the explanation of conflicts.
+        Row number -> the requirement in the user's words, for the explanation of conflicts. Rows of
+        programs whose parts are solved in other processes need one that can be pickled: `SameWords`,
+        or a `functools.partial` of a function at the top of a module.
     relax : str
         What is done where not all requirements can be met: ``none`` (the program is infeasible),
         ``shortfall`` (rows fall short by as little as possible in total) or ``count`` (as few rows

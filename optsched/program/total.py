@@ -14,7 +14,7 @@ from optsched.program.conic import Cone, ConicProgram, linear_to_conic
 from optsched.program.feasible_region import FeasibleRegion
 from optsched.program.linear import LinearProgram
 from optsched.program.linear_form import LinearForm, LinearTotalForm, TangentForm
-from optsched.program.side_rows import SideRows
+from optsched.program.side_rows import SameWords, SideRows
 from optsched.program.utility import Utility
 
 LARGEST_LEVEL = 1e100
@@ -262,5 +262,5 @@ class Total(Utility):
         """w' levels @ x >= value, one row."""
         matrix = sp.csr_matrix(sp.csr_matrix(self.weight[np.newaxis, :]) @ R.levels)
         return SideRows(
-            name, matrix, np.array([value]), np.array([np.inf]), lambda row: f"the {name} objective"
+            name, matrix, np.array([value]), np.array([np.inf]), SameWords(f"the {name} objective")
         )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 
 from optsched.arrays import FloatArray, IntArray
@@ -16,6 +17,7 @@ from optsched.solution import PointStatus, Termination, Values
 from optsched.solving.certify import certified_point, nothing_found, unless_interrupted
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM, Outcome, SolvedProgram
+from optsched.solving.side_by_side import SideBySide
 from optsched.solving.stages import solve_staged
 
 log = logging.getLogger("optsched")
@@ -24,7 +26,7 @@ WORDS = "in parts"
 
 
 def solve_in_parts(engine: Engine, program: AllocationProgram, part: IntArray) -> SolvedProgram:
-    """The parts one by one, joined, with a bound on the optimum of the whole.
+    """The parts side by side, joined, with a bound on the optimum of the whole.
 
     A part without a point says nothing of the whole, which may have one: then nothing is found.
 
@@ -40,20 +42,22 @@ def solve_in_parts(engine: Engine, program: AllocationProgram, part: IntArray) -
     InvalidArgument
         Of a program that does not fall into parts.
     """
-    partition, start = ProgramParts.of(program, part), engine.start
-    outcomes: list[Outcome] = []
-    try:
-        for number in range(partition.parts):
-            columns = partition.columns_of(number)
-            engine.start = None if start is None else start[columns]
-            small = engine.build(lambda number=number: partition.program_of(number))  # type: ignore[misc]
-            outcomes.append(solve_staged(engine, small).outcome)
-            log.info("part %d of %d: %s", number + 1, partition.parts, outcomes[-1].status)
-            if outcomes[-1].x is None:
-                return _nothing(engine, program, outcomes[-1], number)
-    finally:
-        engine.start = start
+    partition = ProgramParts.of(program, part)
+    with closing(SideBySide(engine, _solved, (partition, engine.start))) as parts:
+        outcomes = parts.results(range(partition.parts))
+    for number, outcome in enumerate(outcomes):
+        log.info("part %d of %d: %s", number + 1, partition.parts, outcome.status)
+        if outcome.x is None:
+            return _nothing(engine, program, outcome, number)
     return SolvedProgram(program, _joined(engine, partition, outcomes), notes=_notes(partition))
+
+
+def _solved(engine: Engine, shared: tuple[ProgramParts, FloatArray | None], number: int) -> Outcome:
+    """The outcome of one part."""
+    partition, start = shared
+    engine.start = None if start is None else start[partition.columns_of(number)]
+    small = engine.build(lambda: partition.program_of(number))
+    return solve_staged(engine, small).outcome
 
 
 def _joined(engine: Engine, partition: ProgramParts, outcomes: list[Outcome]) -> Outcome:

@@ -58,3 +58,8 @@ class Deadly(SideConstraint):
             return None
         os.kill(os.getpid(), signal.SIGKILL)
         return None
+
+
+def worker(shared: tuple[Any, ...], item: int) -> tuple[int, Any]:
+    """The process that the call was forked from, and what is shared."""
+    return os.getppid(), shared[0]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from odd_calls import Deadly, added, dies, odd_refused, sleeps, with_shared
+from odd_calls import Deadly, added, dies, odd_refused, sleeps, with_shared, worker
 
 from optsched.errors import InvalidInput, SolverCrashed, UsageError
-from optsched.executors import results_of
+from optsched.executors import Calls, in_order, results_of
 from optsched.study import compare
 
 pytestmark = pytest.mark.process
@@ -48,6 +49,23 @@ def test_a_refusal_is_the_result_of_its_call(how: dict[str, int]) -> None:
     refused = found[1]
     assert isinstance(refused, InvalidInput) and refused.path == "items[1]"
     assert str(refused) == "items[1]: found an odd number, expected an even one"
+
+
+def test_processes_are_kept_from_one_lot_to_the_next() -> None:
+    large = list(range(1000))
+    calls: Calls[tuple[int, object]] = Calls(worker, (large,), processes=2)
+    with closing(calls):
+        lots = [in_order(calls.results_of([1, 2, 3])) for _ in range(2)]
+    first, again = ({pid for pid, _ in lot} for lot in lots)
+    assert again <= first and os.getpid() not in first
+    assert all(shared is large for lot in lots for _, shared in lot)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_items_that_are_shared_are_those_of_the_caller(how: dict[str, int]) -> None:
+    part = [1, 2]
+    [(_, (shared, item))] = results_of(with_shared, (part,), [part], **how)
+    assert shared is part and item is part
 
 
 def test_a_process_that_dies_is_the_result_of_its_call() -> None:

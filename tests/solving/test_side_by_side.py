@@ -1,0 +1,125 @@
+"""Parts that are solved in other processes: the same answer as in this one, to the last bit."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import pickle
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from test_pair_parts import packed
+
+import optsched
+from optsched.assembly import compile, make_formulation
+from optsched.candidates import Classes
+from optsched.errors import UsageError
+from optsched.formulation import SideConstraint
+from optsched.program import AllocationProgram, SideRows
+from optsched.solution import Solution
+
+# Private names: parts must be small for a test
+from optsched.solving.column_generation import pair_generation, pair_parts
+
+pytestmark = pytest.mark.process
+
+EXECUTORS = ["processes", "ray"]
+
+
+def untimed(solution: Solution) -> str:
+    """The document of a solution without what took how long."""
+    document = json.loads(json.dumps(solution.to_document()))
+    for key in ("timings", "created"):
+        document.pop(key, None)
+    return json.dumps(document)
+
+
+def without(executor: str) -> None:
+    if executor == "ray":
+        pytest.importorskip("ray", reason="the extra ray is not installed")
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_packed_program_is_the_same(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    without(executor)
+    monkeypatch.setattr(pair_generation, "MANY", 40)
+    monkeypatch.setattr(pair_parts, "EACH", 20)
+    solve = partial(optsched.solve, packed(11, 80), generate_columns=True)
+    here = solve()
+    there = solve(processes=2, executor=executor)
+    assert here.allocation is not None and there.allocation is not None
+    assert here.solver is not None and here.solver.iterations > 0
+    assert untimed(here) == untimed(there)
+    assert here.allocation.x.tobytes() == there.allocation.x.tobytes()
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("name", ["max-min-fairness", "proportional-fairness"])
+def test_a_program_in_parts_is_the_same(name: str, executor: str) -> None:
+    without(executor)
+    solve = partial(optsched.solve, "@large", name, parts=3)
+    assert untimed(solve()) == untimed(solve(processes=2, executor=executor))
+
+
+def test_other_processes_that_nothing_is_for_are_told_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, "optsched"):
+        optsched.solve("@quickstart", processes=2)
+    assert "other processes were of no use: the program of max-min-fairness" in caplog.text
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("wrong", [{"processes": 0}, {"executor": "slurm"}])
+def test_wrong_executors_are_refused_before_anything_is_read(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        optsched.solve("nowhere.json", **wrong)
+
+
+class Local(SideConstraint):
+    """Rows with words that no other process can have."""
+
+    kind = "local"
+
+    def __init__(self) -> None:
+        super().__init__(self.Options())
+
+    def rows(self, C: Classes) -> SideRows | None:
+        matrix = sp.csr_matrix(C.usage)[:1]
+        nothing, most = np.array([-np.inf]), C.capacity[:1]
+        return SideRows("local", matrix, nothing, most, lambda row: "of this script")
+
+
+@pytest.mark.unit
+def test_words_that_cannot_be_sent_are_refused() -> None:
+    with pytest.raises(UsageError, match="what is to be sent to other processes cannot be"):
+        optsched.solve("@quickstart", parts=2, constraints=[Local()], processes=2)
+
+
+ASKED: list[dict[str, Any]] = [
+    {"kind": "budget", "limit": 200.0},
+    {"kind": "deadlines"},
+    {"kind": "forbidden", "pools": ["k80"], "jobs": ["resnet-18-3"]},
+    {"kind": "minimum-service", "fraction": 0.01},
+    {"kind": "minimum-service", "fraction": 0.01, "of": "isolated"},
+    {"kind": "minimum-throughput", "rate": 0.1},
+    {"kind": "quota", "tenant": "vision", "gpus": 4.0},
+    {"kind": "minimum-share", "tenant": "vision", "gpus": 1.0},
+]
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("asked", ASKED, ids=[item["kind"] for item in ASKED])
+def test_side_rows_come_back_with_their_words(asked: dict[str, Any]) -> None:
+    made = make_formulation("max-min-fairness", constraints=[asked])
+    program = made.program(made.classes(compile("@quickstart")))
+    assert isinstance(program, AllocationProgram)
+    (rows,) = program.side
+    (again,) = pickle.loads(pickle.dumps(program)).side
+    words = [rows.describe(row) for row in range(len(rows.upper))]
+    assert words and [again.describe(row) for row in range(len(words))] == words
+    assert dataclasses.replace(rows, lower=again.lower).name == again.name
