@@ -30,9 +30,9 @@ With `-O quantile=0.9`, deadlines (the side constraint, `deadline-elastic`, `dea
 throughput that is reached with a probability of 90 % by the performance model; objectives use the median.
 
 With `-O parts=8`, jobs are dealt out at random to 8 parts, each with an eighth of every capacity, which are solved one
-by one, or with `--jobs N` N at a time, and put together (POP; `-O parts_seed=1` draws others). That is for a smallest level or a total over fractions of
-time, to compare with: the gap is that to the optimum of the whole, and [the exact method is nearly always
-faster](../studies/parts.md).
+by one, or with `--jobs N` N at a time, and put together (POP; `-O parts_seed=1` draws others). That is for a smallest
+level or a total over fractions of time, to compare with: the gap is that to the optimum of the whole, and [the exact
+method is nearly always faster](../studies/parts.md).
 """
 SENSES = {"max": "maximised", "min": "minimised", "rule": "reported"}
 
