@@ -142,8 +142,10 @@ class _Room(NamedTuple):
                 return max(best, known, *(bound for _, _, bound in open_)), False
             tried += 1
             x, bound = self._relaxed(price, lower, upper)
-            if x is None or bound <= best + slack:
+            if bound <= best + slack:
                 continue
+            if x is None:  # no room is a bound of -inf; so the solver failed, and the bound is all there is
+                return max(best, bound, *(bound for _, _, bound in open_)), False
             part = int(np.abs(x - np.round(x)).argmax())
             if abs(x[part] - np.round(x[part])) < 1e-6:
                 # Whole contents that are worth more: a solver's point is rounded, so its bound counts.
