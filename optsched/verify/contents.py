@@ -144,7 +144,8 @@ class _Room(NamedTuple):
             x, bound = self._relaxed(price, lower, upper)
             if bound <= best + slack:
                 continue
-            if x is None:  # no room is a bound of -inf; so the solver failed, and the bound is all there is
+            # Bounds without room have the bound -inf: here the solver failed.
+            if x is None:
                 return max(best, bound, *(bound for _, _, bound in open_)), False
             part = int(np.abs(x - np.round(x)).argmax())
             if abs(x[part] - np.round(x[part])) < 1e-6:
