@@ -93,6 +93,7 @@ def solve(
     generate_columns: bool = False,
     processes: int = 1,
     executor: str = LOCAL,
+    solutions: int = 1,
     on_log: Callable[[str], None] | None = None,
     options: Mapping[str, Any] | None = None,
     **formulation_options: Any,
@@ -161,6 +162,9 @@ def solve(
         answer is the same. Other programs are solved in this process.
     executor : str
         Where these are, see `optsched.benchmarking.run_tasks`.
+    solutions : int
+        How many different solutions to keep of programs in whole jobs and of schedules: the answer, and in
+        ``Solution.alternatives`` the best others that the search came across, which may be fewer.
     options : mapping, optional
         Options of the formulation, also those whose names are parameters here.
     **formulation_options
@@ -181,6 +185,8 @@ def solve(
         timer, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
     )
     check_executor(executor, processes)
+    if solutions < 1:
+        raise InvalidArgument("solutions", show(solutions), "a whole number of at least 1")
     if formulation is None:
         instance, formulation = default_formulation(instance)
     if not isinstance(formulation, Formulation):
@@ -211,6 +217,7 @@ def solve(
         load_solver, solver, limits, prove, timings=timings, timer=timer,
         processes=processes, executor=executor,
     )  # fmt: skip
+    engine.keep(solutions)
     if start is not None:
         from optsched.verify.starts import start_point
 
@@ -232,6 +239,8 @@ def solve(
     notes = notes_on(chosen, solution.candidates, extended=extend is not None)
     packed = _side_by_side(solution)
     timings["total"] = clock() - started
+    if solutions > 1 and not solution.alternatives:
+        notes = (*notes, "no other solution in whole jobs or of a schedule was found on the way")
     notes = (*solution.notes, *notes, *_uncounted_groups(solution))
     solution = replace(solution, packed=packed, notes=notes, timings=timings)
     # A program that knows nodes has found a placement with its answer.

@@ -120,6 +120,26 @@ def solution_view(solution: Solution) -> Iterator[RenderableType]:
     yield from unplaced(solution.declined, "Not admitted")
     yield from gives_way(solution)
     yield from conflicts(solution)
+    yield from other_solutions(solution)
+
+
+def other_solutions(solution: Solution) -> Iterator[RenderableType]:
+    """Other solutions that the search found, with how many jobs they treat differently."""
+    if not solution.alternatives:
+        return
+    rows = [
+        (
+            str(place),
+            str(other.status),
+            optional(other.objective, number),
+            optional(seen_gap(other), share),
+            f"{solution.differing_jobs(other):,}",
+        )
+        for place, other in enumerate((solution, *solution.alternatives), 1)
+    ]
+    columns = ("solution", "status", "objective", "gap", "other jobs")
+    yield table(*columns, rows=rows, title="Several solutions", left=2)
+    yield "other jobs: jobs that get something else than in the first solution"
 
 
 def title(solution: Solution) -> Iterator[RenderableType]:

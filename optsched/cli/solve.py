@@ -120,6 +120,14 @@ def solve(
             section=SOLVER,
         ),
     ] = False,
+    solutions: Annotated[
+        int,
+        Option(
+            "Show the best N solutions in whole jobs that are found; with -o plan.json, others are written to "
+            "plan-2.json, plan-3.json and so on.  [default: 1]",
+            section=SOLVER,
+        ),
+    ] = 1,
     require_optimal: Annotated[
         bool, Option("Exit 5 if optimality is not proven.", section=SOLVER)
     ] = False,
@@ -152,10 +160,13 @@ def solve(
         optsched solve cluster.json --start yesterday.json -o today.json
         optsched solve model.mps --time-limit 5m -o model.sol
         optsched solve mknapcb1.txt#2 --time-limit 20s
+        optsched solve @unrelated -f makespan-unrelated --solutions 3 -o plan.json
     """
     # Before anything is checked, imported or read: all that follows shares this clock
     search.timer  # noqa: B018
     slices.check()
+    if solutions > 1 and (output == "-" or (as_json and output is None)):
+        raise UsageError("--solutions writes a file for each solution: give -o FILE")
     from optsched import api
     from optsched.cli.solution_view import program_view, solution_view
     from optsched.formats.mps import is_program
@@ -167,6 +178,7 @@ def solve(
     if program:
         needs_instance = {
             "--generate-columns needs": generate_columns,
+            "--solutions needs": solutions != 1,
             "--rounds and --place need": place or slices.rounds is not None,
             "--jobs and --executor need": running != ManyOptions(),
         }
@@ -179,6 +191,7 @@ def solve(
             shell, chosen, search, check=api.check_placeable if place else None,
             start=start, generate_columns=generate_columns,
             processes=running.jobs, executor=running.executor,
+            solutions=solutions,
         )  # fmt: skip
     code = exit_code(solution, require_optimal)
     if certificate_failed(shell, solution):
@@ -189,6 +202,9 @@ def solve(
     as_json = as_json or output == "-"
     with interrupt_flag():  # a first Ctrl-C does not cost what is found
         written = output is not None and output != "-" and _write(shell, solution, output, duals)
+        if written and output is not None and not program:
+            for number, other in enumerate(solution.alternatives, 2):
+                _write(shell, other, _beside(output, number), duals)
         # Before the tables, which may fill more than a screen
         if not (as_json or program):
             shell.note(solution.notes)
@@ -252,6 +268,12 @@ def _write(shell: Shell, solution: Any, output: str, duals: bool) -> bool:
     else:
         write_solution(solution, output, duals)
     return True
+
+
+def _beside(output: str, number: int) -> str:
+    """The file of another solution: ``plan-2.json`` beside ``plan.json``."""
+    path = Path(output)
+    return str(path.with_name(f"{path.stem}-{number}{path.suffix}"))
 
 
 def _keep_input(instance: str, output: str | None) -> None:

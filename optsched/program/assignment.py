@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -160,7 +161,13 @@ class Assignment(NamedTuple):
             agent[job], left[best] = best, after[best]
         return agent
 
-    def within_room(self, agent: IntArray, loss: FloatArray, price: FloatArray) -> IntArray | None:
+    def within_room(
+        self,
+        agent: IntArray,
+        loss: FloatArray,
+        price: FloatArray,
+        late: Callable[[], bool] = lambda: False,
+    ) -> IntArray | None:
         """Moves and swaps of jobs of the most overloaded agent until none is; None if that fails.
 
         A move may lead nowhere: what is penalised grows where agents stay overloaded, and a job
@@ -173,8 +180,10 @@ class Assignment(NamedTuple):
             What is kept small.
         price : FloatArray, shape (agents,)
             Loss that a unit of overload counts as, at first.
+        late : callable
+            Whether to give up; asked before each move.
         """
-        return _Repair(self, agent, loss, price).run()
+        return _Repair(self, agent, loss, price).run(late)
 
 
 class AgentKnapsacks(NamedTuple):
@@ -261,7 +270,7 @@ class _Repair:
         self.penalty = 2.0 * np.maximum(price, float(price.mean()) or 1.0)
         self.until = np.zeros(loss.shape, np.int64)
 
-    def run(self) -> IntArray | None:
+    def run(self, late: Callable[[], bool]) -> IntArray | None:
         """Until no agent is overloaded; None if that takes too long."""
         room = self.of.room + ROUNDING * np.maximum(self.of.room, 1.0)
         for move in range(MOVES):
@@ -269,6 +278,8 @@ class _Repair:
             fullest = int(np.argmax(over))
             if over[fullest] <= 0:
                 return self.agent
+            if late():
+                return None
             self._turn(move, fullest)
             self.penalty *= np.where(self.load > room, DEARER, CHEAPER)
         return None

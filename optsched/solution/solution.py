@@ -280,6 +280,9 @@ class Solution(DisplayedTable):
     notes : tuple of str
         What the answer leaves out: fields that were stated and have no effect on it, jobs that
         arrive later.
+    alternatives : tuple of Solution
+        Other solutions in whole jobs that the search found on its way, best first, if asked for; each has the
+        bound of this one.
     side_constraints : tuple of SideConstraint
         The objects of ``constraints``, for what builds the program again: the class of one that was
         made in Python need not be registered.
@@ -314,6 +317,23 @@ class Solution(DisplayedTable):
     packed: Packed | None = None
     notes: tuple[str, ...] = ()
     side_constraints: tuple[Any, ...] = ()
+    alternatives: tuple[Solution, ...] = ()
+
+    def differing_jobs(self, other: Solution) -> int:
+        """How many jobs another solution of the same program gives something else, or at another time.
+
+        Parameters
+        ----------
+        other : Solution
+
+        Returns
+        -------
+        int
+        """
+        rows = np.concatenate([_rows_of(self), _rows_of(other)])
+        different, count = np.unique(rows, axis=0, return_counts=True)
+        jobs = np.unique(different[count == 1][:, :2])
+        return int((jobs >= 0).sum())
 
     def __post_init__(self) -> None:
         # Whoever makes a solution hands over plain numbers; what they mean depends on its other
@@ -604,3 +624,15 @@ def allocation_metrics(allocation: Allocation | None) -> dict[str, Any]:
     if used.any() and np.isfinite(cost[used]).all():
         metrics["cost_per_hour"] = float(cost[used] @ allocation.x[used])
     return metrics
+
+
+def _rows_of(solution: Solution) -> FloatArray:
+    """(job, partner or -1, column, ...) of all rows of a schedule or an allocation."""
+    if solution.schedule is not None:
+        plan = solution.schedule
+        alone = np.full(len(plan.job), -1)
+        return np.stack([plan.job, alone, plan.column, plan.start, plan.end], axis=1)
+    if solution.allocation is None:
+        return np.zeros((0, 4))
+    rows = solution.allocation.rows
+    return np.stack([rows.job, rows.partner, rows.column, rows.fraction], axis=1)

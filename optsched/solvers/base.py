@@ -86,6 +86,8 @@ class Limits:
     options : mapping
         Extra options in the solver's own names.
     on_progress : callable or None
+    on_point : callable or None
+        Takes each better point of an integer program, in its columns; some back-ends have only the last one.
     on_log : callable or None
         Takes the log of the back-end as it writes it, in pieces of any length; some back-ends give
         it at the end.
@@ -100,6 +102,7 @@ class Limits:
     options: Mapping[str, Any] = field(default_factory=dict)
     on_progress: Callable[[Progress], None] | None = None
     on_log: Callable[[str], None] | None = None
+    on_point: Callable[[FloatArray], None] | None = None
 
     def after(self, seconds: float) -> Limits:
         """What is left of them after some seconds, as of building a model.

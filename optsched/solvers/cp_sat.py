@@ -195,7 +195,7 @@ def solve_timeline(
     left = limits.after(time.perf_counter() - began).time
     if left is not None:
         solver.parameters.max_time_in_seconds = left
-    watcher = _watcher(limits, began)
+    watcher = _watcher(model, limits, began)
     solver.best_bound_callback = watcher.on_bound
     status, interrupted = run_stoppable(
         "cp-sat", lambda: solver.solve(model.model, watcher), solver.stop_search
@@ -204,7 +204,7 @@ def solve_timeline(
     return _values(solver, model, words, interrupted, time.perf_counter() - began)
 
 
-def _watcher(limits: Limits, began: float) -> Any:
+def _watcher(model: TimelineModel, limits: Limits, began: float) -> Any:
     from ortools.sat.python import cp_model
 
     class IncumbentWatcher(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
@@ -217,6 +217,8 @@ def _watcher(limits: Limits, began: float) -> Any:
         def on_solution_callback(self) -> None:
             self.incumbent = float(self.objective_value)
             self.tell(float(self.best_objective_bound))
+            if limits.on_point is not None:
+                limits.on_point(_point(model, self))
 
         def on_bound(self, bound: float) -> None:
             self.tell(float(bound))
@@ -249,8 +251,6 @@ def _values(
     bound = float(solver.best_objective_bound)
     if words == "UNKNOWN":
         return replace(claimed, termination=stopped, bound=bound)
-    start = np.array([solver.value(variable) for variable in model.starts], np.float64)
-    mode = np.flatnonzero([solver.value(literal) for literal in model.chosen]).astype(np.float64)
     objective = float(solver.objective_value)
     end = stopped
     if words == "OPTIMAL":
@@ -260,7 +260,14 @@ def _values(
         claimed,
         termination=end,
         primal=PointStatus.FEASIBLE,
-        x=np.concatenate([start, mode]),
+        x=_point(model, solver),
         objective=objective,
         bound=bound,
     )
+
+
+def _point(model: TimelineModel, found: Any) -> FloatArray:
+    """Starts and modes of a solution, as one array."""
+    start = np.array([found.value(variable) for variable in model.starts], np.float64)
+    mode = np.flatnonzero([found.value(literal) for literal in model.chosen]).astype(np.float64)
+    return np.concatenate([start, mode])

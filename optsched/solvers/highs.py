@@ -144,6 +144,8 @@ class HighsRun:
     def on_point(self, event: Any) -> None:
         """HiGHS found a better point of an integer program."""
         self.point = np.array(event.data_out.mip_solution)
+        if self.limits.on_point is not None:
+            self.limits.on_point(self.point)
 
 
 class HighsSession(Session):

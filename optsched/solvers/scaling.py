@@ -166,6 +166,9 @@ class ScaledSession(Session):
         tell = limits.on_progress
         if tell is not None:
             limits = replace(limits, on_progress=lambda event: tell(self.scaling.progress(event)))
+        offer = limits.on_point
+        if offer is not None:
+            limits = replace(limits, on_point=lambda point: offer(point * self.scaling.columns))
         return self.scaling.back(self.inner.run(limits))
 
     def basis(self) -> Basis | None:

@@ -58,7 +58,13 @@ class Balancing:
     random: np.random.Generator
 
     @classmethod
-    def begun(cls, seconds: FloatArray, price: FloatArray, seed: int) -> Balancing:
+    def begun(
+        cls,
+        seconds: FloatArray,
+        price: FloatArray,
+        seed: int,
+        late: Callable[[], bool] = lambda: False,
+    ) -> Balancing:
         """A search from an assignment that loses little.
 
         Parameters
@@ -68,6 +74,8 @@ class Balancing:
         price : FloatArray, shape (machines,)
             At least 0; they need not add up to 1.
         seed : int
+        late : callable
+            Whether to begin with a greedy assignment as it is, because time is short.
         """
         u = np.maximum(price, 0.0)
         u = u / u.sum() if u.any() else np.full(len(u), 1.0 / len(u))
@@ -80,7 +88,7 @@ class Balancing:
             cost - cost.min(axis=0), np.where(there, seconds, 0.0), near, column, np.arange(len(u))
         )
         greedy = of.greedy(of.cost, u)
-        repaired = of.within_room(greedy, of.cost, u)
+        repaired = of.within_room(greedy, of.cost, u, late)
         return cls(of, u, greedy if repaired is None else repaired, np.random.default_rng(seed))
 
     @property

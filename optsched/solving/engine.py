@@ -23,7 +23,7 @@ from optsched.lazy import convenience
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Method
 from optsched.program.integers import step_of
 from optsched.solution import PointStatus, Termination, Values
-from optsched.solvers import Capability, Limits, Progress, Session
+from optsched.solvers import Capability, Limits, Session
 from optsched.solving.attempts import WORTHWHILE, Way, attempt, other_ways, ways_of
 from optsched.solving.certify import (
     certified_allocation,
@@ -314,7 +314,10 @@ class Engine(SolverRuns):
             self.by_clock |= late
             return late
 
-        return exchanged(core, point, enough)
+        better = exchanged(core, point, enough)
+        if self.limits.on_point is not None:
+            self.limits.on_point(better)
+        return better
 
     def _limits_of_a_core(self) -> Limits:
         """A part of the time, few nodes, and silent: its bound is none of the whole program."""
@@ -415,15 +418,16 @@ class Engine(SolverRuns):
 
         told = None
 
+        def best() -> FloatArray:
+            return items.point(search.best, program.classes.columns)
+
         def tell() -> None:
             """Report the best items and the bound, where they are new."""
             nonlocal told
-            elapsed, now = self.timer.clock() - began, (search.value, search.bound)
-            if self.limits.on_progress is not None and now != told:
+            now = (search.value, search.bound)
+            if now != told:
                 value, bound = (arrays.offset + each for each in now)
-                self.limits.on_progress(
-                    Progress(elapsed, value, bound, "enumeration of a knapsack")
-                )
+                self.tell(began, value, bound, "enumeration of a knapsack", best)
             told = now
 
         def enough() -> bool:
@@ -437,7 +441,7 @@ class Engine(SolverRuns):
         search.run(enough)
         tell()
         self.spend("search", self.timer.clock() - began)
-        self._incumbent = items.point(search.best, program.classes.columns)
+        self._incumbent = best()
         bound = search.bound + arrays.offset
         values = replace(values, x=program.complete(self._incumbent), bound=bound)
         if search.settled:
@@ -490,14 +494,13 @@ class Engine(SolverRuns):
         Where most columns are open, branch and bound will not end, and the search gets most of the time.
         """
         step = step_of(core.arrays.cost, core.arrays.integer) or 0.0
-        began, told = self.timer.clock(), np.inf
+        began, told, columns = self.timer.clock(), np.inf, program.classes.columns
 
         def tell() -> None:
             """Report the best assignment and the bound, in the units of the program."""
             bound = core.bound if self._priced is None else self._priced.bound
-            elapsed, value = self.timer.clock() - began, core.bound - search.least
-            if self.limits.on_progress is not None:
-                self.limits.on_progress(Progress(elapsed, value, bound, "search of assignments"))
+            value, words = core.bound - search.least, "search of assignments"
+            self.tell(began, value, bound, words, lambda: search.of.point(search.best, columns))
 
         def closed(lost: float) -> bool:
             value = core.bound - lost

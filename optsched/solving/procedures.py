@@ -270,11 +270,27 @@ def _answer(
     )
     if own.seats is not None and solution.allocation is not None:
         return replace(solution, allocation=replace(solution.allocation, seats=own.seats))
+    if engine.found is not None and result is None:
+        return replace(solution, alternatives=_alternatives(formulation, engine, own))
     if isinstance(result, Reduced):
         C = own.program.classes
         figures = by_job(C, result.figures)
         return replace(solution, allocation=Allocation(C, result.x), figures=figures)
     return solution
+
+
+def _alternatives(
+    formulation: Formulation, engine: Engine, own: SolvedProgram
+) -> tuple[Solution, ...]:
+    """Other solutions of the formulation's own program that were found on the way."""
+    from optsched.solving.alternatives import other_solutions  # few users want several
+
+    assert engine.found is not None
+    candidates = own.program.classes.candidates
+    return tuple(
+        solution_of(formulation, candidates, other.program, other.outcome, engine, other.schedule)
+        for other in other_solutions(own, engine.found)
+    )
 
 
 def solution_of(

@@ -17,7 +17,7 @@ from optsched.instance.durations import UNLIMITED, Timer
 from optsched.program import LinearArrays
 from optsched.program.arrays import refuse_nan
 from optsched.solution import Attempt, SolverRecord, Values
-from optsched.solvers import Capability, Limits, Session, Solver
+from optsched.solvers import Capability, Limits, Progress, Session, Solver
 from optsched.solvers.scaling import ScaledSession, Scaling
 from optsched.solving.choice import (
     others,
@@ -31,6 +31,7 @@ from optsched.solving.warm_start import Bases
 if TYPE_CHECKING:
     from optsched.program import TimelineProgram
     from optsched.solvers.isolated import SolverProcess
+    from optsched.solving.alternatives import FoundPoints
 
 T = TypeVar("T")
 
@@ -102,6 +103,8 @@ class SolverRuns:
     """Whether a program was solved in parts."""
     vertex: bool = False
     """Whether a vertex is wanted: of times that are cut into slices few are fractions of intervals."""
+    found: FoundPoints | None = None
+    """Points that were found on the way, where several solutions are asked for (`keep`)."""
     bases: Bases = field(default_factory=Bases)
     """The basis that the first run starts from, and the one that it ends in."""
     timer: Timer = UNLIMITED
@@ -110,6 +113,19 @@ class SolverRuns:
     def __post_init__(self) -> None:
         if self.timer.seconds is None and self.limits.time is not None:
             self.timer = Timer.after(self.limits.time)
+
+    def keep(self, solutions: int) -> None:
+        """Keep what is found on the way, for so many solutions with the best one.
+
+        Parameters
+        ----------
+        solutions : int
+        """
+        if solutions > 1:
+            from optsched.solving.alternatives import FoundPoints  # few users want several
+
+            self.found = FoundPoints(solutions)
+            self.limits = replace(self.limits, on_point=self.found.add)
 
     # --- the budget ---------------------------------------------------------------------------
 
@@ -324,6 +340,21 @@ class SolverRuns:
         self.bases.end(session, values)
         return values
 
+    def tell(
+        self,
+        began: float,
+        value: float,
+        bound: float | None,
+        words: str,
+        point: Callable[[], FloatArray],
+    ) -> None:
+        """Report the best point of a search that began then, and the bound."""
+        limits = self.limits
+        if limits.on_progress is not None:
+            limits.on_progress(Progress(self.timer.clock() - began, value, bound, words))
+        if limits.on_point is not None:
+            limits.on_point(point())
+
     def record(self, values: Values, shape: tuple[int, int] | None = None) -> Values:
         """Count a run of a solver in the timings and totals; what it returned must have the shape
         of the program, where that is known here: of an allocation the certificate sees to it.
@@ -336,6 +367,8 @@ class SolverRuns:
         self.spend("solve", values.seconds)
         for reason in values.rebuilt:
             log.info("session rebuilt: %s", reason)
+        if self.limits.on_point is not None and values.x is not None:
+            self.limits.on_point(values.x)
         end = values.words or values.termination
         log.info("%s after %d iterations, %.3f s", end, values.iterations, values.seconds)
         return values

@@ -191,17 +191,32 @@ def _balanced(
     of_machine = -values.y[arrays.row_block(times.load).slice]
     alike = np.bincount(times.resource)
     price = (np.bincount(times.resource, of_machine) / np.maximum(alike, 1))[times.resource]
-    search = Balancing.begun(times.seconds, price, engine.limits.seed)
+
+    def late() -> bool:
+        short = not engine.has_time_left(FOR_SOLVER)
+        engine.by_clock |= short
+        return short
+
+    search = Balancing.begun(times.seconds, price, engine.limits.seed, late)
     step = plan.step or STEP * bound
     least = step * np.ceil(bound / step - WHOLE) if plan.step else bound
 
+    told = np.inf
+
+    def tell() -> None:
+        """Report the best assignment and the bound, where it is new."""
+        nonlocal told
+        if search.makespan < told:
+            told = search.makespan
+            engine.tell(began, told, bound, "search of machines", lambda: times.point(search.agent))
+
     def enough() -> bool:
+        tell()
         near = search.makespan - bound <= (engine.limits.gap or 0.0) * search.makespan
-        late = not engine.has_time_left(FOR_SOLVER)
-        engine.by_clock |= late
-        return near or late
+        return near or late()
 
     search.run(least, step, enough)
+    tell()
     engine.spend("search", engine.timer.clock() - began)
     found = times.point(search.agent)
     better = point is None or arrays.objective(found) < arrays.objective(point)

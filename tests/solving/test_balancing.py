@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from optsched.generate import generate
 from optsched.instance import Instance
 from optsched.solution import certify_point
 from optsched.solution.plan import LinearPlan
-from optsched.solvers import Highs, Limits
+from optsched.solvers import Highs, Limits, Progress
 
 # Private: the search without the engine that runs it, and the size from which it is run
 from optsched.solving import schedules
@@ -87,6 +88,34 @@ def test_nothing_is_asked_of_a_search_that_is_over() -> None:
     before = search.agent.copy()
     search.run(0.0, 1.0, lambda: True)
     assert (search.agent == before).all()
+
+
+def test_a_search_begins_at_once_where_time_is_short() -> None:
+    """The repair of its first assignment may take longer than there is time."""
+    asked: list[int] = []
+
+    def late() -> bool:
+        asked.append(1)
+        return True
+
+    search = Balancing.begun(times(1), np.ones(4), 0, late)
+    seconds = search.of.use[search.agent, np.arange(40)]
+    assert len(asked) <= 1 and search.makespan == np.bincount(search.agent, seconds).max()
+
+
+def test_the_search_reports_incumbent_and_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = generate("unrelated", jobs=60, machines=5, correlation="jobs", seed=3).instance
+    monkeypatch.setattr(schedules, "SEARCHED", 0)
+    events: list[Progress] = []
+    found = optsched.solve(instance, "makespan-unrelated", gap=1e-3, on_progress=events.append)
+    mine = [event for event in events if event.words == "search of machines"]
+    makespans = [event.incumbent for event in mine if event.incumbent is not None]
+    assert len(makespans) == len(mine) >= 2
+    assert all(later < before for before, later in pairwise(makespans))
+    assert all(later.elapsed >= before.elapsed for before, later in pairwise(mine))
+    assert len({event.bound for event in mine}) == 1
+    assert mine[0].bound is not None and found.objective is not None
+    assert mine[0].bound <= found.objective <= makespans[-1]
 
 
 def test_the_answer_is_no_worse_than_that_of_the_solver_alone(

@@ -329,6 +329,7 @@ class SolverProcess:
             limits.after(time.monotonic() - timeout.started),
             options=dict(limits.options),
             on_progress=None,
+            on_point=None,
             on_log=None,
         )
         call = Call(
