@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import IntArray
+from optsched.arrays import IntArray, constant
 from optsched.candidates.classes import Classes
 from optsched.errors import InvalidInput
 from optsched.instance import Layouts, Pool
@@ -50,8 +50,11 @@ class Slices:
             The GPUs of a pool cannot be cut, or have no such profile.
         """
         table = C.configurations
+        profile = constant(NO_SLICE, C.columns, np.int64)
+        if not pools and not any(MIG in attributes for attributes in table.attribute_sets):
+            return cls(profile, {})
         names = [attributes.get(MIG) for attributes in table.attribute_sets]
-        profile = np.full(C.columns, NO_SLICE, np.int64)
+        profile = profile.copy()
         named = np.array([name is not None for name in names])
         sliced = np.flatnonzero((C.pool >= 0) & named[table.attributes[C.configuration]])
         wanted = sorted({*pools, *np.unique(C.pool[sliced]).tolist()})

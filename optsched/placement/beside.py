@@ -647,6 +647,6 @@ class Clearing:
             own = np.maximum(nodes.own - np.stack(used, axis=1), 0.0)
         if self._group_use.any():
             group = np.maximum(group - (~gone) @ self._group_use, 0.0)
-        return replace(
-            self._problem, nodes=replace(nodes, room=room, own=own, group_capacity=group)
-        )
+        cut = None if nodes.cut is None else nodes.cut_beside(loose.part(~gone))
+        nodes = replace(nodes, room=room, own=own, group_capacity=group, cut=cut)
+        return replace(self._problem, nodes=nodes)

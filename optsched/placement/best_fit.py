@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from optsched.arrays import EMPTY, FloatArray, IntArray, group_rows, stable_order
+from optsched.candidates import NO_SLICE
 from optsched.placement.problem import (
     Assignment,
     Pieces,
@@ -61,6 +62,8 @@ class FreeRoom:
     room : FloatArray, shape (N, most GPUs of a node)
         What is left of each GPU by requests that share; 1 for an untouched one, 0 beyond the node's
         GPUs.
+    cut : CutGpus or None
+        How GPUs are cut into slices (MIG).
     own : FloatArray, shape (N, 2)
         Free CPUs and memory.
     group : FloatArray, shape (G,)
@@ -78,6 +81,7 @@ class FreeRoom:
         self.problem = problem
         self.free = nodes.free.copy()
         self.room: FloatArray = nodes.room.copy()
+        self.cut = None if nodes.cut is None else nodes.cut.copy()
         self.own = nodes.own.copy()
         self.group = nodes.group_capacity.copy()
         self.pieces: dict[int, Pieces] = {}
@@ -134,11 +138,15 @@ class FreeRoom:
         share = self.problem.requests.share[request]
         if share == 1.0:
             return self.free[here]
-        room = self.room[here]
+        room = self.room_for(request, here)
         enough = (room >= share - ROUNDING).sum(axis=1)
         # Requests of whole GPUs are only counted: these GPUs look untouched.
         whole = (room >= 1.0).sum(axis=1) - self.free[here]
         return np.asarray(enough - whole)
+
+    def room_for(self, request: int, nodes: slice | int | IntArray) -> FloatArray:
+        """What is left of the GPUs of some nodes for a request that shares."""
+        return self.problem.room_on(request, nodes, self.room, self.cut)
 
     def available(self, request: int) -> IntArray:
         """GPUs that each node of its pool can give a request:
@@ -186,7 +194,12 @@ class FreeRoom:
         """Place a request on shares of these GPUs, rows (node, index)."""
         node, index = gpus.T
         before = self.room[node, index]
-        self.room[node, index] = before - self.problem.requests.share[request]
+        R = self.problem.requests
+        self.room[node, index] = before - R.share[request]
+        if self.cut is not None:
+            pool, profile = int(R.pool[request]), int(R.profile[request])
+            spots = node * self.room.shape[1] + index
+            self.cut.add(pool, spots, profile, float(R.share[request]))
         self.free -= np.bincount(node[before >= 1.0], minlength=len(self.free))
         pieces = _pieces_of(gpus)
         self._charge(request, pieces, 1)
@@ -451,7 +464,7 @@ def _left_over(state: FreeRoom, request: int, nodes: IntArray) -> IntArray | Flo
     share = R.share[request]
     if share == 1.0:
         return state.free[here][nodes] - gpus
-    room = state.room[here][nodes]
+    room = state.room_for(request, here)[nodes]
     fullest = np.sort(np.where(room >= share - ROUNDING, room, np.inf), axis=1)
     return np.asarray(fullest[:, :gpus].sum(axis=1))
 
@@ -543,7 +556,7 @@ def _fullest_gpus(state: FreeRoom, request: int, pieces: Pieces) -> IntArray:
     held = {(node, gpu) for node, gpu in problem.held[request].gpus.tolist()}
     spots = []
     for node, count in pieces:
-        room = state.room[node].tolist()
+        room = state.room_for(request, node).tolist()
         with_room = [gpu for gpu, left in enumerate(room) if left >= share - ROUNDING]
         with_room.sort(key=lambda gpu: (room[gpu], (node, gpu) not in held))
         spots += [(node, gpu) for gpu in with_room[:count]]
@@ -604,7 +617,7 @@ def _held_with_room(state: FreeRoom, request: int) -> list[tuple[int, int]]:
     used = []
     untouched: dict[int, list[tuple[int, int]]] = {}
     for node, gpu in state.problem.held[request].gpus.tolist():
-        room = float(state.room[node, gpu])
+        room = float(state.room_for(request, node)[gpu])
         if room >= 1.0:
             untouched.setdefault(node, []).append((node, gpu))
         elif room >= share - ROUNDING:
@@ -831,6 +844,9 @@ def _needs(problem: Problem, request: int) -> str:
     pool = instance.cluster.pools[int(R.pool[request])].name
     text = f"{gpus} GPU{'s' if gpus != 1 else ''} of {pool}"
     text = text if share == 1.0 else f"{share:g} of {'each of ' if gpus > 1 else ''}{text}"
+    if R.profile[request] != NO_SLICE:
+        layouts = R.slices.layouts[int(R.pool[request])]
+        text += f" as slice {layouts.names[int(R.profile[request])]}"
     if gpus > 1:
         text += f" on at most {span} node{'s' if span != 1 else ''}"
     if problem.group_of(request) is not None:

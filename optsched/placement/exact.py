@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray, owners, ranges
+from optsched.arrays import BoolArray, FloatArray, IntArray, owners, ranges
 from optsched.arrays.matrices import rows_of, sum_by
+from optsched.placement.cut_gpus import CutGpus
 from optsched.placement.problem import (
     Assignment,
     Bounds,
@@ -115,9 +116,22 @@ class PlacementProgram:
         pair = np.repeat(pairs, count)
         gpu = ranges(self.start[self.n[pairs]], count)
         fits = self.room[gpu] >= R.share[self.j[pair]] - ROUNDING
+        if N.cut is not None:
+            fits &= self._have_layouts(N.cut, self.j[pair], gpu)
         self.part_pair = pair[fits]
         self.part_gpu = gpu[fits]
         self.open_gpu = np.unique(self.part_gpu)
+
+    def _have_layouts(self, cut: CutGpus, request: IntArray, gpu: IntArray) -> BoolArray:
+        """Whether GPUs have a layout (MIG) for the slice of a request beside what is on them."""
+        R = self.problem.requests
+        code = cut.code[self.gpu_node[gpu], self.gpu_index[gpu]]
+        able = np.ones(len(gpu), bool)
+        for j in np.unique(request).tolist():
+            mine = request == j
+            what = int(R.profile[j]), float(R.share[j])
+            able[mine] = cut.able(int(R.pool[j]), code[mine], *what)
+        return able
 
     def _find_kept(self, most: IntArray) -> None:
         """Held GPUs that a request of whole GPUs could keep,

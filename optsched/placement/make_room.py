@@ -3,7 +3,8 @@
 Sets and parameters: the placement problem of `optsched.placement.problem` with the running jobs that
 may move, each in the configuration in which it runs, and the newcomer in each of its configurations
 c. A running job that cannot be preempted, is exempt for now, runs on a node that takes no work, or
-shares its GPUs with another stays where it is. r_j: seconds that it costs to start j again.
+shares its GPUs with another stays where it is,
+and so does one that shares GPUs of a pool with slices (MIG). r_j: seconds that it costs to start j again.
 
 Columns beside those of `optsched.placement.exact`: m[j], whether running job j migrates.
 
@@ -17,8 +18,10 @@ Where this program is large it is solved for a part: the newcomer may have the n
 fewest jobs would have to go, and the jobs there may go to the nodes that have most room. A plan of
 the part is a plan. That no plan has fewer migrations follows from a count:
 
-    a node with f free GPUs has room for g GPUs only if the k jobs that hold most of it go, with
-    f + (what they hold of it) >= g
+    a node with f free GPUs gives u of them only if the k jobs that hold most of it go, with
+    f + (what they hold of it) >= u
+
+and over the nodes of a gang (`optsched.placement.clearing`).
 """
 
 from __future__ import annotations
@@ -30,11 +33,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, mask_of, owners
+from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners
 from optsched.arrays.matrices import sum_by
-from optsched.candidates import Classes, JobRows
+from optsched.candidates import Classes, JobRows, Slices
 from optsched.instance.restart import restart_costs
 from optsched.instance.staying import Running, exempt_left
+from optsched.placement.clearing import SLACK, Holdings, cost_of_leaving, fewest_leavers
 from optsched.placement.exact import PlacementProgram, size
 from optsched.placement.occupied import Occupied, occupied_by
 from optsched.placement.problem import Assignment, Nodes, Problem
@@ -186,6 +190,7 @@ class _State:
         alone[_sharing(C, column)] = False
         moves = running.runs & table.preemptible & (exempt_left(instance) == 0) & ~running.barred
         moves &= (column >= 0) & alone
+        moves[moves] = ~_in_cut_pools(C)[column[moves]]
         stays = np.flatnonzero(running.runs & ~moves)
         option = np.full(len(stays), -1, np.int64)
         with_gpus = C.alone & (C.pool >= 0) & (C.gpus > 0)
@@ -312,33 +317,43 @@ class _State:
 
     def cheapest(self, migrations: int) -> float:
         """Seconds of restarts that every plan of so many migrations costs at least."""
-        C = self.classes
-        on_one_node = (C.configurations.nodes[C.configuration[self.ways]] <= 1).all()
-        if on_one_node and migrations == self.fewest:
-            needed = self.leavers[3]
-            return float(self.restarts[needed == migrations].min(initial=np.inf))
-        return float(np.sort(self.seconds)[:migrations].sum())
+        known = float(np.sort(self.seconds)[:migrations].sum())
+        return max(known, self._counted[1]) if migrations == self.fewest else known
 
-    @cached_property
+    @property
     def fewest(self) -> int | None:
         """Migrations that every plan needs at least; None: all jobs that may move, gone, are too few."""
+        jobs = self._counted[0]
+        return None if np.isinf(jobs) else int(jobs)
+
+    @cached_property
+    def _counted(self) -> tuple[float, float]:
+        """Fewest migrations, and the seconds of restarts that so few cost at least."""
+        return min((self._counted_of(way) for way in self.ways.tolist()), default=(np.inf, 0.0))
+
+    def _counted_of(self, way: int) -> tuple[float, float]:
+        """The same where the newcomer runs in one of its ways."""
         C = self.classes
         nodes, now, cleared, needed = self.leavers
-        best = np.inf
-        for way in self.ways.tolist():
-            mine = nodes.pool == C.pool[way]
-            span = max(int(C.configurations.nodes[C.configuration[way]]), 1)
-            wants = float(C.gpus[way] * C.configurations.share[C.configuration[way]]) - 1e-9
-            largest = np.sort(cleared[mine])[::-1]
-            if largest[:span].sum() < wants:
-                continue
+        mine = np.flatnonzero(nodes.pool == C.pool[way])
+        span = max(int(C.configurations.nodes[C.configuration[way]]), 1)
+        share = float(C.configurations.share[C.configuration[way]])
+        wants = float(C.gpus[way] * share) - SLACK
+        if np.sort(cleared[mine])[::-1][:span].sum() < wants:
+            return np.inf, 0.0
+        if share < 1.0:
             # On several nodes the sums alone say whether anybody must go
-            if span > 1:
-                some = float(np.sort(now[mine])[::-1][:span].sum() < wants)
-                best = min(best, some)
-            else:
-                best = min(best, float(needed[mine].min(initial=np.inf)))
-        return None if np.isinf(best) else int(best)
+            some = float(np.sort(now[mine])[::-1][:span].sum() < wants)
+            return (some if span > 1 else float(needed[mine].min(initial=np.inf))), 0.0
+        who, node, amount = self._holdings
+        place = np.full(len(nodes), -1, np.int64)
+        place[mine] = np.arange(len(mine))
+        local = nodes.local()[node]
+        local = np.where(local >= 0, place[local], -1)
+        here = np.flatnonzero(local >= 0)
+        held = Holdings(who[here], local[here], amount[here], self.seconds[who[here]])
+        cost = cost_of_leaving(held, now[mine], cleared[mine])
+        return fewest_leavers(cost, int(C.gpus[way]), span)
 
 
 def _running_columns(C: Classes, running: Running) -> IntArray:
@@ -351,6 +366,13 @@ def _running_columns(C: Classes, running: Running) -> IntArray:
     # Most nodes first: the last that is written, of the fewest, stays
     order = some[np.lexsort((some, span[some]))[::-1]]
     found[job[order]] = order
+    return found
+
+
+def _in_cut_pools(C: Classes) -> BoolArray:
+    """Columns that are slices, or share GPUs of a pool in which some column is a slice."""
+    share = C.configurations.share[C.configuration]
+    found: BoolArray = np.isin(C.pool, list(Slices.of(C).layouts)) & (share < 1.0)
     return found
 
 
@@ -399,7 +421,9 @@ class _Part:
     def around(cls, state: _State, nearest: int, roomiest: int) -> _Part:
         """The newcomer on the nodes from which the fewest must go; these jobs to the roomiest nodes."""
         nodes, now, _, needed = state.leavers
-        order = np.lexsort((np.arange(len(nodes)), -now, state.restarts, needed))
+        order = np.argsort(-now, kind="stable")  # where nobody has to go
+        if state.fewest:
+            order = np.lexsort((np.arange(len(nodes)), -now, state.restarts, needed))
         close = nodes.number[order[:nearest]]
         who, node, _ = state._holdings  # noqa: SLF001
         some = np.unique(who[np.isin(node, close)])

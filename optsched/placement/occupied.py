@@ -15,12 +15,15 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of, owners
-from optsched.candidates import Classes, JobRows
+from optsched.candidates import NO_SLICE, Classes, JobRows, Slices
 from optsched.candidates.resources import Resources
+from optsched.candidates.slices import layouts_of
 from optsched.instance import Instance
 from optsched.instance.cluster import NONE, Cluster
+from optsched.instance.layouts import MIG
 from optsched.instance.reading import listed, show
 from optsched.performance.parameter_server import KEY
+from optsched.placement.cut_gpus import CutGpus
 from optsched.placement.requests import (
     OWN,
     needs_per_gpu,
@@ -48,6 +51,8 @@ class Occupied:
         Rows of the job table; -1 for a job that is not in it, and for the partner of a job alone.
     share : FloatArray, shape (S,)
         Share of each of its GPUs, in (0, 1].
+    profile : IntArray, shape (S,)
+        Profile of its slices (MIG), among those of the pool; `NO_SLICE` for none.
     need : FloatArray, shape (S, 2)
         CPUs and memory (GB) per GPU.
     group_need : FloatArray, shape (S, G)
@@ -63,6 +68,7 @@ class Occupied:
     job: IntArray
     partner: IntArray
     share: FloatArray
+    profile: IntArray
     need: FloatArray
     group_need: FloatArray
     gpu: IntArray
@@ -102,7 +108,7 @@ class Occupied:
         groups = len(instance.cluster.groups)
         own, group = np.zeros((0, len(OWN))), np.zeros((0, groups))
         nobody, nothing = EMPTY, np.zeros(0)
-        return cls(instance, nobody, nobody, nothing, own, group, nobody, nobody)
+        return cls(instance, nobody, nobody, nothing, nobody, own, group, nobody, nobody)
 
     @classmethod
     def of_rows(
@@ -154,6 +160,7 @@ class Occupied:
             rows.job[chosen],
             rows.partner[chosen],
             classes.configurations.share[classes.configuration[column]],
+            Slices.of(classes).profile[column],
             need,
             group_need,
             gpu,
@@ -199,7 +206,8 @@ class Occupied:
         partner = np.full(len(job), NONE, np.int64)
         own = need[:, : len(OWN)]
         group = need[:, len(OWN) :]
-        return cls(instance, job, partner, shares, own, group, gpu, owner).checked()
+        profile = np.full(len(job), NO_SLICE, np.int64)
+        return cls(instance, job, partner, shares, profile, own, group, gpu, owner).checked()
 
     def and_also(self, other: Occupied) -> Occupied:
         """All that is occupied by either of the two, in the same instance.
@@ -211,7 +219,7 @@ class Occupied:
         """
         if not len(self) or not len(other):
             return other if len(other) else self
-        names = ("job", "partner", "share", "need", "group_need", "gpu")
+        names = ("job", "partner", "share", "profile", "need", "group_need", "gpu")
         joined: dict[str, Any] = {
             name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names
         }
@@ -222,7 +230,7 @@ class Occupied:
         """Without the holders that a mask of shape (S,) leaves out."""
         mine = stays[self.owner]
         number = np.cumsum(stays) - 1
-        names = ("job", "partner", "share", "need", "group_need")
+        names = ("job", "partner", "share", "profile", "need", "group_need")
         kept = {name: getattr(self, name)[stays] for name in names}
         return replace(self, **kept, gpu=self.gpu[mine], owner=number[self.owner[mine]])
 
@@ -251,6 +259,23 @@ class Occupied:
     def node(self) -> IntArray:
         """The node of every GPU that is held, by its number in the cluster, shape (F,)."""
         return self.instance.cluster.numbering.node_of(self.gpu)
+
+    def cut_into(self, cut: CutGpus, spot_of: IntArray) -> None:
+        """Add what is on some GPUs to how these are cut into slices.
+
+        Parameters
+        ----------
+        cut : CutGpus
+            Changed in place.
+        spot_of : IntArray, shape (GPUs of the cluster,)
+            Place of each GPU in ``cut.code``, flat; -1 for none.
+        """
+        pool = self.instance.cluster.numbering.pool[self.node]
+        shared = (self.share[self.owner] < 1.0) & (spot_of[self.gpu] >= 0)
+        for place in np.flatnonzero(shared).tolist():
+            owner = self.owner[place]
+            spot = spot_of[self.gpu[[place]]]
+            cut.add(int(pool[place]), spot, int(self.profile[owner]), float(self.share[owner]))
 
     @cached_property
     def used(self) -> FloatArray:
@@ -488,7 +513,31 @@ def occupied_by(instance: Instance, jobs: IntArray, option: IntArray) -> Occupie
     np.minimum.at(share, owner[over], 1.0 / holders[gpu[over]])
     alone = np.full(len(jobs), NONE, np.int64)
     own, group = need[:, : len(OWN)], need[:, len(OWN) :]
-    return Occupied(instance, jobs, alone, share, own, group, gpu, owner).checked()
+    profile = _profiles_of(instance, jobs, option)
+    return Occupied(instance, jobs, alone, share, profile, own, group, gpu, owner).checked()
+
+
+def _profiles_of(instance: Instance, jobs: IntArray, option: IntArray) -> IntArray:
+    """Profile of the slices (MIG) in which each of some running jobs runs; `NO_SLICE` for none.
+
+    Of several options that are like the place where it runs, that of the largest share.
+    """
+    table, options = instance.jobs_table, instance.options
+    profile = np.full(len(jobs), NO_SLICE, np.int64)
+    for nth_job in np.flatnonzero(table.options[jobs] >= 0).tolist():
+        job = int(jobs[nth_job])
+        rows = _options_in_use(instance, job, int(option[job]))
+        if not len(rows):
+            continue
+        row = int(rows[options.share[rows].argmax()])
+        name = options.attributes[row].get(MIG)
+        if name is not None and options.share[row] < 1.0:
+            number = table.running[job][0]
+            pool = instance.cluster.pools[number]
+            profile[nth_job] = layouts_of(pool, number).row(
+                name, f"option of job {table.names[job]}"
+            )
+    return profile
 
 
 def _options_in_use(instance: Instance, job: int, option: int) -> IntArray:

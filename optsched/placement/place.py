@@ -269,7 +269,8 @@ def _solve(
         best = better(best, fitted(keep=True, smallest=limits.rows))
         limits = bounds(problem, best.worth, engine)
     proven = _meets_bounds(problem, best.worth, limits)
-    if not proven and size(problem) <= columns:
+    # The integer program adds up the shares of slices (MIG), of which only best fit knows layouts.
+    if not proven and size(problem) <= columns and problem.nodes.cut is None:
         exact = solve_exactly(problem, best.worth, limits, searcher)
         proven = exact.proven
         if exact.assignment is not None:

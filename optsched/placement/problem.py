@@ -46,10 +46,12 @@ from optsched.arrays import (
     group_rows,
     lengths,
     mask_of,
+    ranges,
 )
 from optsched.candidates import gpus_allowed
 from optsched.instance import Instance, Resource
 from optsched.instance.topology import INTRA_NODE, LEAF, NODE
+from optsched.placement.cut_gpus import CutGpus
 from optsched.placement.occupied import Occupied
 from optsched.placement.requests import Requests
 from optsched.placement.shares import ROUNDING
@@ -83,6 +85,8 @@ class Nodes:
         What is left of each of them.
     member : BoolArray, shape (G, N)
         Which nodes each of them belongs to.
+    cut : CutGpus or None
+        How GPUs are cut into slices (MIG), where something is a slice.
     """
 
     instance: Instance
@@ -95,6 +99,7 @@ class Nodes:
     groups: tuple[Resource, ...]
     group_capacity: FloatArray
     member: BoolArray
+    cut: CutGpus | None = None
 
     @classmethod
     def of(cls, instance: Instance, pools: Sequence[int]) -> Nodes:
@@ -133,7 +138,20 @@ class Nodes:
             own = np.maximum(own - occupied.used[self.number], 0.0)
         if len(self.groups):
             group_capacity = np.maximum(group_capacity - occupied.group_used, 0.0)
-        return replace(self, room=room, own=own, group_capacity=group_capacity)
+        cut = self.cut_beside(occupied)
+        return replace(self, room=room, own=own, group_capacity=group_capacity, cut=cut)
+
+    def cut_beside(self, occupied: Occupied) -> CutGpus | None:
+        """How GPUs are cut with occupied GPUs beside what is known of them already."""
+        if self.cut is None:
+            return None
+        cut, numbering = self.cut.copy(), self.instance.cluster.numbering
+        spot_of = np.full(numbering.gpus, NONE, np.int64)
+        own = ranges(numbering.start[self.number], self.gpus)
+        first = np.arange(len(self)) * self.room.shape[1]
+        spot_of[own] = ranges(first, self.gpus)
+        occupied.cut_into(cut, spot_of)
+        return cut
 
     def __len__(self) -> int:
         return len(self.pool)
@@ -361,6 +379,7 @@ class Problem:
     ) -> Problem:
         """The problem on the usable nodes of these pools, beside occupied GPUs."""
         nodes = Nodes.of(requests.classes.instance, pools)
+        nodes = replace(nodes, cut=CutGpus.of(requests.slices, nodes.room.shape))
         if occupied is not None and len(occupied):
             nodes = nodes.beside(occupied)
         return cls(requests, nodes, _closed(requests, nodes, occupied))
@@ -412,11 +431,26 @@ class Problem:
         """
         here = self.of_pool(request)
         share = self.requests.share[request]
-        return (
-            self.nodes.free[here]
-            if share == 1.0
-            else (self.nodes.room[here] >= share - ROUNDING).sum(axis=1)
-        )
+        if share == 1.0:
+            return self.nodes.free[here]
+        room = self.room_on(request, here, self.nodes.room, self.nodes.cut)
+        return np.asarray((room >= share - ROUNDING).sum(axis=1))
+
+    def room_on(
+        self,
+        request: int,
+        nodes: slice | int | IntArray,
+        room: FloatArray,
+        cut: CutGpus | None,
+    ) -> FloatArray:
+        """What is left of the GPUs of some nodes for a request that shares: of ``room``, shape (N, GPUs),
+        nothing where ``cut`` has no layout for its slice.
+        """
+        if cut is None:
+            return np.asarray(room[nodes])
+        R = self.requests
+        what = int(R.profile[request]), float(R.share[request])
+        return np.where(cut.able(int(R.pool[request]), cut.code[nodes], *what), room[nodes], 0.0)
 
     @cached_property
     def needy(self) -> BoolArray:
@@ -515,6 +549,7 @@ class Problem:
         R = self.requests
         # What tells no requests apart is left out: nearly always that is all but the pools.
         keys = [R.pool, R.share, *R.need.T[R.need.any(axis=0)], *R.group_need.T]
+        keys += [R.profile] if R.slices.layouts else []
         if R.sets:
             sets = {numbers: number for number, numbers in enumerate(dict.fromkeys(R.apart))}
             keys += [R.clashing, np.array([sets[numbers] for numbers in R.apart], np.int64)]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, constant
-from optsched.candidates import Classes, JobRows
+from optsched.candidates import Classes, JobRows, Slices
 from optsched.errors import InvalidArgument
 from optsched.instance import Instance
 from optsched.instance.cluster import PER_NODE
@@ -67,6 +67,10 @@ class Requests:
         Level of the topology, one group of which has all its GPUs (`Cluster.group_of_node`).
     share : FloatArray, shape (P,)
         Share of each GPU, in (0, 1].
+    slices : Slices
+        Of the columns.
+    profile : IntArray, shape (P,)
+        Profile of the slice (MIG) of each GPU, among those of the pool; `NO_SLICE` for none.
     need : FloatArray, shape (P, 2)
         CPUs and memory (GB) per GPU.
     group_need : FloatArray, shape (P, G)
@@ -91,6 +95,8 @@ class Requests:
     span: IntArray
     level: IntArray
     share: FloatArray
+    slices: Slices
+    profile: IntArray
     need: FloatArray
     group_need: FloatArray
     apart: tuple[tuple[int, ...], ...]
@@ -131,6 +137,7 @@ class Requests:
             apart = tuple(tuple(sorted(a | b)) for a, b in zip(mine, other, strict=True))
             clashing = np.array([bool(a & b) for a, b in zip(mine, other, strict=True)], bool)
         need, group_need = needs_per_gpu(classes, column)
+        slices = Slices.of(classes)
         return cls(
             classes=classes,
             row=wanted,
@@ -142,6 +149,8 @@ class Requests:
             span=np.maximum(classes.configurations.nodes[configuration], 1),
             level=classes.configurations.levels[configuration],
             share=classes.configurations.share[configuration],
+            slices=slices,
+            profile=slices.profile[column],
             need=need,
             group_need=group_need,
             apart=apart,
@@ -172,7 +181,9 @@ class Requests:
         def part(values: Any) -> Any:
             return tuple(values[row] for row in rows) if isinstance(values, tuple) else values[rows]
 
-        names = [item.name for item in fields(self) if item.name not in ("classes", "sets")]
+        names = [
+            item.name for item in fields(self) if item.name not in ("classes", "sets", "slices")
+        ]
         return replace(self, **{name: part(getattr(self, name)) for name in names})
 
     @property

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, mask_of, owners
-from optsched.candidates import Classes, JobRows
+from optsched.candidates import Classes, JobRows, Slices
 from optsched.display import count
 from optsched.instance import Instance
 from optsched.instance.staying import Running, must_stay
+from optsched.placement.cut_gpus import CutGpus
 from optsched.placement.occupied import Occupied, occupied_by
 from optsched.placement.requests import (
     anti_affinity_sets,
@@ -51,6 +52,11 @@ class StayRule:
         self._classes = classes
         self._numbering = instance.cluster.numbering
         self._load = occupied.load.copy()
+        self._slices = Slices.of(classes)
+        gpus = self._numbering.gpus
+        self._cut = CutGpus.of(self._slices, (gpus,))
+        if self._cut is not None:
+            occupied.cut_into(self._cut, np.arange(gpus))
         cluster = instance.cluster
         self._own = cluster.own_capacity * FULL - occupied.used
         self._member = cluster.members.astype(np.float64)
@@ -100,6 +106,9 @@ class StayRule:
             mine = held[nth_row]
             if (self._load[mine] + share[nth_row] > FULL).any():
                 continue
+            column = int(rows.column[row])
+            if not (firm[nth_row] or self._has_layout(column, mine)):
+                continue
             on_node = Counter(self._numbering.node_of(mine).tolist())
             nodes = list(on_node)
             per_node = np.array(list(on_node.values()), np.float64)[:, None]
@@ -112,6 +121,9 @@ class StayRule:
                 continue
             kept[nth_row] = True
             self._load[mine] += share[nth_row]
+            if self._cut is not None:
+                pool, profile = int(self._classes.pool[column]), int(self._slices.profile[column])
+                self._cut.add(pool, mine, profile, float(share[nth_row]))
             self._own[nodes] -= own
             self._groups -= groups
             for number in apart:
@@ -139,6 +151,15 @@ class StayRule:
         mask = mask_of(owner[over], len(going))
         mask[owner[at[short]]] = True
         return mask
+
+    def _has_layout(self, column: int, gpus: IntArray) -> bool:
+        """Whether GPUs can have the slice (MIG) of a column, or its share, beside what is on them."""
+        if self._cut is None:
+            return True
+        C = self._classes
+        share = float(C.configurations.share[C.configuration[column]])
+        what = int(self._slices.profile[column]), share
+        return bool(self._cut.able(int(C.pool[column]), self._cut.code[gpus], *what).all())
 
     def _have(self, nodes: list[int], own: FloatArray, groups: FloatArray) -> bool:
         """Whether nodes have so much of their own resources, and of those of some nodes."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from optsched.arrays import BoolArray, IntArray
-from optsched.instance.cluster import NONE
+from optsched.instance.cluster import NONE, Partition
+from optsched.instance.layouts import MIG
 from optsched.instance.running import Place, RunningJobs
+from optsched.performance import partitions_of
 from optsched.performance.parameter_server import KEY
 from optsched.rounds.ledger import PLAIN, Setup
 from optsched.rounds.view import View
@@ -22,6 +24,7 @@ def broken_rules(
     return (
         *_wrong_gpus(view, places),
         *_gpus_given_twice(view, places, setups),
+        *_slices_of_no_layout(view, places, setups),
         *_gangs_not_whole(view, places),
         *_jobs_not_ready(view, places),
         *_jobs_stopped_that_cannot_be(view, running, setups),
@@ -80,6 +83,52 @@ def _gpus_given_twice(
         if not _share(view, holders, setups):
             names = ", ".join(view.instance.jobs_table.names[one] for one in holders)
             yield f"{numbering.gpu_name(number)} is given to {names}"
+
+
+def _slices_of_no_layout(
+    view: View, places: RunningJobs, setups: Mapping[int, Setup]
+) -> Iterator[str]:
+    """The slices of a GPU (MIG) have starts at which no two of them take the same memory slice, and no other
+    share is beside them.
+
+    Of jobs that cannot be preempted alone the plan decides nothing.
+    """
+    instance = view.instance
+    table, options = instance.jobs_table, instance.options
+    if not any(MIG in attributes for attributes in options.attributes):
+        return
+    numbering = instance.cluster.numbering
+    on_gpu: dict[int, list[tuple[int, str | None]]] = {}
+    for gpu, owner in zip(places.numbers(numbering).tolist(), places.owner.tolist(), strict=True):
+        job = int(places.job[owner])
+        setup = setups.get(job, PLAIN)
+        if gpu != NONE and setup.option is not None and setup.share < 1.0:
+            row = int(options.indptr[table.options[job]]) + setup.option
+            on_gpu.setdefault(gpu, []).append((job, options.attributes[row].get(MIG)))
+    for gpu, held in on_gpu.items():
+        profiles = [profile for _, profile in held]
+        if not any(profiles) or all(view.must[job] for job, _ in held):
+            continue
+        pool = instance.cluster.pools[int(numbering.pool[numbering.node_of(np.array(gpu))])]
+        known = {part.profile: part for part in partitions_of(pool)}
+        parts = [known.get(profile) if profile else None for profile in profiles]
+        if not _side_by_side(parts, frozenset()):
+            names = ", ".join(table.names[job] for job, _ in held)
+            slices = " and ".join(profile or "no slice" for profile in profiles)
+            yield f"{numbering.gpu_name(gpu)} is given to {names}: no layout has {slices}"
+
+
+def _side_by_side(parts: Sequence[Partition | None], taken: frozenset[int]) -> bool:
+    """Whether slices have starts at which they take none of these memory slices, and none twice."""
+    if not parts:
+        return True
+    first, rest = parts[0], parts[1:]
+    if first is None:
+        return False
+    wanted = [range(start, start + first.memory_slices) for start in first.starts]
+    return any(
+        taken.isdisjoint(slices) and _side_by_side(rest, taken.union(slices)) for slices in wanted
+    )
 
 
 def _gangs_not_whole(view: View, places: RunningJobs) -> Iterator[str]:

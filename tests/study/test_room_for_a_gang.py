@@ -250,3 +250,31 @@ def test_an_empty_cluster_for_jobs_that_fit_everywhere_has_no_fragments() -> Non
         optsched.fragmentation(document([4, 4], [(0, 4, 0, True), (1, 4, 0, True)], 4)).share == 0
     )
     assert optsched.fragmentation(document([4], [(0, 2, 0, True)], 4)).gpus == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("profile", "possible"), [("3g.20gb", True), ("4g.20gb", False)])
+def test_a_slice_needs_a_layout_beside_what_is_on_its_gpu(profile: str, possible: bool) -> None:
+    """One start of an A100 is for 4g: half of the GPU is free, but not for a second one."""
+
+    def half(name: str) -> dict[str, Any]:
+        option = {"pool": "p", "gpus": 1, "share": 0.5, "throughput": 1.0}
+        return option | {"attributes": {"mig": name}}
+
+    pool = {"name": "p", "gpu": "A100-SXM4-40GB", "nodes": 2, "gpus_per_node": 1}
+    held = {"pool": "p", "gpus": ["p-0/0"]}
+    whole = {"throughput": {"p": 2.0}, "running": {"pool": "p", "gpus": ["p-1/0"]}}
+    jobs = [
+        {"id": "a", "options": [half("4g.20gb")], "running": held},
+        {"id": "b", "steps": 1e6, **whole},
+        {"id": "new", "options": [half(profile)]},
+    ]
+    for job in jobs:
+        job.setdefault("steps", 1e6)
+    given = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [pool]},
+        "jobs": jobs,
+    }
+    room = optsched.make_room(given, "new")
+    assert room.possible is possible
+    assert room.gpus == (("p-0/0",) if possible else ())
