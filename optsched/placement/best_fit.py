@@ -832,7 +832,28 @@ def _why(state: FreeRoom, request: int) -> str:
     if problem.requests.clashing[request]:
         return " share GPUs, but may not be on one node (anti-affinity)"
     free = _free(problem, problem.of_pool(request), state.available(request))
-    return f": needs {_needs(problem, request)}; {free}"
+    return f": needs {_needs(problem, request)}; {free}{_without_layout(state, request)}"
+
+
+def _without_layout(state: FreeRoom, request: int) -> str:
+    """Why the first GPU that is shared, and has as much left as a request asks for, has no layout for it."""
+    R, nodes = state.problem.requests, state.problem.nodes
+    here, share = state.problem.of_pool(request), float(R.share[request])
+    room, pool = state.room[here], int(R.pool[request])
+    if state.cut is None or share == 1.0 or pool not in state.cut.codes:
+        return ""
+    some = (room >= share - ROUNDING) & (room < 1.0)
+    spots = np.argwhere(some & (state.room_for(request, here) < share - ROUNDING))
+    if not len(spots):
+        return ""
+    node, index = spots[0].tolist()
+    code, profile = int(state.cut.code[here][node, index]), int(R.profile[request])
+    gpu = f"{nodes.name(here.start + node)}/{index}"
+    if code < 0 or profile == NO_SLICE:
+        return f"; {gpu} cannot have slices and other shares"
+    together = [*state.cut.codes[pool].slices(code), profile]
+    reason = R.slices.layouts[pool].why_not([(one, None) for one in together])
+    return f"; {gpu} has no layout for it: {reason}"
 
 
 def _needs(problem: Problem, request: int) -> str:

@@ -48,6 +48,13 @@ class SliceCodes(NamedTuple):
             legal |= (counts <= most).all(axis=1)
         return cls(step, legal)
 
+    def slices(self, code: int) -> list[int]:
+        """The profile of each slice of a GPU with a code that is not `FULL`."""
+        counts = (
+            np.diff(np.append(0, code % np.append(self.step[1:], len(self.legal)))) // self.step
+        )
+        return np.repeat(np.arange(len(counts)), counts).tolist()
+
     def after(self, code: IntArray, profile: int) -> IntArray:
         """Codes with one slice more, or with another share (`NO_SLICE`); `FULL` where that is in no layout."""
         if profile == NO_SLICE:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from optsched.arrays import IntArray
-from optsched.candidates import NO_SLICE, Classes, Slices
 from optsched.display import DisplayedTable, TableColumns, columns_of, count
 from optsched.errors import UsageError
 from optsched.instance import Instance, Layouts
@@ -138,55 +136,6 @@ def sliced_gpus(
     workload = _workloads(instance)
     named = tuple(each._replace(workload=workload(each.job)) for each in found)
     return SlicedGpus(named, memory)
-
-
-def illegal_slices(
-    classes: Classes, column: IntArray, placed: Mapping[int, Sequence[str]], stays: Collection[int]
-) -> dict[int, str]:
-    """Rows whose slices do not fit beside those before them: no layout of the GPU has them all.
-
-    Shares add up where layouts do not: four profiles of a quarter of the memory have three starts.
-
-    Parameters
-    ----------
-    classes : Classes
-    column : IntArray
-        Column of each row.
-    placed : mapping from row to sequence of str
-        GPUs of each, written ``node/index``.
-    stays : collection of int
-        Rows that come first.
-
-    Returns
-    -------
-    dict of row to str
-        Why it has no place.
-    """
-    slices = Slices.of(classes)
-    if not slices.layouts:
-        return {}
-    share = classes.configurations.share[classes.configuration]
-    on_gpu: dict[str, list[int]] = {}
-    illegal = {}
-    for row in sorted(placed, key=lambda row: (row not in stays, row)):
-        mine = int(slices.profile[column[row]])
-        if share[column[row]] == 1.0 and mine == NO_SLICE:
-            continue
-        pool = int(classes.pool[column[row]])
-        why = ""
-        for gpu in placed[row]:
-            together = [*on_gpu.get(gpu, []), mine]
-            known = [(one, None) for one in together if one != NO_SLICE]
-            if known and len(known) < len(together):
-                why = f"{gpu} cannot have slices and other shares"
-            elif known and (reason := slices.layouts[pool].why_not(known)):
-                why = f"{gpu} has no layout for it: {reason}"
-        if why:
-            illegal[row] = why
-            continue
-        for gpu in placed[row]:
-            on_gpu.setdefault(gpu, []).append(mine)
-    return illegal
 
 
 def _usable(instance: Instance, pool: int) -> Iterator[str]:

@@ -14,7 +14,6 @@ from optsched.errors import UsageError
 from optsched.placement.best_fit import best_fit, why_refused
 from optsched.placement.bounds import bounds, most_bandwidth
 from optsched.placement.exact import COLUMNS, size, solve_exactly
-from optsched.placement.gpu_slices import illegal_slices
 from optsched.placement.occupied import Occupied, refuse_placed_twice
 from optsched.placement.problem import Bounds, Problem, Scored, Worth, better
 from optsched.placement.requests import Requests
@@ -123,12 +122,6 @@ def place_rows(
     unchanged = _worth_of(classes, rows, fixed.row, fixed.gpus)
     figures = _total_figures(unchanged, solved)
     figures["rows_wanted"] = float(wanted_count)
-    # 4. Shares of slices (MIG) may add up where no layout of a GPU has them.
-    illegal = illegal_slices(classes, rows.column, placed, fixed.row.tolist())
-    if illegal:
-        refused |= illegal
-        placed = {row: gpus for row, gpus in placed.items() if row not in illegal}
-        figures |= _recounted(classes, rows, placed)
     order = sorted(placed)
     return Placement(
         rows,
@@ -139,18 +132,6 @@ def place_rows(
         tuple(fixed.contradicted.items()),
         classes.instance.jobs_table.names,
     )
-
-
-def _recounted(
-    classes: Classes, rows: JobRows, placed: Mapping[int, Sequence[str]]
-) -> dict[str, float]:
-    """Figures of fewer rows than were placed, which nobody shows to be the most."""
-    order = sorted(placed)
-    worth = _worth_of(classes, rows, np.array(order, np.int64), [placed[row] for row in order])
-    own = ("rows_placed", "nodes_spanned", "nodes_bound", "bandwidth", "gpus_moved")
-    # So many rows span at least a node each
-    values = (worth.rows, worth.nodes, worth.rows, worth.bandwidth, worth.moved)
-    return {**dict(zip(own, map(float, values), strict=True)), "exact": 0.0}
 
 
 def _searcher(engine: Engine, work: int | None) -> Engine:
