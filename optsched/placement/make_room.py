@@ -21,7 +21,7 @@ the part is a plan. That no plan has fewer migrations follows from a count:
     a node with f free GPUs gives u of them only if the k jobs that hold most of it go, with
     f + (what they hold of it) >= u
 
-and over the nodes of a gang (`optsched.placement.clearing`).
+and over the nodes of a gang (`optsched.placement.leavers`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from optsched.arrays.matrices import sum_by
 from optsched.candidates import Classes, JobRows, Slices
 from optsched.instance.restart import restart_costs
 from optsched.instance.staying import Running, exempt_left
-from optsched.placement.clearing import SLACK, Holdings, cost_of_leaving, fewest_leavers
 from optsched.placement.exact import PlacementProgram, size
+from optsched.placement.leavers import SLACK, Holdings, cost_of_leaving, fewest_leavers
 from optsched.placement.occupied import Occupied, occupied_by
 from optsched.placement.problem import Assignment, Nodes, Problem
 from optsched.placement.requests import Requests
