@@ -120,6 +120,18 @@ class Numbers:
         return max(len(self._lines), 1)
 
 
+def is_exact(digits: str) -> bool:
+    """Whether a whole number is at most `MOST`.
+
+    Parameters
+    ----------
+    digits : str
+        Nothing but digits.
+    """
+    # Python converts no more than 4,300 digits to a whole number
+    return float(digits) <= MOST
+
+
 def _number(word: str) -> float:
     """What a word says; NaN if it is no number."""
     try:

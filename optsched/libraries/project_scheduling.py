@@ -11,7 +11,7 @@ from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.reading import show
 from optsched.libraries.layout import FileLayout, FirstLines, instance_of_resources, used
-from optsched.libraries.numbers import at_line
+from optsched.libraries.numbers import MOST, at_line, is_exact
 
 JOBS = "jobs (incl. supersource/sink)"
 RENEWABLE, NONRENEWABLE, BOTH = "renewable", "nonrenewable", "doubly constrained"
@@ -143,7 +143,10 @@ def _stated(lines: Sequence[str], title: str, least: int = 0) -> int:
         before, colon, after = line.partition(":")
         if colon and _letters(before) == _letters(title):
             word = (after.split() or [""])[0]
-            if not (word.isascii() and word.isdigit() and int(word) >= least):
+            digits = word.isascii() and word.isdigit()
+            if digits and not is_exact(word):
+                raise at_line(number, show(word), f"{title}: a number of at most {MOST:g}")
+            if not (digits and int(word) >= least):
                 raise at_line(number, show(word), f"{title}: a whole number of at least {least}")
             if title == BOTH and int(word):
                 raise at_line(number, show(word), f"0: no resource is {BOTH}")
@@ -194,6 +197,9 @@ class _Table:
         wrong = [word for word in words if not (word.isascii() and word.isdigit())]
         if wrong:
             raise self.refused(show(wrong[0]), f"whole numbers: {what}")
+        large = [word for word in words if not is_exact(word)]
+        if large:
+            raise self.refused(show(large[0]), f"numbers of at most {MOST:g}: {what}")
         if len(words) < least or (exactly and len(words) > least):
             raise self.refused(f"{len(words)} numbers", f"{least}: {what}")
         return [int(word) for word in words]

@@ -394,6 +394,20 @@ NUMBER = "expected a JSON document, or a file of project scheduling with modes, 
             "line 26: found a duration of 0 of job 3, expected above 0",
         ),
         (
+            RCPSP.replace("    2    6\n", f"    2    {'9' * 5000}\n"),
+            'line 32: found "99999999999999...',
+        ),
+        (
+            RCPSP.replace(
+                "renewable                 :  1", "renewable                 :  1" + "0" * 20, 1
+            ),
+            'line 8: found "100000000000000000000", expected renewable: a number of at most 1e+15',
+        ),
+        (
+            RCPSP.replace("    2    6\n", "    2    -6\n"),
+            'line 32: found "-6", expected whole numbers: the capacities',
+        ),
+        (
             RCPSP.replace("    2    6\n", "    2    6    7\n"),
             "line 32: found 3 numbers, expected 2: the capacities",
         ),
