@@ -20,7 +20,8 @@ CATALOGUE = {
     "mosek": "optsched.solvers.pulp:Mosek",
     "xpress": "optsched.solvers.pulp:Xpress",
     "copt": "optsched.solvers.pulp:Copt",
-    "cuopt": "optsched.solvers.pulp:CuOpt",
+    "cuopt": "optsched.solvers.gpu:CuOpt",
+    "cupdlpx": "optsched.solvers.gpu:CuPdlpX",
     "scs": "optsched.solvers.cvxpy:Scs",
     "ecos": "optsched.solvers.cvxpy:Ecos",
 }

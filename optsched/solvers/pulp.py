@@ -348,11 +348,3 @@ class Copt(PulpSolver):
     name = "copt"
     optional = True
     engine = "COPT"
-
-
-class CuOpt(PulpSolver):
-    """NVIDIA cuOpt, where the user has it."""
-
-    name = "cuopt"
-    optional = True
-    engine = "CUOPT"
