@@ -327,6 +327,7 @@ def fit(
     profiles: ProfileFiles,
     models: Models,
     reading: ProfileReading,
+    running: ManyOptions,
     output: ModelOutput,
     as_json: Json = False,
 ) -> int:
@@ -343,6 +344,7 @@ def fit(
     Examples:
         optsched model fit profiles.csv -o model.json
         optsched model fit profiles.csv --model pollux -o model.json
+        optsched model fit profiles.csv --jobs 4 -o model.json
         optsched model fit bert/placements-t4.csv --model interpolation --model pollux -o model.json
         optsched model fit throughputs.json --model interpolation --gpus-per-node 4 -o model.json
     """
@@ -352,7 +354,9 @@ def fit(
     with progress(shell, "fitting"):
         measured = reading.read(profiles)
         with naming_parts("pollux"):
-            document = fit_model(measured, wanted)
+            document = fit_model(
+                measured, wanted, processes=running.jobs, executor=running.executor
+            )
         found = _fit_summary(document, measured)
     return written(shell, document, output, found, _fit_view, as_json)
 

@@ -108,6 +108,21 @@ class TimeModel(FittedModel):
             An option is unknown, or the measurements cannot determine the model.
         """
 
+    @classmethod
+    def fit_on(
+        cls, profiles: Profiles, options: Mapping[str, Any], processes: int, executor: str
+    ) -> Self:
+        """`fit`, with so many parts of it at a time, where the model is fitted in parts.
+
+        Parameters
+        ----------
+        profiles, options
+            As of `fit`.
+        processes, executor
+            As of `optsched.benchmarking.run_tasks`.
+        """
+        return cls.fit(profiles, options)
+
     @abstractmethod
     def times(self, ways: Ways) -> Times:
         """How long a step takes in each way.

@@ -13,7 +13,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.assembly import make_model
 from optsched.errors import InvalidArgument, UsageError, unknown_name
-from optsched.executors import LOCAL
+from optsched.executors import LOCAL, all_results_of
 from optsched.instance import FORMAT as INSTANCE_FORMAT
 from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments, names_and_options
@@ -65,7 +65,12 @@ USUAL = "cross-validated"
 
 @checks_arguments
 def fit_model(
-    profiles: Profiles, models: Wanted | Sequence[Wanted] = USUAL, **options: Any
+    profiles: Profiles,
+    models: Wanted | Sequence[Wanted] = USUAL,
+    *,
+    processes: int = 1,
+    executor: str = LOCAL,
+    **options: Any,
 ) -> PerformanceObject:
     """Fit models to measurements.
 
@@ -76,6 +81,9 @@ def fit_model(
         A name (by default ``cross-validated``), alone or with options, as ``(name, options)`` or
         ``{"model": name, ...}``. Several are a `chain`, where each speaks of what those before it
         do not know.
+    processes, executor
+        As of `optsched.compare`: fits at a time, and where. These are the models of a chain, or the
+        fits by which ``cross-validated`` chooses. The result is the same.
     **options
         Of the model, where it is one name.
 
@@ -108,10 +116,21 @@ def fit_model(
     measured = set(profiles.ways.workloads)
     whole = [name for name in profiles.whole_steps if name in measured]
     mark = {WHOLE_STEPS: whole} if whole else {}
-    fitted = [
-        check_performance(owner.fit(profiles, own).document() | mark, "") for owner, own in owners
-    ]
+    if len(owners) > 1:
+        models_fitted = all_results_of(
+            _fitted, (profiles,), owners, processes=processes, executor=executor
+        )
+    else:
+        [(owner, own)] = owners
+        models_fitted = [owner.fit_on(profiles, own, processes, executor)]
+    fitted = [check_performance(model.document() | mark, "") for model in models_fitted]
     return PerformanceObject(fitted[0] if len(fitted) == 1 else {"model": CHAIN, MODELS: fitted})
+
+
+def _fitted(shared: tuple[Profiles], item: tuple[type[TimeModel], Mapping[str, Any]]) -> TimeModel:
+    """One model of a chain."""
+    (profiles,), (owner, options) = shared, item
+    return owner.fit(profiles, options)
 
 
 @checks_arguments

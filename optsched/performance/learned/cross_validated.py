@@ -13,6 +13,7 @@ from pydantic import model_validator
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
+from optsched.executors import LOCAL, all_results_of
 from optsched.instance.documents import (
     Count,
     Document,
@@ -147,6 +148,17 @@ class CrossValidated(TimeModel):
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
         """Choose the order of the laws of each pair, and fit them to all measurements."""
+        return cls.fit_on(profiles, options)
+
+    @classmethod
+    def fit_on(
+        cls,
+        profiles: Profiles,
+        options: Mapping[str, Any],
+        processes: int = 1,
+        executor: str = LOCAL,
+    ) -> Self:
+        """Each part that is left out is a fit of its own, and so is the one of all measurements."""
         validate(NoOptions, dict(options), "performance")
         check_some(profiles)
         profiles = profiles.sorted()
@@ -154,13 +166,15 @@ class CrossValidated(TimeModel):
         pairs = rows_by_pair(ways)
         errors = np.full((len(LAWS), len(profiles)), np.nan)
         # All pairs at once: one fit of a law for each part, not for each part of each pair.
-        for kept, left_out in each_left_out(_folds(ways, pairs)):
-            if len(kept):
-                predicted = _times(_fit_laws(profiles.take(kept)), ways.take(left_out))
-                seconds = np.array([times.seconds for times in predicted])
-                errors[:, left_out] = np.log(seconds) - np.log(profiles.seconds[left_out])
+        parts = [part for part in each_left_out(_folds(ways, pairs)) if len(part[0])]
+        everything = (np.arange(len(profiles)), np.zeros(0, np.int64))
+        *fitted, (laws, _) = all_results_of(
+            _fitted, (profiles,), [*parts, everything], processes=processes, executor=executor
+        )
+        for (_, left_out), (_, seconds) in zip(parts, fitted, strict=True):
+            errors[:, left_out] = np.log(seconds) - np.log(profiles.seconds[left_out])
         chosen = {pair: _choose(ways.take(rows), errors[:, rows]) for pair, rows in pairs.items()}
-        return cls(_fit_laws(profiles), chosen)
+        return cls(laws, chosen)
 
     # --- predictions ------------------------------------------------------------------------------
 
@@ -209,6 +223,16 @@ class CrossValidated(TimeModel):
                 with below(f"performance.laws.{name}"):
                     laws[name] = law.from_document(options)
         return cls(laws, flat(stored.chosen))
+
+
+def _fitted(
+    shared: tuple[Profiles], part: tuple[IntArray, IntArray]
+) -> tuple[dict[Law, TimeModel], FloatArray]:
+    """The laws fitted to some rows, and the seconds that they predict for others, (laws, rows)."""
+    (profiles,), (kept, left_out) = shared, part
+    laws = _fit_laws(profiles.take(kept))
+    predicted = _times(laws, profiles.ways.take(left_out))
+    return laws, np.array([times.seconds for times in predicted])
 
 
 def _fit_laws(profiles: Profiles) -> dict[Law, TimeModel]:
