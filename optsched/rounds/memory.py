@@ -161,10 +161,16 @@ class Memory:
     keeps_allocations : bool
         Whether an allocation holds until something happens that its formulation reads. If not, it
         is solved in each round, as it is from the state alone.
+
+    Attributes
+    ----------
+    fallback : str or None
+        Why the last round fell back; None if it did not.
     """
 
     def __init__(self, *, keeps_allocations: bool = False) -> None:
         self.keeps_allocations = keeps_allocations
+        self.fallback: str | None = None
         self._compiled: _Compiled | None = None
         self._last: PlannedRound | None = None
 

@@ -107,6 +107,7 @@ def solve_round(
     view = View.of(state) if before is None else before.view_at(state)
     if recorded is not None and recorded.stands:
         return unplanned_round(state, view, recorded.fallback or "")
+    failure: Exception | None = None
     try:
         answer = _answered(state, view, load, model, recorded, memory)
         again = None if before is None else before.plan_again(state, view, answer)
@@ -121,14 +122,31 @@ def solve_round(
     except OptschedError as error:
         why = str(error)
     except Exception as error:  # a plan is owed even where a model or a program of a user fails in a way of its own
-        log.exception("round %d cannot be planned", state.round)
+        failure = error
         why = f"planning failed with {type(error).__name__}: {error}"
     if why is not None:
-        log.error("round %d: %s", state.round, why)
         plan = unplanned_round(state, view, why)
-    if plan.fallback is not None:
-        log.warning("round %d falls back: %s", state.round, plan.fallback)
+    _log_fallback(state, plan, memory, failure)
     return replace(plan, timings={**plan.timings, "total": time.perf_counter() - started})
+
+
+def _log_fallback(
+    state: RoundState, plan: Plan, memory: Memory, failure: Exception | None
+) -> None:
+    """Log why a round falls back, and what its jobs do instead: once, until the cause is another."""
+    why, before = plan.fallback, memory.fallback
+    memory.fallback = why
+    if why == before:
+        return
+    if why is None:
+        log.info("round %d is planned as usual again", state.round)
+    elif plan.stands:
+        words = "round %d: %s; what runs runs on"
+        log.error(words, state.round, why, exc_info=failure)
+    elif state.policy.ranking is not None:
+        log.warning("round %d: %s", state.round, why)
+    else:
+        log.warning("round %d: %s; jobs go by the last allocation", state.round, why)
 
 
 def _answered(

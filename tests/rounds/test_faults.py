@@ -101,6 +101,26 @@ def test_a_solver_that_fails_costs_one_flagged_plan(fault: Path, how: str) -> No
     assert scheduler.metrics.fallbacks == 3
 
 
+def test_a_fallback_is_logged_once_until_its_cause_is_another(
+    fault: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "optsched")
+    logged = []
+    scheduler = made()
+    for number, how in enumerate(("none", "raise", "raise", "nan", "nan", "none", "none")):
+        fault.write_text(how)
+        caplog.clear()
+        plan = scheduler.solve(60.0 * number)
+        assert (plan.fallback is None) == (how == "none")
+        told = [entry for entry in caplog.records if entry.getMessage().startswith("round ")]
+        logged.append([entry.getMessage() for entry in told if entry.name == "optsched"])
+    ((first,), (other,), (again,)) = logged[1], logged[3], logged[5]
+    assert first.startswith("round 1: ") and first.endswith("; jobs go by the last allocation")
+    assert other.startswith("round 3: ") and other != first.replace("1", "3")
+    assert again == "round 5 is planned as usual again"
+    assert logged[0] == logged[2] == logged[4] == logged[6] == []
+
+
 def test_the_memory_of_solvers_is_limited(fault: Path) -> None:
     with made({"memory_limit": 2e9, "time_limit": 60.0}, isolate=True) as scheduler:
         assert scheduler.solve(0.0).fallback is None
