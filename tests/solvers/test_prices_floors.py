@@ -17,6 +17,7 @@ from optsched.program import AllocationProgram, Minimum, SideRows, Total
 from optsched.registry import load_solver
 from optsched.solution import Status
 from optsched.solvers.prices import sampling
+from optsched.solvers.prices.floor_choice import FloorChoice
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.linear_total import LinearTotalSearch
 from optsched.solvers.prices.market import market_of
@@ -119,6 +120,16 @@ def test_any_prices_bound_the_total(seed: int) -> None:
         search.bound = np.inf
         search.ask(random.exponential(1.0, len(market.capacity)))
         assert search.bound >= best.value - 1e-9 * max(1.0, abs(best.value))
+
+
+def test_places_that_reach_a_floor_but_for_rounding_are_no_mixture() -> None:
+    program = allocation(np.array([[1.0, 1.0]]), np.array([1]), np.array([1, 1]))
+    market = market_of(program)
+    asks = np.array([[1.0 - 2e-16, 1.0]])
+    floors = FloorChoice(market, np.array([[0.0, 0.0]]), asks)
+    floors.ask(np.array([0.5, 1.0]))
+    assert floors.upper.tolist() == [0]
+    assert floors.slope == pytest.approx([0.5])
 
 
 def test_two_floors_of_one_job_are_one_if_one_implies_the_other() -> None:
