@@ -180,6 +180,15 @@ class FeasibleRegion:
         return ClassFloors.of(self.classes, self._asking)
 
     @cached_property
+    def job_floors(self) -> ClassFloors | None:
+        """The rows that ask for something of one class each, beside any others."""
+        from optsched.program.side_rows import ClassFloors
+
+        C = self.classes
+        side = tuple(rows for rows in self._asking if ClassFloors.of(C, (rows,)) is not None)
+        return ClassFloors.of(C, side)
+
+    @cached_property
     def level_floors(self) -> FloatArray | None:
         """The least level of a job of each class, where these rows ask for levels; shape (K,)."""
         floors = self.class_floors

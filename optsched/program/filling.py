@@ -161,7 +161,7 @@ class Filling:
             self.open[program.limit_rows.closed_columns] = False
         classes = len(program.classes)
         alone = caps and program.classes.all_alone
-        self.floors = program.class_floors if alone else None
+        self.floors = program.job_floors if alone else None
         self.on_floor = [np.zeros(classes, bool) for _ in self._measures]
         self.is_full = np.zeros(classes, bool)
         self.highest = self._highest()

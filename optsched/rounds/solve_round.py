@@ -130,9 +130,7 @@ def solve_round(
     return replace(plan, timings={**plan.timings, "total": time.perf_counter() - started})
 
 
-def _log_fallback(
-    state: RoundState, plan: Plan, memory: Memory, failure: Exception | None
-) -> None:
+def _log_fallback(state: RoundState, plan: Plan, memory: Memory, failure: Exception | None) -> None:
     """Log why a round falls back, and what its jobs do instead: once, until the cause is another."""
     why, before = plan.fallback, memory.fallback
     memory.fallback = why

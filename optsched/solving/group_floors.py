@@ -10,6 +10,14 @@ these rows in the place of the others a program is easier, and its optimum is no
 a row is one of v w_p for each capacity, and of -v for the row that asks: the easier program has no
 duals that the program has not.
 
+Another row that limits,  l x <= L  as a budget, may leave GPUs that nobody can pay for. Of the columns that
+are asked for, it takes at least l_c = c_p usage_pc on pool p. For each t among the c_p / w_p
+
+    (l x) / t  +  sum_p max(0, w_p - c_p / t) usage_p x  -  a x  <=  L / t + sum_p max(0, w_p - c_p / t) W_p - b
+
+follows too, and has nothing negative either. These are the extreme rays of all multipliers v of the row that
+asks, m of l and p of the pools with  v w_p <= p_p + m c_p:  at the others, the group would be paid to run.
+
 An optimum of the easier program keeps what the row asks for wherever it gives the group what the others
 must leave (`GroupFloors.raised`). It cannot where the group would have to run in places that are worse
 than none: there prices would have to be negative.
@@ -24,11 +32,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, quotient
-from optsched.candidates import Classes
+from optsched.arrays import FloatArray, IntArray, quotient
 from optsched.display import Displayed, count
 from optsched.program import AllocationProgram
-from optsched.program.side_rows import NEAR, ClassFloors, SideRows
+from optsched.program.side_rows import NEAR, ClassFloors, LimitRows, SideRows
 from optsched.solution import Termination, Values
 
 ALIKE = 1e-12
@@ -38,11 +45,26 @@ OF_OTHERS = " (others)"
 
 
 class _Asking(NamedTuple):
-    """A block of rows that ask, the pools' parts in them, shape (rows, resources), and the limits."""
+    """A block of rows that ask, and the limits that they imply.
+
+    Attributes
+    ----------
+    rows : SideRows
+    weight : FloatArray, shape (rows, resources)
+        w; 0 of what is no pool.
+    limits : SideRows
+        Instead of them.
+    owner : IntArray
+        The row that each limit follows from.
+    parts : csr_matrix, shape (limits, rows of `LimitRows`)
+        How much of the program's own limits is in each.
+    """
 
     rows: SideRows
-    parts: sp.csr_matrix
+    weight: FloatArray
     limits: SideRows
+    owner: IntArray
+    parts: sp.csr_matrix
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -74,7 +96,7 @@ class GroupFloors(Displayed):
             if rows.only_limit or ClassFloors.of(C, (rows,)) is not None:
                 side.append(rows)
                 continue
-            meant = _meant(C, rows)
+            meant = _meant(program, rows)
             if meant is None:
                 return None
             asking.append(meant)
@@ -109,52 +131,76 @@ class GroupFloors(Displayed):
     def named(self, easier: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
         """The same by the name of their rows."""
         duals = dict(easier)
-        for rows, parts, limits in self.asking:
-            price = np.maximum(duals.pop(limits.name), 0.0)
-            duals["capacity"] = duals["capacity"] + parts.T @ price
-            duals[rows.name] = -price
+        own = self.program.limit_rows.side
+        ends = np.cumsum([len(self.program.classes.capacity), *(len(rows.upper) for rows in own)])
+        for asking in self.asking:
+            price = np.maximum(duals.pop(asking.limits.name), 0.0)
+            more = np.split(asking.parts.T @ price, ends[:-1])
+            for name, part in zip(["capacity", *(rows.name for rows in own)], more, strict=True):
+                duals[name] = duals[name] + part
+            rows = asking.rows
+            total = np.bincount(asking.owner, price, len(rows.lower)).astype(np.float64)
+            duals[rows.name] = -total
         return duals
 
     def lacks(self, x: FloatArray) -> bool:
         """Whether a group has less than it asks for."""
         return any(
-            bool((rows.matrix @ x < rows.lower * (1.0 - NEAR)).any()) for rows, _, _ in self.asking
+            bool((each.rows.matrix @ x < each.rows.lower * (1.0 - NEAR)).any())
+            for each in self.asking
         )
 
     def raised(self, x: FloatArray) -> FloatArray:
         """A point that gives each group what it asks for, as far as time and all that limits allow.
 
-        Pool by pool, each class of a group runs in what is left, in proportion to its time left.
+        Pool by pool, those first that use least of all other limits, each class of a group runs in
+        what is left, in proportion to its time left.
         """
-        C, limits = self.program.classes, self.program.limit_rows
-        for rows, parts, _ in self.asking:
+        for rows, weight, *_ in self.asking:
             matrix = sp.csr_matrix(rows.matrix)
             for row in range(matrix.shape[0]):
-                mine = matrix[row].indices
-                worth = matrix[row].data
-                for pool in np.flatnonzero(parts[[row]].toarray()[0]).tolist():
+                mine, worth = matrix[row].indices.astype(np.int64), matrix[row].data
+                for pool in self._cheapest_first(np.flatnonzero(weight[row] > 0), mine):
                     lacks = rows.lower[row] - float(worth @ x[mine])
                     if lacks <= 0:
                         break
-                    here = np.zeros(C.columns)
-                    there = mine[np.asarray(C.usage[[pool]][:, mine].toarray()[0] > 0)]
-                    # Several columns of a class in one pool share its time.
-                    owner = C.class_a[there]
-                    share = np.maximum(C.count - C.time(x), 0.0) / np.bincount(
-                        owner, minlength=len(C)
-                    ).clip(1)
-                    here[there] = share[owner]
-                    use = limits.matrix @ here
-                    left = np.maximum(limits.most - limits.matrix @ x, 0.0)
-                    part = min(1.0, float(quotient(left, use, np.inf).min(initial=1.0)))
-                    given = float(worth @ here[mine])
-                    if given > 0:
-                        x = x + min(part, lacks / given) * here
+                    x = self._given(x, mine, worth, pool, lacks)
         return x
 
+    def _cheapest_first(self, pools: IntArray, mine: IntArray) -> list[int]:
+        """The pools by what a GPU of them uses of the limits beside the pools' own, for some columns."""
+        C, limits = self.program.classes, self.program.limit_rows
+        goods = len(C.capacity)
+        if len(limits.most) == goods:
+            return [int(pool) for pool in pools]
+        here = sp.csr_matrix(C.usage)[pools][:, mine]
+        others = sp.diags_array(quotient(1.0, limits.most[goods:])) @ limits.matrix[goods:][:, mine]
+        share = (others @ (here > 0).T).max(axis=0).toarray().ravel()
+        used = np.asarray(here.sum(axis=1)).ravel()
+        order = np.argsort(quotient(share, used), kind="stable")
+        return [int(pool) for pool in pools[order]]
 
-def _meant(C: Classes, rows: SideRows) -> _Asking | None:
-    """The rows with the limits on others that they imply; None where they imply none."""
+    def _given(
+        self, x: FloatArray, mine: IntArray, worth: FloatArray, pool: int, lacks: float
+    ) -> FloatArray:
+        """The point with what is left of a pool for the columns of a group, of which it lacks so much."""
+        C, limits = self.program.classes, self.program.limit_rows
+        here = np.zeros(C.columns)
+        there = mine[np.asarray(C.usage[[pool]][:, mine].toarray()[0] > 0)]
+        # Several columns of a class in one pool share its time.
+        owner = C.class_a[there]
+        count = np.bincount(owner, minlength=len(C)).clip(1)
+        here[there] = (np.maximum(C.count - C.time(x), 0.0) / count)[owner]
+        use = limits.matrix @ here
+        left = np.maximum(limits.most - limits.matrix @ x, 0.0)
+        part = min(1.0, float(quotient(left, use, np.inf).min(initial=1.0)))
+        given = float(worth @ here[mine])
+        return x + min(part, lacks / given) * here if given > 0 else x
+
+
+def _meant(program: AllocationProgram, rows: SideRows) -> _Asking | None:
+    """The rows with the limits that they imply; None where they imply none."""
+    C, limits = program.classes, program.limit_rows
     matrix = sp.csr_matrix(rows.matrix)
     asks = np.isposinf(rows.upper) & (rows.lower > 0)
     if not asks.all() or rows.relax != "none" or (matrix.data < 0).any():
@@ -164,20 +210,59 @@ def _meant(C: Classes, rows: SideRows) -> _Asking | None:
     if (np.diff(used.indptr)[matrix.indices] != 1).any():
         return None  # a column of no pool, or of several
     entry = used.indptr[matrix.indices]
-    pool = pools[used.indices[entry]]
-    ratio = matrix.data / used.data[entry]
+    pool, gpus = pools[used.indices[entry]], used.data[entry]
+    ratio = matrix.data / gpus
     row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    part = np.zeros((matrix.shape[0], len(C.capacity)))
-    np.maximum.at(part, (row, pool), ratio)
-    if (ratio < part[row, pool] * (1.0 - ALIKE)).any():
+    weight = np.zeros((matrix.shape[0], len(C.capacity)))
+    np.maximum.at(weight, (row, pool), ratio)
+    if (ratio < weight[row, pool] * (1.0 - ALIKE)).any():
         return None
-    parts = sp.csr_matrix(part)
-    most = parts @ C.capacity - rows.lower
+    owner, parts = _implied(limits, matrix, weight, row, pool, gpus)
+    most = parts @ limits.most - rows.lower[owner]
     if (most < 0).any():
         return None  # more than there is
-    others = sp.csr_matrix(parts @ C.usage - matrix)
-    others.data[others.data <= ALIKE * part.max()] = 0.0
+    others = sp.csr_matrix(parts @ limits.matrix - matrix[owner])
+    terms = np.repeat(parts.max(axis=1).toarray().ravel(), np.diff(others.indptr))
+    others.data[others.data <= ALIKE * terms] = 0.0
     others.eliminate_zeros()
-    name = rows.name + OF_OTHERS
-    nothing = np.full(len(most), -np.inf)
-    return _Asking(rows, parts, SideRows(name, others, nothing, most, rows.describe))
+    name, nothing = rows.name + OF_OTHERS, np.full(len(most), -np.inf)
+    found = SideRows(name, others, nothing, most, lambda limit: rows.describe(int(owner[limit])))
+    return _Asking(rows, weight, found, owner, parts)
+
+
+def _implied(
+    limits: LimitRows,
+    matrix: sp.csr_matrix,
+    weight: FloatArray,
+    row: IntArray,
+    pool: IntArray,
+    gpus: FloatArray,
+) -> tuple[IntArray, sp.csr_matrix]:
+    """For each limit that follows from rows that ask: the row, and the parts of the program's limits.
+
+    Parameters
+    ----------
+    limits : LimitRows
+    matrix : csr_matrix, shape (rows, N)
+        Of the rows that ask.
+    weight : FloatArray, shape (rows, resources)
+    row, pool, gpus : arrays, shape (entries of ``matrix``,)
+        The row of each entry, its pool, and how much of that its column uses.
+    """
+    goods = weight.shape[1]
+    owner = [np.arange(len(weight))]
+    parts = [np.hstack([weight, np.zeros((len(weight), len(limits.most) - goods))])]
+    beside = np.arange(goods, len(limits.most))
+    for limit in beside[np.isfinite(limits.most[goods:]) & (limits.most[goods:] > 0)].tolist():
+        takes = limits.matrix[[limit]].toarray()[0][matrix.indices] / gpus
+        least = np.full(weight.shape, np.inf)
+        np.minimum.at(least, (row, pool), takes)
+        for asking, (own, cost) in enumerate(zip(weight, least, strict=True)):
+            rates = quotient(cost, own)[own > 0]
+            for rate in np.unique(rates[rates > 0]):
+                part = np.zeros(len(limits.most))
+                part[:goods][own > 0] = np.maximum(own - cost / rate, 0.0)[own > 0]
+                part[limit] = 1.0 / rate
+                owner.append(np.array([asking]))
+                parts.append(part[np.newaxis])
+    return np.concatenate(owner), sp.csr_matrix(np.concatenate(parts))

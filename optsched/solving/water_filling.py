@@ -77,8 +77,7 @@ def solve_filling(engine: Engine, program: AllocationProgram) -> SolvedProgram:
 
     def ways() -> Iterator[Way]:
         groups = engine.for_groups(program)
-        # Floors of single jobs cap the levels of stages, and so they are stages of another program.
-        if groups is not None and not _asks_of_jobs(groups.easier):
+        if groups is not None:
             yield partial(for_groups, groups)
         yield partial(once, None)
         first = engine.name
@@ -138,11 +137,6 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
     return SolvedProgram(
         final, certified_allocation(engine, final, values, values.y, last), stages=tuple(stages)
     )
-
-
-def _asks_of_jobs(program: AllocationProgram) -> bool:
-    floors = program.class_floors
-    return floors is None or bool(floors.side)
 
 
 def _fill_for_groups(engine: Engine, groups: GroupFloors) -> SolvedProgram:

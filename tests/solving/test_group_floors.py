@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,24 +131,40 @@ def test_the_price_of_a_share_is_that_of_the_gpus_which_it_takes_from_others(
     assert outcome.duals["capacity"] == pytest.approx([1.1])
 
 
-@pytest.mark.parametrize("formulation", ["water-filling", "drf"])
-def test_stages_of_a_filling_are_proved_by_prices_of_the_others(
-    prices_for_few_jobs: None, tmp_path: Path, formulation: str
-) -> None:
+def market(jobs: int = 60, due: bool = False) -> optsched.Instance:
+    """Jobs of five tenants on three pools of different prices; some have deadlines that can be kept."""
     random = np.random.default_rng(3)
-    rates = random.lognormal(0.0, 1.0, (60, 3))
-    instance = optsched.Instance.from_arrays(
-        pools=[{"name": name, "nodes": 5, "gpus_per_node": 1} for name in "abc"],
+    rates = random.lognormal(0.0, 1.0, (jobs, 3))
+    deadline = np.where(np.arange(jobs) % 4 == 0, 1e6 / rates.max(axis=1) * 12.0, np.inf)
+    return optsched.Instance.from_arrays(
+        pools=[
+            {"name": name, "nodes": 5, "gpus_per_node": 1, "cost_per_gpu_hour": 1.0 + place}
+            for place, name in enumerate("abc")
+        ],
         throughput=rates,
-        steps=np.full(60, 1e6),
-        tenant=np.arange(60) % 5,
+        steps=np.full(jobs, 1e6),
+        deadline=deadline if due else np.full(jobs, np.inf),
+        tenant=np.arange(jobs) % 5,
         tenants=[{"name": f"t{row}"} for row in range(5)],
     )
-    share = [{"kind": "minimum-share", "tenant": "t2", "share": 0.4}]
-    ours = optsched.solve(instance, formulation, constraints=share)
-    theirs = optsched.solve(instance, formulation, constraints=share, solver="highs")
-    free = optsched.solve(instance, formulation)
-    assert ours.solver.name == "prices" and ours.status == "optimal" and len(ours.stages) > 1
+
+
+SHARE = {"kind": "minimum-share", "tenant": "t2", "share": 0.4}
+BUDGET = {"kind": "budget", "limit": 20.0}
+
+
+@pytest.mark.parametrize("formulation", ["water-filling", "drf"])
+@pytest.mark.parametrize(
+    "beside", [[], [{"kind": "deadlines"}], [BUDGET], [{"kind": "deadlines"}, BUDGET]]
+)
+def test_stages_of_a_filling_are_proved_by_prices_of_the_others(
+    prices_for_few_jobs: None, tmp_path: Path, formulation: str, beside: list[dict[str, Any]]
+) -> None:
+    instance, asked = market(due={"kind": "deadlines"} in beside), [SHARE, *beside]
+    ours = optsched.solve(instance, formulation, constraints=asked)
+    theirs = optsched.solve(instance, formulation, constraints=asked, solver="highs")
+    free = optsched.solve(instance, formulation, constraints=beside)
+    assert ours.solver.name == "prices" and ours.status == "optimal"
     assert ours.objective == pytest.approx(theirs.objective, rel=1e-7)
     assert ours.objective != pytest.approx(free.objective, rel=1e-3)
     for mine, other in zip(ours.stages, theirs.stages, strict=True):
@@ -155,3 +172,18 @@ def test_stages_of_a_filling_are_proved_by_prices_of_the_others(
     optsched.write_solution(ours, tmp_path / "solution.json")
     checked = verify(instance, tmp_path / "solution.json")
     assert not checked.findings and checked.bound == "verified"
+
+
+@pytest.mark.parametrize("limit", [13.0, 17.0, 22.0])
+@pytest.mark.parametrize("formulation", ["max-min-fairness", "max-throughput", "alpha-fairness"])
+def test_a_budget_that_is_used_up_leaves_the_group_what_it_asks_for(
+    prices_for_few_jobs: None, formulation: str, limit: float
+) -> None:
+    asked = [SHARE, {"kind": "budget", "limit": limit}]
+    ours = optsched.solve(market(), formulation, constraints=asked)
+    general = "clarabel" if formulation == "alpha-fairness" else "highs"
+    theirs = optsched.solve(market(), formulation, constraints=asked, solver=general)
+    assert ours.solver.name == "prices" and ours.status == "optimal"
+    assert ours.objective == pytest.approx(theirs.objective, rel=1e-6)
+    assert ours.duals is not None
+    assert ours.duals["minimum-share"][0] < 0 < ours.duals["budget"][0]

@@ -21,7 +21,7 @@ from optsched.solvers.prices.market import Market
 from optsched.solvers.prices.oracle import Oracle
 
 ROUNDING = 1e-12
-"""Part by which a place may be off a floor that it reaches to the last: a mixture of two such places would
+"""Part of a floor that a place may lack by rounding: a mixture of it and a place that is just above would
 have a slope that rounding makes.
 """
 
@@ -55,7 +55,7 @@ class FloorChoice:
         self.k: IntArray = np.flatnonzero(asks.max(axis=1, initial=0.0) > 0)
         part = market if len(self.k) == len(market) else market.part(self.k, market.capacity)
         self.worth, self.asks = worth[self.k], asks[self.k]
-        self.asks[np.abs(self.asks - 1.0) <= ROUNDING] = 1.0
+        self.asks[(self.asks < 1.0) & (self.asks >= 1.0 - ROUNDING)] = 1.0
         self.market = replace(part, level=self.asks, unit=1.0, highest=1.0)
         self._oracle = Oracle(self.market, self.worth)
 
