@@ -25,8 +25,9 @@ than none: there prices would have to be negative.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -226,8 +227,13 @@ def _meant(program: AllocationProgram, rows: SideRows) -> _Asking | None:
     others.data[others.data <= ALIKE * terms] = 0.0
     others.eliminate_zeros()
     name, nothing = rows.name + OF_OTHERS, np.full(len(most), -np.inf)
-    found = SideRows(name, others, nothing, most, lambda limit: rows.describe(int(owner[limit])))
+    found = SideRows(name, others, nothing, most, partial(_words, rows.describe, owner))
     return _Asking(rows, weight, found, owner, parts)
+
+
+def _words(describe: Callable[[int], str], owner: IntArray, limit: int) -> str:
+    """The words of the row that a limit follows from; a function, so that it can be sent."""
+    return describe(int(owner[limit]))
 
 
 def _implied(
