@@ -6,6 +6,7 @@ import dataclasses
 import json
 import logging
 import pickle
+import time
 from functools import partial
 from typing import Any
 
@@ -20,10 +21,14 @@ from optsched.candidates import Classes
 from optsched.errors import UsageError
 from optsched.formulation import SideConstraint
 from optsched.program import AllocationProgram, SideRows
-from optsched.solution import Solution
+from optsched.registry import load_solver
+from optsched.solution import Solution, Termination
+from optsched.solvers import Limits
+from optsched.solving import Engine
 
 # Private names: parts must be small for a test
 from optsched.solving.column_generation import pair_generation, pair_parts
+from optsched.solving.side_by_side import EngineSettings
 
 pytestmark = pytest.mark.process
 
@@ -71,6 +76,24 @@ def test_other_processes_that_nothing_is_for_are_told_of(
     with caplog.at_level(logging.WARNING, "optsched"):
         optsched.solve("@quickstart", processes=2)
     assert "other processes were of no use: the program of max-min-fairness" in caplog.text
+
+
+@pytest.mark.unit
+def test_an_engine_of_a_part_has_what_is_left_of_the_time() -> None:
+    settings = EngineSettings.of(Engine(load_solver, "highs", Limits(time=1e6)))
+    assert settings.engine(None).timer.seconds is None
+    late = settings.engine(time.time() - 1.0)
+    assert late.timer.seconds == 0.0 and late.time_left <= 0
+    assert 0 < settings.engine(time.time() + 100.0).time_left <= 100.0
+    assert late.solver == "highs"
+
+
+@pytest.mark.unit
+def test_a_part_that_there_is_no_time_for_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_parts.PairParts, "pricing_of", None)  # to be called by nobody
+    late = Engine(load_solver, limits=Limits(time=1e-9))
+    parts = pair_parts.PairParts(None, None, ())  # type: ignore[arg-type]
+    assert pair_parts.SolvePart(0).solved(late, parts, None) is Termination.TIME_LIMIT
 
 
 @pytest.mark.unit
