@@ -19,6 +19,7 @@ from optsched.instance.durations import Timer
 from optsched.program.integers import rounded_up
 from optsched.solution import Status, gap_of
 from optsched.solvers import Limits, Progress
+from optsched.solvers.interrupt import interrupted
 from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 
 log = logging.getLogger("optsched")
@@ -390,11 +391,12 @@ class _BundleSearch:
         return rounded_up(self.bound, self.step)
 
     def ends(self) -> bool:
-        """Whether there is nothing to gain, or a limit is reached."""
+        """Whether there is nothing to gain, a limit is reached, or the caller's run was interrupted."""
         work = self.limits.work
         return (
             self.converged
             or self.timer.left <= 0
+            or interrupted()
             or float(np.abs(self.y).max(initial=0.0)) > LARGEST_PRICE
             or not SHORTEST < self.length / self._first_length < 1 / SHORTEST
             or (work is not None and self.evaluations >= work)

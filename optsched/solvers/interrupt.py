@@ -33,7 +33,7 @@ def interrupt_flag() -> Iterator[threading.Event]:
     if threading.current_thread() is not threading.main_thread():
         yield flag
         return
-    if any(outer.is_set() for outer in _active):
+    if interrupted():
         flag.set()
     # One handler for all of them: to set one takes longer than a small step that it guards
     before = None if _active else signal.signal(signal.SIGINT, _on_signal)
@@ -44,6 +44,11 @@ def interrupt_flag() -> Iterator[threading.Event]:
         _active.remove(flag)
         if not _active:
             signal.signal(signal.SIGINT, before)
+
+
+def interrupted() -> bool:
+    """Whether Ctrl-C was pressed while a flag is looked at: searches of optsched's own end then."""
+    return any(flag.is_set() for flag in _active)
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:

@@ -18,6 +18,7 @@ from optsched.program import LinearArrays
 from optsched.program.arrays import refuse_nan
 from optsched.solution import Attempt, SolverRecord, Values
 from optsched.solvers import Capability, Limits, Progress, Session, Solver
+from optsched.solvers.interrupt import interrupted
 from optsched.solvers.scaling import ScaledSession, Scaling
 from optsched.solving.choice import (
     others,
@@ -152,7 +153,9 @@ class SolverRuns:
         return replace(self.limits, time=max(self.time_left, 1e-3))
 
     def has_time_left(self, share: float) -> bool:
-        """Whether more than this share of the time limit is left."""
+        """Whether more than this share of the time limit is left; never after Ctrl-C."""
+        if interrupted():
+            return False
         seconds = self.timer.seconds
         return seconds is None or self.time_left > share * seconds
 
