@@ -98,3 +98,34 @@ def test_a_previous_answer_is_a_start() -> None:
         instance, "max-throughput", integral=True, constraints=constraints, start=first
     )
     assert second.objective == pytest.approx(first.objective)
+
+
+def test_islands_of_a_server_are_nodes_below_a_level() -> None:
+    """Three gangs of 3 and one of 4 leave a GPU on each of three islands: a gang of 2 gets both of one server."""
+    islands = ["s0-a", "s0-b", "s1-a", "s1-b"]
+    pool = {"name": "v", "nodes": [{"name": name, "gpus": 4} for name in islands]}
+    servers = {"server": {"s0": islands[:2], "s1": islands[2:]}}
+    rates = {"a": (3, {"1": 9.0}), "b": (3, {"1": 9.0}), "c": (3, {"1": 9.0}), "d": (4, {"1": 9.0})}
+    rates["e"] = 2, {"1": 5.0, "server": 4.0, "cluster": 1.0}
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [pool], "levels": servers},
+        "jobs": [
+            {"id": name, "gpus": gpus, "throughput": {"v": {str(gpus): levels}}}
+            for name, (gpus, levels) in rates.items()
+        ],
+    }
+    solution = optsched.solve(document, "max-throughput", integral=True, constraints=["placeable"])
+    assert solution.objective == pytest.approx(40.0)
+    assert solution.placement is not None and not solution.placement.refused
+    names = solution.instance.jobs_table.names
+    gpus = {
+        names[job]: held
+        for job, held in zip(
+            solution.allocation.rows.job[solution.placement.row].tolist(),
+            solution.placement.gpus,
+            strict=True,
+        )
+    }
+    assert {gpu.split("-")[0] for gpu in gpus["e"]} < {"s0", "s1"}
+    assert len({gpu.split("/")[0] for gpu in gpus["e"]}) == 2
