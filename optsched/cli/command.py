@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cached_property
 from importlib import import_module
@@ -17,8 +18,8 @@ from typer.main import get_command, get_group
 
 from optsched.cli.derived import Described, Fields
 from optsched.cli.shell import WIDTH, Shell, logging_to
-from optsched.cli.values import KINDS, TYPES, Kind
-from optsched.errors import Interrupted, UsageError
+from optsched.cli.values import KINDS, TYPES, Kind, Log
+from optsched.errors import Interrupted, InvalidArgument, UsageError
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": WIDTH}
 # Help and errors are the library's own, in plain text.
@@ -84,6 +85,8 @@ class Option:
         The default as the help shows it, where that is not its ``str``.
     source : bool
         As in `Argument`.
+    replaces : bool
+        Whether a file to write may be the one that the command reads, such as the state of rounds.
     count : bool
         Whether the value is how often the option is given.
     """
@@ -97,6 +100,7 @@ class Option:
     many: bool = False
     default: str | None = None
     source: bool = False
+    replaces: bool = False
     count: bool = False
 
 
@@ -115,9 +119,7 @@ class Messages:
             count=True,
         ),
     ] = 0
-    log: Annotated[
-        str | None, Option("Append the log to a file; to a .jsonl file as JSON.", "FILE")
-    ] = None
+    log: Annotated[Log | None, Option("Append the log to a file; to a .jsonl file as JSON.")] = None
     debug: Annotated[bool, Option("Show the traceback of an error.")] = False
 
 
@@ -289,6 +291,22 @@ class _Parameter:
     def is_argument(self) -> bool:
         return isinstance(self._declared, Argument)
 
+    @property
+    def is_output(self) -> bool:
+        """Whether it is a file to write."""
+        return self._kind is not None and self._kind.writes
+
+    @property
+    def replaces(self) -> bool:
+        """Whether it may be a file that the command reads."""
+        return isinstance(self._declared, Option) and self._declared.replaces
+
+    @property
+    def label(self) -> str:
+        """The option as users type it."""
+        assert isinstance(self._declared, Option)
+        return self._declared.short or self._flag(self._declared)
+
     def for_typer(self) -> inspect.Parameter:
         """The parameter with typer's own declaration."""
         default, annotation = self._default, self._annotation
@@ -454,6 +472,7 @@ def make_command(name: str, function: Callable[..., int | None]) -> Any:
         messages = _grouped(Messages, given)
         shell = Shell(messages.quiet, messages.debug)
         try:
+            _check_outputs(parameters, given | {"log": messages.log})
             with logging_to(messages.verbose, messages.log):
                 _check_sources(parameters, given)
                 read = {
@@ -525,6 +544,27 @@ def _check_sources(parameters: Iterable[_Parameter], given: Mapping[str, Any]) -
     ]
     if len(piped) > 1:
         raise UsageError(f"the {piped[0]} and the {piped[1]} cannot both come from standard input")
+
+
+def _check_outputs(parameters: Sequence[_Parameter], given: Mapping[str, Any]) -> None:
+    """Refuse to write over a file that is read, and to write two things to one file."""
+    read: list[str] = []
+    for part in parameters:
+        if part.is_argument:
+            value = given[part.name]
+            read += [value] if isinstance(value, str) else (value or [])
+    taken: dict[str, str] = {}
+    for part in parameters:
+        path = given.get(part.name) if part.is_output else None
+        # Pipes and devices have no contents to lose.
+        if not path or path == "-" or (os.path.exists(path) and not os.path.isfile(path)):
+            continue
+        place = os.path.realpath(path)
+        if not part.replaces and any(os.path.realpath(source) == place for source in read):
+            raise InvalidArgument(part.label, f"{path}, which is read", "another file")
+        if place in taken:
+            raise InvalidArgument(part.label, f"{path}, as {taken[place]}", "another file")
+        taken[place] = part.label
 
 
 def _grouped(owner: Any, given: dict[str, Any]) -> Any:

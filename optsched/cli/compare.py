@@ -22,7 +22,7 @@ from optsched.cli.options import (
 )
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, write_document, written_to
-from optsched.cli.values import Constraints, Kind, NamedList, Target
+from optsched.cli.values import Constraints, JsonTarget, Kind, NamedList
 from optsched.errors import InvalidArgument, UsageError, given_twice
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def compare(
     problem: Comparing,
     search: Search,
     running: ManyOptions,
-    output: Annotated[Target | None, output_option("Write the comparison.")] = None,
+    output: Annotated[JsonTarget | None, output_option("Write the comparison.")] = None,
     as_json: Json = False,
 ) -> int:
     """Solve an instance with many formulations, and compare the answers by the same measures.

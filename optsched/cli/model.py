@@ -27,7 +27,7 @@ from optsched.cli.tables import (
     rounded,
     table,
 )
-from optsched.cli.values import Kind, Named, NamedList, Picture, Settings, Target
+from optsched.cli.values import JsonTarget, Kind, Named, NamedList, Picture, Settings
 from optsched.display import count
 from optsched.errors import (
     InvalidArgument,
@@ -319,7 +319,7 @@ def _model_view(document: dict[str, Any]) -> Iterator[RenderableType]:
 # --- optsched model fit --------------------------------------------------------------------------
 
 
-ModelOutput = Annotated[Target, output_option("FILE.json; - for standard output.")]
+ModelOutput = Annotated[JsonTarget, output_option("FILE.json; - for standard output.")]
 
 
 def fit(

@@ -24,7 +24,7 @@ from optsched.cli.options import (
 )
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, write_document, written_to
-from optsched.cli.values import Constraints, NamedList, Picture, Target
+from optsched.cli.values import Constraints, JsonTarget, NamedList, Picture
 from optsched.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def pareto(
     problem: Objectives,
     search: Search,
     running: ManyOptions,
-    output: Annotated[Target | None, output_option("Write the front.")] = None,
+    output: Annotated[JsonTarget | None, output_option("Write the front.")] = None,
     plot: Annotated[
         Picture | None, Option("Draw the front (png, svg or pdf).", section=OUTPUT)
     ] = None,

@@ -27,7 +27,7 @@ from optsched.cli.options import (
 )
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, colourful, write_document, written_to
-from optsched.cli.values import Constraints, Kind, Seconds, Settings, Target
+from optsched.cli.values import Constraints, JsonTarget, Kind, Seconds, Settings
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
 
 if TYPE_CHECKING:
@@ -135,9 +135,10 @@ class PlanOutput:
 
     section: ClassVar = OUTPUT
 
-    output: Annotated[Target | None, output_option("Write the plan.")] = None
+    output: Annotated[JsonTarget | None, output_option("Write the plan.")] = None
     following: Annotated[
-        Target | None, Option("Write the state after the plan is followed.", flag="--next")
+        JsonTarget | None,
+        Option("Write the state after the plan is followed.", flag="--next", replaces=True),
     ] = None
     schema: Annotated[
         str | None,
@@ -342,7 +343,7 @@ def _file(path: str, option: str) -> str:
     return values.target(path, option)
 
 
-File = Annotated[str, Kind(_file, "FILE")]
+File = Annotated[str, Kind(_file, "FILE", writes=True)]
 
 
 @dataclass(frozen=True)

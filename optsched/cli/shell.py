@@ -240,12 +240,17 @@ def write_document(make: Callable[[], Mapping[str, Any]], path: str | None) -> N
 
 
 class _Lines(logging.Handler):
-    """Log lines on the standard error of the moment."""
+    """Log lines on the standard error of the moment. Where it cannot be written, the command goes on."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line; the traceback comes with ``-vv`` alone."""
         line = self.format(record) if self.level <= logging.DEBUG else record.getMessage()
-        sys.stderr.write(f"optsched: {line}\n")
+        try:
+            sys.stderr.write(f"optsched: {line}\n")
+        except (
+            OSError
+        ):  # a full disk, or a pipe that nobody reads any more: there is no place to say so
+            self.setLevel(logging.CRITICAL + 1)
 
 
 class _LogFile(logging.FileHandler):

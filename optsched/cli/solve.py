@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -172,7 +171,6 @@ def solve(
     from optsched.formats.mps import is_program
     from optsched.solvers.interrupt import interrupt_flag
 
-    _keep_input(problem.instance, output)
     program = is_program(problem.instance)
     solution: Any
     if program:
@@ -274,14 +272,6 @@ def _beside(output: str, number: int) -> str:
     """The file of another solution: ``plan-2.json`` beside ``plan.json``."""
     path = Path(output)
     return str(path.with_name(f"{path.stem}-{number}{path.suffix}"))
-
-
-def _keep_input(instance: str, output: str | None) -> None:
-    """Refuse to write the solution over what is solved."""
-    if output is None:
-        return
-    if os.path.exists(output) and os.path.exists(instance) and os.path.samefile(instance, output):
-        raise InvalidArgument("-o", f"{output}, the file to solve", "another file")
 
 
 def _check_ending(output: str | None) -> None:

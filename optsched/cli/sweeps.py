@@ -32,7 +32,7 @@ def _rows_file(path: str, option: str) -> str:
 
 
 RowsFile = Annotated[
-    Annotated[str, Kind(_rows_file, "FILE")] | None,
+    Annotated[str, Kind(_rows_file, "FILE", writes=True)] | None,
     output_option("FILE.csv or .json, with rows as they come in FILE.jsonl; or FILE.jsonl alone."),
 ]
 

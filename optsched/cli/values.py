@@ -45,12 +45,16 @@ class Kind:
         Whether the option can be repeated; ``read`` then gets all the texts.
     note : str
         What the help of an option that is read off the library says of the texts.
+    writes : bool
+        Whether the value is a file that is written: no file that the command reads, and no other one that
+        it writes (`optsched.cli.command`).
     """
 
     read: Callable[[Any, str], Any]
     metavar: str
     many: bool = False
     note: str = ""
+    writes: bool = False
 
 
 def duration(text: str, option: str) -> float:
@@ -208,6 +212,13 @@ def target(path: str, option: str) -> str:
     return path
 
 
+def json_target(path: str, option: str) -> str:
+    """A file for a JSON document, or - for standard output."""
+    if Path(path).suffix.lower() not in ("", ".json"):
+        raise wrong_ending(path, ".json")
+    return target(path, option)
+
+
 def picture(path: str, option: str) -> str:
     """A file for a picture, where there is a library that draws it."""
     from optsched.report.pictures import picture_format, require_matplotlib
@@ -298,6 +309,8 @@ Settings = Annotated[dict[str, Any], Kind(pairs, "KEY=VALUE", many=True)]
 Constraints = Annotated[list[dict[str, Any]], Kind(constraints, "KIND[:KEY=VALUE,...]", many=True)]
 Named = Annotated[tuple[str, dict[str, Any]], Kind(named, NAMED)]
 NamedList = Annotated[list[tuple[str, dict[str, Any]]], Kind(named_each, NAMED, many=True)]
-Target = Annotated[str, Kind(target, "FILE")]
-Picture = Annotated[str, Kind(picture, "FILE")]
-Page = Annotated[str, Kind(page, "FILE")]
+Target = Annotated[str, Kind(target, "FILE", writes=True)]
+JsonTarget = Annotated[str, Kind(json_target, "FILE", writes=True)]
+Picture = Annotated[str, Kind(picture, "FILE", writes=True)]
+Page = Annotated[str, Kind(page, "FILE", writes=True)]
+Log = Annotated[str, Kind(name, "FILE", writes=True)]

@@ -517,7 +517,7 @@ def test_a_solution_is_not_written_over_its_instance(run: Any, tmp_path: Path) -
     document = optsched.load("@quickstart").to_document()
     path.write_text(json.dumps(document))
     result = run("solve", path, "-o", path.parent / "." / path.name)
-    assert result.code == 2 and "the file to solve, expected another file" in result.err
+    assert result.code == 2 and "which is read, expected another file" in result.err
     assert json.loads(path.read_text()) == document
 
 
