@@ -4,16 +4,15 @@ Neither has been run on a GPU here. What is called is what cupdlpx 0.3 and cuopt
 have other libraries in their places.
 
 Facts that shape this file: multipliers of a minimum are its derivatives, of a maximum they have
-another sign, so that both minimise; cuPDLPx ignores parameters that it does not know, and stops after
-an hour if it gets no time limit; of its methods cuOpt lets several race by default, whose answers
-differ from run to run. Their tolerance is relative to norms of the program, no gap of the objective:
-the certificate repairs the point and judges it. A process that has asked CUDA for its devices cannot
-fork for tasks that use them, so the driver's management library is asked.
+another sign, so that both minimise; cuPDLPx stops after an hour if it gets no time limit, which must
+be finite; of its methods cuOpt lets several race by default, whose answers differ from run to run.
+Their tolerance is relative to norms of the program, no gap of the objective: the certificate repairs
+the point and judges it. A process that has asked CUDA for its devices cannot fork for tasks that use
+them, so the driver's management library is asked.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from abc import abstractmethod
@@ -50,6 +49,8 @@ TERMINATION = {
     "NumericalError": Termination.IMPRECISE,
 }
 """Terminations by the statuses of cuPDLPx, then of cuOpt."""
+NEVER = 1e9
+"""Seconds of a run without a time limit."""
 HIDDEN = ("", "-1")
 """Values of ``CUDA_VISIBLE_DEVICES`` by which a user hides all devices."""
 
@@ -169,16 +170,20 @@ class CuPdlpX(GpuSolver):
             "verbose": limits.on_log is not None,
             "eps_optimal_relative": limits.tolerance,
             "eps_feasible_relative": limits.tolerance,
-            "time_sec_limit": math.inf if limits.time is None else max(limits.time, 1e-3),
+            "time_sec_limit": NEVER if limits.time is None else max(limits.time, 1e-3),
         }
         if limits.work is not None:
             parameters["iteration_limit"] = limits.work
-        for name in limits.options:
-            if model.getParam(name) is None:
-                raise UsageError(f"cuPDLPx has no option {name!r}")
-        model.setParams(**parameters, **limits.options)
+        model.setParams(**parameters)
+        for name, value in limits.options.items():
+            try:
+                model.setParam(name, value)
+            except (KeyError, ValueError, TypeError):
+                raise UsageError(f"cuPDLPx has no option {name!r} that takes {value!r}") from None
         model.optimize()
-        return GpuRun(str(model.Status), model.X, model.Pi, int(model.IterCount or 0))
+        # What the model keeps is read-only
+        x, y = (None if part is None else np.array(part) for part in (model.X, model.Pi))
+        return GpuRun(str(model.StatusName), x, y, int(model.IterCount or 0))
 
 
 class CuOpt(GpuSolver):
@@ -213,7 +218,7 @@ class CuOpt(GpuSolver):
             try:
                 settings.set_parameter(name, value)
             except ValueError:
-                raise UsageError(f"cuOpt has no option {name!r}") from None
+                raise UsageError(f"cuOpt has no option {name!r} that takes {value!r}") from None
         solution = module.Solve(model, settings)
         if message := solution.get_error_message():
             raise SolverCrashed(f"cuOpt stopped with {message!r}")

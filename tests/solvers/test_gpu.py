@@ -134,7 +134,7 @@ def test_limits_and_options_reach_the_library(name: str, libraries: None) -> Non
     assert session.run(Limits(work=1)).termination is Termination.WORK_LIMIT
     known = {"cupdlpx": "l_inf_ruiz_iterations", "cuopt": "pdlp_solver_mode"}[name]
     assert session.run(Limits(options={known: 1})).termination is Termination.OPTIMAL
-    with pytest.raises(UsageError, match="has no option 'speed'"):
+    with pytest.raises(UsageError, match="has no option 'speed' that takes 1"):
         session.run(Limits(options={"speed": 1}))
 
 

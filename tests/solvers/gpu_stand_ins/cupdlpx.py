@@ -31,16 +31,24 @@ class Model:
             "verbose": False, "eps_optimal_relative": 1e-4, "eps_feasible_relative": 1e-4,
             "time_sec_limit": 3600.0, "iteration_limit": 2**31 - 1, "l_inf_ruiz_iterations": 10,
         }  # fmt: skip
-        self.Status = self.X = self.Pi = self.IterCount = None
+        self.Status = self.StatusName = self.X = self.Pi = self.IterCount = None
 
-    def getParam(self, name: str) -> Any:
-        return self._params.get(name)
+    def setParam(self, name: str, value: Any) -> None:
+        if name not in self._params:
+            raise KeyError(f"Unknown parameter '{name}'")
+        if isinstance(value, float) and not np.isfinite(value):
+            raise ValueError(f"Parameter '{name}' must be finite.")
+        if isinstance(value, str):
+            raise TypeError(f"Parameter '{name}' must be a number.")
+        self._params[name] = value
 
     def setParams(self, /, **kwargs: Any) -> None:
-        self._params.update(kwargs)
+        for name, value in kwargs.items():
+            self.setParam(name, value)
 
     def optimize(self) -> None:
         status, self.X, self.Pi, self.IterCount = minimum(
             *self._data, self._params["iteration_limit"]
         )
-        self.Status = STATUS[status]
+        self.X.flags.writeable = self.Pi.flags.writeable = False
+        self.Status, self.StatusName = list(STATUS).index(status), STATUS[status]
