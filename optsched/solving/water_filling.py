@@ -147,10 +147,14 @@ def _fill_for_groups(engine: Engine, groups: GroupFloors) -> SolvedProgram:
     answer = _fill(engine, groups.easier, None)
     outcome = answer.outcome
     x = None if outcome.x is None else groups.raised(outcome.x[: program.classes.columns])
-    proved = outcome.status is Status.OPTIMAL and outcome.duals is not None
-    if not proved or x is None or groups.lacks(x):
+    if x is None or groups.lacks(x):
         values = replace(outcome.values, termination=Termination.IMPRECISE, x=None)
         return SolvedProgram(program, nothing_found(engine, values))
+    if outcome.status is not Status.OPTIMAL or outcome.duals is None:
+        end = outcome.values.termination
+        end = end if end in STOPPED else Termination.IMPRECISE
+        stopped = replace(outcome.values, termination=end, x=program.complete(x))
+        return _stopped(engine, Filling(program), stopped, None, ())
     stages = [replace(stage, duals=groups.named(stage.duals or {})) for stage in answer.stages]
     filling = filling_of(program, stages)
     for stage in stages:

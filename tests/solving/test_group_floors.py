@@ -13,15 +13,17 @@ import scipy.sparse as sp
 from programs import allocation
 
 import optsched
+from optsched.assembly import make_formulation
 from optsched.program import AllocationProgram, DelayedMinimum, Minimum, SideRows, Total
 from optsched.registry import load_solver
-from optsched.solution import Status
+from optsched.solution import Status, Termination, Values
 from optsched.solvers import Limits
 from optsched.solving import Engine, Outcome
 from optsched.solving.delayed_minimum import solve_delayed
 
-# A private name: the engine decides who gets such a program
+# Private names: the engine decides who gets such a program, and goes on where one way has no optimum
 from optsched.solving.group_floors import GroupFloors
+from optsched.solving.water_filling import _fill_for_groups
 from optsched.verify import verify
 
 pytestmark = pytest.mark.property
@@ -172,6 +174,23 @@ def test_stages_of_a_filling_are_proved_by_prices_of_the_others(
     optsched.write_solution(ours, tmp_path / "solution.json")
     checked = verify(instance, tmp_path / "solution.json")
     assert not checked.findings and checked.bound == "verified"
+
+
+def test_a_filling_that_is_stopped_leaves_the_point_that_keeps_all_rows(
+    prices_for_few_jobs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: Any) -> Values:
+        return Values(Termination.TIME_LIMIT)
+
+    monkeypatch.setattr("optsched.solvers.prices.solve_filling.solve_linear", stopped)
+    formulation = make_formulation("water-filling", constraints=[SHARE])
+    program = formulation.program(formulation.classes(optsched.compile(market())))
+    engine = Engine(load_solver, "auto", Limits())
+    groups = engine.for_groups(program)
+    assert groups is not None
+    answer = _fill_for_groups(engine, groups)
+    assert answer.outcome.status is Status.FEASIBLE and answer.outcome.certificate.ok
+    assert answer.outcome.x is not None and not groups.lacks(answer.outcome.x)
 
 
 @pytest.mark.parametrize("limit", [13.0, 17.0, 22.0])
