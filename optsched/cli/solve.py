@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -166,6 +167,8 @@ def solve(
     slices.check()
     if solutions > 1 and (output == "-" or (as_json and output is None)):
         raise UsageError("--solutions writes a file for each solution: give -o FILE")
+    if output is not None and output != "-":
+        _check_others(output, solutions, (problem.instance, start))
     from optsched import api
     from optsched.cli.solution_view import program_view, solution_view
     from optsched.formats.mps import is_program
@@ -266,6 +269,15 @@ def _write(shell: Shell, solution: Any, output: str, duals: bool) -> bool:
     else:
         write_solution(solution, output, duals)
     return True
+
+
+def _check_others(output: str, solutions: int, read: tuple[str | None, ...]) -> None:
+    """Refuse to write another solution over a file that is read."""
+    sources = {os.path.realpath(source) for source in read if source is not None}
+    for number in range(2, solutions + 1):
+        path = _beside(output, number)
+        if os.path.realpath(path) in sources:
+            raise InvalidArgument("--solutions", f"{path}, which is read", "another -o FILE")
 
 
 def _beside(output: str, number: int) -> str:

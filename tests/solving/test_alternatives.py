@@ -94,5 +94,8 @@ def test_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     for name in names:
         assert main(["verify", "@smd", str(tmp_path / name)]) == 0
+    start = str(tmp_path / "plan-2.json")
+    assert main([*arguments, "--start", start, "-o", str(out)]) == UsageError.exit_code
+    assert f"--solutions: found {start}, which is read, expected another" in capsys.readouterr().err
     assert main([*arguments, "--json"]) == UsageError.exit_code
     assert "--solutions writes a file for each solution: give -o FILE" in capsys.readouterr().err
