@@ -77,6 +77,9 @@ FOR_PROGRAM = 0.7
 """Part of a time limit after which the program is not built further."""
 ASKED = Termination.BY_RULE, "the plan by rule is asked for, and no program"
 NO_TIME = "the time limit was over before the program was built"
+NO_TIME_FOR_RULE = (
+    "the time limit was over before all plans by rule were made; the best so far counts"
+)
 
 
 class DeadlineElastic(Formulation):
@@ -136,6 +139,9 @@ class DeadlineElastic(Formulation):
     a whole schedule of one job, priced as a shortest path over intervals and levels (`formulations.level_paths`); the
     rows of the master are the capacity and what there is to consume. A program of more than 5,000,000 entries of
     capacity rows is not built: then the answer is the plan by rule.
+
+    The time limit holds for the rule, too. Once seven tenths of it are over, the best plan so far is the answer: of
+    a plan that is not finished the jobs that it has planned. Then no program is built, and there is no bound.
 
     Options
         admission   jobs may be declined; otherwise all must meet their deadlines, or the instance is infeasible.
@@ -220,6 +226,7 @@ class DeadlineElastic(Formulation):
             options.columns,
             options.slot,
             self.refutes,
+            bool(options.program),
             None if options.program else ASKED,
             self.timer.part(FOR_PROGRAM),
         )
@@ -237,14 +244,15 @@ class DeadlineElastic(Formulation):
         self, jobs: Sequence[LevelJob], profile: Profile, last: Mapping[int, Run]
     ) -> LevelPlan:
         """The plan that each job of the program may keep; ``last`` as of `plan_levels`."""
-        options, plan = self.options, None
+        options, plan, timer = self.options, None, self.timer.part(FOR_PROGRAM)
         if not (options.program or options.admission):
-            plan = plan_of_all(jobs, profile, options.orders, last)
+            plan = plan_of_all(jobs, profile, options.orders, last, timer)
             if plan is None and all(job.promised for job in jobs):
-                return LevelPlan(jobs, profile.copy())  # of no use is a plan of some
-        plan = plan or plan_levels(jobs, profile, options.program, last)
+                # Of no use is a plan of some.
+                return LevelPlan(jobs, profile.copy(), stopped=timer.is_over)
+        plan = plan or plan_levels(jobs, profile, options.program, last, timer)
         if not options.program and (options.admission or options.orders > 1):
-            plan.start_early()
+            plan.start_early(timer)
         return plan
 
 
@@ -256,6 +264,9 @@ class ElasticProgram:
     ----------
     promised : BoolArray, shape (J,)
         Jobs that were admitted before.
+    keeps_promises : bool
+        Whether jobs that were admitted before must meet their deadlines. Otherwise they do as far as the rule
+        finds a way.
     unsearched : (Termination, str) or None
         As of `LinearPlan`: why only the plan by rule counts.
     timer : Timer
@@ -272,6 +283,7 @@ class ElasticProgram:
     columns: int
     slot: float | None
     refutes: bool
+    keeps_promises: bool
     unsearched: tuple[Termination, str] | None
     timer: Timer
 
@@ -291,8 +303,8 @@ class ElasticProgram:
 
     @cached_property
     def optional(self) -> BoolArray:
-        """Jobs that may miss their deadlines, (J,). The plan by rule keeps promises as it can."""
-        held = self.promised & (self.unsearched != ASKED)
+        """Jobs that may miss their deadlines, (J,)."""
+        held = self.promised & self.keeps_promises
         return self.asked & (self.C.soft_deadline | (self.admission & ~held))
 
     @cached_property
@@ -552,6 +564,8 @@ class ElasticProgram:
 
     def plan(self) -> LinearPlan:
         """The program that `DeadlineElastic` states; raises `OutOfTime` if it takes too long to build."""
+        if self.witness.stopped and self.timed:
+            return self.by_rule_alone(Termination.TIME_LIMIT, NO_TIME_FOR_RULE)
         self._refuse_impossible()
         if self.solved and self._held_by_x > MOST_HELD:
             return self.by_rule_alone(
@@ -583,11 +597,44 @@ class ElasticProgram:
             declined=self._declined,
             step=self._step if chooses else None,
             parts=self._parts if chooses and len(self.of) >= self.columns else None,
+            of_schedule=self.of_schedule,
         )
+
+    @property
+    def timed(self) -> bool:
+        """Whether the time limit has not ended the search yet."""
+        return self.unsearched is None or self.unsearched[0] is not Termination.TIME_LIMIT
 
     def by_rule_alone(self, end: Termination, why: str) -> LinearPlan:
         """The same, in which every job keeps the plan by rule or is declined."""
-        return replace(self, rule=lambda *_: self.witness, unsearched=(end, why)).plan()
+        return self._with_witness(self.witness, end, why).plan()
+
+    def _with_witness(self, witness: LevelPlan, end: Termination, why: str) -> ElasticProgram:
+        """The same, in which jobs run as in a plan or are declined."""
+        alone = replace(self, rule=lambda *_: witness, unsearched=(end, why))
+        # What needs no rule is the same, and takes its time.
+        vars(alone)["jobs"] = self.jobs
+        return alone
+
+    def of_schedule(self, schedule: Schedule) -> LinearPlan:
+        """The same, in which jobs run as in a schedule or are declined: the clock may have chosen among the
+        plans by rule. Raises ValueError where a job that goes on to its end is not in it.
+        """
+        levels = {level.column: level for level in self._levels}
+        pieces: dict[int, list[Piece]] = {}
+        jobs, c, start, end = self._after_heads(schedule)
+        for job, column, *own in zip(
+            jobs.tolist(), self.c[c].tolist(), start.tolist(), end.tolist(), strict=True
+        ):
+            pieces.setdefault(job, []).append(Piece(levels[column], *own))
+        plan = LevelPlan(self.jobs, self.profile.copy())
+        for number, job in enumerate(self.jobs):
+            if job.job in pieces:
+                plan.put(number, Run(tuple(pieces[job.job])))
+            elif job.goes_on is not None and job.goes_on in job.in_time:
+                name = self.C.instance.jobs_table.names[job.job]
+                raise ValueError(f"job {name} cannot be preempted, and does not go on")
+        return self._with_witness(plan, Termination.TIME_LIMIT, NO_TIME_FOR_RULE).plan()
 
     @property
     def _held_by_x(self) -> int:
@@ -1158,7 +1205,7 @@ class ElasticProgram:
 
     def _fluid(self) -> LinearPlan:
         """The program in which jobs may change at any moment, without cost: it bounds all plans."""
-        return FluidProgram(self.C, self.supply, self.optional).plan()
+        return FluidProgram(self.C, self.supply, self.optional, timer=self.timer).plan()
 
     def _of_job(self, j: int) -> str:
         return f"{self.C.job_name(j)} {self._needs[j]}"

@@ -41,6 +41,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, mask_of, owners, po
 from optsched.arrays.matrices import sum_by
 from optsched.candidates import Candidates, Classes, JobRows
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
+from optsched.instance.durations import UNLIMITED, Timer
 from optsched.program import LinearProgram
 from optsched.solution import Conflict, Schedule
 from optsched.solution.plan import LinearPlan, Relaxation, Slices
@@ -153,7 +154,7 @@ class DeadlineFluid(Formulation):
         # A bound counts jobs that can run nowhere, where there are others.
         leaves_out = options.admission or (not options.schedule and len(C) > 0)
         early, schedule = options.early, options.schedule
-        return FluidProgram(C, supply, optional, leaves_out, early, schedule).plan()
+        return FluidProgram(C, supply, optional, leaves_out, early, schedule, self.timer).plan()
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,8 @@ class FluidProgram:
         Classes whose jobs with a deadline may be declined.
     leaves_out : bool
         Whether jobs that can run nowhere do not make the instance infeasible.
+    timer : Timer
+        When the answer is due: schedules of points and the plan by rule are given up then.
     """
 
     C: Classes
@@ -174,6 +177,7 @@ class FluidProgram:
     leaves_out: bool = True
     early: float = 0.0
     has_schedule: bool = True
+    timer: Timer = UNLIMITED
 
     @cached_property
     def now(self) -> float:
@@ -583,6 +587,8 @@ class FluidProgram:
             rows.job[order].tolist(), rows.column[order].tolist(), begin[order].tolist(),
             end[order].tolist(), work[order].tolist(), strict=True,
         ):  # fmt: skip
+            if self.timer.is_over:
+                return None
             level = next(level for level in jobs[job].levels if level.column == c)
             run(job, [level], begin=start, end=stop, work=part, whole=False)
         short = [jobs[job] for job in own if done[job] < 1.0 - ROUNDING]
@@ -639,7 +645,7 @@ class FluidProgram:
         """The plan by rule; None if it leaves out a job that must be done."""
         if self._has_shares:
             return None
-        plan = plan_levels(self.jobs, self._profile())
+        plan = plan_levels(self.jobs, self._profile(), timer=self.timer)
         if any(job.promised and n not in plan.runs for n, job in enumerate(self.jobs)):
             return None
         return plan.schedule(self.C)

@@ -28,6 +28,7 @@ from formulations.lease_room import Holds
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.formulation import Restarts
+from optsched.instance.durations import UNLIMITED, Timer
 from optsched.instance.restart import restart_costs
 from optsched.solution import Schedule
 
@@ -39,13 +40,9 @@ MOST_REPAIRS = 10
 """Plans of an order in which promised jobs that it left out come first."""
 MOST_REPAIRED = 600
 """Jobs in all of these plans."""
-MOST_URGENT = 3
-"""Plans of an order in which those that found no room come first, where all jobs must be kept."""
-MOST_PLACED, PLACED_EACH = 2_000, 8
-"""Jobs in all plans that must keep all jobs, before the search is given up: in all, or for each job."""
 MOST_PLANNED = 10_000
-"""Jobs in all plans of `plan_levels` together, above which fewer orders are tried: a plan of 5,000 jobs takes half a
-second. The clock has no part in it, so that whoever checks an answer finds the same plan.
+"""Jobs in all plans of `plan_levels` together, above which fewer orders are tried: a plan of 5,000 jobs takes one to
+two seconds. The clock has no part in it, so that the same input gives the same plan where time suffices.
 """
 MOST_MOVABLE = 2_000
 """Planned jobs up to which one of them may make way for another."""
@@ -123,13 +120,6 @@ class Run:
         """GPU seconds."""
         return sum(level.gpus * (end - begin) for level, begin, end in self.pieces)
 
-    def cost_within(self, begin: float, end: float) -> float:
-        """GPU seconds between two moments."""
-        return sum(
-            level.gpus * max(min(stop, end) - max(start, begin), 0.0)
-            for level, start, stop in self.pieces
-        )
-
     @property
     def in_time(self) -> bool:
         """Whether it ends by its deadline."""
@@ -189,6 +179,20 @@ class LevelJob:
         return sorted(
             (level for level in levels if _by(self.release + level.shortest, level.deadline)),
             key=lambda level: (-level.value, level.cost, level.duration, level.column),
+        )
+
+    @cached_property
+    def first_holds(self) -> tuple[IntArray, FloatArray, FloatArray, float]:
+        """The first resource that each level of ``in_time`` holds, shape (levels,), its amount, shape (levels, 1),
+        and the least seconds that it lasts, both less rounding; and the last of their deadlines.
+        """
+        holds = [level.holds[0] if level.holds else (0, 0.0) for level in self.in_time]
+        least = [min(level.duration, level.shortest) for level in self.in_time]
+        return (
+            np.array([resource for resource, _ in holds], np.int64),
+            np.array([[amount] for _, amount in holds]) * (1.0 - ROUNDING),
+            np.array(least) * (1.0 - 2 * ROUNDING),
+            max(level.deadline for level in self.in_time),
         )
 
     @cached_property
@@ -307,13 +311,27 @@ class Profile:
 
     def cheapest(self, job: LevelJob, levelled: bool = False) -> Run | None:
         """The run at the first of the job's choices that fits: the earliest, or `levelled`."""
-        runs = (
-            self.levelled(job, levels[0])
-            if levelled and job.preemptible and len(levels) == 1
-            else self.earliest(job, levels)
-            for levels in job.choices
-        )
-        return next((run for run in runs if run is not None), None)
+        may_fit = iter(self._may_fit(job))
+        for levels in job.choices:
+            single = len(levels) == 1
+            if single and not next(may_fit):
+                continue
+            by_room = levelled and single and job.preemptible
+            run = self.levelled(job, levels[0]) if by_room else self.earliest(job, levels)
+            if run is not None:
+                return run
+        return None
+
+    def _may_fit(self, job: LevelJob) -> list[bool]:
+        """Whether the first thing that each level of ``in_time`` holds is free for as long as it lasts."""
+        if not job.in_time:
+            return []
+        resource, amount, least, last = job.first_holds
+        first, beyond = self._steps(job.release, last)
+        edges = self._edges[first : beyond + 1].copy()
+        edges[0], edges[-1] = max(edges[0], job.release), min(edges[-1], last)
+        room = self.free[resource, first:beyond] >= amount
+        return list((room.astype(np.float64) @ (edges[1:] - edges[:-1]) >= least).tolist())
 
     def earliest(
         self,
@@ -344,7 +362,9 @@ class Profile:
             Whether all of this work is to be done, or as much as there is room for.
         """
         begin, end = max(begin, job.release), min(end, levels[0].deadline)
-        return run_within(job, self._stretches(levels, begin, end, own), work, whole)
+        shortest = min(level.duration for level in levels)
+        least = (1.0 - 2 * ROUNDING) * work * shortest if whole else 0.0
+        return run_within(job, self._stretches(levels, begin, end, own, least), work, whole)
 
     def levelled(self, job: LevelJob, level: Level) -> Run | None:
         """The run at a level in the steps in which most is free, of these in the first.
@@ -356,18 +376,18 @@ class Profile:
         starts, ends, room = self.room([level], job.release, level.deadline)
         first, _ = self._steps(job.release, level.deadline)
         able = room[0].nonzero()[0]
-        lasts, least = (ends - starts)[able], min(level.duration, level.shortest)
+        starts, ends = starts[able], ends[able]
+        lasts, least = ends - starts, min(level.duration, level.shortest)
         if lasts.sum() < least * (1.0 - ROUNDING):
             return None
         free = np.full(len(able), math.inf)
         for r, amount in level.holds:
             np.minimum(free, self.free[r, first + able] / amount, out=free)
         # A gap that is rounding comes last: it would be a stop in the plan, and none in the schedule.
-        free[lasts <= ROUNDING * np.maximum(ends[able], 1.0)] = -1.0
-        chosen = able[np.argsort(-free, kind="stable")]
-        seconds = np.cumsum(ends[chosen] - starts[chosen])
+        free[lasts <= ROUNDING * np.maximum(ends, 1.0)] = -1.0
+        chosen = (-free).argsort(kind="stable")
         # Each piece costs a restart: more steps may be needed than have the seconds.
-        count = 1 + int(seconds.searchsorted(least))
+        count = 1 + int(lasts[chosen].cumsum().searchsorted(least))
         while count <= len(chosen):
             steps = np.sort(chosen[:count])
             begin, stop = starts[steps], ends[steps]
@@ -393,16 +413,24 @@ class Profile:
         return None
 
     def _stretches(
-        self, levels: Sequence[Level], begin: float, end: float, own: Sequence[Piece]
+        self,
+        levels: Sequence[Level],
+        begin: float,
+        end: float,
+        own: Sequence[Piece],
+        least: float = 0.0,
     ) -> Iterator[Piece]:
-        """The stretches of time in which one of some levels, and always the first, has room."""
-        starts, _, room = self.room(levels, begin, end)
+        """The stretches of time in which one of some levels, and always the first, has room; none if
+        they are shorter than ``least`` seconds together.
+        """
+        starts, ends, room = self.room(levels, begin, end)
         for piece in own:
             room[:, (starts >= piece.begin) & (starts < piece.end)] = False
-        if not len(starts):
+        some = room[0] if len(levels) == 1 else room.any(axis=0)
+        if not len(starts) or float((ends - starts) @ some) < least:
             return
-        chosen = np.where(room.any(axis=0), room.argmax(axis=0), -1)
-        begins = np.append(0, np.flatnonzero(chosen[1:] != chosen[:-1]) + 1)
+        chosen = np.where(some, room.argmax(axis=0), -1)
+        begins = [0, *((chosen[1:] != chosen[:-1]).nonzero()[0] + 1).tolist()]
         times = starts[begins].tolist()
         numbers = chosen[begins].tolist()
         for number, start, stop in zip(numbers, times, [*times[1:], end], strict=True):
@@ -417,10 +445,11 @@ class Profile:
         """
         first, beyond = self._steps(begin, end)
         room = np.ones((len(levels), beyond - first), bool)
-        for number, level in enumerate(levels):
-            room[number] = all(_by(amount, float(self.left[r])) for r, amount in level.spends)
+        for own, level in zip(room, levels, strict=True):
+            if not all(_by(amount, float(self.left[r])) for r, amount in level.spends):
+                own[:] = False
             for r, amount in level.holds:
-                room[number] &= self.free[r, first:beyond] >= amount * (1.0 - ROUNDING)
+                own &= self.free[r, first:beyond] >= amount * (1.0 - ROUNDING)
         # Only the first and the last edge may be outside.
         edges = self._edges[first : beyond + 1].copy()
         edges[0], edges[-1] = max(edges[0], begin), min(edges[-1], end)
@@ -478,6 +507,8 @@ class LevelPlan:
         Whether jobs run when most is free, not as early as they can.
     runs : dict of int to Run
         By the number of the job in ``jobs``.
+    stopped : bool
+        Whether the time was over before the search for plans ended.
     """
 
     jobs: Sequence[LevelJob]
@@ -485,6 +516,7 @@ class LevelPlan:
     first: set[int] = field(default_factory=set)
     levelled: bool = False
     runs: dict[int, Run] = field(default_factory=dict)
+    stopped: bool = False
 
     @property
     def merit(self) -> tuple[int, float, bool, float]:
@@ -540,38 +572,43 @@ class LevelPlan:
             return
         level = job.in_time[0]
         best = Run((Piece(level, 0.0, level.shortest),))
-        others = [other for other in self.runs if self._makes_way(other, job, best)]
-        held = {n: self.runs[n].cost_within(job.release, job.deadline) for n in others}
-        worth = {n: self.runs[n].value / seconds for n, seconds in held.items() if seconds > 0}
         most = VICTIMS if job.promised else 1
-        for other in sorted(worth, key=lambda other: (worth[other], other))[:most]:
+        for other in self._planned_jobs.least_worth(job, best)[:most].tolist():
             dropped = self.runs[other]
             self.profile.take(dropped, -1.0)
             run = self.profile.cheapest(job, self.levelled)
-            if run is not None and self._makes_way(other, job, run):
+            if run is not None and _gives_way(dropped, job, run):
                 del self.runs[other]
+                self._planned_jobs.drop(other)
                 self.put(number, run)
                 return
             self.profile.take(dropped)
 
-    def _makes_way(self, other: int, job: LevelJob, run: Run) -> bool:
-        """Whether a planned job makes way for another one that runs so."""
-        one = self.jobs[other]
-        if one.promised or one.goes_on is not None or other in self.first:
-            return False
-        its = self.runs[other]
-        cheaper = its.value == run.value and its.cost > run.cost
-        return job.promised or its.value < run.value or cheaper
+    @cached_property
+    def _planned_jobs(self) -> _PlannedJobs:
+        """What the jobs of ``runs`` are worth and hold, from when it is first asked for."""
+        stays = [
+            job.promised or job.goes_on is not None or number in self.first
+            for number, job in enumerate(self.jobs)
+        ]
+        found = _PlannedJobs(np.array(stays, bool))
+        for number, run in self.runs.items():
+            found.put(number, run)
+        return found
 
-    def add_all(self, numbers: Iterable[int]) -> int | None:
+    def add_all(self, numbers: Iterable[int], timer: Timer = UNLIMITED) -> int | None:
         """Plan jobs one after the other, those that may miss their deadlines at their largest value.
 
         Returns
         -------
         int or None
-            The first job that finds no room, after which none is planned; None: all are planned.
+            The first job that finds no room, after which none is planned, or for which there is no time;
+            None: all are planned.
         """
         for number in numbers:
+            if timer.is_over:
+                self.stopped = True
+                return number
             job = self.jobs[number]
             run = self.profile.cheapest(job, self.levelled)
             if run is None or not (job.promised or run.value == job.in_time[0].value):
@@ -583,14 +620,19 @@ class LevelPlan:
         """Plan a job so."""
         self.runs[number] = run
         self.profile.take(run)
+        if "_planned_jobs" in self.__dict__:
+            self._planned_jobs.put(number, run)
 
-    def start_early(self) -> None:
+    def start_early(self, timer: Timer = UNLIMITED) -> None:
         """Let jobs that wait run on GPUs that are free until their plan begins, if they end earlier so.
 
         In a plan of the least GPU time jobs wait for the pool that is fastest, and others stand idle: what
-        is not used now is lost to jobs to come. Who has the least slack comes first.
+        is not used now is lost to jobs to come. Who has the least slack comes first, until the time is over.
         """
         for number in sorted(self.runs, key=lambda number: (self.jobs[number].slack, number)):
+            if timer.is_over:
+                self.stopped = True
+                return
             run = self._earlier(number)
             if run is not None:
                 self.profile.take(self.runs[number], -1.0)
@@ -631,6 +673,64 @@ class LevelPlan:
         )
 
 
+def _gives_way(its: Run, job: LevelJob, run: Run) -> bool:
+    """Whether a job that is planned gives way to another one that runs so."""
+    cheaper = its.value == run.value and its.cost > run.cost
+    return job.promised or its.value < run.value or cheaper
+
+
+class _PlannedJobs:
+    """What planned jobs are worth, and when they hold GPUs, as arrays.
+
+    Parameters
+    ----------
+    stays : BoolArray, shape (jobs,)
+        Jobs that give way to no other.
+    """
+
+    def __init__(self, stays: BoolArray) -> None:
+        self._stays = stays
+        self._value = np.zeros(len(stays))
+        self._cost = np.zeros(len(stays))
+        # Pieces in the order in which they were planned: job, GPUs, begin and end.
+        self._count = 0
+        self._job = np.zeros(len(stays), np.int64)
+        self._pieces = np.zeros((3, len(stays)))
+
+    def put(self, number: int, run: Run) -> None:
+        """Count a job, or count it as it runs now."""
+        self.drop(number)
+        self._value[number], self._cost[number] = run.value, run.cost
+        begin, self._count = self._count, self._count + len(run.pieces)
+        if self._count > len(self._job):
+            more = max(len(self._job), len(run.pieces))
+            self._job = np.pad(self._job, (0, more))
+            self._pieces = np.pad(self._pieces, ((0, 0), (0, more)))
+        self._job[begin : self._count] = number
+        self._pieces[:, begin : self._count] = np.transpose(
+            [(level.gpus, start, stop) for level, start, stop in run.pieces]
+        )
+
+    def drop(self, number: int) -> None:
+        """Count a job no more."""
+        self._pieces[0, : self._count][self._job[: self._count] == number] = 0.0
+
+    def least_worth(self, job: LevelJob, run: Run) -> IntArray:
+        """Jobs that give way to another that runs so, those first that are worth least per GPU second that
+        they hold between its release and its deadline.
+        """
+        gpus, begin, end = self._pieces[:, : self._count]
+        within = np.minimum(end, job.deadline) - np.maximum(begin, job.release)
+        held = gpus * np.maximum(within, 0.0)
+        seconds = np.bincount(self._job[: self._count], held, len(self._stays))
+        gives_way = (seconds > 0) & ~self._stays
+        if not job.promised:
+            cheaper = (self._value == run.value) & (self._cost > run.cost)
+            gives_way &= (self._value < run.value) | cheaper
+        others = np.flatnonzero(gives_way)
+        return others[np.argsort(self._value[others] / seconds[others], kind="stable")]
+
+
 def stretches_of(pieces: Mapping[int, Sequence[Piece]]) -> list[Stretch]:
     """Those of the pieces of jobs, which are rows of the job table."""
     return [
@@ -668,12 +768,14 @@ def plan_of_all(
     profile: Profile,
     orders: int = len(ORDERS),
     last: Mapping[int, Run] = MappingProxyType({}),
+    timer: Timer = UNLIMITED,
 ) -> LevelPlan | None:
-    """A plan that keeps all jobs; None if none is found.
+    """A plan that keeps all jobs; None if none is found in time.
 
-    First of all, jobs of the last plan go on with it, and others run in what it leaves free. A plan is
-    given up at the first job that finds no room. In the next one this job comes first, if jobs run when
-    most is free; plans in which they run as early as they can gained nothing by that.
+    First of all, jobs of the last plan go on with it, and others run in what it leaves free. Then plans are made
+    from nothing, in each order, and at last those again in which jobs run when most is free, with the job first
+    that found no room. (Of 74 plans that the last one did not give, 71 were of the former kind, and with more such
+    jobs first there were no others.) A plan is given up at the first job that finds no room.
 
     Parameters
     ----------
@@ -685,28 +787,27 @@ def plan_of_all(
         keep all most often.
     last : mapping of int to Run
         As of `plan_levels`.
+    timer : Timer
     """
     if last:
         plan = LevelPlan(jobs, profile.copy())
         plan.go_on(last)
         others = (n for n in _queue(jobs, ORDERS[0], ()) if n not in plan.runs)
-        if plan.add_all(others) is None:
+        if plan.add_all(others, timer) is None:
             return plan
-    placed = 0
     ways = (False, True) if orders > 1 else (True,)
-    for order, levelled in product(ORDERS[:orders], ways):
-        urgent: list[int] = []
-        for _ in range(1 + MOST_URGENT * levelled):
-            plan = LevelPlan(jobs, profile.copy(), levelled=levelled)
-            stuck = plan.add_all(_queue(jobs, order, urgent))
-            if stuck is None:
-                return plan
-            placed += len(plan.runs)
-            if stuck in urgent:
-                break
-            urgent.insert(0, stuck)
-            if placed > max(MOST_PLACED, PLACED_EACH * len(jobs)):
-                return None
+    urgent: dict[int, int] = {}
+    for order, levelled in product(range(orders), ways):
+        plan = LevelPlan(jobs, profile.copy(), levelled=levelled)
+        stuck = plan.add_all(_queue(jobs, ORDERS[order], ()), timer)
+        if stuck is None:
+            return plan
+        if levelled:
+            urgent[order] = stuck
+    for order, first in urgent.items():
+        plan = LevelPlan(jobs, profile.copy(), levelled=True)
+        if plan.add_all(_queue(jobs, ORDERS[order], (first,)), timer) is None:
+            return plan
     return None
 
 
@@ -728,9 +829,10 @@ def plan_levels(
     profile: Profile,
     mends: bool = True,
     last: Mapping[int, Run] = MappingProxyType({}),
+    timer: Timer = UNLIMITED,
 ) -> LevelPlan:
     """The best of the plans in all orders, of those in which jobs that they left out come first, and
-    of those that go on with the last plan.
+    of those that go on with the last plan; of those that there is time for, the last one as far as it is.
 
     Parameters
     ----------
@@ -742,16 +844,32 @@ def plan_levels(
         ones.
     last : mapping of int to Run
         What is left of the runs of a plan that was made before, by the number of the job.
+    timer : Timer
     """
+    plans: list[LevelPlan] = []
+    for plan in _plans(jobs, profile, mends, last, timer):
+        plans.append(plan)
+        if plan.is_ideal or plan.stopped:
+            break
+    best = max(plans, key=lambda plan: plan.merit)
+    best.stopped = plans[-1].stopped
+    return best
+
+
+def _plans(
+    jobs: Sequence[LevelJob],
+    profile: Profile,
+    mends: bool,
+    last: Mapping[int, Run],
+    timer: Timer,
+) -> Iterator[LevelPlan]:
+    """The plans among which `plan_levels` chooses."""
     repairs = min(MOST_REPAIRS, MOST_REPAIRED // max(len(jobs), 1))
-    plans = []
     for order in ORDERS[: max(MOST_PLANNED // max(2 * len(jobs), 1), 1)]:
         first: set[int] = set()
         for _ in range(1 + repairs):
-            plan = _planned(LevelPlan(jobs, profile.copy(), first), order)
-            plans.append(plan)
-            if plan.is_ideal:
-                return plan
+            plan = _planned(LevelPlan(jobs, profile.copy(), first), order, timer)
+            yield plan
             late = {
                 number
                 for number, job in enumerate(jobs)
@@ -760,22 +878,26 @@ def plan_levels(
             if late <= first:
                 break
             first = first | late
-        plans.append(_planned(LevelPlan(jobs, profile.copy(), levelled=True), order))
+        yield _planned(LevelPlan(jobs, profile.copy(), levelled=True), order, timer)
         if last:
             plan = LevelPlan(jobs, profile.copy())
             plan.go_on(last)
-            plans.append(_planned(plan, order))
-    return max(plans, key=lambda plan: plan.merit)
+            yield _planned(plan, order, timer)
 
 
-def _planned(plan: LevelPlan, order: Callable[[LevelJob], float]) -> LevelPlan:
-    """The plan with all jobs that find room, in an order."""
+def _planned(plan: LevelPlan, order: Callable[[LevelJob], float], timer: Timer) -> LevelPlan:
+    """The plan with all jobs that find room, in an order; of those that can be stopped, with as many as
+    there is time for.
+    """
     keys = [
         (job.goes_on is None, number not in plan.first, order(job), number)
         for number, job in enumerate(plan.jobs)
         if number not in plan.runs
     ]
-    for *_, number in sorted(keys):
+    for can_wait, *_, number in sorted(keys):
+        if can_wait and timer.is_over:
+            plan.stopped = True
+            break
         plan.add(number)
     return plan
 
@@ -823,16 +945,20 @@ def level_jobs(
     usage = C.usage.tocsc()
     renewable = C.resources.renewable
     place = np.where(renewable, np.cumsum(renewable), np.cumsum(~renewable)) - 1
+    starts, resources, amounts = (
+        part.tolist() for part in (usage.indptr, usage.indices, usage.data)
+    )
+    renews, places = renewable.tolist(), place.tolist()
     levels: dict[int, list[Level]] = {}
     entries = zip(
         column.tolist(), C.class_a[column].tolist(), held.tolist(), C.sure_duration[column].tolist(),
         due.tolist(), value.tolist(), first.tolist(), again.tolist(), onward.tolist(), strict=True,
     )  # fmt: skip
     for c, k, gpu, duration, until, worth, start, later, goes_on in entries:
-        part = slice(usage.indptr[c], usage.indptr[c + 1])
-        used = list(zip(usage.indices[part].tolist(), usage.data[part].tolist(), strict=True))
-        holds = [(int(place[r]), amount) for r, amount in used if renewable[r] and amount > 0]
-        spends = [(int(place[r]), amount) for r, amount in used if not renewable[r]]
+        part = slice(starts[c], starts[c + 1])
+        used = list(zip(resources[part], amounts[part], strict=True))
+        holds = [(places[r], amount) for r, amount in used if renews[r] and amount > 0]
+        spends = [(places[r], amount) for r, amount in used if not renews[r]]
         levels.setdefault(k, []).append(
             Level(
                 c, holds, gpu, duration, until, worth, start, later,

@@ -192,6 +192,9 @@ class LinearPlan:
         Where the program is to be solved by column generation: a column is a point of a part.
     machines : callable or None
         The same plan as times of jobs on machines, where it is one: a local search comes before the solver then.
+    of_schedule : callable or None
+        `Schedule` -> the plan with a point for just this schedule, where a time limit may have ended the search
+        for the plan by rule that the points of this one rest on; raises ValueError where there is none.
     """
 
     classes: Classes
@@ -214,6 +217,7 @@ class LinearPlan:
     refuted_by: Callable[[], LinearPlan] | None = None
     parts: Parts | None = None
     machines: Callable[[], MachineTimes] | None = None
+    of_schedule: Callable[[Schedule], LinearPlan] | None = None
     units: ClassVar[Units] = AS_IT_IS
 
     def to_refute(self) -> LinearPlan:

@@ -469,14 +469,14 @@ class _Probes:
         label = schedule.classes.labels_of(schedule.column)
         self.last = Stretches(job, label, schedule.start, schedule.end)
 
-    def for_advice(self, rows: IntArray) -> bool:
-        """Whether a plan of all of these jobs is found: by rule, of few jobs by a program too."""
+    def for_advice(self, rows: IntArray) -> Solution | None:
+        """A plan of all of these jobs, if one is found: by rule, of few jobs by a program too."""
         few = len(rows) <= MOST_PROGRAMMED
         # Of many jobs one order is enough: there are up to twenty of these questions.
-        if self._planned(rows, orders=ORDERS if few else 1) is not None:
-            return True
-        with_nodes = _Probes(self.instance, {**self._how, "work_limit": NODES})
-        return few and with_nodes.plan(rows) is not None
+        found = self._planned(rows, orders=ORDERS if few else 1)
+        if found is not None or not few:
+            return found
+        return _Probes(self.instance, {**self._how, "work_limit": NODES}).plan(rows)
 
     def refuted(self, rows: IntArray) -> bool:
         """Whether a bound shows that no schedule keeps all deadlines of these jobs."""
@@ -574,23 +574,37 @@ def _earliest_deadline(probes: _Probes, kept: IntArray, row: int) -> float | Non
     """
     table, now = probes.instance.jobs_table, probes.instance.now
 
-    def admits(seconds: float) -> bool:
+    def end_by(seconds: float) -> float | None:
+        """Seconds from now to the end of the job in a plan that keeps this deadline; None without a plan."""
         deadline = table.deadline.copy()
         deadline[row] = now + seconds
         there = probes.with_instance(with_columns(probes.instance, deadline=deadline))
-        return there.for_advice(np.append(kept, row))
+        plan = there.for_advice(np.append(kept, row))
+        if plan is None or plan.schedule is None:
+            return None
+        job = plan.instance.jobs_table.names.index(table.names[row])
+        return float(plan.schedule.end[plan.schedule.rows_of(job)].max(initial=now)) - now
+
+    close = CLOSE if len(kept) < MOST_PROGRAMMED else CLOSE_OF_MANY
+
+    def kept_by(seconds: float) -> float | None:
+        """Seconds from now to a deadline, at most these, that a plan keeps; None if none is found."""
+        end = end_by(seconds)
+        # The plan keeps every deadline after the end of the job, but for rounding of the clock.
+        return None if end is None else min(seconds, (1.0 + 0.5 * close) * end)
 
     # The stated deadline is refused, and none before the arrival can be kept.
     refused = max(float(table.deadline[row]), float(table.arrival[row])) - now
     enough = 2.0 * max(refused, SHORTEST)
-    while not admits(enough):
+    while (found := kept_by(enough)) is None:
         refused, enough = enough, 2.0 * enough
         if enough > LONGEST:
             return None
-    close = CLOSE if len(kept) < MOST_PROGRAMMED else CLOSE_OF_MANY
+    enough = max(found, (1.0 + 0.5 * close) * refused)
     while enough - refused > close * enough:
         middle = 0.5 * (refused + enough)
-        refused, enough = (refused, middle) if admits(middle) else (middle, enough)
+        found = kept_by(middle)
+        refused, enough = (middle, enough) if found is None else (refused, max(found, refused))
     return now + enough
 
 
@@ -606,7 +620,7 @@ def _extra_gpus(probes: _Probes, rows: IntArray) -> dict[str, int | None]:
 def _with_gpus(probes: _Probes, rows: IntArray, gpus: Mapping[str, int]) -> bool:
     """Whether jobs are all planned on a larger cluster."""
     larger = probes.with_instance(resized(probes.instance, dict(gpus)))
-    return larger.for_advice(rows)
+    return larger.for_advice(rows) is not None
 
 
 def _least(enough: Callable[[int], bool]) -> int | None:

@@ -39,20 +39,59 @@ def solve(instance: Instance, formulation: str, **options: Any) -> optsched.Solu
     return verified(optsched.solve(instance, formulation, admission=True, options=options))
 
 
-@pytest.mark.property
-def test_without_time_for_the_program_the_plan_by_rule_is_the_answer() -> None:
-    """None of the limits is so short that there is nothing, from the first with which there is something."""
-    instance = elastic_jobs(5, deadline=8.0)
+def answers_by_limit(instance: Instance, limits: range, **how: Any) -> list[optsched.Solution]:
+    """The answers of limits of so many looks at the clock, from the first with which there is one."""
     found = [
-        optsched.solve(instance, "deadline-elastic", admission=True, time_limit=ticking(seconds))
-        for seconds in range(1, 100)
+        optsched.solve(instance, "deadline-elastic", time_limit=ticking(seconds), **how)
+        for seconds in limits
     ]
     answers = [verified(solution) for solution in found if solution.status != "limit"]
     assert found[-len(answers) :] == answers
-    first, last = answers[0], answers[-1]
-    assert (first.status, first.termination, first.objective) == ("feasible", "time_limit", 2.0)
-    assert "before the program was built" in first.solver.reason
-    assert (last.status, last.bound) == ("optimal", 2.0)
+    return answers
+
+
+@pytest.mark.property
+def test_without_time_for_the_program_the_plan_by_rule_is_the_answer() -> None:
+    """None of the limits is so short that there is nothing, from the first with which there is something;
+    and more time never gives a worse answer.
+    """
+    answers = answers_by_limit(elastic_jobs(5, deadline=8.0), range(1, 100), admission=True)
+    lost = [solution.objective for solution in answers]
+    assert lost == sorted(lost, reverse=True) and set(lost) == {5.0, 4.0, 3.0, 2.0}
+    unbuilt = [one for one in answers if "before the program was built" in one.solver.reason]
+    assert {(one.status, one.termination, one.objective) for one in unbuilt} == {
+        ("feasible", "time_limit", 2.0)
+    }
+    assert (answers[-1].status, answers[-1].bound) == ("optimal", 2.0)
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("program", [True, False])
+def test_a_rule_that_the_clock_stops_keeps_what_it_has_planned(program: bool) -> None:
+    """The long job, which comes first, makes way for two short ones; whoever stops before has the long one, and
+    the answer is verified though the whole plan does not have it.
+    """
+    rates = {"throughput": {"v100": 1.0}}
+    steps = {"long": 10.0, "short": 4.0, "other": 4.0}
+    jobs = [{"id": n, "gpus": 1, "steps": s, "deadline": 10.0, **rates} for n, s in steps.items()]
+    instance = made(
+        cluster={"pools": [{"name": "v100", "nodes": 1, "gpus_per_node": 1}]}, jobs=jobs
+    )
+    how = {"admission": True, "options": {"program": program}}
+    answers = answers_by_limit(instance, range(5, 60), **how)
+    assert answers[-1].objective == 1.0
+    assert {job for job, _ in answers[-1].declined} == {"long"}
+    kept = [{job for job, _ in one.declined} for one in answers if one.objective == 2.0]
+    assert {"short", "other"} in kept
+    stopped = next(one for one in answers if one.objective == 2.0)
+    assert (stopped.status, stopped.termination) == ("feasible", "time_limit")
+    assert "before all plans by rule were made" in stopped.solver.reason
+
+
+def test_a_rule_that_the_clock_stops_claims_nothing_of_jobs_that_must_all_be_kept() -> None:
+    """All five can be kept, which takes more looks at the clock."""
+    stopped = optsched.solve(elastic_jobs(5), "deadline-elastic", time_limit=ticking(14))
+    assert (stopped.status, stopped.termination, stopped.conflicts) == ("limit", "time_limit", ())
 
 
 def test_within_a_limit_that_leaves_no_optimum_the_plan_by_rule_is_the_answer() -> None:
