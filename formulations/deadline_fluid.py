@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -44,10 +44,16 @@ from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.instance.durations import UNLIMITED, Timer
 from optsched.program import LinearProgram
 from optsched.solution import Conflict, Schedule
-from optsched.solution.plan import LinearPlan, Relaxation, Slices
+from optsched.solution.plan import LinearPlan, Relaxation, Sifting, Slices
 
 MOST_COLUMNS = 1_000_000
-"""Columns y above which intervals are merged: a program of so many is solved in a few seconds."""
+"""Columns y above which intervals are merged: a program of so many is solved in half a minute."""
+MOST_SIFTED, SIFTED_FROM = 4_000_000, 300_000
+"""The same where few of the columns are looked at, and columns from which on they are."""
+SHARE_AT_FIRST, SHARE = 1.5, 1.2
+"""Work for which each job brings its cheapest columns, in all of its work: at the prices of a relaxation, and at
+those of the program.
+"""
 MOST_BOUNDING = 20_000
 """The same where only a bound is asked for, in a fraction of a second."""
 NOTHING = 1e-10
@@ -98,7 +104,9 @@ class DeadlineFluid(Formulation):
     the program; a note says which it is. If neither keeps all deadlines nothing is claimed. What is
     infeasible here is so for every schedule.
 
-    With more than 1,000,000 columns y intervals are merged. Then a job has in each of them at most
+    A program of 300,000 columns y or more without a choice is solved by sifting (`optsched.solving.sifting`): it
+    begins with the columns that are cheapest at the prices of a relaxation with few intervals. With more than
+    4,000,000 columns y, or 1,000,000 with a choice, intervals are merged. Then a job has in each of them at most
     the time between its arrival and its deadline: the program is a relaxation of single GPUs, too.
 
     Options
@@ -169,6 +177,8 @@ class FluidProgram:
         Whether jobs that can run nowhere do not make the instance infeasible.
     timer : Timer
         When the answer is due: schedules of points and the plan by rule are given up then.
+    merges_above : int or None
+        Columns y above which intervals are merged. None: as many as can be solved.
     """
 
     C: Classes
@@ -178,6 +188,7 @@ class FluidProgram:
     early: float = 0.0
     has_schedule: bool = True
     timer: Timer = UNLIMITED
+    merges_above: int | None = None
 
     @cached_property
     def now(self) -> float:
@@ -186,7 +197,11 @@ class FluidProgram:
     @property
     def most(self) -> int:
         """Columns y above which intervals are merged."""
-        return MOST_COLUMNS if self.has_schedule else MOST_BOUNDING
+        if self.merges_above is not None:
+            return self.merges_above
+        if not self.has_schedule:
+            return MOST_BOUNDING
+        return MOST_COLUMNS if self.chooses.any() else MOST_SIFTED
 
     # --- columns and intervals --------------------------------------------------------------------
 
@@ -390,7 +405,66 @@ class FluidProgram:
             self._describe,
             declined=self._declined,
             relaxation=relaxation,
+            sifting=self._sifting if self._is_sifted else None,
+            refuted_by=self._merged(MOST_COLUMNS).plan if self._is_sifted else None,
         )
+
+    # --- sifting: the columns that may be in an optimum --------------------------------------------
+
+    @property
+    def _is_sifted(self) -> bool:
+        """Whether the program has so many columns that few of them are looked at."""
+        own = self.has_schedule and self.merges_above is None
+        return own and not self.chooses.any() and len(self.of) >= SIFTED_FROM
+
+    def _merged(self, most: int) -> FluidProgram:
+        """The relaxation with fewer intervals."""
+        return replace(self, merges_above=most)
+
+    @property
+    def _sifting(self) -> Sifting:
+        coarse = self._merged(MOST_BOUNDING)
+
+        def first(y: FloatArray) -> IntArray:
+            capacity, budget = coarse.prices(y)
+            middle = 0.5 * (self.edges[1:] + self.edges[:-1])
+            at = np.searchsorted(coarse.edges, middle, "right") - 1
+            return self._cheapest(capacity[:, at], budget, SHARE_AT_FIRST)
+
+        def cheapest(y: FloatArray) -> IntArray:
+            return self._cheapest(*self.prices(y), SHARE)
+
+        return Sifting(lambda: coarse.program, first, cheapest)
+
+    def prices(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What a unit of each resource costs for a second, shape (R, intervals), and what one of a consumable
+        resource costs, shape (B,), by duals of the rows.
+        """
+        arrays = self.program.arrays
+        capacity = np.zeros(self.G.size)
+        capacity[self._held[1]] = np.maximum(-y[arrays.row_block("capacity").slice], 0.0)
+        budget = np.zeros(len(self.consumable))
+        if len(budget):
+            budget = np.maximum(-y[arrays.row_block("budget").slice], 0.0)
+        return capacity.reshape(self.G.shape), budget
+
+    def _cheapest(self, capacity: FloatArray, budget: FloatArray, share: float) -> IntArray:
+        """The columns y with which each job would do a share of its work at some prices: in each interval the
+        cheapest, and the cheapest intervals first.
+        """
+        held, used = self._held
+        of, k = self.of, self.k[self.of]
+        cost = self.program.arrays.cost + held.T @ capacity.ravel()[used]
+        cost += (budget @ self.consumes / self.d)[of]
+        fits = np.flatnonzero(self.fits)
+        order = fits[np.lexsort(((cost * self.d[of])[fits], k[fits]))]
+        interval = k[order] * len(self.length) + self.t[order]
+        order = order[np.sort(np.unique(interval, return_index=True)[1])]
+        part = (self.span / self.d[of])[order]
+        before = np.cumsum(part) - part
+        begins = np.append(True, np.diff(k[order]) != 0)[: len(order)]
+        before -= np.repeat(before[begins], np.diff(np.append(np.flatnonzero(begins), len(order))))
+        return np.sort(order[before < share])
 
     @cached_property
     def program(self) -> LinearProgram:

@@ -120,6 +120,24 @@ class Parts:
     cheapest: Callable[[FloatArray, int], tuple[FloatArray, FloatArray]]
 
 
+class Sifting(NamedTuple):
+    """Which columns of a linear program may be in an optimum, where it has far more than that.
+
+    Attributes
+    ----------
+    coarse : callable
+        A relaxation with few columns.
+    first : callable
+        Duals of the relaxation -> columns of the program to begin with.
+    cheapest : callable
+        Duals of the program -> its columns that would be used at these prices.
+    """
+
+    coarse: Callable[[], LinearProgram]
+    first: Callable[[FloatArray], IntArray]
+    cheapest: Callable[[FloatArray], IntArray]
+
+
 class MachineTimes(NamedTuple):
     """Jobs that each run on one machine, one after the other, where the objective is when the last machine ends.
 
@@ -192,6 +210,8 @@ class LinearPlan:
         Where the program is to be solved by column generation: a column is a point of a part.
     machines : callable or None
         The same plan as times of jobs on machines, where it is one: a local search comes before the solver then.
+    sifting : Sifting or None
+        Where the program, which is a relaxation that is minimised, is solved over some of its columns.
     of_schedule : callable or None
         `Schedule` -> the plan with a point for just this schedule, where a time limit may have ended the search
         for the plan by rule that the points of this one rest on; raises ValueError where there is none.
@@ -217,12 +237,13 @@ class LinearPlan:
     refuted_by: Callable[[], LinearPlan] | None = None
     parts: Parts | None = None
     machines: Callable[[], MachineTimes] | None = None
+    sifting: Sifting | None = None
     of_schedule: Callable[[Schedule], LinearPlan] | None = None
     units: ClassVar[Units] = AS_IT_IS
 
     def to_refute(self) -> LinearPlan:
         """The plan that must be infeasible for this one to be called so."""
-        return self if self.refuted_by is None else self.refuted_by()
+        return self if self.refuted_by is None else self.refuted_by().to_refute()
 
     @property
     def proves(self) -> bool:

@@ -53,6 +53,7 @@ from optsched.solving.choice import others_for_timeline
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome, SolvedProgram
 from optsched.solving.proof import CutOffResult, better_point, better_schedule, cross_checked
+from optsched.solving.sifting import solve_by_sifting
 
 log = logging.getLogger("optsched")
 
@@ -348,7 +349,13 @@ def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) 
         witness = engine.build(relaxation.witness)
         point = None if witness is None else plan.complete(witness)
     engine.vertex = True
-    outcome = engine.solve_linear(arrays, None, point)
+    if plan.sifting is not None and engine.asked_for is None:
+        values = solve_by_sifting(engine, arrays, plan.sifting)
+        if values is None:
+            return _merged(engine, plan, solve_plan(engine, engine.build(plan.to_refute)))
+        outcome = certified_linear(engine, arrays, values, values.y)
+    else:
+        outcome = engine.solve_linear(arrays, None, point)
     x = outcome.x
     if outcome.status is Status.INFEASIBLE:
         return _without_schedule_of(plan, outcome)
@@ -378,6 +385,17 @@ def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) 
     if outcome.bound is not None:
         nothing = replace(nothing, bound=outcome.bound, bound_source="relaxation")
     return SolvedProgram(plan, nothing, notes=(UNDECIDED,))
+
+
+def _merged(engine: Engine, plan: LinearPlan, found: SolvedProgram) -> SolvedProgram:
+    """What was found of the plan that must be infeasible too, as an answer to a plan: its point and its duals are
+    those of another program.
+    """
+    if found.schedule is None or found.outcome.status is Status.INFEASIBLE:
+        return found._replace(program=plan)
+    unproven = replace(found.outcome, bound=None, bound_source="none", duals=None)
+    outcome = _of_schedule(engine, plan, unproven, found.schedule)
+    return found._replace(program=plan, outcome=outcome)
 
 
 def _of_schedule(engine: Engine, plan: LinearPlan, outcome: Outcome, schedule: Schedule) -> Outcome:

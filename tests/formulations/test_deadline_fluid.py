@@ -222,7 +222,7 @@ def test_merged_intervals_bound_the_program_and_leave_a_schedule(
         instance = made(cluster={"pools": pools}, jobs=jobs)
         exact = solve(instance)
         with monkeypatch.context() as patch:
-            patch.setattr(deadline_fluid, "MOST_COLUMNS", 100)
+            patch.setattr(deadline_fluid, "MOST_SIFTED", 100)
             merged = solve(instance)
         if merged.status == "infeasible":
             assert exact.status == "infeasible"
@@ -234,6 +234,33 @@ def test_merged_intervals_bound_the_program_and_leave_a_schedule(
             assert ("relaxation" in merged.notes[0]) == (merged.status == "feasible")
     assert len(gaps) > 10
     assert np.median(gaps) < 0.1
+
+
+@pytest.mark.property
+def test_sifting_finds_the_optimum_of_all_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The relaxation that it begins with has few intervals; what is infeasible is so in the merged program."""
+    random, sifted = np.random.default_rng(13), 0
+    for _ in range(12):
+        rates = random.uniform(0.8, 1.4, (18, 2))
+        jobs = [
+            job(f"j{i}", w, 1.2 * d, arrival=r, throughput={"v100": a, "p100": b})
+            for i, ((r, w, d), (a, b)) in enumerate(
+                zip(random_jobs(random, 18), rates.tolist(), strict=True)
+            )
+        ]
+        pools = [pool(1)["pools"][0], pool(1, "p100")["pools"][0]]
+        instance = made(cluster={"pools": pools}, jobs=jobs)
+        exact = solve(instance)
+        with monkeypatch.context() as patch:
+            patch.setattr(deadline_fluid, "SIFTED_FROM", 1)
+            patch.setattr(deadline_fluid, "MOST_BOUNDING", 60)
+            found = solve(instance)
+        assert found.status == exact.status
+        if exact.status == "optimal":
+            assert found.objective == pytest.approx(exact.objective, rel=1e-9)
+            assert "sifting" in found.solver.reason
+            sifted += 1
+    assert 2 < sifted < 12
 
 
 # --- wrong beliefs --------------------------------------------------------------------------------
