@@ -138,7 +138,8 @@ class DeadlineElastic(Formulation):
     A large program in which jobs may be declined is solved by column generation, with a bound in any case: a column is
     a whole schedule of one job, priced as a shortest path over intervals and levels (`formulations.level_paths`); the
     rows of the master are the capacity and what there is to consume. A program of more than 5,000,000 entries of
-    capacity rows is not built: then the answer is the plan by rule.
+    capacity rows (about 800 jobs) is not built, neither for slots nor for columns. Then the answer is the plan by
+    rule, and its bound counts only the jobs that are late even alone; that of `deadline-fluid` is better.
 
     The time limit holds for the rule, too. Once seven tenths of it are over, the best plan so far is the answer: of
     a plan that is not finished the jobs that it has planned. Then no program is built, and there is no bound.
@@ -571,7 +572,7 @@ class ElasticProgram:
             return self.by_rule_alone(
                 Termination.BY_RULE,
                 f"the program would have {self._held_by_x:,} numbers of capacity rows, "
-                f"more than {MOST_HELD:,}",
+                f"more than {MOST_HELD:,}; deadline-fluid has a better bound",
             )
         chooses = bool(self.optional.any())
         lp, variables = self.rows(self.timer if self.solved else UNLIMITED)

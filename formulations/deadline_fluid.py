@@ -50,6 +50,8 @@ MOST_COLUMNS = 1_000_000
 """Columns y above which intervals are merged: a program of so many is solved in half a minute."""
 MOST_SIFTED, SIFTED_FROM = 4_000_000, 300_000
 """The same where few of the columns are looked at, and columns from which on they are."""
+MOST_REFUTING = 200_000
+"""The same where such a program may be infeasible, which a merged one shows in seconds."""
 SHARE_AT_FIRST, SHARE = 1.5, 1.2
 """Work for which each job brings its cheapest columns, in all of its work: at the prices of a relaxation, and at
 those of the program.
@@ -406,7 +408,7 @@ class FluidProgram:
             declined=self._declined,
             relaxation=relaxation,
             sifting=self._sifting if self._is_sifted else None,
-            refuted_by=self._merged(MOST_COLUMNS).plan if self._is_sifted else None,
+            refuted_by=self._merged(MOST_REFUTING).plan if self._is_sifted else None,
         )
 
     # --- sifting: the columns that may be in an optimum --------------------------------------------
