@@ -1,5 +1,5 @@
-"""Trace-driven simulation:
-completion times, fairness, cost and energy of a policy before anybody runs it.
+"""Trace-driven simulation: completion times, fairness, cost and energy of a policy before it is
+used on a real cluster.
 """
 
 from optsched.simulation.files import read_simulation, simulation_bytes

@@ -1,4 +1,4 @@
-"""Allocations of a formulation for jobs of a trace, outside of a scheduler."""
+"""Solve a formulation for jobs of a trace without a scheduler (modes ``fluid`` and ``gavel``)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from optsched.solving.engine import Engine
 
 @dataclass(frozen=True)
 class TimeShares(Columns):
-    """An allocation by rows of the trace: parts of the time on pools; arrays of length A.
+    """An allocation in job rows of the trace: fractions of time on pools; arrays of length A.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class TimeShares(Columns):
 
 
 class Allocator:
-    """Solves the formulation of a policy for some jobs of a trace, at a time.
+    """Solves the formulation of a policy for some jobs of a trace, at one moment.
 
     Parameters
     ----------
@@ -61,9 +61,9 @@ class Allocator:
         Of the trace.
     policy : RoundPolicy
     why : str
-        Who asks, for messages.
+        The mode of the simulation, for messages.
     classes : bool
-        Whether identical jobs are solved as one.
+        Whether identical jobs are merged into classes.
     """
 
     def __init__(
@@ -104,7 +104,8 @@ class Allocator:
         policy = self.policy
         formulation = formulation_for(part, policy.formulation, policy.options, policy.constraints)
         candidates = compile_for(formulation, part, model_of(part))
-        # Merged classes are other variables, which may lead to another of many optima.
+        # Without merged classes the program has other variables, so the solver may return another
+        # of several optima.
         candidates = candidates if self.classes else candidates.per_job()
         limits = Limits(
             policy.time_limit,

@@ -12,22 +12,22 @@ from optsched.simulation.options import SimulationOptions
 from optsched.traces import Trace
 
 AVAILABLE = "available"
-"""A node can be used from now on (``available_from``), in the state that it is in."""
+"""Event of a node whose time ``available_from`` has come."""
 
 
 class NodeChanges:
-    """What happens to nodes, in the order of time:
-    the events of a trace, and failures drawn as time goes by.
+    """Changes of nodes in the order of time: the events of a trace, and random failures and
+    repairs.
 
     Parameters
     ----------
     trace : Trace
-        Beside its events, nodes become available as its cluster says.
+        Its events count, and ``available_from`` of the nodes of its cluster.
     start : float
         Seconds.
     options : SimulationOptions
-        ``failures``, the mean hours between two failures of a node while it is up (exponential; None:
-        there are none but those of the trace), ``repair``, the hours that it is down, and the seed.
+        ``failures``, the mean hours between two failures of a node while it is up (exponential;
+        None: no random failures), ``repair``, the hours that it is down, and the seed.
     """
 
     def __init__(self, trace: Trace, start: float, options: SimulationOptions) -> None:
@@ -35,9 +35,11 @@ class NodeChanges:
         events = trace.node_events
         self._mean = None if options.failures is None else options.failures * HOUR
         self._repair = options.repair * HOUR
-        # A stream of its own, so that failures do not change with what else is drawn from the seed.
+        # A separate random stream: other draws from the same seed (such as noise) do not change the
+        # failures.
         self._random = np.random.default_rng([options.seed, 1])
-        # (when, number, node, state, drawn); numbers keep events of one time in their order.
+        # (time, number, node, state, is random); the numbers keep the order of events at the same
+        # time.
         self._queue = [
             (float(at), place, node, state, False)
             for place, (at, node, state) in enumerate(
@@ -55,7 +57,8 @@ class NodeChanges:
             for place, (at, node) in enumerate(later)
         ]
         self._number = len(self._queue)
-        # The state that a node has, or has again once it is repaired.
+        # The state of each node apart from random failures: it returns to this state when it is
+        # repaired.
         self._stated = {
             pool.node_name(row): NODE_STATES[int(pool.node_state[row])]
             for pool in cluster.pools
@@ -76,29 +79,30 @@ class NodeChanges:
 
     @property
     def next(self) -> float:
-        """When something happens next; inf if nothing does."""
+        """Time of the next change, in seconds; inf if there is none."""
         return self._queue[0][0] if self._queue else float("inf")
 
     @property
     def lies_ahead(self) -> bool:
-        """Whether a node of the trace's events, or one that failed, still changes:
-        failures alone never end.
+        """Whether an event of the trace or a repair is still to come. Random failures do not count:
+        there is always a next one.
         """
         return any(state != "down" or not drawn for _, _, _, state, drawn in self._queue)
 
     def ahead(self, until: float) -> list[tuple[float, str, str]]:
-        """What happens up to ``until``, without taking it."""
+        """The changes up to ``until``: (seconds, node, state). They stay in the queue."""
         return sorted((at, node, state) for at, _, node, state, _ in self._queue if at <= until)
 
     def until(self, now: float) -> list[tuple[float, str, str]]:
-        """Take what happens up to ``now``: (seconds, node, state)."""
+        """Take the changes up to ``now`` from the queue: (seconds, node, state)."""
         found = []
         while self._queue and self._queue[0][0] <= now:
             at, _, node, state, drawn = heapq.heappop(self._queue)
             if state == AVAILABLE:
                 if node not in self._failed:
                     found.append((at, node, self._stated[node]))
-            # An event of the trace: of a node that has failed it holds once that is repaired.
+            # An event of the trace. If the node is down by a random failure, the event takes effect
+            # after the repair.
             elif not drawn:
                 self._stated[node] = state
                 if node not in self._failed:

@@ -1,11 +1,11 @@
-"""Finish-time ratios rho:
-how long a job took, against how long it would have taken with a fair part to itself.
+"""Finish-time ratios rho: the time that a job took, divided by the time that it would have taken
+with a fair share of the cluster.
 
 Published definitions differ, and their numbers cannot be compared:
 
 ``isolated``
     Themis, and Gavel's policy of that name: T / D with D = the time that the job takes with 1/n of
-    every pool to itself, n = the mean number of jobs that were there while it was.
+    every pool to itself, n = the mean number of jobs present while the job was.
 ``contention``
     Sia, section 5.5: D = the time on its own GPUs without interruption, times max(1, n / GPUs), n
     as above.
@@ -28,7 +28,7 @@ def finish_time_ratios(
 ) -> FloatArray:
     """rho of each job, shape (jobs,).
 
-    NaN for a job that never ended, or whose rate is known on no pool.
+    NaN for a job that never ended, or that has a known rate on no pool.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def finish_time_ratios(
         alone = truth.seconds(isolated_rates(rates, table.gpus_min, sizes, parts))
     else:
         others = present if definition == "contention" else float(truth.jobs)
-        # More jobs than GPUs: each can only have its part of the time.
+        # With more jobs than GPUs, each job gets only a fraction of the time.
         slowdown = np.maximum(others / max(sizes.sum(), 1.0), 1.0)
         alone = truth.seconds(rates.max(axis=1, initial=0.0)) * slowdown
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -70,7 +70,7 @@ def isolated_rates(rate: FloatArray, gang: IntArray, gpus: AnyArray, parts: AnyA
     gang : IntArray, shape (jobs,)
     gpus : array, shape (pools,)
     parts : array, shape (jobs,)
-        n: how many share the cluster with a job, itself among them.
+        n: number of jobs that share the cluster, including the job itself.
     """
     slices: FloatArray = gpus / np.maximum(parts * gang, 1.0)[:, np.newaxis]
     slices = slices / np.maximum(slices.sum(axis=1, keepdims=True), 1.0)

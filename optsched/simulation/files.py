@@ -1,5 +1,5 @@
 """Simulations as files:
-one npz with the trace and all that came of it, so that it can be looked at later.
+one npz with the trace and all results.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ENTRIES = frozenset(
 
 
 class SimulationHeader(Document):
-    """What the file says outside its arrays."""
+    """The header of the file: all that is not an array."""
 
     archive: Literal["optsched-simulation/1"]
     policy: str
@@ -45,7 +45,7 @@ class SimulationHeader(Document):
 
 def simulation_bytes(simulation: Simulation) -> bytes:
     """A simulation as the bytes of an npz file;
-    equal simulations give equal bytes, wall times apart.
+    equal simulations give equal bytes, except for wall times.
     """
     trace = simulation.trace
     header = {

@@ -1,4 +1,6 @@
-"""Fluid mode: between two events every job makes exactly the progress that its allocation says."""
+"""Fluid mode: between two events every job runs exactly for the fractions of time of its
+allocation.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,18 @@ from optsched.traces import Trace
 
 
 class Fluid(SimulationRun):
-    """A trace under a formulation whose allocation is followed to the letter.
+    """A trace under a formulation whose allocation is followed exactly.
 
-    A new allocation is made when a job comes, ends, or changes its rates, and when a node changes.
-    Jobs are not put on GPUs: no gang must be whole, nothing is stopped or started, and so nothing
-    is lost with a node. What a formulation leaves over stays unused, whereas rounds fill it.
+    A new allocation is made when a job arrives, ends, or changes its rates, and when a node
+    changes. Jobs are not placed on GPUs: gangs may be split, no job is preempted or restarted, and
+    a failed node costs no steps. GPUs that the formulation leaves unused stay unused (mode
+    ``rounds`` backfills them).
 
     Parameters
     ----------
     trace : Trace
     policy : RoundPolicy
-        Of which the formulation and its solver count.
+        Only its formulation and its solver are used.
     options : SimulationOptions
     truth : Truth
     """
@@ -67,14 +70,14 @@ class Fluid(SimulationRun):
                 now = event
                 continue
             started = time.perf_counter()
-            # What was done up to now counts at the rates before; the new ones count from here on.
+            # Steps up to now have counted at the old rates; the new rates apply from now on.
             self._history.count(self.world.done)
             shares = self.allocator.shares(jobs, self.world, self._history.seconds, now)
             self._history.share(jobs, self._gpus())
             seconds = time.perf_counter() - started
             speed = self._speed(shares)
             until = min(event, now + self._next_end(jobs, speed))
-            # Failures that are drawn never end, so they are nothing to wait for.
+            # There is always a next random failure, so it is no reason to go on.
             stuck = (
                 not (speed[jobs] > 0).any()
                 and not np.isfinite(coming)
@@ -86,7 +89,7 @@ class Fluid(SimulationRun):
                     f"given up at {now:g} s"
                 )
                 return
-            # Time must pass, even where rounding puts the next end at now.
+            # Time must advance, even if rounding puts the next end at now.
             until = max(until, float(np.nextafter(now, np.inf)))
             busy = self._advance(jobs, shares, speed, now, until)
             running = int((speed[jobs] > 0).sum())
@@ -95,7 +98,7 @@ class Fluid(SimulationRun):
         self._note_end(now)
 
     def _without_work(self, jobs: IntArray) -> IntArray:
-        """The jobs that have steps left; the others have been complete since they came."""
+        """The jobs that have steps left; the others are complete at their arrival."""
         empty = jobs[self.world.steps[jobs] <= 0]
         self.gone[empty] = True
         self.recorder.finish[empty] = self.arrival[empty]
@@ -118,17 +121,22 @@ class Fluid(SimulationRun):
     def _speed(self, shares: TimeShares) -> FloatArray:
         """True steps/s of each job of the trace, over the time."""
         speed = np.zeros(len(self.arrival))
-        # The truth is asked of jobs alone: what two make side by side is as the allocation says.
+        # True rates are known for jobs alone only; a pair that shares GPUs runs at the rates of the
+        # allocation.
         nobody = np.full(len(shares.job), -1)
         for job, rate in ((shares.job, shares.rate), (shares.partner, shares.partner_rate)):
-            there = np.flatnonzero(job >= 0)
-            row = self.truth.row(job[there], self.world.stage[job[there]])
+            present = np.flatnonzero(job >= 0)
+            row = self.truth.row(job[present], self.world.stage[job[present]])
             known = self.truth.rates(
-                row, nobody[there], shares.pool[there], shares.gpus[there], shares.nodes[there]
+                row,
+                nobody[present],
+                shares.pool[present],
+                shares.gpus[present],
+                shares.nodes[present],
             )
-            alone = (shares.partner[there] < 0) & ~np.isnan(known)
-            true = np.where(alone, known, rate[there]) * self.world.factor[job[there]]
-            np.add.at(speed, job[there], true * shares.fraction[there])
+            alone = (shares.partner[present] < 0) & ~np.isnan(known)
+            true = np.where(alone, known, rate[present]) * self.world.factor[job[present]]
+            np.add.at(speed, job[present], true * shares.fraction[present])
         return speed
 
     def _next_end(self, jobs: IntArray, speed: FloatArray) -> float:
@@ -141,11 +149,12 @@ class Fluid(SimulationRun):
     def _advance(
         self, jobs: IntArray, shares: TimeShares, speed: FloatArray, now: float, until: float
     ) -> FloatArray:
-        """Let time pass; GPU seconds by pool."""
+        """Advance the jobs to the time ``until``; returns GPU seconds by pool."""
         world = self.world
         world.done[jobs] += speed[jobs] * (until - now)
         goal = self.truth.next_change(jobs, world.stage[jobs])
-        # Jobs that are at a change up to rounding are past it, or the next step would be zero.
+        # A job within rounding of a change of rates takes it now. Otherwise the next step of time
+        # would be 0.
         changed = jobs[world.done[jobs] >= goal * (1 - 1e-12)]
         world.done[changed] = np.maximum(
             world.done[changed], self.truth.next_change(changed, world.stage[changed])
@@ -155,7 +164,7 @@ class Fluid(SimulationRun):
         world.done[ended] = world.steps[ended]
         self.gone[ended] = True
         self.recorder.finish[ended] = until
-        # An entry for each job of a pair, each with half of the GPUs.
+        # Both jobs of a pair have an entry, each with half of the GPUs.
         shared = np.flatnonzero(shares.partner >= 0)
         entry = np.concatenate([np.arange(len(shares.job)), shared])
         job = np.concatenate([shares.job, shares.partner[shared]])

@@ -1,13 +1,14 @@
-"""Gavel mode: rounds by the rules of Gavel's simulator, so that its published numbers can be met.
+"""Gavel mode: rounds by the rules of Gavel's simulator, so that its published numbers can be
+reproduced.
 
-D. Narayanan et al., OSDI 2020, section 5, and the repository's ``scheduler.py`` (commit c4fa400),
-whose rules are kept where they differ from our own rounds: a new job has no share until the next
-reset, at least ``reset_interval`` seconds after the last (one at the very beginning does not
-count); a job without a share takes a place in the selection but runs only if it has one in the
-allocation; a round ends when the last job of it ends, and a job that ends before keeps its GPUs idle
-until then; steps of a round are whole; nothing is lost by stopping a job. As in Shockwave's variant
-of the simulator, jobs may have regimes, and with ``restart_cost`` a job that did not run in the
-round before makes no progress for so long.
+D. Narayanan et al., OSDI 2020, section 5, and the repository's ``scheduler.py`` (commit c4fa400).
+The rules that differ from our rounds: A new job has no share until the next reset. A reset comes at
+least ``reset_interval`` seconds after the last one (a reset at the very beginning does not count).
+A job that is not in the allocation yet takes up GPUs in the selection, but does not run. A round
+ends when its last job ends; a job that ends earlier keeps its GPUs, idle, until then. A job makes
+whole steps in a round. Preemption loses no steps. As in Shockwave's variant of the simulator, jobs
+may have regimes, and with ``restart_cost`` a job that did not run in the previous round makes no
+progress for that time.
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ from optsched.simulation.truth import Truth
 from optsched.traces import Trace
 
 FIFO = "fifo"
-"""The formulation whose jobs without a share do not take what is left over."""
+"""With this formulation a job without a share does not run on GPUs that are left over."""
 ALLOX = "allox"
 INTERIOR = "clarabel"
 LAST_SECONDS = 5.0
-"""A round that is shorter than all by more is the last of its job."""
+"""A job that ends this many seconds before the end of a round is in its last round."""
 SHUFFLER = 5
-"""Added to the seed, it is that of the order of the pools there."""
+"""Gavel shuffles the pools with the seed plus this number."""
 FAILED_ROUNDS = 5
-"""Rounds in a row without a whole step after which a job is dropped."""
+"""A job is dropped after this many consecutive rounds without a whole step."""
 
 
 @dataclass(frozen=True)
 class _Placed:
-    """Rows that run in a round; arrays of length k:
-    the GPUs of each, and whether it had them in the round before.
+    """Rows that run in a round; arrays of length k: the GPUs of each, and whether it had them in
+    the previous round.
     """
 
     row: IntArray
@@ -64,7 +65,7 @@ class GavelRounds(SimulationRun):
     ----------
     trace : Trace
     policy : RoundPolicy
-        Of which the formulation and its solver count.
+        Only its formulation and its solver are used.
     options : SimulationOptions
     truth : Truth
     """
@@ -103,11 +104,11 @@ class GavelRounds(SimulationRun):
         self._history = IsolatedHistory(truth.alone[: truth.jobs], self._gang)
 
     def run(self) -> None:
-        """Everything, until all jobs are complete or none can run."""
+        """Simulate until all jobs are complete or none can run."""
         queue = np.argsort(self.arrival, kind="stable")
         number = 0
         now = self.origin
-        # The end of the last round, from which its successor counts its time.
+        # The end of the previous round. The next round measures its length from there.
         before: float | None = None
         idle = 0
         while self._goes_on(now):
@@ -119,7 +120,8 @@ class GavelRounds(SimulationRun):
             placed = self._placed()
             seconds = time.perf_counter() - started
             if not len(placed.row):
-                # Nobody comes any more: a reset at once may help; if not, the rest is given up.
+                # No job arrives any more. Try an immediate reset first; if still nothing runs, give
+                # up the jobs that are left.
                 if number == len(queue):
                     idle += 1
                     self._last_reset = None
@@ -143,16 +145,16 @@ class GavelRounds(SimulationRun):
     # --- jobs that come and go ----------------------------------------------------------------
 
     def _come(self, jobs: IntArray) -> None:
-        """Jobs come; with the packing that the instance knows,
-        each pairs with all that are there.
+        """Add rows for arriving jobs. If the policy packs jobs, each new job also pairs with all
+        present ones.
         """
         for job in jobs.tolist():
-            there = self._rows.job[self._rows.partner < 0]
+            present = self._rows.job[self._rows.partner < 0]
             # The two jobs of a pair hold the same GPUs, so their gangs are equal.
             mates = (
-                there[self._gang[there] == self._gang[job]]
+                present[self._gang[present] == self._gang[job]]
                 if self.instance.colocation
-                else there[:0]
+                else present[:0]
             )
             first = np.concatenate([[job], np.minimum(mates, job)]).astype(np.int64)
             second = np.concatenate([[-1], np.maximum(mates, job)]).astype(np.int64)
@@ -182,18 +184,19 @@ class GavelRounds(SimulationRun):
         )
         return rate, beside
 
-    def _rate_on(self, pool: int, mine: IntArray, other: IntArray) -> FloatArray:
+    def _rate_on(self, pool: int, job_of_row: IntArray, other: IntArray) -> FloatArray:
         """steps/s of jobs beside others on a pool,
         spread as little as the pool allows; 0 where unknown.
         """
-        job = np.maximum(mine, 0)
-        gang = self._gang[np.maximum(mine, 0)]
+        job = np.maximum(job_of_row, 0)
+        gang = self._gang[np.maximum(job_of_row, 0)]
         where = np.full(len(job), pool)
-        # mine is -1 where a row has no second job: asked for job 0, and masked below.
+        # job_of_row is -1 if a row has no second job. The truth is then asked for job 0 and the
+        # result is masked below.
         rate = self.truth.rates(
-            job, np.where(mine >= 0, other, -1), where, gang, -(-gang // self._widest[pool])
+            job, np.where(job_of_row >= 0, other, -1), where, gang, -(-gang // self._widest[pool])
         )
-        return np.nan_to_num(np.where(mine >= 0, rate, 0.0)) * self.world.factor[job]
+        return np.nan_to_num(np.where(job_of_row >= 0, rate, 0.0)) * self.world.factor[job]
 
     # --- the allocation -----------------------------------------------------------------------
 
@@ -217,8 +220,8 @@ class GavelRounds(SimulationRun):
     # --- a round ------------------------------------------------------------------------------
 
     def _placed(self) -> _Placed:
-        """Rows that run: pool by pool by priority, then deficit, then share;
-        those without GPUs fall out.
+        """Select the rows that run: pool by pool, by priority, then deficit, then share. Rows for
+        which no GPUs are left are dropped.
         """
         rows = self._rows
         pools = list(range(len(self._sizes)))
@@ -251,26 +254,28 @@ class GavelRounds(SimulationRun):
         return self._seated(chosen)
 
     def _seated(self, chosen: list[tuple[int, int]]) -> _Placed:
-        """GPUs of rows: who stays on a pool keeps its own
-        where they are free, larger gangs first.
+        """Assign GPUs to the selected rows, larger gangs first. A row that stays on its pool keeps
+        its GPUs if they are free.
         """
         rows = self._rows
         seats = {}
         name = {row: (int(rows.job[row]), int(rows.partner[row])) for row, _ in chosen}
         for pool in dict.fromkeys(pool for _, pool in chosen):
-            there = [row for row, other in chosen if other == pool]
-            there.sort(key=lambda row: -int(self._gang[rows.job[row]]))
+            in_pool = [row for row, other in chosen if other == pool]
+            in_pool.sort(key=lambda row: -int(self._gang[rows.job[row]]))
             used: set[int] = set()
-            for gang in dict.fromkeys(int(self._gang[rows.job[row]]) for row in there):
-                # As there: within a size those that stay come first, and only then new ones.
-                same = [row for row in there if self._gang[rows.job[row]] == gang]
+            for gang in dict.fromkeys(int(self._gang[rows.job[row]]) for row in in_pool):
+                # As in Gavel's simulator: within one gang size, rows that stay are seated before
+                # new rows.
+                same = [row for row in in_pool if self._gang[rows.job[row]] == gang]
                 for row in same:
                     where, held = self._seats.get(name[row], (-1, ()))
                     if where == pool and used.isdisjoint(held):
                         seats[row] = held
                         used.update(held)
                 for row in same:
-                    # A row newer than the allocation has had GPUs set aside, but does not run.
+                    # A row that is newer than the allocation was selected, but does not run (a rule
+                    # of Gavel's simulator).
                     if row not in seats and rows.known[row]:
                         free = (gpu for gpu in self._gpus[pool] if gpu not in used)
                         seats[row] = tuple(gpu for gpu, _ in zip(free, range(gang), strict=False))
@@ -291,7 +296,7 @@ class GavelRounds(SimulationRun):
     def _run(
         self, placed: _Placed, now: float, before: float | None, length: float
     ) -> tuple[float, FloatArray]:
-        """Let run what is placed; the end of the round, and GPU seconds by pool."""
+        """Run the placed rows for a round; returns its end, and GPU seconds by pool."""
         rows = self._rows
         world = self.world
         row = placed.row
@@ -309,7 +314,7 @@ class GavelRounds(SimulationRun):
         until = float((now + takes).max())
         spent = (
             now + takes - (now if before is None else before) - cost
-        )  # a gap before the round counts, as there
+        )  # a gap before the round counts, as in Gavel's simulator
         np.add.at(rows.time, (row, pool), spent)
         self._pool_time += np.bincount(pool, spent, minlength=len(self._pool_time))
         busy = self._stint(placed, now, now + takes, cost)
@@ -318,11 +323,11 @@ class GavelRounds(SimulationRun):
         done = world.finished[ended]
         self.recorder.finish[ended[done]] = when[done]
         leaves = mask_of(ended[done], len(self.gone))
-        # Rounds in a row without a step, of jobs alone; any step begins the count anew.
-        nothing = job[(made[job] <= 0) & (partner < 0)]
+        # Number of consecutive rounds in which a job alone made no step; any step resets the count.
+        without_steps = job[(made[job] <= 0) & (partner < 0)]
         self._failed[job] += 1
-        self._failed[np.setdiff1d(job, nothing)] = 0
-        dropped = nothing[self._failed[nothing] >= FAILED_ROUNDS]
+        self._failed[np.setdiff1d(job, without_steps)] = 0
+        dropped = without_steps[self._failed[without_steps] >= FAILED_ROUNDS]
         if len(dropped):
             self.notices.append(f"{len(dropped)} jobs dropped: they make no whole step in a round")
             leaves[dropped] = True
@@ -335,12 +340,12 @@ class GavelRounds(SimulationRun):
         return until, busy
 
     def _restart_costs(self, job: IntArray) -> FloatArray:
-        """Seconds without progress of jobs that did not run in the round before."""
+        """Seconds without progress; 0 for jobs that ran in the previous round."""
         return np.where(self._ran[job], 0.0, self.options.restart_cost or 0.0)
 
     def _whole_steps(self, placed: _Placed, cost: FloatArray, length: float) -> FloatArray:
-        """Every job makes the whole steps of a round, or those that it has left;
-        seconds that each row takes.
+        """Every job makes the whole steps of a round, or its remaining steps; returns the seconds
+        that each row takes.
         """
         rows = self._rows
         world = self.world
@@ -350,31 +355,31 @@ class GavelRounds(SimulationRun):
         partner = rows.partner[row]
         takes = np.zeros(len(row))
         steps = []
-        for one, rate in (
+        for who, rate in (
             (job, rows.rate[row, pool]),
             (np.maximum(partner, 0), rows.beside[row, pool]),
         ):
             # Both jobs of a pair hold the GPUs until the later one has its steps.
-            runs = np.ones(len(row), bool) if one is job else partner >= 0
-            left = world.steps[one] - world.done[one]
+            runs = np.ones(len(row), bool) if who is job else partner >= 0
+            left = world.steps[who] - world.done[who]
             made = np.where(runs, np.minimum(np.floor(rate * length), np.ceil(left)), 0.0)
             takes = np.maximum(
                 takes, np.divide(made, rate, out=np.zeros(len(row)), where=runs & (rate > 0))
             )
             steps.append(made)
-        late = (cost > 0) & (
+        pays = (cost > 0) & (
             takes > length - LAST_SECONDS
-        )  # in their last round jobs are spared, as there
-        part = np.divide(takes - cost, takes, out=np.ones(len(row)), where=late)
-        cost[~late] = 0.0
-        world.done[job] += np.where(late, np.floor(steps[0] * part), steps[0])
+        )  # a job that ends early, in its last round, pays no restart cost, as in Gavel's simulator
+        part = np.divide(takes - cost, takes, out=np.ones(len(row)), where=pays)
+        cost[~pays] = 0.0
+        world.done[job] += np.where(pays, np.floor(steps[0] * part), steps[0])
         shared = partner >= 0
-        world.done[partner[shared]] += np.where(late, np.floor(steps[1] * part), steps[1])[shared]
+        world.done[partner[shared]] += np.where(pays, np.floor(steps[1] * part), steps[1])[shared]
         return takes
 
     def _staged(self, placed: _Placed, now: float, cost: FloatArray, length: float) -> FloatArray:
-        """Jobs with regimes change their rates when they come to it;
-        seconds that each row takes.
+        """Run a round of jobs with regimes, whose rates change within it; returns the seconds that
+        each row takes.
         """
         rows = self._rows
         world = self.world
@@ -394,16 +399,18 @@ class GavelRounds(SimulationRun):
         )
         changed = job[world.stage[job] != stage]
         if len(changed):
-            mine = np.isin(rows.job, changed)
-            rows.rate[mine] = (
-                self.truth.alone[self.truth.row(rows.job[mine], world.stage[rows.job[mine]])]
-                * world.factor[rows.job[mine], np.newaxis]
+            of_changed = np.isin(rows.job, changed)
+            rows.rate[of_changed] = (
+                self.truth.alone[
+                    self.truth.row(rows.job[of_changed], world.stage[rows.job[of_changed]])
+                ]
+                * world.factor[rows.job[of_changed], np.newaxis]
             )
             self._stale = True
         return ends - now
 
     def _stint(self, placed: _Placed, now: float, ends: FloatArray, cost: FloatArray) -> FloatArray:
-        """Write down who held what."""
+        """Record which rows held which GPUs."""
         job = self._rows.job[placed.row]
         partner = self._rows.partner[placed.row]
         pairs = partner >= 0
@@ -445,7 +452,7 @@ class GavelRounds(SimulationRun):
 
 
 def _check_gavel_can(trace: Trace) -> None:
-    """Refuse a trace with what Gavel's simulator does not have."""
+    """Refuse a trace that uses a feature which Gavel's simulator does not have."""
     table = trace.instance.jobs_table
     if len(trace.node_events):
         raise UsageError("mode gavel has no nodes that fail: use mode rounds")
@@ -462,12 +469,12 @@ def _check_gavel_can(trace: Trace) -> None:
 
 
 def _allocator(instance: Instance, policy: RoundPolicy, alone: FloatArray) -> Allocator:
-    """That of the policy; where it leaves the solver open,
-    an interior point method on one row per job, as there.
+    """The allocator of the policy. If the policy names no solver, it is an interior point method on
+    one class per job, as in Gavel's simulator.
 
-    Of all optimal allocations an interior point method finds one in the middle, which depends on
-    the variables, and a simplex method a corner; and the rounds that follow differ, by up to 6 % of
-    the makespan of 60 jobs.
+    If there are several optimal allocations, an interior point method returns one in the interior
+    of the optimal face (which one depends on the variables), and a simplex method returns a vertex.
+    The rounds that follow differ by up to 6 % of the makespan of 60 jobs.
     """
     formulation = make_formulation(policy.formulation, policy.options)
     if policy.formulation == ALLOX:

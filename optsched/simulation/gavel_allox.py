@@ -1,5 +1,5 @@
-"""AlloX by the rules of Gavel's repository:
-who has a GPU keeps it, others are matched to what is left.
+"""AlloX by the rules of Gavel's repository: a job that has a GPU keeps it; other jobs are matched
+to the free GPUs.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ class AlloxAllocator(Allocator):
     With w free GPUs and m jobs that have none, of which the oldest max(floor(alpha m), w) count:
     assign each to (GPU, k = 1, 2, ..., the k-th from the end of its queue) at the cost k N_i / T_ig
     + age_i; the first job on a GPU has all of its time from now on, and keeps it. There are many
-    optimal assignments. It is scipy's that counts here, on the GPUs in the order of the names of
-    their pools; `formulations.allox` has the same optimum, and hands equal GPUs out otherwise. A
-    gang counts as one GPU, as in Shockwave's variant; Gavel's own takes none.
+    optimal assignments. As in Gavel, the result is the assignment that scipy returns for GPUs in
+    the order of the names of their pools. `formulations.allox` has the same optimal cost, but may
+    assign equal GPUs in another way. A gang counts as one GPU, as in Shockwave's variant; Gavel's
+    original has no gangs here.
 
     Parameters
     ----------
@@ -66,15 +67,15 @@ class AlloxAllocator(Allocator):
             )
             job = waiting[job]
             pool = gpu[pool]
-            one = np.ones(len(job))
+            ones = np.ones(len(job))
             new = TimeShares(
                 job,
                 np.full(len(job), -1),
                 pool,
-                one.astype(np.int64),
-                one.astype(np.int64),
-                one,
-                one,
+                ones.astype(np.int64),
+                ones.astype(np.int64),
+                ones,
+                ones,
                 self._rate[job, pool],
                 np.zeros(len(job)),
             )
@@ -85,7 +86,9 @@ class AlloxAllocator(Allocator):
     def _first(
         self, left: FloatArray, rate: FloatArray, age: FloatArray
     ) -> tuple[IntArray, IntArray]:
-        """Who is first in the queue of which GPU."""
+        """Match jobs to places in the queues of GPUs; returns the first job of each queue and its
+        GPU.
+        """
         m, w = rate.shape
         if m * m * w > MOST_CELLS:
             raise UsageError(
@@ -93,7 +96,7 @@ class AlloxAllocator(Allocator):
                 f"more than {MOST_CELLS:g} cells: use mode "
                 "rounds"
             )
-        # (m, m w): place by place from the end of a queue, and within a place GPU by GPU.
+        # Cost matrix of shape (m, m w). Columns: by place from the end of the queue, then by GPU.
         seconds = left[:, np.newaxis] / rate
         cost = (
             np.concatenate([place * seconds for place in range(1, m + 1)], axis=1)
@@ -104,7 +107,7 @@ class AlloxAllocator(Allocator):
         job, column = linear_sum_assignment(cost)
         place = column // w
         gpu = column % w
-        # k counts from the end of a queue: the largest place on a GPU runs first.
+        # k counts from the end of a queue, so the job with the largest k on a GPU runs first.
         order = np.lexsort((-place, gpu))
         first = order[np.flatnonzero(np.append(True, np.diff(gpu[order]) != 0))]
         return job[first], gpu[first]

@@ -1,5 +1,5 @@
-"""Rows of Gavel's simulator:
-jobs and pairs of jobs, the time that each had on each pool, and its claim to more.
+"""Rows of Gavel's simulator: jobs and pairs of jobs, the time that each had on each pool, its
+deficit and its share.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class GavelRows(Columns):
     Attributes
     ----------
     job, partner : IntArray, shape (R,)
-        Of a pair, the one that came first, and the other; partner -1 for a job alone.
+        The job that arrived first and its partner; the partner is -1 for a job alone.
     rate, beside : FloatArray, shape (R, pools)
         steps/s of job and partner; 0 where they cannot run.
     time, deficit, share : FloatArray, shape (R, pools)
-        Seconds of each row on each pool since the last reset (half a round at the least), seconds
-        owed at resets, and the part of the time that it is allocated.
+        Seconds of each row on each pool since the last reset (it starts at half a round), seconds
+        owed up to the last reset, and the fraction of the time that it is allocated.
     known : BoolArray, shape (R,)
-        Whether the row was there when the allocation was made.
+        Whether the row existed when the allocation was made.
     """
 
     job: IntArray
@@ -57,13 +57,13 @@ class GavelRows(Columns):
         return both.take(order)
 
     def without(self, gone: BoolArray) -> GavelRows:
-        """Those of which no job (by a mask over the trace) is gone."""
+        """The rows without a job that is gone (a mask over the jobs of the trace)."""
         leaves = gone[self.job] | ((self.partner >= 0) & gone[self.partner])
         return self.take(np.flatnonzero(~leaves))
 
     def reset(self, elapsed: float, least: float) -> GavelRows:
-        """What is owed after ``elapsed`` seconds counts;
-        the time that each row has had begins anew at ``least``.
+        """Add the time that is owed after ``elapsed`` seconds to the deficits, and set the time of
+        each row to ``least``.
         """
         owed = np.where(self.known[:, np.newaxis], self.share * elapsed, 0.0)
         return replace(
@@ -85,8 +85,8 @@ class GavelRows(Columns):
         return replace(self, share=share, known=np.ones(len(self), bool))
 
     def priorities(self, pool_time: FloatArray) -> FloatArray:
-        """x / f of each row on each pool,
-        f the part of the pool's time that it had; shape (R, pools).
+        """x / f of each row on each pool, where x is its share and f the fraction of the pool's
+        time that it had; shape (R, pools).
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             part = np.where(pool_time > 0, self.time / pool_time, 0.0)

@@ -1,5 +1,5 @@
-"""What the steps that jobs have done would have taken in isolation,
-for formulations that ask for it.
+"""The time that the steps done would have taken in isolation, for formulations that read
+``history.isolated_time``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from optsched.simulation.fairness import isolated_rates
 class IsolatedHistory:
     """Isolated time of the jobs of a trace (``history.isolated_time``).
 
-    Between two allocations steps count at the rate that a job would have had with 1/n of the
-    cluster, n jobs being there at the first of them.
+    Steps between two allocations are counted at the rate that the job would have with 1/n of the
+    cluster, where n is the number of jobs present at the first of the two allocations.
 
     Attributes
     ----------
@@ -30,12 +30,12 @@ class IsolatedHistory:
         self.seconds: FloatArray = np.zeros(len(gang))
 
     def count(self, done: FloatArray) -> None:
-        """Steps done up to now."""
+        """Count the steps that were done since the last call."""
         made = done - self._counted
         self.seconds = self.seconds + isolated_seconds(made, self._isolated)
         self._counted = done.copy()
 
     def share(self, jobs: IntArray, gpus: IntArray) -> None:
-        """From now on these jobs share so many GPUs of each pool."""
+        """From now on these jobs share ``gpus`` GPUs of each pool."""
         parts = np.full(len(jobs), float(len(jobs)))
         self._isolated[jobs] = isolated_rates(self._rate[jobs], self._gang[jobs], gpus, parts)

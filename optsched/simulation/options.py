@@ -1,4 +1,4 @@
-"""What a simulation is like, beside its trace and its policy."""
+"""Options of a simulation, apart from its trace and its policy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MODES_OF: Mapping[str, tuple[Mode, ...]] = {
     "reset_interval": ("gavel",),
     "pool_order": ("gavel",),
 }
-"""Modes in which an option makes a difference, where that is not all of them."""
+"""Modes in which an option has an effect, if not in all of them."""
 
 
 class SimulationOptions(Document):

@@ -1,4 +1,4 @@
-"""What happens in a simulation as arrays: over jobs, over rounds, and who held which GPUs when."""
+"""The record of a simulation as arrays: jobs, rounds, and which job held which GPUs when."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from optsched.instance.durations import HOUR
 
 @dataclass(frozen=True, repr=False)
 class JobLog(Displayed):
-    """What became of each job; arrays of shape (jobs,), times in seconds on the clock of the trace.
+    """The record of each job; arrays of shape (jobs,), times in seconds on the clock of the trace.
 
     Attributes
     ----------
     first_start, finish : FloatArray
-        NaN for a job that never started, or was not complete in the end.
+        NaN for a job that never started, or was not complete at the end of the simulation.
     steps_done : FloatArray
     held : FloatArray
         Seconds that it held GPUs.
     gpu_seconds : FloatArray
         GPU seconds; of GPUs that two jobs share, each has half.
     restoring : FloatArray
-        GPU seconds of these in which it made no progress, as it restored its state.
+        GPU seconds of these in which the job made no progress because it restored its state.
     starts : IntArray
-        How often it was put on GPUs: once, and after each preemption, move or failure again.
+        How often the job was started: once, and again after each preemption, migration or failure.
     lost : FloatArray
-        Steps that were made and lost with nodes that failed.
+        Steps that were done and then lost because a node failed.
     cost : FloatArray
         USD, at the prices of the pools; 0 where these are not known.
     """
@@ -52,7 +52,7 @@ class JobLog(Displayed):
 
 @dataclass(frozen=True, repr=False)
 class RoundLog(Columns):
-    """Rounds, or the times between two events; arrays of shape (rounds,) unless stated.
+    """Rounds, or intervals between two events; arrays of shape (rounds,) unless stated.
 
     Attributes
     ----------
@@ -65,11 +65,11 @@ class RoundLog(Columns):
     gpus : FloatArray, shape (rounds, pools)
         GPUs of the nodes that are up.
     stranded : FloatArray
-        GPUs that are free on nodes that are in use, a measure of fragmentation.
+        Free GPUs on nodes where other GPUs are in use, a measure of fragmentation.
     seconds : FloatArray
         Wall time of the plan.
     solved : BoolArray
-        Whether a program was solved, or an order made, for it.
+        Whether a program was solved or a ranking was computed for this round.
     fallback : BoolArray
         Whether the plan did not follow a new allocation.
     """
@@ -91,7 +91,7 @@ class RoundLog(Columns):
 
 @dataclass(frozen=True, repr=False)
 class Segments(Columns):
-    """Who held what, from when to when; arrays of length S, by start.
+    """Which job held which GPUs, from when to when; arrays of length S, sorted by start.
 
     Attributes
     ----------
@@ -115,21 +115,22 @@ class Segments(Columns):
 
 @dataclass(frozen=True, repr=False)
 class Stint(Columns):
-    """What runs for some time; arrays of length k, one entry per job.
+    """The jobs that run in an interval; arrays of length k, one entry per job.
 
     Attributes
     ----------
     job, pool, gpus, nodes, first_gpu : IntArray
         As in `Segments`.
     share, time : FloatArray
-        Part of its GPUs that counts as the job's own, a half where two jobs share them; and part of
-        the time for which it has them, less than 1 in fluid mode only.
+        Fraction of its GPUs that is counted for the job: 0.5 if two jobs share them. And fraction
+        of the time for which it holds them; less than 1 in fluid mode only.
     start, end : FloatArray
         Seconds; the GPUs are held in between.
     fresh : IntArray
-        1 where the job was put on these GPUs at the start of it, else 0.
+        1 if the job was started on these GPUs at the start of the interval, else 0.
     restoring : FloatArray
-        Seconds at the start of it in which the job makes no progress: it restores its state.
+        Seconds at the start of the interval in which the job makes no progress because it restores
+        its state.
     """
 
     job: IntArray
@@ -146,7 +147,7 @@ class Stint(Columns):
 
 
 class Recorder:
-    """Sums over jobs, and what each round was."""
+    """Collects totals of jobs, and one entry per round."""
 
     def __init__(self, instance: Instance, segments: bool = True) -> None:
         count = len(instance.jobs_table)
@@ -166,7 +167,7 @@ class Recorder:
         self._stints: list[Stint] | None = [] if segments else None
 
     def stint(self, stint: Stint) -> FloatArray:
-        """What ran for some time; returns GPU seconds by pool."""
+        """Record the jobs that ran in an interval; returns GPU seconds by pool."""
         seconds = stint.end - stint.start
         gpu_seconds = seconds * stint.time * stint.gpus * stint.share
         job = stint.job
@@ -200,13 +201,13 @@ class Recorder:
         solved: bool = False,
         fallback: bool = False,
     ) -> None:
-        """One round, as `RoundLog` has it."""
+        """Record one round; the arguments are fields of `RoundLog`."""
         self._rounds.append(
             (start, end, running, waiting, busy, gpus, stranded, seconds, solved, fallback)
         )
 
     def jobs(self, steps_done: FloatArray, lost: FloatArray) -> JobLog:
-        """What became of the jobs."""
+        """The `JobLog` of what was recorded."""
         return JobLog(
             self.first_start,
             self.finish,
@@ -220,7 +221,7 @@ class Recorder:
         )
 
     def rounds(self) -> RoundLog:
-        """What the rounds were."""
+        """The `RoundLog` of what was recorded."""
         start, end, running, waiting, busy, gpus, stranded, seconds, solved, fallback = (
             zip(*self._rounds, strict=True) if self._rounds else ([],) * 10
         )
@@ -238,13 +239,15 @@ class Recorder:
         )
 
     def segments(self) -> Segments:
-        """Who held what: the stints of one job that follow each other on the same GPUs are one."""
+        """The `Segments` of what was recorded. Consecutive stints of a job on the same GPUs are
+        merged.
+        """
         none = np.zeros(0, np.int64)
         if not self._stints:
             return Segments(none, none.astype(float), none.astype(float), none, none, none, none)
         stints = Stint.join(self._stints)
         stints = stints.take(np.lexsort((stints.start, stints.job)))
-        # A job that was put on the same GPUs anew begins a new segment.
+        # A job that is restarted on the same GPUs begins a new segment.
         same = (stints.start[1:] <= stints.end[:-1]) & (stints.fresh[1:] == 0)
         for name in ("job", "pool", "gpus", "nodes", "first_gpu"):
             column = getattr(stints, name)
@@ -265,8 +268,8 @@ class Recorder:
 def spread_of(
     owner: IntArray, gpu: IntArray, node: IntArray, count: int
 ) -> tuple[IntArray, IntArray]:
-    """Nodes that the GPUs of each of ``count`` owners are spread over,
-    and the lowest of its GPUs (-1 for none).
+    """Number of nodes that the GPUs of each of ``count`` owners are on, and its lowest GPU (-1 for
+    none).
     """
     first = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(first, owner, gpu)

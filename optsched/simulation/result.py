@@ -1,4 +1,4 @@
-"""What came of a simulation, and the numbers that describe it."""
+"""The result of a simulation, and its metrics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Simulation(DisplayedTable):
     trace : Trace
         With the performance object by which jobs ran.
     policy : str
-        What decided, in one word or two.
+        Name of the policy, in one word or two.
     options : mapping
         Options of the simulation, as given.
     measured : BoolArray, shape (jobs,)
@@ -41,7 +41,7 @@ class Simulation(DisplayedTable):
     rounds : RoundLog
     segments : Segments
     notices : tuple of str
-        What the user should know of.
+        Messages to the user.
     """
 
     trace: Trace
@@ -55,13 +55,13 @@ class Simulation(DisplayedTable):
 
     @cached_property
     def completed(self) -> BoolArray:
-        """Jobs that were complete in the end, shape (jobs,)."""
+        """Jobs that were complete at the end, shape (jobs,)."""
         return ~np.isnan(self.jobs.finish)
 
     @cached_property
     def completion_times(self) -> FloatArray:
-        """Seconds from the arrival of a job to its end (JCT),
-        shape (jobs,); NaN where it has none.
+        """Seconds from the arrival of a job to its end (JCT), shape (jobs,); NaN for jobs that did
+        not end.
         """
         return self.jobs.finish - self.trace.instance.jobs_table.arrival
 
@@ -73,7 +73,7 @@ class Simulation(DisplayedTable):
 
     def finish_time_ratios(self, definition: RHO = "isolated") -> FloatArray:
         """Finish-time ratio rho of each job:
-        how long it took, against how long it would have taken with a fair part.
+        the time that it took, divided by the time that it would have taken with a fair share.
 
         Parameters
         ----------
@@ -84,21 +84,21 @@ class Simulation(DisplayedTable):
         Returns
         -------
         FloatArray, shape (jobs,)
-            NaN for a job that never ended, or whose rate is known on no pool.
+            NaN for a job that never ended, or that has a known rate on no pool.
         """
         return finish_time_ratios(self.trace, self.jobs.finish, self.end, definition)
 
     def metrics(self, *, rho: RHO = "isolated", unfair: float = 1.0) -> dict[str, float | None]:
-        """The numbers that describe it; one that does not exist is None, never a filler.
+        """The metrics of the simulation. A metric that does not exist is None.
 
         Parameters
         ----------
         rho : str
-            Which published definition of the finish-time ratio counts
+            The published definition of the finish-time ratio to use
             (`optsched.simulation.fairness`).
         unfair : float
-            A job is unfairly treated where its ratio is larger than this: 1 in Themis and Sia, 1.05
-            in Shockwave.
+            A job counts as unfairly treated if its ratio is larger than this: 1 in Themis and Sia,
+            1.05 in Shockwave.
 
         Returns
         -------
@@ -167,7 +167,7 @@ class Simulation(DisplayedTable):
         return facts | {"notices": "; ".join(self.notices)}
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        """The jobs: times in seconds on the clock of the trace, None for what never came."""
+        """The jobs: times in seconds on the clock of the trace, None for what did not happen."""
         table = self.trace.instance.jobs_table
         log = self.jobs
         rows = slice(first)
@@ -193,36 +193,37 @@ def _over_time(simulation: Simulation) -> dict[str, float | None]:
     rounds = simulation.rounds
     pools = simulation.trace.instance.cluster.pools
     last = _last(simulation)
-    # What comes after the last job counts for nothing.
+    # The time after the end of the last job is not counted.
     length = np.clip(np.minimum(rounds.end, last) - rounds.start, 0.0, None)
-    there = (rounds.gpus * length[:, np.newaxis]).sum(axis=0)
+    available = (rounds.gpus * length[:, np.newaxis]).sum(axis=0)
     busy = rounds.busy.sum(axis=0)
     seconds = float(length.sum())
-    free = float(there.sum() - busy.sum())
+    free = float(available.sum() - busy.sum())
     arrival = np.maximum(
         simulation.trace.instance.jobs_table.arrival, rounds.start.min(initial=np.inf)
     )
     finish = np.where(np.isnan(simulation.jobs.finish), last, simulation.jobs.finish)
-    # Little's law: time that jobs are there, over the length, is how many are there.
-    there_time = float(np.clip(np.minimum(finish, last) - arrival, 0.0, None).sum())
+    # Little's law: the mean number of jobs present is the sum of their times in the system divided
+    # by the length.
+    time_present = float(np.clip(np.minimum(finish, last) - arrival, 0.0, None).sum())
     power = [(pool.watts_per_gpu, pool.watts_idle) for pool in pools]
     joules = [
         on * used + idle * max(all_of - used, 0.0)
-        for (on, idle), used, all_of in zip(power, busy.tolist(), there.tolist(), strict=True)
+        for (on, idle), used, all_of in zip(power, busy.tolist(), available.tolist(), strict=True)
         if on is not None and idle is not None
     ]
     planned = rounds.seconds[rounds.solved] * 1e3
     return {
-        "utilisation": float(busy.sum() / there.sum()) if there.sum() > 0 else None,
-        "progress": float((busy.sum() - simulation.jobs.restoring.sum()) / there.sum())
-        if there.sum() > 0
+        "utilisation": float(busy.sum() / available.sum()) if available.sum() > 0 else None,
+        "progress": float((busy.sum() - simulation.jobs.restoring.sum()) / available.sum())
+        if available.sum() > 0
         else None,
         "energy": sum(joules) / JOULES_PER_KWH if len(joules) == len(pools) else None,
         "fragmentation": float((rounds.stranded * length).sum() / free) if free > 0 else None,
-        "mean_queue": max(there_time - float(simulation.jobs.held.sum()), 0.0) / seconds
+        "mean_queue": max(time_present - float(simulation.jobs.held.sum()), 0.0) / seconds
         if seconds > 0
         else None,
-        "mean_contention": there_time / seconds if seconds > 0 else None,
+        "mean_contention": time_present / seconds if seconds > 0 else None,
         "rounds": len(rounds),
         "solves": int(rounds.solved.sum()),
         "fallbacks": int(rounds.fallback.sum()),
@@ -232,7 +233,9 @@ def _over_time(simulation: Simulation) -> dict[str, float | None]:
 
 
 def _last(simulation: Simulation) -> float:
-    """When the last job ended; the end of the last round where some were cut off while they ran."""
+    """When the last job ended; the end of the last round if jobs were still running when the
+    simulation stopped.
+    """
     rounds = simulation.rounds
     finish = simulation.jobs.finish
     if not len(rounds):
@@ -248,7 +251,7 @@ def _last(simulation: Simulation) -> float:
 
 
 def _makespan(simulation: Simulation) -> float | None:
-    """Of all jobs; None where some never end."""
+    """Makespan of all jobs in seconds; None if some job did not end."""
     finish = simulation.jobs.finish
     if not len(finish) or np.isnan(finish).any():
         return None

@@ -22,11 +22,11 @@ from optsched.simulation.truth import Truth
 from optsched.traces import Trace
 
 IDLE_ROUNDS = 200
-"""Rounds in a row in which nothing runs, though jobs wait and nothing lies ahead,
-until the rest is given up.
+"""The simulation gives up the waiting jobs after this many consecutive rounds without a running
+job, if no event is to come.
 """
 EARLY = 1e-9
-"""A round grid is met to within this part of a round."""
+"""A time this close before a point of the round grid, as a fraction of a round, counts as on it."""
 
 
 class RoundsRun(SimulationRun):
@@ -47,26 +47,28 @@ class RoundsRun(SimulationRun):
         self._check_length()
         instance = trace.instance
         table = instance.jobs_table
-        # What a trace says to run holds only of jobs that are there at the beginning.
+        # The trace states running jobs. Only those that have arrived at the beginning count.
         running = {
             row: held for row, held in table.running.items() if self.arrival[row] <= self.origin
         }
         begun = replace(instance, now=self.origin, jobs_table=replace(table, running=running))
         if options.restart_cost is not None:
             self.instance = _with_restart_cost(self.instance, options.restart_cost)
-            # Rounds decide by the restart cost whether a move pays, so they must know the real one.
+            # Rounds weigh the restart cost to decide about a migration, so the scheduler must know
+            # the true cost.
             begun = _with_restart_cost(begun, options.restart_cost)
-        # Seconds between two checkpoints of each job; 0: it saves its state when it is stopped.
+        # Seconds between two checkpoints of each job; 0: the job saves its state when it is
+        # preempted.
         self._interval = checkpoint_interval(table.checkpoint_interval, policy)
         self.scheduled = Scheduled(trace, begun, policy.model_copy(update={"progress": False}))
         self.arrived = np.zeros(len(self.arrival), bool)
         self.begun = np.full(len(self.arrival), self.origin)
         self.saved = self.world.done.copy()  # steps at the last checkpoint
-        self._ran: IntArray = np.zeros(0, np.int64)  # jobs that ran up to the present plan
+        self._ran: IntArray = np.zeros(0, np.int64)  # jobs that ran under the previous plan
         self._fallbacks: list[str] = []  # why plans fell back
 
     def run(self) -> None:
-        """Everything, until all jobs are complete, or nothing can happen any more."""
+        """Simulate until all jobs are complete, or nothing can happen any more."""
         length = self.instance.round
         now = self.origin
         anchor = self.origin
@@ -82,10 +84,11 @@ class RoundsRun(SimulationRun):
                     break
                 ahead = min(float(self.arrival[~self.arrived].min()), self.changes.next, self.end)
                 self._idle(now, ahead)
-                now, anchor = ahead, ahead  # a scheduler without jobs wakes when one comes
+                now, anchor = ahead, ahead  # without jobs the scheduler sleeps until one arrives
                 continue
             running, solved, fallback, next_start, seconds = self._planned(now)
-            # On the grid of rounds that began at the anchor, also after a plan in between.
+            # The next multiple of the round length, counted from the anchor. A plan within a round
+            # does not shift this grid.
             until = min(
                 anchor + (np.floor((now - anchor) / length + EARLY) + 1.0) * length, self.end
             )
@@ -114,8 +117,8 @@ class RoundsRun(SimulationRun):
         self._note_end(now)
 
     def _planned(self, now: float) -> tuple[RunningRows, bool, bool, float, float]:
-        """What runs from now on, whether an allocation was made for it,
-        whether that failed, when the schedule next starts something, and seconds it took.
+        """Plan from now on. Returns the running rows, whether an allocation was made, whether the
+        plan fell back, when the schedule next starts a job, and the seconds that planning took.
         """
         started = time.perf_counter()
         plan, solved = self.scheduled.plan(now)
@@ -131,8 +134,8 @@ class RoundsRun(SimulationRun):
     # --- what happens -------------------------------------------------------------------------
 
     def _take_changes(self, now: float) -> None:
-        """Nodes that changed up to now;
-        who ran on one that failed has been stopped already (`_carry_out`).
+        """Report changes of nodes up to now to the scheduler. Jobs on failed nodes were stopped in
+        `_carry_out` already.
         """
         for _, node, state in self.changes.until(now):
             self.scheduled.nodes({node: state}, now)
@@ -154,10 +157,11 @@ class RoundsRun(SimulationRun):
     def _carry_out(
         self, running: RunningRows, now: float, until: float
     ) -> tuple[FloatArray, float]:
-        """Let run what runs; GPU seconds by pool, and when the next plan is made."""
+        """Run the planned rows; returns GPU seconds by pool, and the time of the next plan."""
         job = running.job
         world = self.world
-        # First of all: what a job had since its checkpoint is lost before it goes on from there.
+        # This must come first: a stopped job loses its steps since the last checkpoint before it
+        # runs again.
         self._lose_unsaved(running)
         fresh = running.fresh
         again = restart_costs(self.instance, job, running.pool, running.gpus)
@@ -165,13 +169,13 @@ class RoundsRun(SimulationRun):
         world.resumes[job[fresh]] = (running.begins + restores)[fresh]
         self.begun[job[fresh]] = now
         place = (running.partner, running.pool, running.gpus, running.nodes)
-        # The true rates; those of the scheduler only where the truth does not say.
+        # The true rates; the rates of the scheduler only if the truth states none.
         rate = world.rates(job, *place, running.speed)
         before = world.done[job]
         if self.options.replan == "events":
             until = min(until, self._next_event(running, rate, now, until))
         stop, broken = self._stops(running, until)
-        # Who is stopped by a plan saves its state, unless it writes checkpoints at intervals.
+        # A job that a plan stopped has saved its state, unless it writes checkpoints at intervals.
         saves = job[fresh & (self._interval[job] == 0)]
         self.saved[saves] = world.done[saves]
         ends = world.run(job, rate, place, now, stop)
@@ -199,31 +203,29 @@ class RoundsRun(SimulationRun):
     def _next_event(
         self, running: RunningRows, rate: FloatArray, now: float, until: float
     ) -> float:
-        """When something happens at which a plan is made at once:
-        a job ends or comes, or a node changes.
-        """
+        """The next event that triggers a plan: a job ends or arrives, or a node changes."""
         job = running.job
         left = np.maximum(self.world.steps[job] - self.world.done[job], 0.0)
-        # A change of rates counts as an event too: the rates here hold up to it only.
+        # A change of a job's rates is an event too, because ``rate`` holds only until then.
         plain = self.world.truth.next_change(job, self.world.stage[job])
         left = np.minimum(left, np.maximum(plain - self.world.done[job], 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = np.maximum(self.world.resumes[job], now) + np.where(
                 rate > 0, left / rate, np.inf
             )
-        # Whichever comes first asks for a plan.
+        # The earliest event triggers the plan.
         coming = self.arrival[~self.arrived].min(initial=np.inf)
         event = min(float(ends.min(initial=np.inf)), float(coming), self.changes.next)
         return max(event, float(np.nextafter(now, np.inf))) if event < until else until
 
     def _stops(self, running: RunningRows, until: float) -> tuple[FloatArray, BoolArray]:
-        """When each job that runs is stopped at the latest, and whether a node breaks it off."""
+        """When each running job is stopped at the latest, and whether a failed node stops it."""
         stop = np.full(len(running.job), until)
         broken = np.zeros(len(running.job), bool)
         node = self.instance.cluster.numbering.node_of(running.gpu)
         names = self.instance.cluster.numbering.by_name
         for at, name, state in self.changes.ahead(until):
-            # A node that drains lets its jobs run to the end of the round.
+            # Jobs on a draining node run to the end of the round.
             if state == "down":
                 hit = running.owner[node == names[name]]
                 stop[hit] = np.minimum(stop[hit], at)
@@ -231,17 +233,18 @@ class RoundsRun(SimulationRun):
         return stop, broken
 
     def _save(self, job: IntArray, before: FloatArray, now: float, ends: FloatArray) -> None:
-        """Steps of jobs at their last checkpoint up to the end of what they ran now.
+        """Update the steps saved at the last checkpoint of each job, for the interval that it ran
+        now.
 
-        Checkpoints come after every so many seconds of running, as the job or the options say, else
-        each round; inside a round steps count as even.
+        The interval between checkpoints is the job's or that of the options; without one there is a
+        checkpoint each round. Within a round a job is taken to run at a constant rate.
         """
         every = self._interval[job]
         if self.options.checkpoint is not None:
             every = np.where(every > 0, every, self.options.checkpoint)
         each_round = every == 0
         self.saved[job[each_round]] = before[each_round]
-        # A job counts its intervals from its start, or from when its state was restored.
+        # The first interval begins when the job starts, or when its state is restored.
         job, before, ends, every = (array[~each_round] for array in (job, before, ends, every))
         since = np.maximum(self.begun[job], self.world.resumes[job])
         last = since + np.floor((ends - since) / every + EARLY) * every
@@ -252,8 +255,9 @@ class RoundsRun(SimulationRun):
         self.saved[job] = np.where(new, made, self.saved[job])
 
     def _lose_unsaved(self, running: RunningRows) -> None:
-        """Who is stopped or moved by a plan loses what it did since its last checkpoint."""
-        # On: those that go on where they were. All others that ran were stopped or moved.
+        """A job that a plan preempts or moves loses its steps since the last checkpoint."""
+        # `on` marks jobs that continue on their GPUs. All other jobs that ran were preempted or
+        # moved.
         on = mask_of(running.job[~running.fresh], len(self.gone))
         stopped = self._ran[~on[self._ran] & ~self.world.finished[self._ran]]
         stopped = stopped[self._interval[stopped] > 0]
@@ -271,12 +275,14 @@ class RoundsRun(SimulationRun):
     # --- what is written down -----------------------------------------------------------------
 
     def _idle(self, now: float, until: float) -> None:
-        """A gap in which no job is there."""
+        """Record an interval without jobs."""
         if not np.isfinite(until) or until <= now:
             return
         pools = self.scheduled.state.instance.cluster.pools
-        there = np.array([pool.capacity(now) for pool in pools], float)
-        self.recorder.round(now, until, running=0, waiting=0, busy=np.zeros(len(pools)), gpus=there)
+        available = np.array([pool.capacity(now) for pool in pools], float)
+        self.recorder.round(
+            now, until, running=0, waiting=0, busy=np.zeros(len(pools)), gpus=available
+        )
 
     def _record(
         self,
@@ -312,7 +318,7 @@ class RoundsRun(SimulationRun):
 
 
 def _with_restart_cost(instance: Instance, seconds: float) -> Instance:
-    """The instance in which every restart costs so much, wherever it is."""
+    """The instance in which every restart of every job costs ``seconds``, on every pool."""
     table = instance.jobs_table
     cost = np.full(len(table), seconds)
     workloads = Workloads(replace(each, restart_cost={}) for each in instance.workloads)
@@ -320,14 +326,14 @@ def _with_restart_cost(instance: Instance, seconds: float) -> Instance:
 
 
 def _shares(running: RunningRows, now: float, ends: FloatArray) -> FloatArray:
-    """Part of its GPUs that each job has to itself:
-    a half while another runs on them, all afterwards.
+    """Fraction of its GPUs that is counted for each job, as a mean over its time: one half while
+    another job shares them, then all.
     """
     share = running.share.copy()
     both = np.flatnonzero(running.partner >= 0)
     if len(both):
         place = {job: row for row, job in enumerate(running.job.tolist())}
-        # Two share until the first of them ends; the other has the GPUs to itself from then on.
+        # Two jobs share until the first of them ends. Then the other one has the GPUs alone.
         other = ends[[place[job] for job in running.partner[both].tolist()]]
         stay = ends[both] - now
         together = np.minimum(ends[both], other) - now

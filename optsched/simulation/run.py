@@ -1,6 +1,4 @@
-"""What the modes of a simulation have in common:
-the jobs as they really are, and what is recorded.
-"""
+"""The common part of the modes of a simulation: the true state of the jobs, and the record."""
 
 from __future__ import annotations
 
@@ -29,18 +27,18 @@ class SimulationRun:
     Attributes
     ----------
     world : World
-        What the jobs have done.
+        The true progress of the jobs.
     arrival : FloatArray, shape (jobs,)
         Seconds; no job arrives before its predecessors.
     origin, end : float
-        When the simulation begins, and when it ends at the latest; seconds.
+        Begin of the simulation, and its latest end; seconds.
     changes : NodeChanges
-        What happens to nodes.
+        Failures, repairs and other changes of nodes.
     gone : BoolArray, shape (jobs,)
         Jobs that are complete.
     recorder : Recorder
     notices : list of str
-        What the user should know of.
+        Messages to the user.
     """
 
     def __init__(self, trace: Trace, options: SimulationOptions, truth: Truth) -> None:
@@ -58,24 +56,24 @@ class SimulationRun:
         self.notices: list[str] = []
 
     def run(self) -> None:
-        """Everything, until all jobs are complete or none makes progress any more."""
+        """Simulate until all jobs are complete or none makes progress any more."""
         raise NotImplementedError
 
     def _goes_on(self, now: float) -> bool:
-        """Whether jobs are left to run, and time."""
+        """Whether there are jobs and time left."""
         return not self.gone.all() and now < self.end
 
     def _count(self, number: int, what: str) -> None:
-        """Refuse more rounds, or events, than may be simulated."""
+        """Raise if there are more rounds or events than ``most_rounds``."""
         if number > self.options.most_rounds:
             most = self.options.most_rounds
             raise UsageError(f"the simulation took more than {most} {what}; see most_rounds")
 
     def _check_length(self) -> None:
-        """Refuse jobs that take more rounds than may be simulated, wherever they run."""
+        """Refuse jobs that take more than ``most_rounds`` rounds even on their fastest GPUs."""
         fastest = self.truth.fastest
         seconds = self.truth.seconds(fastest) / self.world.factor
-        # A job that can run nowhere takes no round.
+        # A job that can run nowhere does not count.
         seconds[fastest[: self.truth.jobs] == 0] = 0.0
         rounds = np.minimum(seconds, self.end - self.origin) / self.instance.round
         most = self.options.most_rounds
@@ -88,7 +86,7 @@ class SimulationRun:
             )
 
     def _note_end(self, now: float) -> None:
-        """Say so where the time was up before all jobs were complete."""
+        """Add a notice if the time limit came before all jobs were complete."""
         if not self.gone.all() and now >= self.end:
             after = self.end - self.origin
             self.notices.append(f"ended {after:g} s after the beginning, as asked for")
@@ -99,7 +97,7 @@ def effective_arrivals(trace: Trace) -> FloatArray:
     table = trace.instance.jobs_table
     arrival = table.arrival.copy()
     changed = bool(table.after)
-    # Chains of predecessors: until no arrival moves any more. There are no cycles.
+    # Repeat for chains of predecessors, until no arrival changes any more. There are no cycles.
     while changed:
         changed = False
         for job, before in table.after.items():

@@ -21,7 +21,7 @@ from optsched.traces import Trace
 
 @dataclass(frozen=True)
 class RunningRows:
-    """What runs in a round; arrays over the jobs that do, by their rows in the trace.
+    """The jobs that run in a round, as rows of the trace; arrays of length k unless stated.
 
     Attributes
     ----------
@@ -31,13 +31,14 @@ class RunningRows:
     share : FloatArray, shape (k,)
         Part of each GPU that the job may use, alone or with its partner.
     speed : FloatArray, shape (k,)
-        steps/s that the scheduler counts on.
+        steps/s that the scheduler assumes.
     fresh : BoolArray, shape (k,)
-        Put on these GPUs in this round.
+        Whether the job was started on these GPUs in this round.
     begins : FloatArray, shape (k,)
-        When those have their GPUs to themselves, seconds.
+        When a started job gets its GPUs, in seconds.
     owner, gpu : IntArray
-        GPUs one by one: the place of the job in these arrays, and the number of the GPU.
+        One entry per GPU that is held: the position of its job in these arrays, and the number of
+        the GPU.
     """
 
     job: IntArray
@@ -55,7 +56,7 @@ class RunningRows:
 
 
 class Scheduled:
-    """A `LiveState` scheduler over the jobs of a trace that are there.
+    """A `LiveState` scheduler over the present jobs of a trace.
 
     Attributes
     ----------
@@ -68,8 +69,8 @@ class Scheduled:
         self._source = instance
         self._regimes = trace.regimes
         self.rows: IntArray = np.zeros(0, np.int64)
-        # Nobody plans a round of a simulation again from its state alone, so an allocation may be
-        # kept while it holds.
+        # In a simulation no round is ever replayed from its stored state, so the scheduler may keep
+        # # an allocation as long as it is valid.
         self.live = LiveState(RoundState.first(nobody, policy), keeps_allocations=True)
 
     @property
@@ -80,7 +81,9 @@ class Scheduled:
     # --- what is reported to it ---------------------------------------------------------------
 
     def exchange(self, gone: BoolArray, come: IntArray) -> None:
-        """Jobs leave (a mask of those known) and others come (rows of the trace)."""
+        """Remove jobs that are gone (a mask over ``rows``) and add arriving ones (rows of the
+        trace).
+        """
         if not gone.any() and not len(come):
             return
         kept = np.flatnonzero(~gone)
@@ -90,11 +93,13 @@ class Scheduled:
         self.rows = np.concatenate([self.rows[kept], come])
 
     def progress(self, steps_done: FloatArray) -> None:
-        """Steps that the jobs of the trace have done."""
+        """Report the steps that the jobs of the trace have done."""
         self._set(replace(self.state.instance.jobs_table, steps_done=steps_done[self.rows]))
 
     def regimes(self, stage: IntArray) -> None:
-        """The stage of each job of the trace: from its first regime on, a job has the rates of another workload."""
+        """Report the stage of each job of the trace: from its first regime on, a job has the rates
+        of another workload.
+        """
         table = self.state.instance.jobs_table
         changed = self._regimes.in_stage(table, self.rows, stage[self.rows])
         if (changed.workload != table.workload).any():
@@ -105,16 +110,16 @@ class Scheduled:
         self.live.state = replace(state, instance=replace(state.instance, jobs_table=table))
 
     def nodes(self, states: Mapping[str, str], now: float) -> None:
-        """Nodes change their states; what runs on those that are down has stopped."""
+        """Report new states of nodes; jobs on nodes that are down have stopped."""
         event = NodeStates.model_validate({"states": dict(states), "now": max(now, self.state.now)})
         self.live.accept(self.live.after(event))
 
     def interrupted(self, jobs: BoolArray) -> None:
-        """Jobs (a mask of those of the trace) do not run any more."""
+        """Report jobs (a mask over the trace) that do not run any more."""
         self.live.state = self.state.stopped(jobs[self.rows])
 
     def observe(self, job: IntArray, rate: FloatArray) -> None:
-        """True rates (steps/s) of jobs of the trace that run."""
+        """Report the true rates (steps/s) of running jobs of the trace."""
         place = np.full(len(self._source.jobs_table), -1, np.int64)
         place[self.rows] = np.arange(len(self.rows))
         names = self.state.instance.jobs_table.names
@@ -131,23 +136,25 @@ class Scheduled:
     # --- what it says -------------------------------------------------------------------------
 
     def plan(self, now: float) -> tuple[Plan, bool]:
-        """The plan from now on, carried out, and whether an allocation or an order was made for it."""
+        """Make the plan from now on and apply it; also returns whether an allocation or a ranking
+        was computed for it.
+        """
         state, plan = self.live.planned(now)
         self.live.follow(state, plan)
         return plan, "allocate" in plan.timings
 
     def running(self, plan: Plan) -> RunningRows:
-        """What runs by a plan."""
+        """The jobs that run under a plan."""
         places = RunningJobs.of(plan.running)
-        mine = places.job
+        running_jobs = places.job
         numbering = plan.instance.cluster.numbering
         owner = places.owner
         gpu = places.numbers(numbering)
-        nodes, first = spread_of(owner, gpu, numbering.node_of(gpu), len(mine))
-        # Nobody is -1, which picks the last row below and is masked there.
-        beside = plan.ledger.partner_now[mine]
+        nodes, first = spread_of(owner, gpu, numbering.node_of(gpu), len(running_jobs))
+        # No partner is -1. As an index it picks the last row below; the mask discards that.
+        beside = plan.ledger.partner_now[running_jobs]
         return RunningRows(
-            self.rows[mine],
+            self.rows[running_jobs],
             np.where(beside >= 0, self.rows[beside], -1),
             places.pool,
             places.length,
@@ -157,16 +164,18 @@ class Scheduled:
                 [plan.setups[job].share if job in plan.setups else 1.0 for job in plan.running],
                 float,
             ),
-            plan.speed[mine],
-            among(plan.verdict[mine], STARTS),
-            plan.begins[mine],
+            plan.speed[running_jobs],
+            among(plan.verdict[running_jobs], STARTS),
+            plan.begins[running_jobs],
             owner,
             gpu,
         )
 
 
 def _arriving(source: Instance, rows: IntArray) -> Instance:
-    """Jobs of the trace that come, with the names of their predecessors, wherever these are."""
+    """Arriving jobs of the trace, with the names of their predecessors even if these are not in the
+    scheduler.
+    """
     table = source.jobs_table
     added = with_jobs(source, rows)
     awaits = {

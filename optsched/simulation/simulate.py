@@ -33,15 +33,15 @@ from optsched.simulation.truth import Truth
 from optsched.traces import Trace, TraceSource, load_trace
 
 ROUNDING = 1e-6
-"""Of a job, that products of parts and numbers of jobs may be off."""
+"""Slack, in jobs, for a fraction times a number of jobs."""
 MODES: Mapping[str, Callable[[Trace, RoundPolicy, SimulationOptions, Truth], SimulationRun]] = {
     "rounds": RoundsRun,
     "fluid": Fluid,
     "gavel": GavelRounds,
 }
-"""What runs a trace, by mode."""
+"""The class that runs a trace, by mode."""
 OF_ROUNDS = ("fill", "hysteresis", "max_moves", "moves_per_hour", "patience", "progress")
-"""What of a policy only the rounds of a scheduler heed."""
+"""Options of a policy that have an effect in mode ``rounds`` only."""
 
 
 @checks_arguments
@@ -78,11 +78,10 @@ def simulate(
     policy : RoundPolicy, mapping or str
         How rounds are decided; a name alone is that of a formulation or of a ranking.
     performance : mapping or path, optional
-        What the scheduler believes of throughputs, in the place of the instance's own performance
-        object.
+        Throughputs that the scheduler believes, instead of the performance object of the instance.
     truth : mapping or path, optional
-        What they are; by default the same as without ``performance``. What it does not say, is as
-        believed.
+        True throughputs; by default the performance object of the instance. Rates that it does not
+        state are as the scheduler believes.
     mode, replan, round, warm_up, cool_down, until, noise, observe, failures, repair, checkpoint, restart_cost
         See `SimulationOptions`. Times are seconds, or text such as ``"5m"``.
     reset_interval, pool_order, segments, most_rounds, seed
@@ -115,7 +114,7 @@ def simulate(
         instance = replace(instance, round=chosen.round)
     believed = replace(loaded, instance=load(instance, performance))
     real = replace(loaded, instance=_real(load(instance, truth), believed.instance))
-    # Refused before hours of simulation, in the words of `solve`.
+    # Check this now with the messages of `solve`, not after hours of simulation.
     check_policy(decided, believed.instance)
     run = MODES[chosen.mode](believed, decided, chosen, Truth(real))
     run.run()
@@ -132,10 +131,9 @@ def simulate(
 
 
 def _real(instance: Instance, believed: Instance) -> Instance:
-    """The instance by whose rates jobs run: what it does not say, runs as the scheduler believes.
-
-    What is measured later, such as finish-time ratios, compiles this instance, so that it sees the
-    rates that applied.
+    """The instance with the true rates of jobs. Rates that the truth does not state are as the
+    scheduler believes. Metrics such as finish-time ratios compile this instance, so that they use
+    the same rates as the simulation.
     """
     if instance.performance == believed.performance:
         return instance
@@ -144,7 +142,7 @@ def _real(instance: Instance, believed: Instance) -> Instance:
 
 
 def policy_of(policy: RoundPolicy | Mapping[str, Any] | str) -> RoundPolicy:
-    """A policy from what callers say of it: a name is a ranking's or a formulation's."""
+    """Make a policy from a `RoundPolicy`, a mapping, or the name of a ranking or formulation."""
     if isinstance(policy, RoundPolicy):
         return policy
     if isinstance(policy, str):
@@ -158,7 +156,7 @@ def policy_of(policy: RoundPolicy | Mapping[str, Any] | str) -> RoundPolicy:
 
 
 def check_heeded(policy: RoundPolicy, mode: str) -> None:
-    """Refuse what a mode would ignore of a policy, by `InvalidInput`."""
+    """Raise `InvalidInput` if a policy sets an option that the mode would ignore."""
     ignored = [name for name in OF_ROUNDS if name in policy.model_fields_set]
     if ignored and mode != "rounds":
         found = show(getattr(policy, ignored[0]))
@@ -168,7 +166,7 @@ def check_heeded(policy: RoundPolicy, mode: str) -> None:
 
 
 def label(policy: RoundPolicy) -> str:
-    """A policy in a word."""
+    """Short name of a policy."""
     options = ",".join(f"{name}={value}" for name, value in policy.options.items())
     return (policy.ranking or policy.formulation) + (f"({options})" if options else "")
 

@@ -1,4 +1,4 @@
-"""How fast jobs really are: rates of every stage of every job, whatever a scheduler believes."""
+"""True rates of every stage of every job, whatever the scheduler believes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from optsched.traces import Regimes, Trace
 
 
 class Truth:
-    """Rates of a trace's jobs by stage:
-    stage 0 is how a job begins, each of its regimes is a further one.
+    """True rates of the jobs of a trace by stage. A job begins in stage 0; each of its regimes is
+    one more stage.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Truth:
         self.regimes = trace.regimes
         self.done: FloatArray = instance.jobs_table.steps_done.copy()
         """Steps done before the simulation begins."""
-        # One compile for all stages: a regime is a job of its own behind the others.
+        # One compile serves all stages: each regime is added as a separate job after the real ones.
         staged = _with_regimes(instance, trace.regimes)
         self.candidates: Candidates = compile(
             staged, model_of(staged), future=True, later_nodes=True
@@ -61,7 +61,7 @@ class Truth:
         return np.bincount(self.regimes.job, minlength=self.jobs).astype(np.int64)
 
     def next_change(self, job: IntArray, stage: IntArray) -> FloatArray:
-        """Steps done at which the next stage of jobs begins; inf behind the last."""
+        """Steps done at which the next stage of jobs begins; inf in the last stage."""
         return self._until[self.row(job, stage)]
 
     @cached_property
@@ -71,7 +71,7 @@ class Truth:
         jobs = np.arange(self.jobs)
         some = self.stages > 0
         until[jobs[some]] = self.regimes.after[self._before_regimes[some] + 1 - self.jobs]
-        # A regime ends where the next one of the same job begins; the last one never does.
+        # A regime ends where the next one of the same job begins. The last one does not end.
         again = np.flatnonzero(self.regimes.job[1:] == self.regimes.job[:-1])
         until[self.jobs + again] = self.regimes.after[again + 1]
         return until
@@ -80,11 +80,11 @@ class Truth:
 
     @cached_property
     def _keys(self) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Columns by (kind, partner, pool, GPUs, nodes) as sorted numbers,
-        with the rates of kind and partner.
+        """Sorted keys of columns, each (kind, partner, pool, GPUs, nodes) as one number, with the
+        rates of kind and partner.
         """
         columns = self.candidates.columns
-        # Options and workers are not found by pool and GPUs alone.
+        # Columns of options and of workers are left out: pool and GPUs do not identify them.
         generated = np.flatnonzero((columns.option < 0) & (columns.workers == 0))
         key = self._key(
             *(
@@ -97,7 +97,7 @@ class Truth:
 
     @cached_property
     def _radix(self) -> tuple[int, int, int]:
-        """Kinds, pools and GPUs that a key tells apart."""
+        """The radices of a key: numbers of kinds, pools and GPU counts."""
         widest = int(self.candidates.columns.gpus.max(initial=0)) + 2
         pools = len(self.candidates.instance.cluster.pools)
         return len(self.candidates.kinds) + 1, pools + 1, widest
@@ -135,9 +135,8 @@ class Truth:
 
     @cached_property
     def alone(self) -> FloatArray:
-        """steps/s of each row on each pool,
-        at the smallest number of GPUs that it may have, shape (rows, pools); 0 of those without
-        steps, which have no columns.
+        """steps/s of each row on each pool at its smallest number of GPUs, shape (rows, pools).
+        Rows without steps have no columns, so they have 0.
         """
         columns = self.candidates.columns
         kinds = self.candidates.kinds
@@ -157,7 +156,9 @@ class Truth:
 
     @cached_property
     def fastest(self) -> FloatArray:
-        """steps/s of each row in its best column, shape (rows,); 0 of those that can run nowhere."""
+        """steps/s of each row in its fastest column, shape (rows,); 0 for rows that can run
+        nowhere.
+        """
         columns = self.candidates.columns
         kinds = self.candidates.kinds
         best = np.zeros(len(kinds) + 1)  # the last entry is for rows without columns
@@ -176,7 +177,7 @@ class Truth:
         total = np.zeros(len(jobs))
         begun = np.zeros(len(jobs))
         for stage in range(int(self.stages[jobs].max(initial=0)) + 1):
-            # Stage by stage, of all jobs at once; those without this stage add nothing.
+            # Loop over stages, vectorised over jobs; jobs without this stage add 0.
             live = stage <= self.stages[jobs]
             row = self.row(jobs, np.where(live, stage, 0))
             until = np.minimum(self._until[row], table.steps[jobs])
@@ -188,11 +189,11 @@ class Truth:
 
 
 def _with_regimes(instance: Instance, regimes: Regimes) -> Instance:
-    """The jobs, and behind them each regime as a job; nothing runs or waits for others."""
+    """The jobs, then each regime as a job. No job is running, and none has predecessors."""
     table = instance.jobs_table
     rows = np.concatenate([np.arange(len(table), dtype=np.int64), regimes.job])
     arrays = {name: getattr(table, name)[rows] for name in ARRAY_FIELDS}
-    # A regime has the rates of its workload, and none of the job's own.
+    # A regime has the rates of its workload, not the rates of the job.
     arrays["workload"][len(table) :] = regimes.workload
     arrays["rates"][len(table) :] = -1
     arrays["options"][len(table) :] = -1

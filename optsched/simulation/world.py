@@ -1,5 +1,5 @@
-"""The jobs as they really progress: steps, stages, checkpoints;
-a scheduler sees only what is reported of them.
+"""The true progress of the jobs: steps, stages, lost work. A scheduler sees only what is reported
+of it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.simulation.truth import Truth
 
 EARLY = 1e-15
-"""Of the clock: what ends by so much after a time ends at it."""
+"""Relative slack of the clock: a job that ends this little after a time ends at that time."""
 WHOLE = 1e-9
-"""Steps of a job left over after its last one, relative to all, that rounding made."""
+"""Remaining steps, relative to all steps of a job, that count as rounding errors: the job is
+complete.
+"""
 
 
 class World:
-    """What every job of a trace has done.
+    """The progress of every job of a trace.
 
     Parameters
     ----------
@@ -33,7 +35,7 @@ class World:
     stage : IntArray, shape (jobs,)
         0 at first, then one more with each regime.
     resumes : FloatArray, shape (jobs,)
-        Seconds from which on a job progresses while it runs.
+        Time (seconds) when the state of a job is restored; it makes progress after that.
     lost : FloatArray, shape (jobs,)
         Steps done since the last checkpoint of a job when its node failed or a plan stopped it.
     """
@@ -45,7 +47,7 @@ class World:
         self.steps: FloatArray = table.steps[:count].copy()
         self.done: FloatArray = np.minimum(truth.done, self.steps)
         regimes = truth.regimes
-        # A job that has done steps before may be in one of its regimes already.
+        # A job with ``steps_done`` may already be in one of its regimes.
         begun = (
             regimes.job[regimes.after <= self.done[regimes.job]] if len(regimes) else regimes.job
         )
@@ -74,8 +76,8 @@ class World:
         nodes: IntArray,
         believed: FloatArray,
     ) -> FloatArray:
-        """steps/s of jobs on what they hold, in their present stage;
-        ``believed`` where the truth does not say.
+        """True steps/s of jobs on the GPUs that they hold, in their present stage; ``believed`` if
+        the truth states none.
         """
         row = self.truth.row(job, self.stage[job])
         beside = partner
@@ -92,7 +94,7 @@ class World:
         start: float,
         until: FloatArray,
     ) -> FloatArray:
-        """Let jobs run; returns when each of them ends, or ``until``.
+        """Run jobs; returns the time when each ends, at most ``until``.
 
         Parameters
         ----------
@@ -104,14 +106,14 @@ class World:
         start : float
             Seconds.
         until : FloatArray, shape (k,)
-            When each of them is stopped at the latest.
+            When each job is stopped at the latest.
         """
         now = np.minimum(np.maximum(self.resumes[job], start), until)
         # A job that ends at `until` up to rounding has ended.
         latest = until + EARLY * np.abs(until)
         rate = rate.copy()
         live = np.flatnonzero(rate > 0)
-        # Each pass takes all jobs to the end of their stage at once: as many passes as stages.
+        # Each pass takes all jobs to the end of their stage, so there are as many passes as stages.
         while len(live):
             mine = job[live]
             goal = np.minimum(self.truth.next_change(mine, self.stage[mine]), self.steps[mine])
@@ -135,7 +137,7 @@ class World:
         return np.where(self.finished[job], now, until)
 
     def lose(self, job: IntArray, steps: FloatArray) -> None:
-        """Jobs fall back to a checkpoint so many steps before."""
+        """Take ``steps`` steps from jobs: they restart from an earlier checkpoint."""
         steps = np.minimum(steps, self.done[job])
         self.done[job] -= steps
         self.lost[job] += steps
