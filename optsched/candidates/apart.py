@@ -1,5 +1,5 @@
-"""Classes for decisions about single jobs:
-those that are decided on stand apart, all others stay merged.
+"""Classes for decisions about single jobs: the jobs that are decided on get classes of their own,
+all others stay merged.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ def classes_apart(
     apart: IntArray,
     pairs: tuple[IntArray, IntArray, IntArray] | None = None,
 ) -> Classes:
-    """Classes in which some jobs are classes of their own,
-    and share GPUs with nobody but the partners named.
+    """Classes in which some jobs are separate classes, and share GPUs only with the given partners.
 
-    A rule decides job by job. With every job a class of its own there would be a column for every
-    two jobs that could share; so there are only those that the rule decided on, and jobs that it
-    left alike are still one class.
+    A rule decides job by job. If every job were a class, there would be a column for every two jobs
+    that can share GPUs. So only the jobs that the rule decided on are separate, with columns only
+    for the pairs that it chose; all other equal jobs stay in one class.
 
     Parameters
     ----------
@@ -29,7 +28,7 @@ def classes_apart(
     reads : frozenset of str
         Job arrays that jobs of a class share.
     apart : IntArray
-        Jobs that are each a class of its own, and so is every job of a pair.
+        Jobs that become separate classes. The jobs of ``pairs`` become separate classes as well.
     pairs : three IntArrays of shape (P,), optional
         Two jobs and a column of the candidates for their two kinds; these are the last P columns,
         in this order.

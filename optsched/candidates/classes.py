@@ -1,8 +1,9 @@
-"""`Candidates`, every way in which jobs can run, and `Classes`, what a program is built from.
+"""`Candidates`: every way in which jobs can run. `Classes`: the columns that a program is built
+from.
 
-Candidates have columns over kinds of jobs. A formulation that reads some of the jobs' data asks for
-classes: jobs that it cannot tell apart. Classes know the candidates that they were made of, and
-candidates keep the classes that they have made, so that both are in one file.
+Candidates have columns over kinds of jobs. A formulation declares which job data it reads; jobs
+that are equal in these data are merged into a class. Classes refer to their candidates, and
+candidates cache the classes that they have made, so both are in one file.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from optsched.instance import Instance
 from optsched.instance.rates import LEVEL
 from optsched.performance import Configurations
 
-if TYPE_CHECKING:  # few candidates leave columns for later, or are asked why there are none
+if TYPE_CHECKING:  # rarely needed at run time, so not imported at start-up
     from optsched.candidates.configuration_table import ConfigurationTable
     from optsched.candidates.drop_words import DropWords
     from optsched.candidates.pair_table import PairTable
@@ -60,11 +61,9 @@ if TYPE_CHECKING:  # few candidates leave columns for later, or are asked why th
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 MOST_PAIR_COLUMNS = 5_000_000
-"""Columns of two jobs that a program may have;
-each takes about 1.5 kB by the time that it is solved.
-"""
+"""Most columns of pairs in a program. Each takes about 1.5 kB until it is solved."""
 LABELS = 7
-"""Numbers that tell a configuration (`Classes.configuration_labels`)."""
+"""How many numbers identify a configuration (`Classes.configuration_labels`)."""
 READABLE = frozenset(
     {
         "weight", "steps", "steps_left", "arrival", "deadline", "soft_deadline", "tenant",
@@ -98,17 +97,18 @@ class Candidates(Displayed):
     holds : Usage
         Resources that one unit of each column holds.
     dropped : KindColumns
-        Columns that cannot run, each with its `Drop`.
+        Columns that cannot run, each with its reason (`Drop`).
     later_nodes : bool
         Whether nodes that are not available yet were counted on.
     aggregate : bool
         False: every job is a class of its own (`per_job`), for comparison.
     not_meant : mapping of words to a mask of jobs
-        Jobs that are not to be dealt with, by the reason why (`without_jobs`).
+        Jobs that are left out of the program, by reason (`without_jobs`).
     quantile : float, optional
-        Probability with which hard deadlines are to be kept; None: rates are taken as they are.
+        Probability with which hard deadlines are to be kept; None: median rates are used.
     unfinished : bool
-        Whether compiling was cut off: which jobs have a column is not known.
+        Whether the time limit stopped the compile step, so that it is not known which jobs have a
+        column.
     """
 
     instance: Instance
@@ -146,8 +146,11 @@ class Candidates(Displayed):
         later_nodes: bool,
         pairs: PairTable | None = None,
     ) -> Candidates:
-        """Candidates of these columns: sorted, with their configurations and resources."""
-        # Ways in order of pool, GPUs and nodes are their own rank: the usual case.
+        """Candidates with these columns, which are sorted here, and with their configurations and
+        resources.
+        """
+        # In the usual case the ways are sorted by pool, GPUs and nodes already: then a way's number
+        # is its rank.
         place = kept.way if is_range(kept.ways.rank, len(kept.ways)) else kept.ways.rank[kept.way]
         keys = (kept.kind, kept.partner, place, kept.option, kept.workers, kept.servers)
         if not in_order(keys):
@@ -205,8 +208,8 @@ class Candidates(Displayed):
         return replace(self, aggregate=False, _classes={})
 
     def with_pairs(self, kind: IntArray, partner: IntArray, way: IntArray) -> Candidates:
-        """The same candidates with columns for these pairs of kinds in ways of ``pairs``;
-        they replace those before.
+        """The same candidates with columns for these pairs of kinds, in ways of ``pairs``; they
+        replace all earlier columns of pairs.
         """
         assert self.pairs is not None
         first, second = np.minimum(kind, partner), np.maximum(kind, partner)
@@ -216,8 +219,8 @@ class Candidates(Displayed):
         return self._with_columns(KindColumns.concatenate([alone, made]))
 
     def with_configurations(self, cells: IntArray) -> Candidates:
-        """The same candidates with columns for these cells of ``elastic``,
-        each given once, beside those there are.
+        """The same candidates with additional columns for these cells of ``elastic``, each given
+        once.
         """
         assert self.elastic is not None
         return self._with_columns(
@@ -246,7 +249,7 @@ class Candidates(Displayed):
 
     def without(self, reasons: NDArray[np.uint8]) -> Candidates:
         """The same candidates without the columns that have a reason;
-        they are remembered as dropped for it.
+        they are recorded in ``dropped`` with this reason.
 
         Parameters
         ----------
@@ -293,10 +296,8 @@ class Candidates(Displayed):
         )
 
     def without_jobs(self, jobs: BoolArray, why: str) -> Candidates:
-        """The same candidates without jobs that are not to be dealt with;
-        they are unplaced for that reason.
-
-        They take the place of those that were left out for the same reason before.
+        """The same candidates without these jobs; they are unplaced for the reason ``why``. The
+        mask replaces an earlier one of the same reason.
         """
         if not jobs.any() and why not in self.not_meant:
             return self
@@ -305,7 +306,7 @@ class Candidates(Displayed):
 
     @cached_property
     def absence(self) -> np.ndarray:
-        """`Absence` of each job, with jobs of kinds without any column marked."""
+        """`Absence` of each job, including jobs whose kind has no column."""
         absence = self.kinds.absence.copy()
         # The last entry is read for jobs without a kind.
         has_column = mask_of(self.columns.kind, len(self.kinds) + 1)
@@ -414,7 +415,7 @@ def _intern_configurations(
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Classes(DisplayedTable):
-    """What a program is built from: K classes of n_k equal jobs, N columns, R resources.
+    """The data that a program is built from: K classes of n_k equal jobs, N columns, R resources.
 
     A column is a class (or a pair of classes that share GPUs) in one configuration; its variable
     counts job-fractions: ``x = 1`` is one job (or pair) in that configuration all the time, so a
@@ -432,12 +433,12 @@ class Classes(DisplayedTable):
     count : FloatArray, shape (K,)
         n_k.
     origin : IntArray or None, shape (N,)
-        Column of the candidates that each column comes from (`kind_column`); None: they are those,
-        in order.
+        Column of the candidates that each column comes from (`kind_column`); None: column i is
+        column i of the candidates.
     class_a, class_b : IntArray, shape (N,)
         The class and its partner's (-1: alone).
     rate_a, rate_b : FloatArray, shape (N,)
-        steps/s of a member of each.
+        steps/s of a job of ``class_a`` and of ``class_b``.
     throughput : csr_matrix, shape (K, N)
         steps/s that one unit of x gives to the class.
     holds : Usage
@@ -534,7 +535,9 @@ class Classes(DisplayedTable):
 
     @cached_property
     def member(self) -> sp.csr_matrix:
-        """1 where a member takes part, 2 for a pair inside the class; shape (K, N)."""
+        """1 if a job of the class takes part in the column, 2 for a pair of two jobs of the class;
+        shape (K, N).
+        """
         if self.all_alone and in_order([self.class_a]):
             return same_places(self.throughput, np.ones(self.columns))
         pair = np.flatnonzero(~self.alone)
@@ -595,12 +598,12 @@ class Classes(DisplayedTable):
 
     @cached_property
     def needs(self) -> Mapping[str, FloatArray]:
-        """What each column needs per GPU of every stated resource, by its name; each of shape (N,)."""
+        """Need per GPU of each column, by resource; each array of shape (N,)."""
         C = self.candidates
         needs = column_needs(C.instance, C.kinds, C.columns.take(self.kind_column))
         per_gpu = {name: np.zeros(self.columns) for name in needs}
         for name, (column, total) in needs.items():
-            # Needs are totals of a column.
+            # `column_needs` returns totals of a column, so divide by its GPUs.
             per_gpu[name][column] = total / np.maximum(self.gpus[column], 1)
         return per_gpu
 
@@ -611,11 +614,9 @@ class Classes(DisplayedTable):
 
     @cached_property
     def configuration_labels(self) -> IntArray:
-        """What the configuration of each column is,
-        in numbers that outlive a compile; shape (N, `LABELS`).
-
-        Pool, GPUs, nodes and level (`LEVEL`), place in the job's own list of options (-1: none), workers, servers, and
-        the bits of the share.
+        """The configuration of each column as numbers that stay the same in later compiles; shape
+        (N, `LABELS`). Pool, GPUs, nodes and level (`LEVEL`), place in the job's own list of options
+        (-1: none), workers, servers, and the bits of the share.
         """
         return self.labels_of(np.arange(self.columns, dtype=np.int64))
 
@@ -667,28 +668,28 @@ class Classes(DisplayedTable):
 
     @cached_property
     def limit(self) -> FloatArray:
-        """Most that x can be by the time rows alone:
-        n_k, the smaller class of a pair, half a class inside one.
+        """Upper bound on x that the time rows imply: n_k for a column of one class, the smaller
+        count for a pair of classes, n_k / 2 for a pair inside a class.
         """
         if self.all_alone and len(self) and (self.count == self.count[0]).all():
             return constant(self.count[0], self.columns, np.float64)
-        mine = self.count[self.class_a]
+        count = self.count[self.class_a]
         if self.all_alone:
-            return mine
-        other = np.where(self.alone, mine, self.count[self.class_b])
-        return np.where(self.class_a == self.class_b, mine / 2, np.minimum(mine, other))
+            return count
+        other = np.where(self.alone, count, self.count[self.class_b])
+        return np.where(self.class_a == self.class_b, count / 2, np.minimum(count, other))
 
     # --- job data, one value per class, shape (K,) ------------------------------------------------
 
     def _read(self, name: str) -> AnyArray:
-        # With every job a class of its own, no class has jobs that differ.
+        # If every job is a separate class, no class has jobs that differ.
         if name not in self.reads and self.candidates.aggregate:
             raise KeyError(
                 f"{name!r} is read but not declared: jobs of one class may differ in it; "
                 "declare it in reads, or make every job a class: "
                 "solve(..., classes=False) or compile(instance).per_job()"
             )
-        # Jobs of a class agree in it, so the first one speaks for all.
+        # Jobs of a class have equal values, so the value of the first job is that of the class.
         array: AnyArray = job_array(self.instance, name)
         return array[self.first]
 
@@ -699,7 +700,7 @@ class Classes(DisplayedTable):
 
     @property
     def gang(self) -> FloatArray:
-        """Gang size s_k; of an elastic job the smallest."""
+        """Gang size s_k; the smallest size of an elastic job."""
         return self.candidates.kinds.gang[self.kind].astype(np.float64)
 
     @property
@@ -714,7 +715,7 @@ class Classes(DisplayedTable):
 
     @property
     def deadline(self) -> FloatArray:
-        """Absolute seconds, inf for none."""
+        """Deadline as seconds of the clock, inf for none."""
         return self._read("deadline")
 
     @property
@@ -755,18 +756,18 @@ class Classes(DisplayedTable):
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(np.isnan(exact), left / self.rate_a, exact * (left / whole))
 
-    # --- what is reached with the probability that the formulation asks for -----------------------
+    # --- rates that are reached with a given probability ------------------------------------------
 
     @cached_property
     def sure_factor(self) -> FloatArray:
-        """Part of its median rate that each column reaches with probability q,
-        shape (N,): exp(-z_q log_sd).
+        """Fraction of its median rate that each column reaches with probability q: exp(-z_q
+        log_sd), shape (N,).
         """
         quantile = self.candidates.quantile
         if quantile is None:
             z = 0.0
         else:
-            from scipy.special import ndtri  # takes long to load, and few ask for a probability
+            from scipy.special import ndtri  # slow to import, and rarely needed
 
             z = float(ndtri(quantile))
         return np.exp(-z * self.candidates.columns.log_sd[self.kind_column])
@@ -821,7 +822,7 @@ class Classes(DisplayedTable):
         return found
 
     def job_name(self, number: int) -> str:
-        """A class in the user's words: its job, or its first job and how many are like it."""
+        """A class as text for users: the name of its first job, and the number of jobs like it."""
         name = self.instance.jobs_table.names[int(self.first[number])]
         others = int(self.count[number]) - 1
         return f"job {name}" + (f" (and {others} like it)" if others else "")
@@ -838,8 +839,8 @@ def job_array(instance: Instance, name: str) -> Any:
 def build_classes(
     candidates: Candidates, reads: frozenset[str], labels: Sequence[IntArray] = ()
 ) -> Classes:
-    """Merge kinds x the declared job arrays x labels into classes,
-    and columns of kinds into columns of classes.
+    """Group jobs by kind, declared job arrays and labels into classes, and make columns of classes
+    from columns of kinds.
     """
     groups = merge_jobs(candidates, reads, labels)
     kind, count = candidates.kinds.of_job[groups.first], groups.count
@@ -873,7 +874,8 @@ def merge_jobs(
         read = [job_array(candidates.instance, name) for name in sorted(reads - {"gang"})]
         rows = None if len(placed) == len(table) else placed
         if rows is None and 2 * len(kinds) > len(table):
-            # Most jobs are a kind of their own already: only the others have to be looked at.
+            # A kind with one job is a class already, which is the usual case. Only the other kinds
+            # are examined.
             groups = refined(kinds.groups, [*read, *labels])
         else:
             groups = group_rows(
@@ -912,7 +914,8 @@ def assemble(
     rate_a, rate_b = take_rows(columns.rate, origin), take_rows(columns.partner_rate, origin)
     shape = (len(first), len(class_a))
     if len(pairs[1]):
-        # A pair has the lower class first, which may be of the partner's kind: rates change places.
+        # A pair has the lower class first. If that is the class of the partner, the two rates are
+        # swapped.
         swapped = (class_b >= 0) & (kinds.of_job[first[class_a]] != take_rows(columns.kind, origin))
         rate_a, rate_b = np.where(swapped, rate_b, rate_a), np.where(swapped, rate_a, rate_b)
         pair = np.flatnonzero(class_b >= 0)
@@ -969,12 +972,13 @@ def _pair_columns(candidates: Candidates, kind_of_class: IntArray, count: IntArr
     pair_column = np.repeat(pairs, products)
     local = ranges(np.zeros(len(pairs), np.int64), products)
     width = np.repeat(size_b, products)
-    # Numbers within a pair of kinds count row by row: quotient and remainder are the two classes.
+    # Within a pair of kinds, pairs of classes are numbered row by row: quotient and remainder give
+    # the two classes.
     class_a = by_kind[start_of[columns.kind[pair_column]] + local // np.maximum(width, 1)]
     class_b = by_kind[start_of[columns.partner[pair_column]] + local % np.maximum(width, 1)]
     same_kind = columns.kind[pair_column] == columns.partner[pair_column]
-    # Two classes of one kind come in both orders, of which one stays. A class of one job has no
-    # pair.
+    # Two classes of one kind come in both orders; keep one. A class of one job makes no pair with
+    # itself.
     keep = ~same_kind | (class_a < class_b) | ((class_a == class_b) & (count[class_a] > 1))
     return pair_column[keep], np.minimum(class_a, class_b)[keep], np.maximum(class_a, class_b)[keep]
 
@@ -983,7 +987,7 @@ def _refuse_many_pairs(candidates: Candidates, products: IntArray, classes: int)
     """Refuse pairs of so many different jobs that their columns would not fit
     in memory, before columns of classes are made.
 
-    Jobs that a formulation can tell apart are paired one by one: n of them make n^2 / 2 columns.
+    n jobs that are all different make n^2 / 2 columns of pairs.
     """
     columns = candidates.columns
     within = columns.kind[columns.pairs] == columns.partner[columns.pairs]

@@ -1,4 +1,4 @@
-"""Columns of kinds: every way in which a kind, or a pair of kinds, can run."""
+"""Columns of kinds: a kind, or a pair of kinds, in one configuration."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Drop(IntEnum):
     OVER_CAPACITY = 10
 
 
-_KEPT = int(Drop.KEPT)  # numpy compares with a member of an enum in five times the time
+_KEPT = int(Drop.KEPT)  # comparing an array with an enum member is five times as slow
 
 
 def is_kept(drop: NDArray[np.uint8]) -> BoolArray:
@@ -54,7 +54,7 @@ def is_kept(drop: NDArray[np.uint8]) -> BoolArray:
 
 @dataclass(frozen=True, eq=False)
 class WayColumns(Columns):
-    """Ways to run, of which many columns have the same: arrays of length W.
+    """Ways to run, each stored once for the many columns that use it; arrays of length W.
 
     Attributes
     ----------
@@ -63,8 +63,8 @@ class WayColumns(Columns):
     share : FloatArray
         Share of each GPU.
     level : IntArray
-        Level of the topology, one group of which has all the GPUs (row of `Cluster.group_of_node`);
-        0 where the way states none.
+        Level of the topology at which all GPUs are in one group (row of `Cluster.group_of_node`); 0
+        for no such limit.
     """
 
     pool: IntArray
@@ -78,8 +78,8 @@ class WayColumns(Columns):
 
     @cached_property
     def rank(self) -> IntArray:
-        """Place of each way in the order of pool, GPUs, nodes and level, shape (W,);
-        equal for those that agree in these.
+        """Rank of each way in the order of pool, GPUs, nodes and level, shape (W,); ways that are
+        equal in these have the same rank.
         """
         order = np.lexsort((self.level, self.nodes, self.gpus, self.pool))
         new = np.zeros(len(order), bool)
@@ -94,8 +94,8 @@ class WayColumns(Columns):
 class KindColumns(Displayed):
     """Columns before classes: kind (or pair of kinds) x configuration; arrays of length N.
 
-    What is the same in all columns is kept once (`optsched.arrays.constant`), and cannot be written
-    to.
+    An array whose values are all equal is stored as one value (`optsched.arrays.constant`) and is
+    read-only.
 
     Attributes
     ----------
@@ -107,15 +107,15 @@ class KindColumns(Displayed):
     option : IntArray
         Row of the instance's option table, -1 for generated columns.
     workers, servers : IntArray
-        Of a job with parameter servers, else 0.
+        Numbers of workers and servers of a job with parameter servers, else 0.
     rate, partner_rate : FloatArray
         steps/s of the kind and of its partner (0 without one).
     log_sd : FloatArray
     source : NDArray[uint8]
         `optsched.performance.Source`.
     duration, value, cost : FloatArray
-        Exact seconds for all steps (NaN where the instance gives none), value and cost, of explicit
-        options and of parameter servers; 0 for others.
+        Seconds for all steps (NaN if the instance states none), value and cost. They come from
+        explicit options and from parameter servers; other columns have value and cost 0.
     drop : NDArray[uint8]
         `Drop`; 0 for columns that are kept.
     """
@@ -145,7 +145,7 @@ class KindColumns(Displayed):
         return looked_up(self.ways.pool, self.way)
 
     def pool_of(self, rows: IntArray) -> IntArray:
-        """Pool of some columns: where they are few, those of all are not written down."""
+        """Pool of some columns, without making the array of all columns."""
         return self.ways.pool[self.way[rows]]
 
     @cached_property
@@ -249,7 +249,7 @@ _VALUES: dict[str, tuple[float, type[np.generic]]] = {
 
 @lru_cache
 def _defaults(count: int) -> dict[str, AnyArray]:
-    """So many columns of which nothing is given; they take no memory."""
+    """Default values of ``count`` columns; they are constants and take no memory."""
     return {name: constant(value, count, dtype) for name, (value, dtype) in _VALUES.items()}
 
 
@@ -273,11 +273,11 @@ def gathered(
     Parameters
     ----------
     parts : iterable of pairs of KindColumns
-        Those that are kept, and those that are dropped (`KindColumns.sifted`). They may have
-        different ways, of which the first are taken to be those of the most columns.
+        Kept and dropped columns (`KindColumns.sifted`). Parts may have different tables of ways;
+        the code is fastest if most parts use the first one.
     most : int
-        Columns that have these ways, at most. Memory is asked for once, for so many, and what is
-        not used of it is never read.
+        Upper bound on the number of columns with the ways of the first part. Memory is allocated
+        once for this number; the unused rest is never touched.
     """
     kept, others, dropped = Gathered(most), [], [KindColumns.none()]
     for stay, gone in parts:
@@ -290,8 +290,8 @@ def gathered(
 
 
 class Gathered:
-    """Columns with the same ways one after the other, at most so many;
-    what is constant in all of them stays so.
+    """A buffer for at most ``most`` columns with the same ways. An array that is constant over all
+    of them stays a constant.
     """
 
     def __init__(self, most: int) -> None:
@@ -319,8 +319,8 @@ class Gathered:
 
     def _add(self, name: str, column: AnyArray) -> None:
         if name not in self._arrays:
-            # Constant as long as every part has the same value; else an array from the first part
-            # on.
+            # Keep a constant while every part has the same value; otherwise make an array, which
+            # includes the earlier parts.
             value = self._constant.setdefault(name, column[:1])
             if is_constant(column) and column[:1].tobytes() == value.tobytes():
                 return

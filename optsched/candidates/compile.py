@@ -39,11 +39,11 @@ def compile(
     that are not available yet, unless ``later_nodes`` (for programs that plan ahead). The capacity
     is always that of now.
 
-    With ``on_demand`` pairs of jobs are no columns until `Candidates.with_pairs` asks for them;
-    where there can be none, jobs with many configurations have a few until
-    `Candidates.with_configurations` asks for more.
+    With ``on_demand``, pairs of jobs become columns only by `Candidates.with_pairs`. If no jobs can
+    share GPUs, jobs with many configurations start with a few columns, and
+    `Candidates.with_configurations` adds more.
 
-    Raises `OutOfTime` between two passes if the time is over.
+    Raises `OutOfTime`, between two passes, when the time limit is reached.
     """
     kinds = find_kinds(instance, future)
     timer.check()
@@ -61,13 +61,13 @@ def compile(
 
 
 def not_compiled(instance: Instance, future: bool = False) -> Candidates:
-    """Candidates of an instance that there was no time to compile: no column is known."""
+    """Candidates of an instance for whose compile step there was no time: they have no columns."""
     kinds, nothing = find_kinds(instance, future), KindColumns.none()
     return replace(Candidates.of(instance, kinds, nothing, nothing, False), unfinished=True)
 
 
 def every_column(task: CompileTask) -> tuple[KindColumns, KindColumns]:
-    """All columns: those that are kept, and those that are dropped."""
+    """All columns, kept and dropped."""
     alone, dropped = _rated(task)
     task.timer.check()
     stated = pair_columns(task)
@@ -101,13 +101,14 @@ def few_configurations(task: CompileTask) -> tuple[KindColumns, KindColumns, Con
 
 
 def _rated(task: CompileTask) -> tuple[KindColumns, KindColumns]:
-    """The columns of jobs alone on GPUs: those that are kept, and those that are dropped."""
+    """The columns of jobs alone on GPUs, kept and dropped."""
     table, stated = task.table, only_table(task.model)
     plain = plain_columns(task) if stated else None
     if plain is not None:
         return plain
     counts = task.kinds.counts(int(table.sizes.gpus.max()), table, complete=stated)
-    # With spreads of their own each part has other ways, and parts are put together at the end.
+    # If the instance states spreads, each part has another table of ways. Then the parts are joined
+    # at the end.
     most = 0 if table.has_spreads else len(counts[0]) * len(table.sizes.gpus)
     return gathered(rated_columns(task, counts), most)
 
@@ -120,7 +121,7 @@ def _stated(task: CompileTask) -> KindColumns:
 def _sorted_out(
     alone: KindColumns, dropped: KindColumns, others: KindColumns
 ) -> tuple[KindColumns, KindColumns]:
-    """What is kept of all columns, and what is dropped."""
+    """Split columns into kept and dropped ones."""
     if not len(others):
         return alone, dropped
     stay, gone = others.sifted(others.drop)

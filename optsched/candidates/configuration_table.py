@@ -1,6 +1,4 @@
-"""Configurations that are not columns yet:
-rates of kinds on every GPU count of every pool, a number for each.
-"""
+"""Configurations that are not columns yet: rates of kinds at every GPU count of every pool."""
 
 from __future__ import annotations
 
@@ -32,11 +30,10 @@ from optsched.performance.composed import only_table
 
 @dataclass(frozen=True)
 class ConfigurationTable:
-    """The columns of kinds alone that can be made: a cell for every configuration, curve by curve.
+    """The columns of kinds alone that can be made: one cell per configuration, grouped into curves.
 
-    A curve is what a kind makes of one pool: its cells in order of GPUs and nodes. What a
-    configuration holds of any resource is so much for each of its GPUs, the same in all cells of a
-    curve.
+    A curve is one kind on one pool: its cells in order of GPUs and nodes. In a curve, the use of
+    every resource is proportional to the number of GPUs.
 
     Attributes
     ----------
@@ -50,9 +47,9 @@ class ConfigurationTable:
     rate : FloatArray, shape (cells,)
         steps/s.
     column : BoolArray, shape (cells,)
-        Cells that are columns from the start.
+        Cells that are initial columns.
     rated : callable
-        Columns with their rates, sifted.
+        Function that adds rates to columns and splits them into kept and dropped ones.
     """
 
     kind: IntArray
@@ -74,8 +71,8 @@ class ConfigurationTable:
 
     @cached_property
     def curves_of(self) -> tuple[IntArray, IntArray]:
-        """First curve of each kind, and how many it has;
-        kinds beyond the last that has one are left out.
+        """First curve of each kind, and its number of curves. Kinds after the last kind with a
+        curve are left out.
         """
         kinds = int(self.kind.max(initial=-1)) + 1
         first = np.searchsorted(self.kind, np.arange(kinds + 1))
@@ -83,7 +80,7 @@ class ConfigurationTable:
 
     @cached_property
     def left(self) -> IntArray:
-        """Cells of each curve that are no columns yet, shape (S,)."""
+        """Number of cells of each curve that are not columns yet, shape (S,)."""
         columns = pointers(self.column)
         return np.diff(self.start) - np.diff(columns[self.start])
 
@@ -99,13 +96,11 @@ class ConfigurationTable:
 def configuration_table(
     task: CompileTask,
 ) -> tuple[ConfigurationTable, KindColumns, KindColumns]:
-    """The table of what `rated_columns` would make columns of, the columns to start with,
-    and those that are dropped.
-
-    Of every kind in every pool the start is the column on the fewest GPUs, the one with the highest
-    rate per GPU and the one with the highest rate: normalisers and scales of formulations are made
-    of these, so that the program is in the units of the program of all configurations. Dropped
-    columns are remembered where a kind has none on a pool.
+    """The table of all columns that `rated_columns` would make, the initial columns, and dropped
+    columns. The initial columns of a kind on a pool are those with the fewest GPUs, with the
+    highest rate per GPU, and with the highest rate. Normalisers and scales of formulations depend
+    on these only, so the program has the same units as the program of all configurations. Dropped
+    columns are kept only if the kind has no other column on the pool (to explain why).
     """
     limit = int(task.sizes.gpus.max())
     kind, gpus = task.kinds.counts(limit, task.table, complete=only_table(task.model))
@@ -132,14 +127,14 @@ def _columns_of(
 def _gathered(
     parts: Iterable[Sifted], pools: int, rates: Callable[[KindColumns], Sifted]
 ) -> tuple[ConfigurationTable, KindColumns]:
-    """All cells of the parts, and what is dropped where a kind has no cell on a pool."""
+    """All cells of the parts, and the dropped columns of kinds that have no cell on a pool."""
     number = _WayNumbers()
     kind, pool, length, way = ([EMPTY] for _ in range(4))
     rate = [np.zeros(0)]
     dropped = [KindColumns.none()]
     for stay, gone in parts:
         curve = stay.kind * pools + stay.pool
-        # A part has its kinds and pools in order, and no curve goes on in the next part.
+        # Kinds and pools are in order within a part, and each curve lies within one part.
         begin = np.flatnonzero(np.diff(curve, prepend=-1))
         kind.append(stay.kind[begin])
         pool.append(stay.pool[begin])
@@ -162,14 +157,14 @@ def _gathered(
 
 
 class _WayNumbers:
-    """Numbers of ways that are the same wherever they come from."""
+    """Assigns numbers to ways: equal ways from different tables get the same number."""
 
     def __init__(self) -> None:
         self._number: dict[tuple[int, int, int, float, int], int] = {}
         self._last: tuple[WayColumns, AnyArray] | None = None
 
     def __call__(self, ways: WayColumns) -> AnyArray:
-        """Number of each way of a table, in few bytes."""
+        """Number of each way of a table, in a small integer type."""
         if self._last is None or self._last[0] is not ways:
             rows = zip(
                 ways.pool.tolist(),
@@ -187,7 +182,7 @@ class _WayNumbers:
 
     @property
     def ways(self) -> WayColumns:
-        """All of them, in order of their numbers."""
+        """All ways, in order of their numbers."""
         rows = list(self._number)
         pool, gpus, nodes, level = (
             np.array([row[i] for row in rows], np.int64) for i in (0, 1, 2, 4)
@@ -197,25 +192,23 @@ class _WayNumbers:
 
 
 def _start(table: ConfigurationTable) -> IntArray:
-    """Cells to start with, in order:
-    of each curve the fewest GPUs (fastest), the best rate per GPU, the best rate.
+    """Initial cells, in order. Each curve has its cell with the fewest GPUs (of several the
+    fastest), with the best rate per GPU, and with the best rate.
     """
     chosen = [EMPTY]
     for begin, end in curve_blocks(table.start):
-        here = slice(table.start[begin], table.start[end])
-        start = table.start[begin : end + 1] - here.start
-        rate, gpus = table.rate[here], table.gpus[table.way[here]]
-        # Cells are in order of GPUs, so that the first one of a curve has the fewest.
+        cells = slice(table.start[begin], table.start[end])
+        start = table.start[begin : end + 1] - cells.start
+        rate, gpus = table.rate[cells], table.gpus[table.way[cells]]
+        # Cells are in order of GPUs, so the first cell of a curve has the fewest.
         fewest = np.where(gpus == np.repeat(gpus[start[:-1]], np.diff(start)), rate, -1.0)
         for value in (fewest, rate / gpus, rate):
-            chosen.append(first_largest(value, start)[1] + here.start)
+            chosen.append(first_largest(value, start)[1] + cells.start)
     return np.unique(np.concatenate(chosen))
 
 
 def curve_blocks(start: IntArray) -> Iterator[tuple[int, int]]:
-    """Curves from one to another, so many that their cells fit a cache;
-    ``start`` as in the table.
-    """
+    """Ranges of curves whose cells fit into a CPU cache; ``start`` as in the table."""
     begin = 0
     while begin + 1 < len(start):
         end = max(begin + 1, int(np.searchsorted(start, start[begin] + BLOCK, "right")) - 1)
@@ -224,8 +217,8 @@ def curve_blocks(start: IntArray) -> Iterator[tuple[int, int]]:
 
 
 def first_largest(value: FloatArray, start: IntArray) -> tuple[FloatArray, IntArray]:
-    """The largest value from each start to the next, which are no two the same;
-    and the first place that has it.
+    """The largest value in each segment from one start to the next, and the first position that has
+    it. The starts are all different.
     """
     most = np.maximum.reduceat(value, start[:-1])
     places = np.flatnonzero(value == np.repeat(most, np.diff(start)))
@@ -233,7 +226,7 @@ def first_largest(value: FloatArray, start: IntArray) -> tuple[FloatArray, IntAr
 
 
 def _without_whole(table: ConfigurationTable) -> ConfigurationTable:
-    """The table without the curves all of whose cells are columns."""
+    """The table without curves whose cells are all columns already."""
     keep = table.left > 0
     if keep.all():
         return table

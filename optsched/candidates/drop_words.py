@@ -18,9 +18,9 @@ from optsched.instance.reading import listed
 from optsched.performance.batches import BATCH, PER_GPU
 
 UNITS = ("{:g} CPU", "{:g} GB of memory")
-"""Of the resources that nodes have of their own, in their order."""
+"""Formats of the amounts that a node has of CPUs and memory."""
 MOST_REASONS = 4
-"""Reasons that one sentence lists."""
+"""Largest number of reasons in one sentence."""
 NOT_ADMITTED = {
     Drop.DOMINATED: "another way to run it has no smaller value and needs no more of anything",
     Drop.NOT_CHOSEN: "another way to run it was chosen",
@@ -29,7 +29,7 @@ NOT_ADMITTED = {
 
 @dataclass(frozen=True)
 class DropWords:
-    """The reasons of dropped columns, which are looked at again when somebody asks.
+    """The reasons of dropped columns as text, computed only when they are asked for.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class DropWords:
 
     @cached_property
     def _by_kind(self) -> tuple[IntArray, IntArray]:
-        """Columns of kinds alone in order of the kind, and where each kind begins."""
+        """Rows of columns of kinds alone, sorted by kind, and where each kind begins."""
         alone = np.flatnonzero(self.columns.partner < 0)
         order = alone[np.argsort(self.columns.kind[alone], kind="stable")]
         return order, np.searchsorted(self.columns.kind[order], np.arange(len(self.kinds) + 1))
@@ -59,10 +59,12 @@ class DropWords:
 
     @cached_property
     def _room(self) -> tuple[IntArray, NodeNeeds]:
-        """Rows of the columns without room, ascending, and what they were compared with."""
+        """Rows of the columns that find no room, ascending, and the capacities that they were
+        compared with.
+        """
         rows = np.flatnonzero(np.isin(self.columns.drop, (Drop.NO_ROOM, Drop.OVER_CAPACITY)))
-        some = self.columns.take(rows)
-        return rows, find_room(some, self.instance, self.kinds, self.later_nodes)
+        without_room = self.columns.take(rows)
+        return rows, find_room(without_room, self.instance, self.kinds, self.later_nodes)
 
     @cached_property
     def _largest_nodes(self) -> list[list[float]]:
@@ -73,7 +75,7 @@ class DropWords:
         return [capacity.max(axis=0, initial=0.0).tolist() for capacity in own]
 
     def of_kind(self, kind: int) -> Iterator[tuple[int, str]]:
-        """Rows of the columns that a kind has alone, each with the reason."""
+        """Rows of the dropped columns of a kind alone, each with its reason."""
         order, start = self._by_kind
         for row in order[start[kind] : start[kind + 1]].tolist():
             yield row, self.of_row(row)
@@ -124,15 +126,15 @@ class DropWords:
         return f"no rate is given for {count}"
 
     def _samples_per_step(self, kind: int) -> float:
-        """The batch that the GPUs of a kind share, where a model speaks of it;
-        infinite where nothing says so.
+        """Samples per step of a kind whose GPUs share a fixed batch; infinite if there is no such
+        limit.
         """
         workload = int(self.kinds.workload[kind])
         if workload < 0 or self.kinds.profile[kind] >= 0:
             return np.inf
         parameters = self.instance.workloads[workload].parameters
         batch = parameters.get(BATCH)
-        # Beside a batch per GPU no GPU goes without samples.
+        # If the batch is stated per GPU, every GPU has samples.
         if PER_GPU in parameters or not isinstance(batch, int | float):
             return np.inf
         return float(batch)
@@ -140,7 +142,8 @@ class DropWords:
     def _out_of_memory(self, row: int, count: str) -> str:
         needs, available = self._gpu_memory
         if needs[row] <= available[row]:
-            # The performance model knows of a need beyond the one that the workload states.
+            # The limit comes from the performance model, not from the memory that the workload
+            # states.
             return f"out of GPU memory on {count}"
         return f"out of GPU memory (needs {needs[row]:g} GB per GPU, has {available[row]:g})"
 

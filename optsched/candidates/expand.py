@@ -24,7 +24,7 @@ from optsched.display import count
 @dataclass(frozen=True, eq=False, repr=False)
 class JobRows(Columns):
     """An allocation row by row:
-    a job (or two that share) in a configuration for a fraction of the time.
+    a job (or two that share GPUs) in a configuration for a fraction of the time.
 
     Attributes
     ----------
@@ -33,9 +33,9 @@ class JobRows(Columns):
     column : IntArray, shape (A,)
         Column of the classes.
     fraction : FloatArray, shape (A,)
-        Of wall-clock time, in [0, 1].
+        Fraction of wall-clock time, in [0, 1].
     rate, partner_rate : FloatArray, shape (A,)
-        steps/s of each while it runs so.
+        steps/s of job and partner in this configuration.
     """
 
     job: IntArray
@@ -74,7 +74,7 @@ def expand(classes: Classes, x: FloatArray, integral: bool = False) -> JobRows:
     parts = [_alone(classes, x, used[is_alone])]
 
     pairs = used[~is_alone]
-    # Pairs of single jobs are one row each, and need no loop.
+    # A pair of classes of one job each is one row: no loop needed.
     of_two = (count[classes.class_a[pairs]] == 1) & (count[classes.class_b[pairs]] == 1)
     two = pairs[of_two]
     parts.append(
@@ -93,10 +93,10 @@ def expand(classes: Classes, x: FloatArray, integral: bool = False) -> JobRows:
 
 
 def expand_first(classes: Classes, x: FloatArray, jobs: int) -> JobRows:
-    """The rows of the first jobs that may have any, as `expand` makes them; not of whole jobs.
+    """The rows of `expand` (not integral) for the first ``jobs`` jobs that can have rows.
 
-    A row belongs to the first job of its pair. Pairs of classes of thousands of jobs make tens of
-    millions of rows, of which a table shows the first few.
+    A row belongs to the first job of its pair. A table shows only the first few rows, but pairs of
+    classes of thousands of jobs have tens of millions.
     """
     begins = mask_of(classes.class_a[x > 0], len(classes))
     inside = np.flatnonzero(classes.of_job >= 0)
@@ -112,7 +112,7 @@ Part = tuple[IntArray, IntArray, IntArray, FloatArray]
 
 def _alone(classes: Classes, x: FloatArray, columns: IntArray) -> Part:
     """Rows of columns of one class, job by job:
-    not sorted where columns stand class by class, as they mostly do.
+    columns that are already in order of classes, the usual case, are not sorted again.
     """
     owner = classes.class_a[columns]
     if not in_order([owner]):
@@ -120,10 +120,11 @@ def _alone(classes: Classes, x: FloatArray, columns: IntArray) -> Part:
         columns, owner = columns[order], owner[order]
     many = np.bincount(owner, minlength=len(classes))
     job = np.flatnonzero(classes.of_job >= 0)
-    mine = classes.of_job[job]
-    # Each job has a row in every used column of its class: the same run of columns, once per job.
-    length = many[mine]
-    row = ranges((np.cumsum(many) - many)[mine], length)
+    class_of_job = classes.of_job[job]
+    # Each job has a row for every used column of its class, so the list of columns is repeated per
+    # job.
+    length = many[class_of_job]
+    row = ranges((np.cumsum(many) - many)[class_of_job], length)
     share = x[columns] / classes.count[owner]
     return np.repeat(job, length), constant(-1, len(row), np.int64), columns[row], share[row]
 
@@ -144,8 +145,8 @@ def _rows(classes: Classes, parts: list[Part]) -> JobRows:
 
 
 def _cycle(count: int) -> tuple[IntArray, IntArray, FloatArray]:
-    """Pairs (i, i + 1) around a cycle of ``count`` jobs, each with an equal share of the whole."""
-    # Around a cycle of two the pairs (0, 1) and (1, 0) are one.
+    """Pairs (i, i + 1) around a cycle of ``count`` jobs, each with an equal share."""
+    # In a cycle of two jobs, (0, 1) and (1, 0) are the same pair.
     if count == 2:
         return np.array([0]), np.array([1]), np.array([1.0])
     first = np.arange(count, dtype=np.int64)
@@ -153,11 +154,9 @@ def _cycle(count: int) -> tuple[IntArray, IntArray, FloatArray]:
 
 
 def _north_west(rows: int, columns: int) -> tuple[IntArray, IntArray, FloatArray]:
-    """Shares of a transportation plan between ``rows`` equal supplies
-    and ``columns`` equal demands of total 1.
-
-    Cutting [0, 1] at the multiples of 1/rows and of 1/columns gives the plan; exact in integers of
-    1/(rows columns).
+    """Transportation plan between ``rows`` equal supplies and ``columns`` equal demands of total 1.
+    The plan follows from cutting [0, 1] at the multiples of 1/rows and of 1/columns. The cuts are
+    computed exactly, as integer multiples of 1/(rows columns).
     """
     cuts = np.union1d(
         np.arange(rows + 1, dtype=np.int64) * columns, np.arange(columns + 1, dtype=np.int64) * rows
@@ -167,15 +166,16 @@ def _north_west(rows: int, columns: int) -> tuple[IntArray, IntArray, FloatArray
 
 
 def _expand_whole(classes: Classes, x: FloatArray, used: IntArray) -> JobRows:
-    """Whole jobs: the columns of a class take its members one after the other."""
+    """Rows of whole jobs: the columns of a class take its jobs one after the other."""
     members, start = classes.jobs_by_class
     units = np.round(x[used]).astype(np.int64)
-    # Both ends of each column in turn, so that a pair inside a class takes two different members.
+    # Class and partner class of each column alternate in one list, so that a pair inside a class
+    # takes two different jobs.
     owner = np.stack([classes.class_a[used], classes.class_b[used]], axis=1).ravel()
     wanted = np.where(owner >= 0, np.repeat(units, 2), 0)
     order = np.argsort(owner, kind="stable")
     total = np.concatenate(([0], np.cumsum(wanted[order])))
-    # Jobs of the same class that go to the columns before.
+    # Number of jobs of the same class that earlier columns have taken.
     before = np.empty_like(wanted)
     before[order] = total[:-1] - total[np.searchsorted(owner[order], owner[order])]
     if ((wanted > 0) & (before + wanted > classes.count[owner])).any():

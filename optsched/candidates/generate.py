@@ -43,7 +43,7 @@ from optsched.performance.composed import corrects
 ROUNDING = 1e-9
 """Relative slack when the memory of two workloads, or of a share of a GPU, is compared."""
 MOST_KIND_PAIRS = 5_000_000
-"""Pairs of kinds in a configuration that are looked at, at most."""
+"""Most pairs of kinds (in a configuration) that are examined."""
 
 
 Sifted = tuple[KindColumns, KindColumns]
@@ -52,10 +52,9 @@ Sifted = tuple[KindColumns, KindColumns]
 
 def rated_columns(task: CompileTask, counts: tuple[IntArray, IntArray]) -> Iterator[Sifted]:
     """Columns of kinds without options:
-    GPU counts x pools x spreads, with rates from the tables, then the model.
-
-    ``counts`` are pairs of a kind and its GPUs (`Kinds.counts`). Columns are made block by block,
-    so that those that are dropped are never all in memory.
+    GPU counts x pools x spreads, with rates from the tables, then from the model. ``counts`` are
+    pairs of a kind and its GPUs (`Kinds.counts`). Columns are made in blocks to save memory:
+    dropped columns are never all in memory.
     """
     for cells in _everywhere(*counts, task.sizes):
         task.timer.check()
@@ -83,23 +82,23 @@ Cells = tuple[IntArray, IntArray, WayColumns]
 def _on_all_spreads(
     task: CompileTask, kind: IntArray, way: IntArray, ways: WayColumns
 ) -> KindColumns:
-    """Columns of kinds on the fewest nodes, and after them the same ones on other numbers of nodes
-    and within groups of nodes, as far as the table lists them or the model knows them.
+    """Columns of kinds on the fewest nodes; then on other numbers of nodes and within groups of
+    nodes, if the table lists these spreads or the model rates them.
     """
     levels = task.levels_of_model
     if not (task.table.has_spreads or levels):
         return KindColumns.of(kind, way, ways)
     row, spread = task.table.listed_spreads(task.kinds.batch, kind, ways.pool[way], ways.gpus[way])
-    # The fewest nodes are there already.
+    # The spread on the fewest nodes has columns already.
     (other,) = (spread != ways.nodes[way[row]]).nonzero()
     row, spread = row[other], spread[other]
-    # A rate within a group is for any nodes of it.
+    # A rate within a group holds for any nodes of the group.
     level = np.maximum(spread - LEVEL, 0)
     nodes = np.where(
         level > 0, np.minimum(ways.gpus[way[row]], task.sizes.nodes[ways.pool[way[row]]]), spread
     )
     if levels:
-        # A model that knows the links of groups knows how many nodes are in use as well.
+        # A model that rates groups also distinguishes numbers of nodes.
         several = np.flatnonzero(ways.nodes[way] > 1)
         row = np.concatenate([row, np.tile(several, levels)])
         level = np.concatenate([level, np.repeat(np.arange(1, levels + 1), len(several))])
@@ -121,7 +120,9 @@ def _on_all_spreads(
 
 
 def _everywhere(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[Cells]:
-    """Kinds on so many GPUs of every pool, on the fewest nodes; pool by pool for each of them."""
+    """Kinds on ``gpus`` GPUs of every pool, on the fewest nodes; the pools of one entry are
+    consecutive.
+    """
     pools, ways, place, counts = ways_on_fewest_nodes(gpus, sizes)
     for part in blocks(len(kind)):
         way = np.add.outer(place[part], pools * counts).ravel()
@@ -129,7 +130,7 @@ def _everywhere(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[Ce
 
 
 def _kind_by_kind(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[Cells]:
-    """The same, for kinds in order; those of a kind together, and pool by pool for each kind."""
+    """The same for sorted kinds; entries are sorted by kind, then pool."""
     pools, ways, place, counts = ways_on_fewest_nodes(gpus, sizes)
     begin = np.append(np.flatnonzero(np.diff(kind, prepend=-1)), len(kind))
     row = 0
@@ -149,8 +150,8 @@ def _kind_by_kind(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[
 def ways_on_fewest_nodes(
     gpus: IntArray, sizes: PoolSizes
 ) -> tuple[IntArray, WayColumns, IntArray, int]:
-    """The pools; the ways to have these counts in every pool, in order;
-    place of each count; how many there are.
+    """The pools; the ways to have these counts in every pool, in order; the position of each count;
+    the number of different counts.
     """
     pools = np.arange(len(sizes.gpus), dtype=np.int64)
     alike = group_rows([gpus], len(gpus))
@@ -173,16 +174,16 @@ def ways_on_fewest_nodes(
 
 
 def rated(task: CompileTask, columns: KindColumns) -> Sifted:
-    """The columns that can run, with their rates, and the others, with the reason."""
+    """The columns that can run, with their rates, and the dropped ones, with their reasons."""
     table, batch, ways = task.table, task.kinds.batch, columns.ways
     drop = drop_roomless(task, columns, drop_unfit(task, columns))
-    # Models are asked about what can run alone.
+    # The model is asked only about columns that can run.
     fits = rows_where(is_kept(drop))
     kind, way = take_rows(columns.kind, fits), take_rows(columns.way, fits)
     used = mask_of(way, len(ways))
     if used.all():
         asked, number = ways, way
-    else:  # models are asked about ways alone in which some column may run
+    else:  # the model is asked only about ways in which some column can run
         asked, number = ways.take(used), (np.cumsum(used) - 1)[way]
     none = np.zeros(len(asked), np.int64)
     configurations = Configurations(
@@ -219,13 +220,12 @@ def _with_model(
     configurations: Configurations,
     edges: tuple[IntArray, IntArray],
 ) -> Prediction:
-    """Ask the model where neither the job nor its workload states a rate,
-    or everywhere if it corrects what is stated.
-
-    A job's own table is complete: what it leaves out has no rate, whatever a model says.
+    """Ask the model for rates that neither the job nor its workload states, or for all rates if it
+    corrects stated ones. A table of the job itself is complete: configurations that it leaves out
+    have no rate, whatever the model says.
     """
     model, (kind, way) = task.model, edges
-    # A model that corrects rates is asked about those that are stated too.
+    # A correcting model is also asked about stated rates.
     nothing, own = stated.feasible == Feasibility.NO_RATE, task.kinds.own[kind]
     asked = np.flatnonzero(~(nothing & own) if corrects(model) else nothing & ~own)
     answer = model.predict(task.kinds.batch, configurations, edges=(kind[asked], way[asked]))
@@ -248,11 +248,11 @@ def _with_model(
 
 
 def drop_unfit(task: CompileTask, columns: KindColumns) -> NDArray[np.uint8]:
-    """`Drop` of columns with more GPUs than their pool has, or than so many of its nodes have,
-    or with too little memory; else 0.
+    """`Drop` of columns: more GPUs than the pool or its largest nodes have, or too little GPU
+    memory; else 0.
     """
     ways = columns.ways
-    few = len(ways) > len(columns)  # a part of the columns, which has a part of the ways
+    few = len(ways) > len(columns)  # this part of the columns uses only some of the ways
     drop = unfit(ways.take(columns.way), task) if few else unfit(ways, task)[columns.way]
     if task.instance.workloads.gpu_memory.any():
         needs, has = gpu_memory(task.instance, task.kinds, columns)
@@ -262,8 +262,8 @@ def drop_unfit(task: CompileTask, columns: KindColumns) -> NDArray[np.uint8]:
 
 
 def unfit(ways: WayColumns, task: CompileTask) -> NDArray[np.uint8]:
-    """`Drop` of ways with more GPUs than their pool has,
-    or than so many of its nodes, or of those of a group, have; else 0.
+    """`Drop` of ways with more GPUs than the pool has, or than its largest nodes (or those of one
+    group) have; else 0.
     """
     sizes = task.sizes
     on_gpus = (ways.pool >= 0) & (ways.gpus > 0)
@@ -288,10 +288,10 @@ def most_in_a_group(ways: WayColumns, task: CompileTask) -> IntArray:
     alike = group_rows((ways.pool[asked], ways.level[asked], ways.nodes[asked]), len(asked))
     largest = np.empty(len(alike), np.int64)
     for row, way in enumerate(asked[alike.first].tolist()):
-        mine = np.flatnonzero(cluster.numbering.pool == ways.pool[way])
-        group = cluster.group_of_node[ways.level[way], mine]
-        order = mine[np.lexsort((-size[mine], group))]
-        # Of the nodes of each group, the largest first, as many as the way spans.
+        in_pool = np.flatnonzero(cluster.numbering.pool == ways.pool[way])
+        group = cluster.group_of_node[ways.level[way], in_pool]
+        order = in_pool[np.lexsort((-size[in_pool], group))]
+        # In each group take the largest nodes, as many as the way spans.
         group = cluster.group_of_node[ways.level[way], order]
         first = np.maximum.accumulate(
             np.where(np.diff(group, prepend=-1) != 0, np.arange(len(order)), 0)
@@ -305,8 +305,8 @@ def most_in_a_group(ways: WayColumns, task: CompileTask) -> IntArray:
 def gpu_memory(
     instance: Instance, kinds: Kinds, columns: KindColumns
 ) -> tuple[FloatArray, FloatArray]:
-    """GB per GPU that each column needs (0 where its workloads don't say)
-    and has (inf where its pool doesn't say).
+    """GB per GPU that each column needs (0 if its workloads state none) and has (inf if its pool
+    states none).
     """
     need, ways = instance.workloads.gpu_memory[kinds.workload], columns.ways
     together, pairs = need[columns.kind], columns.pairs
@@ -318,7 +318,7 @@ def gpu_memory(
 
 def option_columns(task: CompileTask) -> KindColumns:
     """One column per explicit option of each kind;
-    its rate is stated, or follows from its duration, or is 0.
+    its rate is stated, or is computed from its duration, or is 0.
     """
     instance, kinds, options = task.instance, task.kinds, task.instance.options
     if not len(options):
@@ -333,9 +333,9 @@ def option_columns(task: CompileTask) -> KindColumns:
     )
     stated = ~np.isnan(options.throughput[option])
     rate = np.where(stated, options.throughput[option], 0.0)
-    # A duration is the time of all steps; with steps_done = 0 it is exact, and the rate that it
-    # implies is steps / d.
-    # Kinds whose rates follow from durations have jobs with as many steps (`find_kinds`).
+    # A duration d is the time of all steps, so the rate is steps / d. The duration itself is exact
+    # # for jobs with steps_done = 0. All jobs of a kind whose rates follow from durations have the
+    # same steps (`find_kinds`).
     steps = instance.jobs_table.steps[kinds.first[kind]]
     duration = options.duration[option]
     implied = ~stated & ~np.isnan(duration)
@@ -360,20 +360,20 @@ def option_columns(task: CompileTask) -> KindColumns:
 
 def pair_columns(task: CompileTask, among: IntArray | None = None) -> KindColumns:
     """Columns of co-located pairs:
-    entries by workload give every pair of kinds, entries by job win over them.
+    an entry of two workloads makes a column for every pair of their kinds; an entry of two jobs
+    overrides it. An entry that states its number of nodes overrides one that does not (which means
+    the fewest).
 
-    An entry that states its nodes wins over one that leaves them to be the fewest.
+    Both jobs hold the same GPUs, so both must be able to run on that count. In a pair of two jobs
+    of one workload (or kind) the entry does not say which job has which rate, so each gets the mean
+    of the two. A kind of one job is not paired with itself.
 
-    Both jobs hold the same GPUs, so both must be able to run on that count. Two jobs of one
-    workload (or kind) cannot be distinguished, so each gets the mean of the entry's two rates. A kind
-    of one job is not paired with itself.
-
-    Entries by workload pair only the kinds ``among`` these, if given, which are sorted.
+    If ``among`` is given (sorted kinds), entries of workloads pair only these kinds.
     """
     instance, kinds = task.instance, task.kinds
     if not instance.colocation:
         return KindColumns.none()
-    # Of equal columns the first one stays (`_first_of_equals`), so the entries that win come first.
+    # The first of equal columns is kept (`_first_of_equals`), so overriding entries come first.
     entries = sorted(instance.colocation, key=lambda entry: entry.nodes == ANY_SPREAD)
     by_job = [entry for entry in entries if entry.jobs is not None]
     by_workload = [entry for entry in entries if entry.workloads is not None]
@@ -390,7 +390,7 @@ def pair_columns(task: CompileTask, among: IntArray | None = None) -> KindColumn
     nodes = np.where(nodes > 0, nodes, task.sizes.fewest_nodes(pool, gpus))
 
     same_workload = kinds.workload[first] == kinds.workload[second]
-    # An entry by job says which of the two has which rate, even in one workload.
+    # An entry of two jobs says which of them has which rate, even if they have the same workload.
     alike = same_workload & (row >= len(by_job))
     rates[alike] = rates[alike].mean(axis=1, keepdims=True)
     swap = first > second
@@ -398,7 +398,7 @@ def pair_columns(task: CompileTask, among: IntArray | None = None) -> KindColumn
     rates[swap] = rates[swap][:, ::-1]
 
     jobs_of = np.bincount(kinds.of_job[kinds.of_job >= 0], minlength=len(kinds))
-    # Entries of workloads know nothing of the sizes that their jobs may have.
+    # Entries of workloads do not depend on the gang sizes that the jobs allow, so check these here.
     both_run = kinds.allows(first, gpus) & kinds.allows(second, gpus)
     two_jobs = (first != second) | (jobs_of[first] > 1)
     unmatched = _first_of_equals((first, second, pool, gpus, nodes))
@@ -416,7 +416,7 @@ KindPairs = tuple[IntArray, IntArray, IntArray]
 
 
 def _pairs_of_jobs(entries: Sequence[Colocation], kinds: Kinds) -> KindPairs:
-    """Pairs of the kinds of jobs that entries name one by one, as far as both jobs are present."""
+    """Pairs of kinds from entries that name two jobs, if both jobs are present."""
     jobs = np.array([entry.jobs for entry in entries], np.int64).reshape(-1, 2)
     kind = kinds.of_job[jobs] if len(jobs) else jobs
     rows = np.flatnonzero((kind >= 0).all(axis=1))
@@ -426,7 +426,7 @@ def _pairs_of_jobs(entries: Sequence[Colocation], kinds: Kinds) -> KindPairs:
 def _pairs_of_workloads(
     entries: Sequence[Colocation], kinds: Kinds, among: IntArray | None
 ) -> KindPairs:
-    """Every two kinds of the workloads that entries name; those ``among`` these kinds, if given."""
+    """Pairs of kinds from entries that name two workloads; only kinds ``among``, if given."""
     if among is None:
         generated = np.flatnonzero(kinds.options < 0)
     else:
@@ -437,7 +437,7 @@ def _pairs_of_workloads(
     start = np.searchsorted(workload, wanted, "left")
     size = (np.searchsorted(workload, wanted, "right") - start).astype(np.int64)
     products = size[:, 0] * size[:, 1]
-    # Where both workloads are the same, every two kinds come in both orders.
+    # If both workloads are the same, every pair of kinds comes in both orders.
     same = wanted[:, 0] == wanted[:, 1]
     made = int(np.where(same, products // 2, products).sum())
     if made > MOST_KIND_PAIRS:

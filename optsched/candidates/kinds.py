@@ -32,15 +32,15 @@ from optsched.performance import JobBatch, TableModel
 from optsched.performance.parameter_server import KEY, ParameterServers
 
 STRIDE = 2**32
-"""More than any count of GPUs."""
+"""Larger than any GPU count."""
 MOST_COUNTS = 100_000
-"""GPU counts of one job that columns are made of at most."""
+"""Most GPU counts of one job."""
 TABLES = ("cluster", "rates", "options", "workloads", "colocation")
-"""Parts of an instance that columns are made of, besides its jobs."""
+"""Parts of an instance, besides its jobs, that determine the columns."""
 DECISIVE = (
     "names", "rates", "workload", "gpus_min", "gpus_max", "levels", "level_lists", "options", "steps",
 )  # fmt: skip
-"""Parts of the job table that columns are made of."""
+"""Parts of the job table that determine the columns."""
 
 
 class Absence(IntEnum):
@@ -51,7 +51,7 @@ class Absence(IntEnum):
     ARRIVES_LATER = 2
     NO_COLUMN = 3
     NOT_MEANT = 4
-    """The formulation does not deal with such jobs."""
+    """The formulation leaves such jobs out."""
 
 
 _PRESENT = int(Absence.PRESENT)  # numpy compares with a member of an enum in five times the time
@@ -76,9 +76,9 @@ class Kinds(Displayed):
     first : IntArray, shape (K,)
         First job of each kind.
     workload, profile, gpus_min, gpus_max, levels, options : IntArray, shape (K,)
-        As in the job table; ``profile`` is the rate profile that speaks for the kind (-1: none).
+        As in the job table; ``profile`` is the rate profile of the kind (-1: none).
     own : BoolArray, shape (K,)
-        Whether the profile is the jobs' own.
+        Whether the profile is stated by the jobs themselves, not by their workload.
     law : IntArray, shape (K,)
         Row of ``laws`` for kinds that run on workers and parameter servers, else -1.
     level_lists : tuple of tuples
@@ -105,7 +105,7 @@ class Kinds(Displayed):
 
     @property
     def groups(self) -> Groups:
-        """The kinds as groups of jobs, where none is absent."""
+        """The kinds as groups of jobs; requires that no job is absent."""
         return Groups(self.first, self.of_job, np.bincount(self.of_job, minlength=len(self)))
 
     @cached_property
@@ -132,9 +132,9 @@ class Kinds(Displayed):
         return owners(length) * STRIDE + flat, start
 
     def of_same_jobs(self, before: Instance, now: Instance, future: bool) -> bool:
-        """Whether an instance has the jobs, rates and nodes of the one before, which made these kinds.
-
-        Tables are compared by identity: instances share what no event has changed.
+        """Whether instance ``now`` has the same jobs, rates and nodes as ``before``, from which
+        these kinds were made. Tables are compared by identity, because revised instances share
+        unchanged tables.
         """
         tables = (before, now, TABLES), (before.jobs_table, now.jobs_table, DECISIVE)
         same = all(getattr(a, name) is getattr(b, name) for a, b, names in tables for name in names)
@@ -149,18 +149,18 @@ class Kinds(Displayed):
     ) -> tuple[IntArray, IntArray]:
         """GPU counts of the kinds with rates (neither options nor a law), as pairs (kind, count).
 
-        Of a range without levels, kinds with a table of their own have the counts that it lists. All
-        kinds have only listed counts where the tables are ``complete``, as no model adds rates to
-        them. Other kinds have every count up to ``limit``, the largest pool. The smallest count is
-        always there, so that a job that cannot run shows up with its reason.
+        A range without levels gives every count up to ``limit``, the largest pool. If the kind has
+        a rate table of its own, or if the tables are ``complete`` (no model adds rates), it gives
+        only the counts that the table lists. The smallest count is always included, so that a job
+        that cannot run has a dropped column with a reason.
         """
         (plain,) = ((self.options < 0) & (self.law < 0) & (self.levels < 0)).nonzero()
         rows = None if len(plain) == len(self) else plain
         low = take_rows(self.gpus_min, rows)
         high = np.maximum(np.minimum(take_rows(self.gpus_max, rows), limit), low)
-        if not self.level_lists and (low == high).all():  # nobody is elastic
+        if not self.level_lists and (low == high).all():  # no kind is elastic
             return plain, low
-        # Where the table says all, a count that it does not list has no rate.
+        # If the table is complete, a count that it does not list has no rate.
         by_table = take_rows(self.own, rows) | complete
         row, count = listed.listed_counts(
             take_rows(self.profile, rows), low, np.where(by_table, high, low)
@@ -174,8 +174,8 @@ class Kinds(Displayed):
         )
 
     def _refuse_endless_range(self, kind: IntArray, length: IntArray) -> None:
-        """Refuse a range with so many GPU counts
-        that the clock cannot stop the making of their columns.
+        """Refuse a range with so many GPU counts that the time limit could not interrupt their
+        generation.
         """
         if length.max(initial=0) < MOST_COUNTS:
             return
@@ -198,8 +198,8 @@ class Kinds(Displayed):
         return np.repeat(leveled, length), keys[ranges(first, length)] % STRIDE
 
     def allows(self, kind: IntArray, gpus: IntArray) -> BoolArray:
-        """Whether each kind may run on so many GPUs;
-        one with workers and servers does not learn how many.
+        """Whether each kind may run on this number of GPUs; False for kinds with workers and
+        servers.
         """
         inside = (
             (self.gpus_min[kind] <= gpus) & (gpus <= self.gpus_max[kind]) & (self.law[kind] < 0)
@@ -219,10 +219,8 @@ def absence_of(instance: Instance, future: bool = False) -> NDArray[np.uint8]:
 
 
 def find_kinds(instance: Instance, future: bool = False) -> Kinds:
-    """Group the jobs that have arrived (or all, with ``future``)
-    and have steps left by what decides their columns.
-
-    Jobs that a co-location entry names one by one are kinds of their own.
+    """Group the jobs that have arrived (or all, with ``future``) and have steps left by the data
+    that determine their columns. A job that a co-location entry names is a separate kind.
     """
     table, jobs = instance.jobs_table, len(instance.jobs_table)
     absence = absence_of(instance, future)
@@ -248,7 +246,7 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
         law = np.where(own | (table.options >= 0), -1, looked_up(of_workload, table.workload))
     steps = constant(0.0, jobs, np.float64)
     if len(instance.options) or len(laws):
-        # Where a rate follows from a duration, jobs of other numbers of steps have other rates.
+        # If a rate is computed from a duration, it depends on the number of steps.
         timed = looked_up(_rates_from_durations(instance.options), table.options) | (law >= 0)
         steps = np.where(timed, table.steps, 0.0)
     decisive = [
@@ -283,15 +281,15 @@ def _laws(instance: Instance) -> ParameterServers:
     """The laws of workloads that run on workers and parameter servers."""
     if not instance.workloads.with_parameter(KEY).any():
         return ParameterServers.none()
-    # their documents take a while to load, and few instances have any
+    # slow to import, and few instances have such workloads
     from optsched.performance.parameter_server_documents import read_parameter_servers
 
     return read_parameter_servers(instance)
 
 
 def _rates_from_durations(options: OptionTable) -> BoolArray:
-    """Whether some option of each list has a duration but no rate,
-    which makes a rate of the steps; last: no list.
+    """For each option list, whether some option has a duration but no rate, so that its rate
+    depends on the steps. The last entry is for jobs without a list.
     """
     owner = owners(lengths(options.indptr))
     implied = np.isnan(options.throughput) & ~np.isnan(options.duration)

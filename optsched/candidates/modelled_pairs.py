@@ -1,4 +1,4 @@
-"""Columns of co-located pairs whose slow-down a performance model knows."""
+"""Columns of co-located pairs whose slow-down a performance model predicts."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def modelled_pairs(task: CompileTask, alone: KindColumns, stated: KindColumns) -
     """Columns of all pairs of kinds that run alone in the same configuration,
     with rates from the model.
 
-    The rate of each job is what it has alone times the fraction that the model says. Pairs of kinds
-    that the instance states (`stated`) are left alone. So are pairs whose fractions make 1 or less:
-    giving each job its fraction of the time alone does the same work on the same GPUs, and leaves
-    the rest of them free. (Only a demand for time, whatever is done in it, such as
-    ``minimum-service``, could want them; the instance can state them.)
+    The rate of each job is its rate alone times the fraction that the model predicts. Pairs of
+    kinds that the instance states (`stated`) are skipped. Pairs whose fractions add up to 1 or less
+    are skipped too: if the jobs take turns, each alone for its fraction of the time, they do the
+    same work in no more GPU time. (Such a pair could only help a requirement on time itself, such
+    as ``minimum-service``; the instance can state it.)
 
     Raises
     ------
     InvalidInput
-        If there are more than `MOST_KIND_PAIRS` pairs to look at.
+        If there are more than `MOST_KIND_PAIRS` pairs to examine.
     """
     pairs = colocating(task.model)
     if pairs is None:
@@ -65,7 +65,8 @@ def modelled_pairs(task: CompileTask, alone: KindColumns, stated: KindColumns) -
         partner=alone.kind[b],
         rate=alone.rate[a] * said.first[use],
         partner_rate=alone.rate[b] * said.second[use],
-        # The larger error of the two alone, and that of the fraction, as independent errors add up.
+        # Error of the rates alone (the larger of the two) and error of the fraction, combined as
+        # independent errors.
         log_sd=np.hypot(np.maximum(alone.log_sd[a], alone.log_sd[b]), said.log_sd[use]),
         source=np.maximum(np.maximum(alone.source[a], alone.source[b]), said.source[use]),
     )  # fmt: skip
@@ -73,9 +74,9 @@ def modelled_pairs(task: CompileTask, alone: KindColumns, stated: KindColumns) -
 
 
 def pairable(alone: KindColumns) -> IntArray:
-    """Rows of columns alone that a model of pairs may put two by two."""
+    """Rows of columns alone that a model may pair."""
     fits = is_kept(alone.drop) & (alone.option < 0) & (alone.workers == 0) & (alone.gpus > 0)
-    # A pair has the rates of its configuration anywhere in the pool.
+    # Columns within a group are left out: the rates of a pair hold anywhere in the pool.
     return np.flatnonzero(fits & (alone.share == 1) & (alone.level == 0))
 
 
@@ -84,7 +85,8 @@ def _pairs(kinds: Kinds, alone: KindColumns) -> tuple[IntArray, IntArray]:
     that are in the same configuration; the lower kind first.
     """
     rows = pairable(alone)
-    # Sorted, the columns of a configuration are neighbours, and each is paired with those after it.
+    # After sorting, columns with the same configuration are adjacent; each is paired with those
+    # after it.
     rows = rows[
         np.lexsort((alone.kind[rows], alone.nodes[rows], alone.gpus[rows], alone.pool[rows]))
     ]
@@ -92,7 +94,7 @@ def _pairs(kinds: Kinds, alone: KindColumns) -> tuple[IntArray, IntArray]:
     start = mask_of(same.first, len(rows))
     begin = np.maximum.accumulate(np.where(start, np.arange(len(rows)), 0))
     end = begin + same.count[same.inverse]
-    partners = (end - np.arange(len(rows))).astype(np.int64)  # itself and all that follow
+    partners = (end - np.arange(len(rows))).astype(np.int64)  # the column itself and all after it
     if partners.sum() > MOST_KIND_PAIRS:
         raise InvalidInput(
             "performance",

@@ -1,6 +1,4 @@
-"""Pairs that are not columns yet:
-what two sorts of jobs make of a configuration that they share.
-"""
+"""Pairs that are not columns yet: the rates of two sorts of jobs that share a configuration."""
 
 from __future__ import annotations
 
@@ -26,22 +24,22 @@ from optsched.performance import ColocatingModel, Configurations, Feasibility, P
 from optsched.performance.composed import colocating
 
 MOST_CELLS = 50_000_000
-"""Ways x sorts x sorts that a table holds, at most."""
+"""Most cells of a table (ways x sorts x sorts)."""
 STEP = 1_000_000
-"""Cells that a model of pairs is asked for at a time."""
+"""Cells per call of a model of pairs."""
 
 
 @dataclass(frozen=True, repr=False)
 class PairTable(Displayed):
     """The columns of pairs that can be made: W ways (pool, GPUs, nodes) x S sorts x S sorts.
 
-    Kinds of a sort differ in nothing but their rates alone, as far as sharing GPUs goes. In way w a
-    kind a of sort A runs beside any kind of sort B at
+    Kinds of one sort behave the same when they share GPUs; only their rates alone differ. In way w,
+    a kind a of sort A runs beside any kind of sort B at
 
         alone[a, w] fraction[w, A, B] + stated[w, A, B]     steps/s
 
-    of which one is 0: models of pairs say fractions, instances state rates. A pair of sorts with a
-    fraction is a column only for kinds that both have a column alone in the way.
+    where one of the two terms is 0: a model predicts fractions, an instance states rates. A pair
+    with a fraction can be a column only if both kinds have a column alone in the way.
 
     Attributes
     ----------
@@ -49,20 +47,21 @@ class PairTable(Displayed):
     sort : IntArray, shape (kinds,)
     pool, gpus, nodes : IntArray, shape (W,)
     row : IntArray, shape (kinds, W)
-        Row of ``columns`` that a kind has alone in a way, -1 for none.
+        Row of ``columns`` of a kind alone in a way, -1 for none.
     allowed, modelled : BoolArray, shape (W, S, S)
-        Symmetric: which sorts can share GPUs in a way, and of which of them a model says fractions.
+        Which sorts can share GPUs in a way, and which of these pairs have fractions from a model.
+        Symmetric.
     fraction, stated : FloatArray, shape (W, S, S)
     log_sd : FloatArray, shape (W, S, S)
     source : NDArray[uint8], shape (W, S, S)
     columns : KindColumns
         All columns without a partner.
     beside : KindColumns
-        For every sort and way in which it can share GPUs what it would hold alone: decides which
-        resources have rows.
+        For every sort and way in which it can share GPUs, the column that it would have alone.
+        These decide which resources have rows.
     needs : FloatArray, shape (W, S, R)
-        What a kind of a sort holds of each resource in a way; GPUs are held once by the two
-        together and not counted.
+        Amount of each resource that a kind of a sort holds in a way. GPUs are not included, because
+        the two jobs of a pair hold them together.
     """
 
     kinds: Kinds
@@ -86,25 +85,25 @@ class PairTable(Displayed):
         return len(self.pool)
 
     def rate(self, kind: IntArray, partner: IntArray, way: IntArray) -> FloatArray:
-        """steps/s of kinds beside others in ways; elementwise."""
+        """steps/s of each kind beside its partner in a way; elementwise."""
         cell = (way, self.sort[kind], self.sort[partner])
         return self.rate_alone(kind, way) * self.fraction[cell] + self.stated[cell]
 
     def rate_alone(self, kind: IntArray, way: IntArray | int) -> FloatArray:
-        """steps/s that kinds have alone in ways, 0 for none; elementwise."""
+        """steps/s of each kind alone in a way, 0 if it has no such column; elementwise."""
         row = self.row[kind, way]
         return np.where(row >= 0, np.append(self.columns.rate, 0.0)[row], 0.0)
 
     def can_share(self, kind: IntArray, partner: IntArray, way: IntArray) -> BoolArray:
-        """Whether two kinds can share GPUs in ways; elementwise."""
+        """Whether two kinds can share GPUs in a way; elementwise."""
         cell = (way, self.sort[kind], self.sort[partner])
         seated = (self.row[kind, way] >= 0) & (self.row[partner, way] >= 0)
         return self.allowed[cell] & (seated | ~self.modelled[cell])
 
     def usage(self, kind: IntArray, partner: IntArray, way: IntArray) -> FloatArray:
-        """What pairs of kinds hold of each resource in ways, shape (pairs, R)."""
+        """Amount of each resource that each pair holds, shape (pairs, R)."""
         held = self.needs[way, self.sort[kind]] + self.needs[way, self.sort[partner]]
-        # Both share the GPUs, and each brings its own CPUs and memory.
+        # The two jobs share the GPUs; their CPUs and memory add up.
         held[np.arange(len(way)), self.pool[way]] += self.gpus[way]
         return held
 
@@ -137,7 +136,7 @@ class PairTable(Displayed):
 
     def usage_rows(self, instance: Instance, columns: KindColumns) -> tuple[Resources, Usage]:
         """Resources and their use by some columns;
-        the rows are those that all possible columns have.
+        the rows are those of all columns that could be made.
         """
         resources, usage = resource_rows(
             instance, self.kinds, KindColumns.concatenate([columns, self.beside])
@@ -146,13 +145,13 @@ class PairTable(Displayed):
 
 
 def pair_table(task: CompileTask, alone: KindColumns, others: KindColumns) -> PairTable:
-    """What `pair_columns` and `modelled_pairs` would make columns of, without making them.
+    """The table of all columns that `pair_columns` and `modelled_pairs` would make.
 
     Parameters
     ----------
     task : CompileTask
     alone : KindColumns
-        Columns that a performance model may pair (`rated_columns`), those that were dropped too.
+        Columns that a performance model may pair (`rated_columns`), including dropped ones.
     others : KindColumns
         All further columns without a partner.
 
@@ -161,17 +160,17 @@ def pair_table(task: CompileTask, alone: KindColumns, others: KindColumns) -> Pa
     InvalidInput
         If the table would have more than `MOST_CELLS` cells.
     OutOfTime
-        The deadline is over.
+        The time limit is reached.
     """
     instance, kinds, pairs = task.instance, task.kinds, colocating(task.model)
     by_workload = pairs is None or getattr(pairs, "pairs_by_workload", False)
     sort = _sorts(instance, kinds, apart=not by_workload)
     sorts = int(sort.max(initial=-1)) + 1
     first = np.full(sorts, len(kinds), np.int64)
-    # Kinds of a sort differ in rates alone, so that the first one may ask for all of them.
+    # Kinds of a sort differ only in their rates alone, so the model is asked about the first kind.
     np.minimum.at(first, sort, np.arange(len(kinds), dtype=np.int64))
 
-    # Two kinds of a sort tell what any two of its kinds make of a configuration.
+    # The first two kinds of each sort are enough: all other pairs of the sort behave like them.
     stated = pair_columns(task, among=_first_two(sort, sorts))
     columns = KindColumns.concatenate([alone, others])
     columns = columns.take(np.flatnonzero(is_kept(columns.drop)))
@@ -215,7 +214,7 @@ def pair_table(task: CompileTask, alone: KindColumns, others: KindColumns) -> Pa
 
 @dataclass(frozen=True)
 class _Cells:
-    """Cells (way, sort, sort) while the table is made; those that are ``known`` need no model."""
+    """Cells (way, sort, sort) while the table is built; cells that are ``known`` need no model."""
 
     known: BoolArray
     allowed: BoolArray
@@ -227,7 +226,7 @@ class _Cells:
 
     @classmethod
     def unknown(cls, ways: int, sorts: int) -> _Cells:
-        """Cells of which nothing is known; refuses more than `MOST_CELLS`."""
+        """Cells that are all unknown; refuses more than `MOST_CELLS`."""
         shape = (ways, sorts, sorts)
         if np.prod(shape, dtype=np.float64) > MOST_CELLS:
             raise InvalidInput(
@@ -241,23 +240,26 @@ class _Cells:
         return cls(known, allowed, modelled, fraction, stated, log_sd, np.zeros(shape, np.uint8))
 
     def state(self, pairs: KindColumns, way: IntArray, sort: IntArray) -> None:
-        """Take over pairs whose rates the instance states, from both sides."""
+        """Enter pairs whose rates the instance states, in both orders."""
         kept = is_kept(pairs.drop)
-        # The rate of each job is in the cell that has its sort first.
-        for one, other, rate in (
+        # Cell (way, A, B) has the rate of the job of sort A.
+        for first, second, rate in (
             (pairs.kind, pairs.partner, pairs.rate),
             (pairs.partner, pairs.kind, pairs.partner_rate),
         ):
-            cell = (way, sort[one], sort[other])
+            cell = (way, sort[first], sort[second])
             self.known[cell] = True
             self.allowed[cell] = kept
             self.stated[cell] = np.where(kept, rate, 0.0)
 
     def predict(
-        self, way: IntArray, one: IntArray, other: IntArray, said: PairPrediction, use: BoolArray
+        self, way: IntArray, first: IntArray, second: IntArray, said: PairPrediction, use: BoolArray
     ) -> None:
-        """Take over what a model says of pairs, where ``use`` says that they can be columns."""
-        for cell, fraction in (((way, one, other), said.first), ((way, other, one), said.second)):
+        """Enter predictions of a model; ``use`` is the mask of pairs that can be columns."""
+        for cell, fraction in (
+            ((way, first, second), said.first),
+            ((way, second, first), said.second),
+        ):
             self.allowed[cell] = use
             self.modelled[cell] = use
             self.fraction[cell] = np.where(use, fraction, 0.0)
@@ -266,7 +268,7 @@ class _Cells:
 
     @property
     def stated_sorts(self) -> BoolArray:
-        """Sorts that the instance pairs in some way, shape (S,)."""
+        """Mask of sorts for which the instance states a pair, shape (S,)."""
         return np.asarray(np.any(self.allowed & ~self.modelled, axis=(0, 2)))
 
 
@@ -285,11 +287,11 @@ def _predict(
     task : CompileTask
     pairs : ColocatingModel
     cells : _Cells
-        Takes what the model says.
+        Receives the predictions.
     seated : BoolArray, shape (S, W)
-        Sorts of which some kind has a column alone in a way.
+        Whether some kind of a sort has a column alone in a way.
     first : IntArray, shape (S,)
-        A kind of each sort, which speaks for it.
+        A representative kind of each sort.
     way : (pool, GPUs, nodes), each of shape (W,)
     """
     pool, gpus, nodes = way
@@ -312,10 +314,10 @@ def _needs(
     where: tuple[IntArray, IntArray],
     shape: tuple[int, int],
 ) -> FloatArray:
-    """`PairTable.needs`, from the use of resources by the columns ``beside``."""
+    """`PairTable.needs`, computed from the resources that the columns ``beside`` use."""
     resources, usage = resource_rows(instance, kinds, KindColumns.concatenate([columns, beside]))
     held = usage.matrix.tocsc()[:, len(columns) :].T.toarray()
-    # The GPUs of a pair are counted once for both jobs, in `PairTable.usage`.
+    # Remove the GPUs here; `PairTable.usage` counts them once for both jobs.
     held[np.arange(len(beside)), beside.pool] -= beside.gpus
     needs = np.zeros((*shape, len(resources)))
     needs[where] = held
@@ -323,9 +325,8 @@ def _needs(
 
 
 def _sorts(instance: Instance, kinds: Kinds, apart: bool) -> IntArray:
-    """Sort of each kind; all of them differ where ``apart``.
-
-    Kinds of jobs that the instance names are sorts alone.
+    """Sort of each kind; with ``apart`` every kind is a separate sort. So is a kind whose job a
+    co-location entry names.
     """
     number = np.arange(len(kinds), dtype=np.int64)
     if apart:
@@ -341,7 +342,7 @@ def _sorts(instance: Instance, kinds: Kinds, apart: bool) -> IntArray:
 
 def _first_two(sort: IntArray, sorts: int) -> IntArray:
     """The first two kinds of each sort:
-    enough to tell what any two of its kinds make of a configuration.
+    enough to represent any two of its kinds.
     """
     order = np.argsort(sort, kind="stable")
     start = np.searchsorted(sort[order], np.arange(sorts))
@@ -354,20 +355,20 @@ def _first_two(sort: IntArray, sorts: int) -> IntArray:
 def _unknown_cells(
     seated: BoolArray, known: BoolArray
 ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-    """(way, sort, sort) of the cells that nothing is known of,
-    the lower sort first, a part at a time.
-    """
+    """(way, sort, sort) of the unknown cells, the lower sort first, in blocks."""
     for way in range(seated.shape[1]):
-        here = np.flatnonzero(seated[:, way])
-        step = max(1, STEP // max(1, len(here)))
-        for start in range(0, len(here), step):
-            some = here[start : start + step]
-            a, b = np.nonzero((some[:, None] <= here[None, :]) & ~known[way][np.ix_(some, here)])
-            yield np.full(len(a), way, np.int64), some[a], here[b]
+        sorts = np.flatnonzero(seated[:, way])
+        step = max(1, STEP // max(1, len(sorts)))
+        for start in range(0, len(sorts), step):
+            block = sorts[start : start + step]
+            a, b = np.nonzero(
+                (block[:, None] <= sorts[None, :]) & ~known[way][np.ix_(block, sorts)]
+            )
+            yield np.full(len(a), way, np.int64), block[a], sorts[b]
 
 
 def _refuse_bare(instance: Instance, kinds: Kinds, columns: KindColumns, paired: BoolArray) -> None:
-    """Programs start with the columns of jobs alone, so every job needs one."""
+    """Refuse jobs without a column alone: column generation starts with these columns."""
     alone = mask_of(columns.kind, len(kinds))
     bare = np.flatnonzero(paired & ~alone)
     if len(bare):
@@ -378,7 +379,7 @@ def _refuse_bare(instance: Instance, kinds: Kinds, columns: KindColumns, paired:
 
 
 def _refuse_lopsided(first: FloatArray, second: FloatArray, alike: BoolArray) -> None:
-    """Two jobs of one sort cannot be distinguished, so neither may be slowed more than the other."""
+    """Refuse different fractions for two jobs of one sort, which cannot be distinguished."""
     wrong = np.flatnonzero(alike & (first != second))
     if len(wrong):
         raise InvalidInput(

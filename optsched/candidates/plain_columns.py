@@ -1,9 +1,7 @@
-"""Columns of jobs whose rates are plain numbers of their own,
-as matrices of jobs and pools give them: the usual case.
+"""Columns of jobs that state one rate per pool (a matrix of jobs and pools): the usual case.
 
-The same columns as `optsched.candidates.generate.rated_columns` makes and `gathered` collects, without
-the detour by way of all of them: a kind runs on its gang, on the fewest nodes, in every pool for
-which it has a rate.
+The result is that of `optsched.candidates.generate.rated_columns` and `gathered`, but computed
+directly: a kind runs on its gang, on the fewest nodes, in every pool for which it has a rate.
 """
 
 from __future__ import annotations
@@ -17,10 +15,8 @@ from optsched.candidates.task import CompileTask
 
 
 def plain_columns(task: CompileTask) -> tuple[KindColumns, KindColumns] | None:
-    """The columns that are kept and those that are dropped;
-    None where the kinds or what they need are not as simple.
-
-    Rates must come from the table alone.
+    """The kept and the dropped columns; None if the kinds or their needs are not that simple. All
+    rates must come from the table.
     """
     kinds, table, workloads = task.kinds, task.table, task.instance.workloads
     if table.plain is None or not len(kinds):
@@ -33,7 +29,7 @@ def plain_columns(task: CompileTask) -> tuple[KindColumns, KindColumns] | None:
         return None
     pools, ways, place, counts = ways_on_fewest_nodes(kinds.gpus_min, table.sizes)
     wrong, most = unfit(ways, task), len(kinds) * len(pools)
-    # Memory is asked for once, for all cells; what stays is written to its front.
+    # Memory is allocated once, for all cells; kept columns are written to its front.
     fits = not wrong.any()
     kind, way, rate = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most)
     dropped = []
@@ -45,7 +41,7 @@ def plain_columns(task: CompileTask) -> tuple[KindColumns, KindColumns] | None:
         runs = rates > 0
         if not fits:
             runs &= is_kept(wrong[ways_here])
-        # A cell is a kind and a pool; a comparison with NaN, which is no rate, is false.
+        # A cell is a kind and a pool. NaN means no rate; the comparison is false for it.
         cells = np.flatnonzero(runs)
         here = slice(count, count + len(cells))
         np.floor_divide(cells, len(pools), out=kind[here])
@@ -57,7 +53,7 @@ def plain_columns(task: CompileTask) -> tuple[KindColumns, KindColumns] | None:
             cells = np.flatnonzero(~runs)
             missing = np.where(np.isnan(rates.ravel()[cells]), Drop.NO_RATE, Drop.ZERO_RATE)
             way_there = ways_here.ravel()[cells]
-            # A way that no nodes have is the first reason, as in `rated`.
+            # As in `rated`, a way that does not fit the nodes is the first reason.
             why = np.where(is_kept(wrong[way_there]), missing, wrong[way_there])
             dropped.append((cells // len(pools) + start, way_there, why))
     kept = KindColumns.of(kind[:count], way[:count], ways, rate=rate[:count])

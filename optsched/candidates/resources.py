@@ -1,6 +1,4 @@
-"""Resources as rows: GPUs of each pool, its CPUs and memory,
-and the cluster's further resources.
-"""
+"""Resources as rows: GPUs of each pool, its CPUs and memory, and other resources of the cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ class Resources(Displayed):
         A pool's GPUs are called like the pool, its CPUs and memory ``<pool>.cpu`` and
         ``<pool>.memory``.
     capacity : FloatArray, shape (R,)
-        GPUs, CPUs, GB, or the unit of the resource, on usable nodes.
+        Total on usable nodes, in GPUs, CPUs, GB, or the unit of the resource.
     renewable : BoolArray, shape (R,)
     pool : IntArray, shape (R,)
         Pool whose GPUs the row counts, -1 for other rows.
@@ -52,9 +50,9 @@ def resource_rows(
 ) -> tuple[Resources, Usage]:
     """The resources, and their use by each kind column (resources x columns).
 
-    A pool's CPUs and memory are rows only where the pool states them for every usable node and some
-    column uses them. A resource of a pool is used by jobs on that pool, as far as their workloads
-    demand it, and by every option and parameter-server law that names it.
+    A pool's CPUs and memory have rows only if the pool states them for every usable node and some
+    column uses them. A resource of a pool is used by jobs on that pool whose workloads demand it,
+    and by every option and parameter-server law that names it.
     """
     found = _Rows(instance, kinds, columns)
     for name in PER_NODE:
@@ -65,7 +63,7 @@ def resource_rows(
 
 
 class _Rows:
-    """Rows of resources, which begin with the GPUs of each pool, and their uses by columns."""
+    """Builds rows of resources, first the GPUs of each pool, and their uses by columns."""
 
     def __init__(self, instance: Instance, kinds: Kinds, columns: KindColumns) -> None:
         self._instance, self._columns = instance, columns
@@ -75,38 +73,40 @@ class _Rows:
         self._names = [pool.name for pool in self._pools]
         self._capacity = instance.pool_sizes.gpus.astype(np.float64).tolist()
         self._renewable = [True] * len(self._pools)
-        # Of each row after those of the GPUs: the columns that use it, and how much.
+        # For each row after the GPU rows: the columns that use it, and the amounts.
         self._uses: list[tuple[IntArray, FloatArray]] = []
 
     def add_per_node(self, name: str) -> None:
-        """A row for each pool that states what its nodes have of a resource, where it is used."""
-        here, amount = self._needs.get(name, NOTHING)
-        pool_of = self._columns.pool_of(here)
+        """Add a row for each pool whose nodes state this resource and whose columns use it."""
+        users, amount = self._needs.get(name, NOTHING)
+        pool_of = self._columns.pool_of(users)
         for number, pool in enumerate(self._pools):
             row = f"{pool.name}.{name}"
-            mine = pool_of == number
-            if not mine.any() and row not in self._of_servers:
+            in_pool = pool_of == number
+            if not in_pool.any() and row not in self._of_servers:
                 continue
             total = pool.total(name, self._instance.now)
             if not np.isnan(total):
-                self._add(row, total, True, here[mine], amount[mine])
+                self._add(row, total, True, users[in_pool], amount[in_pool])
 
     def add(self, resource: Resource) -> None:
-        """A row for a resource of the cluster or of one pool."""
-        here, amount = self._needs.get(resource.name, NOTHING)
+        """Add a row for a resource of the cluster or of one pool."""
+        users, amount = self._needs.get(resource.name, NOTHING)
         if resource.pool is not None:
             pool = self._instance.cluster.pool_index[resource.pool]
-            mine = (self._columns.pool_of(here) == pool) | (self._columns.option[here] >= 0)
-            here, amount = here[mine], amount[mine]
+            of_pool = (self._columns.pool_of(users) == pool) | (self._columns.option[users] >= 0)
+            users, amount = users[of_pool], amount[of_pool]
         renewable = resource.kind == "renewable"
-        self._add(resource.name, resource.capacity, renewable, here, amount)
+        self._add(resource.name, resource.capacity, renewable, users, amount)
 
     def _add(
-        self, name: str, capacity: float, renewable: bool, here: IntArray, amount: FloatArray
+        self, name: str, capacity: float, renewable: bool, users: IntArray, amount: FloatArray
     ) -> None:
-        """A row, used by these columns and by those with workers and servers that name it."""
+        """Add a row that is used by these columns, and by columns of workers and servers that name
+        it.
+        """
         theirs, their_amount = self._of_servers.get(name, NOTHING)
-        both = np.concatenate([here, theirs]), np.concatenate([amount, their_amount])
+        both = np.concatenate([users, theirs]), np.concatenate([amount, their_amount])
         self._uses.append(both)
         self._names.append(name)
         self._capacity.append(capacity)
@@ -120,17 +120,17 @@ class _Rows:
         return Resources(tuple(self._names), capacity, renewable, pool)
 
     def usage(self) -> Usage:
-        """What columns use of each row; GPUs alone are kept by way to run."""
+        """Use of each row by columns; if only GPUs are used, they are stored per way."""
         ways = self._columns.ways
         holds = (ways.pool >= 0) & (ways.gpus > 0)
         gpus = ways.gpus * ways.share
-        if holds.all() and not any(len(here) for here, _ in self._uses):
+        if holds.all() and not any(len(users) for users, _ in self._uses):
             return Usage(len(self._names), ByWay(self._columns.way, ways.pool, gpus))
         on_pool = np.flatnonzero(holds[self._columns.way])
         way = self._columns.way[on_pool]
-        row = np.repeat(np.arange(len(self._uses)), [len(here) for here, _ in self._uses])
+        row = np.repeat(np.arange(len(self._uses)), [len(users) for users, _ in self._uses])
         rows = np.concatenate([ways.pool[way], len(self._pools) + row])
-        columns = np.concatenate([on_pool, *(here for here, _ in self._uses)])
+        columns = np.concatenate([on_pool, *(users for users, _ in self._uses)])
         amounts = np.concatenate([gpus[way], *(amount for _, amount in self._uses)])
         shape = (len(self._names), len(self._columns))
         return Usage.of(sp.csr_matrix((amounts, (rows, columns)), shape=shape))

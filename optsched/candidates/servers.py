@@ -17,17 +17,19 @@ from optsched.errors import InvalidInput
 from optsched.performance import Source
 
 MOST_COLUMNS = 5_000_000
-"""Pairs of all kinds together: some 250 bytes each."""
+"""Most pairs of all kinds together; each takes about 250 bytes."""
 MORE_THAN_THERE_ARE = 2.0**31
-"""GPUs; who asks for more asks in vain all the same, and integers do not overflow."""
+"""GPU counts are capped at this number, so that integers do not overflow. No cluster has as many,
+so the result is the same.
+"""
 
 
 def server_columns(task: CompileTask) -> KindColumns:
     """One column per kind with a law and pair (w, p) within its limit:
     tau = K t(w, p), rate K / tau, value mu(tau).
 
-    The pairs of a law are found once, whatever the number of kinds that run by it. A kind for which
-    not even one worker and one server fit has that pair as a dropped column.
+    The pairs of a law are computed once for all kinds that use it. If not even one worker and one
+    server fit, the kind has this pair as a dropped column.
 
     Raises
     ------
@@ -48,11 +50,11 @@ def server_columns(task: CompileTask) -> KindColumns:
     _, all_w, all_p = laws.pairs()
     start = np.cumsum(counts) - counts
     pair = ranges(start[kinds.law[rows]], length)
-    # A kind without a pair gets the smallest one, to be dropped with its reason.
+    # A kind without a pair that fits gets the pair (1, 1), which is dropped with its reason.
     none = rows[length == 0]
     kind = np.concatenate([np.repeat(rows, length), none])
-    one = np.ones(len(none), np.int64)
-    w, p = np.concatenate([all_w[pair], one]), np.concatenate([all_p[pair], one])
+    ones = np.ones(len(none), np.int64)
+    w, p = np.concatenate([all_w[pair], ones]), np.concatenate([all_p[pair], ones])
 
     law = kinds.law[kind]
     t = laws.step_seconds(law, w, p)
@@ -71,7 +73,7 @@ def _gpus(kinds: Kinds, law: IntArray, w: IntArray, p: IntArray) -> tuple[IntArr
     """The pool whose GPUs workers or servers hold (-1: none) and how many they hold together."""
     laws = kinds.laws
     of_pool = laws.pool_of >= 0
-    # At most one pool per law has anything but 0.
+    # A law uses GPUs of at most one pool.
     each = np.stack([laws.worker, laws.server])[:, :, of_pool]
     pool = np.full(len(laws), -1, np.int64)
     held_by, column = np.nonzero(each.any(axis=0))

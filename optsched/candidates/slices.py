@@ -28,7 +28,7 @@ class Slices:
     profile : IntArray, shape (N,)
         Row of its profile among those of its pool, `NO_SLICE` for none.
     layouts : mapping from int to Layouts
-        Of the pools in which some column is a slice, and of those that were asked for.
+        Layouts by pool: pools with a column in a slice, and pools that the caller asked for.
     """
 
     profile: IntArray
@@ -36,7 +36,7 @@ class Slices:
 
     @classmethod
     def of(cls, C: Classes, pools: Collection[int] = ()) -> Slices:
-        """Slices are those of an option with the attribute ``mig``.
+        """A column is a slice if its option has the attribute ``mig``.
 
         Parameters
         ----------
@@ -72,8 +72,8 @@ class Slices:
         return cls(profile, layouts)
 
     def refuse_larger_shares(self, C: Classes) -> None:
-        """Programs, placements and metrics count the share that an option states: its slice must
-        have as much of the GPU.
+        """Refuse options whose share is larger than their slice. Programs, placements and metrics
+        count the share, so the slice must be at least as large.
 
         Raises
         ------

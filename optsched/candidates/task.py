@@ -1,4 +1,4 @@
-"""One compile: what all passes over its columns look at."""
+"""The inputs of one compile, for all passes over its columns."""
 
 from __future__ import annotations
 

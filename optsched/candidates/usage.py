@@ -1,6 +1,4 @@
-"""What columns hold of each resource:
-as their ways tell it where that is GPUs alone, else as a matrix.
-"""
+"""Use of resources by columns: stored per way if columns use only GPUs, else as a matrix."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from optsched.display import Displayed
 
 
 class ByWay(NamedTuple):
-    """Columns of which each holds one resource, as its way tells.
+    """Columns that each use one resource (GPUs of a pool); the way of a column gives the amount.
 
     Attributes
     ----------
@@ -25,7 +23,7 @@ class ByWay(NamedTuple):
     row : IntArray, shape (W,)
         The resource.
     amount : FloatArray, shape (W,)
-        How much a unit of a column holds of it.
+        Amount per unit of a column.
     """
 
     way: IntArray
@@ -35,14 +33,14 @@ class ByWay(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Usage(Displayed):
-    """What one unit of each of N columns holds of R resources.
+    """Amounts of R resources that one unit of each of N columns holds.
 
     Attributes
     ----------
     resources : int
     by_way : ByWay or None
     given : csr_matrix or None, shape (R, N)
-        Where there is no ``by_way``.
+        Given if ``by_way`` is None.
     """
 
     resources: int
@@ -51,14 +49,12 @@ class Usage(Displayed):
 
     @classmethod
     def of(cls, matrix: sp.csr_matrix) -> Usage:
-        """As a matrix says, resources x columns."""
+        """Usage from a matrix, resources x columns."""
         return cls(matrix.shape[0], given=matrix)
 
     @cached_property
     def matrix(self) -> sp.csr_matrix:
-        """It as a matrix, made when it is first asked for:
-        of a million jobs that takes its time.
-        """
+        """The same as a matrix. It is made on first use, because it is slow for a million jobs."""
         if self.by_way is None:
             assert self.given is not None
             return self.given
@@ -70,7 +66,7 @@ class Usage(Displayed):
         return sp.csc_matrix(self.matrix)
 
     def take(self, columns: AnyArray) -> Usage:
-        """That of some columns."""
+        """Usage of some columns."""
         if self.by_way is None:
             return Usage.of(sp.csr_matrix(self.by_column[:, columns]))
         return Usage(
@@ -78,7 +74,7 @@ class Usage(Displayed):
         )
 
     def total(self, x: FloatArray) -> FloatArray:
-        """What so much of each column holds in all, shape (R,)."""
+        """Total use of the allocation x, shape (R,)."""
         if self.by_way is None:
             return self.matrix @ x
         each = np.zeros(len(self.by_way.row))
@@ -90,20 +86,18 @@ class Usage(Displayed):
 
     @property
     def way(self) -> IntArray:
-        """Of each column, where there is ``by_way``."""
+        """Way of each column; requires ``by_way``."""
         assert self.by_way is not None
         return self.by_way.way
 
     def paid_by_way(self, prices: FloatArray) -> FloatArray | None:
-        """What a unit of a column pays at prices of the resources, by its way;
-        None where ways do not tell.
+        """Cost of one unit of a column at these prices of resources, per way; None without
+        ``by_way``.
         """
         return None if self.by_way is None else prices[self.by_way.row] * self.by_way.amount
 
     def largest(self, factor: FloatArray | None) -> FloatArray:
-        """The most of each resource that a unit of a column,
-        times its factor, holds; shape (R,).
-        """
+        """Largest use of each resource by one unit of a column times its factor, shape (R,)."""
         if self.by_way is None or factor is not None:
             data = (
                 self.matrix.data
@@ -111,8 +105,8 @@ class Usage(Displayed):
                 else self.matrix.data * factor[self.matrix.indices]
             )
             return largest_of_rows(self.matrix.indptr, data)
-        there, largest = np.zeros(len(self.by_way.row), bool), np.zeros(self.resources)
+        used, largest = np.zeros(len(self.by_way.row), bool), np.zeros(self.resources)
         for part in blocks(len(self.by_way.way)):
-            there[self.by_way.way[part]] = True
-        np.maximum.at(largest, self.by_way.row[there], self.by_way.amount[there])
+            used[self.by_way.way[part]] = True
+        np.maximum.at(largest, self.by_way.row[used], self.by_way.amount[used])
         return largest

@@ -1,4 +1,4 @@
-"""What rows hold of resources, as shares of their capacities, row by row."""
+"""Resources that rows hold, as shares of the capacities, stored row by row."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Uses(Displayed):
 
     @classmethod
     def of(cls, matrix: sp.sparray | sp.spmatrix) -> Uses:
-        """Of a matrix of resources x rows; entries that are 0 are left out."""
+        """Uses from a matrix of resources x rows; zeros are left out."""
         by_row = sp.csc_matrix(matrix)
         kept = by_row.data != 0
         before = pointers(kept)
@@ -58,7 +58,7 @@ class Uses(Displayed):
 
     @classmethod
     def of_columns(cls, usage: Usage, resources: Resources) -> Uses:
-        """Of columns, the renewable resources alone, as shares of their capacities."""
+        """Uses of columns: renewable resources only, as shares of their capacities."""
         if usage.by_way is None:
             uses = cls.of(usage.by_column)
         else:
@@ -71,7 +71,8 @@ class Uses(Displayed):
         before = pointers(kept)
         capacity = resources.capacity[uses.resource[kept]]
         with np.errstate(divide="ignore", over="ignore"):
-            # Above 1 a column can never run; how far above does not matter, and inf would spoil sums.
+            # A column with a share above 1 can never run. Shares are capped, because inf would
+            # spoil sums.
             share = np.minimum(uses.share[kept] / capacity, 2.0)
         resource = number[uses.resource[kept]]
         return cls(before[uses.start], resource, share, int(renewable.sum()))
@@ -81,7 +82,9 @@ class Uses(Displayed):
 
     @cached_property
     def each(self) -> int:
-        """Entries of every row, where all have as many, as rows that hold GPUs, CPUs and memory; else 0."""
+        """Number of entries per row if it is the same for all rows (such as 3 for GPUs, CPUs and
+        memory), else 0.
+        """
         each = len(self.resource) // max(len(self), 1)
         alike = each * len(self) == len(self.resource) and (lengths(self.start) == each).all()
         return each if alike else 0
@@ -96,7 +99,7 @@ class Uses(Displayed):
     def take(self, rows: IntArray) -> Uses:
         """Some of the rows, in this order."""
         if self.each:
-            # Rows of a table: faster than one range of entries after the other.
+            # Equal rows form a table; indexing it is faster than building ranges.
             start = np.arange(len(rows) + 1, dtype=np.int64) * self.each
             resource = self.resource.reshape(-1, self.each)[rows].ravel()
             share = self.share.reshape(-1, self.each)[rows].ravel()
@@ -107,24 +110,25 @@ class Uses(Displayed):
         return Uses(start, self.resource[entries], self.share[entries], self.resources)
 
     def total(self, rows: IntArray) -> FloatArray:
-        """What some rows hold together of each resource, shape (R,)."""
-        some = self.take(rows)
-        return np.bincount(some.resource, some.share, minlength=self.resources).astype(np.float64)
+        """Total share of each resource that some rows hold, shape (R,)."""
+        taken = self.take(rows)
+        return np.bincount(taken.resource, taken.share, minlength=self.resources).astype(np.float64)
 
     def beyond(self, rows: IntArray, others: IntArray, *more: IntArray) -> Uses:
-        """What some rows, with ``more`` rows beside each, hold beyond what others hold, row by row.
-
-        A row of the number ``len(self)`` holds nothing.
+        """For each i, the resources that row ``rows[i]`` and the rows ``more[..][i]`` hold in
+        excess of row ``others[i]``. The row number ``len(self)`` stands for a row that holds
+        nothing.
         """
         if not more and (others == len(self)).all():
             return self.take(rows)
-        # Row and resource as one number: equal ones add up, what others hold with a minus.
+        # Encode (row, resource) as one number and add up the shares; shares of ``others`` are
+        # negative.
         place, amount = [], []
         for sign, part in ((1.0, rows), (-1.0, others), *((1.0, part) for part in more)):
-            mine = np.flatnonzero(part < len(self))
-            some = self.take(part[mine])
-            place.append(mine[some.row] * self.resources + some.resource)
-            amount.append(sign * some.share)
+            used = np.flatnonzero(part < len(self))
+            taken = self.take(part[used])
+            place.append(used[taken.row] * self.resources + taken.resource)
+            amount.append(sign * taken.share)
         places, entry = np.unique(np.concatenate(place), return_inverse=True)
         share = np.bincount(entry, np.concatenate(amount)).astype(np.float64, copy=False)
         row, resource = np.divmod(places[share > 0], self.resources)
@@ -132,9 +136,9 @@ class Uses(Displayed):
         return Uses(start, resource, share[share > 0], self.resources)
 
     def with_more(self, other: Uses) -> Uses:
-        """The same rows with their uses of further resources, which are numbered on."""
+        """The same rows with their uses of additional resources, which get the next numbers."""
         row = np.concatenate([self.row, other.row])
-        # Stable: the uses of each row stay together, the further ones last.
+        # A stable sort: within a row, the additional resources come last.
         order = np.argsort(row, kind="stable")
         resource = np.concatenate([self.resource, other.resource + self.resources])
         return Uses(
