@@ -1,5 +1,5 @@
-"""Decomposition as a tool: Dantzig-Wolfe and Lagrangian relaxation of a program whose easy part a function of yours
-solves.
+"""Decomposition as a tool: Dantzig-Wolfe and Lagrangian relaxation. The caller gives a function
+that solves the easy part of the program.
 """
 
 from __future__ import annotations

@@ -31,14 +31,15 @@ from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 log = logging.getLogger("optsched")
 
 Entries = NDArray[np.int8]
-"""Which entries columns must have, shape (blocks, rows): 1, 0, or -1 where they are free."""
+"""Entries that columns must have, shape (blocks, rows): 1, 0, or -1 for free ones."""
 FREE = -1
 BranchPrice = Callable[[FloatArray, Entries], Priced]
-"""(duals, entries) -> columns of little reduced cost that have these entries, and a bound on that of
-all such columns."""
+"""(duals, entries) -> columns with these entries and small reduced cost, and a lower bound on the
+reduced cost of all such columns.
+"""
 
 WHOLE = 1e-6
-"""How far a sum of columns may be from a whole number that it counts as."""
+"""Tolerance for a sum of columns to count as an integer."""
 
 
 @takes_limits
@@ -52,18 +53,20 @@ def branch_and_price(
     solver: str = "highs",
     **limits: Unpack[LimitOptions],
 ) -> Decomposition:
-    """Solve a master program in whole numbers over all columns, also those that are not made yet.
+    """Solve a master program with integer variables over all columns, including columns that are
+    not generated yet.
 
     Blocks take at most one column each, whose entries are 0 or 1. Then ::
 
         a_kr  =  sum_{j in block k} A_rj x_j
 
-    says how much of row r block k has (of job r, agent k). The tree branches on the a_kr that is
-    nearest to one half: in one branch the column of k has r, in the other it has not. ``price`` must
-    keep to that, which for knapsacks means to fix items. Where all a_kr are whole, so is x.
+    is the share of row r that block k has (for an assignment: of job r that agent k has). The tree
+    branches on the a_kr nearest to 0.5: in one branch the column of k has r, in the other it does
+    not. ``price`` must respect these entries; in a knapsack, they fix items. If all a_kr are
+    integers, so is x.
 
-    The root is solved as by `dantzig_wolfe`, with its search for whole numbers. Then the node of the
-    least bound is next, of equal ones the deepest.
+    The root is solved as in `dantzig_wolfe`, including its integer program. After that the node
+    with the smallest bound is next; of equal ones, the deepest.
 
     Parameters
     ----------
@@ -71,18 +74,18 @@ def branch_and_price(
         ``most`` is 1 for every block.
     price : callable
         (duals of the rows, entries) -> `Priced`. ``entries`` has shape (blocks, rows): 1 where the column
-        of a block must have an entry of 1, 0 where it must have none, -1 where it is free. A block
-        without such a column has ``least`` infinite.
+        of a block must have an entry of 1, 0 where it must have 0, -1 where it is free. If a block
+        has no such column, its ``least`` is infinite.
     first : MasterColumns, optional
         Columns to begin with.
     smoothing : float
-        As of `dantzig_wolfe`.
+        As in `dantzig_wolfe`.
     step : float, optional
         The smallest difference between the costs of two solutions.
     solver : str
-        Of the masters; one that can add columns.
+        Solver of the masters; it must be able to add columns.
     **limits : LimitOptions
-        As of `optsched.solve`. ``work_limit`` counts nodes.
+        As in `optsched.solve`. ``work_limit`` counts nodes.
 
     Returns
     -------
@@ -121,7 +124,7 @@ def _binary(columns: MasterColumns) -> MasterColumns:
 
 
 class _Node(NamedTuple):
-    """A part of the tree; the heap takes the least bound, of equal ones the deepest, then the first."""
+    """An open node. Its order in the heap: smallest bound, then deepest, then first."""
 
     bound: float
     depth: int
@@ -147,14 +150,14 @@ class _Tree:
     made: int = 0
     open: list[_Node] = field(default_factory=list)
     closed_at: float = np.inf
-    """The least bound of nodes that hold no solution worth a search."""
+    """Smallest bound of the nodes that were pruned by their bound."""
     objective: float | None = None
     chosen: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     root: Decomposition | None = None
     history: list[tuple[float, int, float | None, float]] = field(default_factory=list)
 
     def search(self) -> None:
-        """Until no node is open, or a limit is reached."""
+        """Branch until no node is open or a limit is reached."""
         free = np.full((self.master.blocks, self.master.rows), FREE, np.int8)
         self._open(-np.inf, 0, free, None)
         work = self.limits.work
@@ -172,14 +175,14 @@ class _Tree:
 
     @property
     def bound(self) -> float:
-        """No solution costs less."""
+        """Lower bound on the cost of all solutions."""
         of_open = min((node.bound for node in self.open), default=np.inf)
         best = np.inf if self.objective is None else self.objective
         return min(of_open, self.closed_at, best)
 
     @property
     def _cutoff(self) -> float:
-        """Nodes whose bound reaches this are of no use."""
+        """Nodes with this bound or a larger one are pruned."""
         if self.objective is None:
             return np.inf
         allowed = max(1e-9, self.limits.gap or 0.0) * max(1.0, abs(self.objective))
@@ -188,15 +191,15 @@ class _Tree:
     # --- nodes ------------------------------------------------------------------------------------
 
     def _visit(self, node: _Node) -> bool:
-        """Solve a node and branch; whether the time sufficed."""
+        """Solve a node and branch; returns False if the time limit stopped it."""
         if node.bound >= self._cutoff:
             self.closed_at = min(self.closed_at, node.bound)
             return True
-        generation, mine = self._generation(node)
+        generation, known = self._generation(node)
         generation.generate(FOR_WHOLE if self.root is None else 0.0)
-        # Columns of the node that are not in the tree's yet were added behind the others
-        new = np.arange(len(mine), len(generation.columns))
-        number = np.concatenate([mine, len(self.columns) + np.arange(len(new))])
+        # The generation appended new columns after those that it began with
+        new = np.arange(len(known), len(generation.columns))
+        number = np.concatenate([known, len(self.columns) + np.arange(len(new))])
         self.columns = self.columns.beside(generation.columns.take(new))
         self.nodes += 1
         bound = max(node.bound, rounded_up(generation.bound, self.step))
@@ -210,10 +213,10 @@ class _Tree:
         return settled
 
     def _generation(self, node: _Node) -> tuple[ColumnGeneration, IntArray]:
-        """Column generation of a node, and which of the tree's columns it begins with."""
+        """Column generation for a node, and the columns of the tree that it begins with."""
         entries = node.entries
-        mine = np.flatnonzero(_fits(self.columns, entries)).astype(np.int64)
-        # A block that must have a row needs a column
+        fitting = np.flatnonzero(_fits(self.columns, entries)).astype(np.int64)
+        # A block with a required row must take a column
         least = np.maximum(self.master.least, (entries == 1).any(axis=1))
         limits = replace(self.limits, work=None)
         if self.root is not None:
@@ -236,12 +239,12 @@ class _Tree:
             self.solver,
             limits,
             self.timer,
-            self.columns.take(mine),
+            self.columns.take(fitting),
             best_y=node.near,
             cutoff=self._cutoff,
             step=self.step,
         )
-        return generation, mine
+        return generation, fitting
 
     def _branch(
         self,
@@ -251,7 +254,7 @@ class _Tree:
         bound: float,
         settled: bool,
     ) -> None:
-        """What becomes of a node that was solved: a solution, two branches, or nothing."""
+        """Process a solved node: record a solution, branch, or prune it."""
         if not settled:
             heapq.heappush(self.open, node._replace(bound=bound))
             return
@@ -272,7 +275,7 @@ class _Tree:
             self._open(bound, 1 - node.depth, entries, generation.best_y)
 
     def _offer(self, chosen: IntArray) -> None:
-        """A solution, of columns by number; the best one is kept."""
+        """Record a solution (numbers of columns) if it is better than the best one."""
         cost = float(self.columns.cost[chosen].sum())
         if self.objective is None or cost < self.objective:
             self.objective, self.chosen = cost, chosen
@@ -293,7 +296,7 @@ class _Tree:
         return status_of(self.objective, self.bound, self.limits.gap)
 
     def answer(self) -> Decomposition:
-        """The best that is known."""
+        """The best solution and the bound."""
         assert self.root is not None
         whole = None
         if self.objective is not None:
@@ -315,7 +318,7 @@ class _Tree:
 
 
 def _fits(columns: MasterColumns, entries: Entries) -> BoolArray:
-    """Columns that have the entries which their blocks must have."""
+    """Mask of the columns with the entries that their blocks must have."""
     asked = entries[columns.block]
     has = columns.matrix.T.toarray() > 0.5
     return np.asarray(((asked == FREE) | (asked == has)).all(axis=1), bool)
@@ -332,15 +335,17 @@ def _shares(master: Master, columns: MasterColumns, x: FloatArray) -> FloatArray
 def _whole_columns(
     master: Master, columns: MasterColumns, x: FloatArray, share: FloatArray
 ) -> BoolArray:
-    """One column for each block where all shares are whole: of equal columns the cheapest."""
+    """The columns of an integer solution: one per block; of columns with equal entries, the
+    cheapest.
+    """
     chosen = np.zeros(len(columns), bool)
     used = (x > WHOLE) & _fits(columns, np.round(share).astype(np.int8))
     for block in range(master.blocks):
-        mine = np.flatnonzero(used & (columns.block == block))
-        if not len(mine):
+        of_block = np.flatnonzero(used & (columns.block == block))
+        if not len(of_block):
             continue
-        best = mine[np.argmin(columns.cost[mine])]
-        # A column without entries may be left out
+        best = of_block[np.argmin(columns.cost[of_block])]
+        # A column without entries can be left out
         needed = master.least[block] > 0 or share[block].any() or columns.cost[best] < 0
         chosen[best] = needed
     return chosen

@@ -1,4 +1,4 @@
-"""Lagrangian relaxation: rows get prices instead of being kept; a bundle method finds the prices."""
+"""Lagrangian relaxation: rows are priced instead of enforced; a bundle method finds the prices."""
 
 from __future__ import annotations
 
@@ -25,23 +25,31 @@ from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 log = logging.getLogger("optsched")
 
 SERIOUS, GOOD = 0.1, 0.5
-"""Part of the predicted rise of the bound at which the centre moves, and at which steps get longer."""
+"""Fractions of the predicted increase of the bound: from the first on, the centre moves (a serious
+step); from the second on, steps also get longer.
+"""
 NULL_STEPS = 5
-"""So many steps in a row that do not move the centre make the next ones shorter."""
+"""After this many consecutive null steps (the centre does not move), steps get shorter."""
 LARGEST_BUNDLE = 100
-"""Points that are kept; beyond them those of no weight in the average go."""
+"""Most points in the bundle; beyond it, points with weight 0 in the average are removed."""
 CLOSE = 1e-7
-"""Relative rise of the bound that is still predicted when the search ends."""
+"""The search has converged when the predicted increase of the bound, relative to it, is at most
+this.
+"""
 KEPT, LONGER = 5e-3, 10.0
-"""Relative worth of a violation of the average that counts as none, and how much longer steps get where
-there is one and nothing else to gain."""
+"""The search ends only if the cost of the violation of the average, relative to the bound, is at
+most the first. Otherwise steps get longer by the second factor.
+"""
 LARGEST_PRICE, SHORTEST = 1e12, 1e-10
-"""Prices beyond which the bound has no end, and relative length of a step that leads nowhere: so much
-shorter or longer than the first one."""
+"""The search ends if a price exceeds the first (the bound is then taken to be unlimited), or if
+steps are shorter or longer than the first step by the second factor.
+"""
 FLAT = 1e-6
-"""Steepness of what the bundle allows, relative to the differences of its points, that counts as flat."""
+"""Smallest Lipschitz constant of the dual problem that is used, relative to the differences between
+its slopes.
+"""
 ROUNDS_OF_WEIGHTS = 300
-"""Gradient steps in which the weights of the points are found, at most."""
+"""Most gradient steps to find the weights of the points."""
 
 
 class Relaxed(NamedTuple):
@@ -50,14 +58,14 @@ class Relaxed(NamedTuple):
     Attributes
     ----------
     point : array
-        x, of any shape; averages are made of these.
+        x, of any shape; averages of these points are formed.
     cost : float
         c'x, without prices.
     activity : array, shape (rows,)
         A x.
     least : float or None
-        A lower bound on ``c'x - y'A x`` over all x, where this one is not known to be the best; None:
-        this one is. The bound of the relaxation rests on this number.
+        A lower bound on ``c'x - y'A x`` over all x, if ``point`` is not known to be optimal; None:
+        it is. The bound of the relaxation depends on this number.
     """
 
     point: ArrayLike
@@ -67,37 +75,38 @@ class Relaxed(NamedTuple):
 
 
 class Repaired(NamedTuple):
-    """A solution that keeps all rows, and its cost."""
+    """A solution that satisfies all rows, and its cost."""
 
     objective: float
     solution: Any
 
 
 Solve = Callable[[FloatArray], Relaxed]
-"""Prices of the rows -> the best point without the rows."""
+"""Prices of the rows -> an optimum of the problem without the rows."""
 Repair = Callable[[FloatArray, FloatArray], Repaired | None]
 """(prices, average point) -> a solution of the whole problem, or None."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class LagrangianBound(Displayed):
-    """What came of a Lagrangian relaxation.
+    """Result of a Lagrangian relaxation.
 
     Attributes
     ----------
     status : Status
         ``optimal``: the solution reaches the bound. ``feasible``: there is one. ``limit``: none is known.
     converged : bool
-        Whether the bound can rise no more, up to rounding: it is then the value of the relaxation.
+        Whether the bound cannot increase any more, up to rounding; it is then the value of the
+        relaxation.
     bound : float
         The best value of the relaxation, rounded up to a multiple of ``step``: no solution costs
         less, if the numbers of ``solve`` are right.
     y : FloatArray, shape (rows,)
         The prices of that bound.
     average : FloatArray
-        A convex combination of the points, which nearly keeps the rows: a fractional solution.
+        A convex combination of the points that nearly satisfies the rows: a fractional solution.
     violation : float
-        By how much it breaks a row at most.
+        Largest violation of a row by ``average``.
     objective : float or None
         Cost of the best solution that ``repair`` found.
     solution : object
@@ -105,7 +114,7 @@ class LagrangianBound(Displayed):
     evaluations : int
         Calls of ``solve``.
     history : tuple of (seconds, bound, objective)
-        After each evaluation that raised the bound or found a better solution.
+        One entry after each evaluation that raised the bound or found a better solution.
     """
 
     status: Status
@@ -131,7 +140,7 @@ class LagrangianBound(Displayed):
         )
 
     def to_columns(self) -> TableColumns:
-        """Bound and best objective by time."""
+        """The history: bound and best objective by time."""
         names = ("seconds", "bound", "objective")
         rows = zip(*self.history, strict=True) if self.history else ((), (), ())
         return {name: list(values) for name, values in zip(names, rows, strict=True)}
@@ -158,7 +167,7 @@ def lagrangian(
     L(y) is at most the optimum for all prices y, of the right sign where a row has one side. ``solve``
     minimises over X, which is easy without the rows. A proximal bundle method raises L. The weights of
     its points make an average, which tends to an optimum over the convex hull of X that keeps the
-    rows. That average is where ``repair`` begins.
+    rows. ``repair`` starts from this average.
 
     Parameters
     ----------
@@ -167,8 +176,8 @@ def lagrangian(
     solve : callable
         Prices y -> `Relaxed`.
     repair : callable, optional
-        (y, average) -> `Repaired`, a solution that keeps all rows, or None. It is called
-        whenever the bound rises.
+        (y, average) -> `Repaired`, a solution that satisfies all rows, or None. It is called
+        whenever the bound increases.
     start : array, shape (rows,), optional
         The first prices (default: 0).
     step : float, optional
@@ -205,8 +214,9 @@ def lagrangian(
 
 
 class _Bundle(NamedTuple):
-    """Points that were optima of the relaxed problem, or averages of such. Their costs and activities
-    are all that the bound is made of: it is at most ``cost_i - y'activity_i`` plus the worth of the sides.
+    """Points that were optima of the relaxed problem, or averages of them. They define the
+    cutting-plane model of the bound: at prices y it is at most ``cost_i - y'activity_i`` plus the
+    term of the sides, for each i.
 
     Attributes
     ----------
@@ -220,7 +230,7 @@ class _Bundle(NamedTuple):
     point: FloatArray
 
     def with_point(self, other: _Bundle) -> _Bundle:
-        """With one more, or several."""
+        """The bundle with the points of another one added."""
         return _Bundle(*(np.concatenate(parts) for parts in zip(self, other, strict=True)))
 
     def average(self, weight: FloatArray) -> _Bundle:
@@ -236,12 +246,12 @@ class _Bundle(NamedTuple):
 class _BundleSearch:
     """One run of the proximal bundle method: ``y`` is the centre, the prices of the best bound.
 
-    The next prices maximise the bound that the bundle allows, less the squared way from the centre:
+    The next prices maximise the cutting-plane model minus the squared distance from the centre:
 
         max_y  min_i (cost_i - y'a_i) + min { y's : lower <= s <= upper } - |y - centre|^2 / 2t
 
-    Its dual has weights of the points, which make the average. Any weights will do: they are not found
-    to the last digit.
+    The dual variables of this problem are weights of the points, which define the average. Any
+    weights give valid prices, so they are computed only approximately.
     """
 
     rows: CoupledRows
@@ -269,18 +279,22 @@ class _BundleSearch:
         self._weight = np.ones(1)
         self._average = self._bundle
         missing = self.rows.missing(self.y, self._bundle.activity[0])
-        # A first step as long as would raise the bound by itself, at the slope of the first point
+        # Length of the first step: it would raise the bound by its own size, at the slope of the
+        # first point
         size = float(missing @ missing)
         self.length = max(1.0, abs(self.bound)) / size if size > 0 else 1.0
         self._first_length = self.length
         self._look_for_solution()
 
     def turn(self) -> None:
-        """A step from the centre, and what comes of it."""
+        """One step: evaluate new prices, then move the centre (serious step) or keep it (null
+        step).
+        """
         y, predicted = self._proposed()
         size = max(1.0, abs(self.bound))
         if predicted <= CLOSE * size:
-            # Short steps predict little even where the average breaks rows that are dear
+            # If steps are short, the prediction is small even if the average violates expensive
+            # rows: try longer steps
             self.converged = self._cost_of_violation() <= KEPT * size
             self.length *= LONGER
             return
@@ -298,7 +312,7 @@ class _BundleSearch:
             self.length, self.failures = self.length / 2.0, 0
 
     def _proposed(self) -> tuple[FloatArray, float]:
-        """The next prices, and by how much they might raise the bound."""
+        """The next prices, and the predicted increase of the bound."""
         bundle, t = self._bundle, self.length
         self._weight = self._weights(self._weight)
         self._average = bundle.average(self._weight)
@@ -314,20 +328,25 @@ class _BundleSearch:
         return y, allowed - self.bound
 
     def _cost_of_violation(self) -> float:
-        """What the violation of the average may be worth, at prices as large as those of the centre."""
+        """Estimated cost of the violation of the average, at prices as large as those of the
+        centre.
+        """
         activity = self._average.activity[0]
         missing = self._sides(activity) - activity
         return float(np.linalg.norm(missing)) * max(1.0, float(np.linalg.norm(self.y)))
 
     def _sides(self, activity: FloatArray) -> FloatArray:
-        """The activities within the rows that the next prices are drawn to."""
+        """The minimiser s in the problem above for a given average activity."""
         return np.clip(activity - self.y / self.length, self.rows.lower, self.rows.upper)
 
     def _weights(self, first: FloatArray) -> FloatArray:
-        """Weights of the points, which minimise what the bundle allows: accelerated projected gradients."""
+        """Weights of the points, which solve the dual of the problem above, by accelerated
+        projected gradients.
+        """
         bundle, t = self._bundle, self.length
         centred = bundle.activity - bundle.activity.mean(axis=0)
-        # Points of equal activity differ in cost alone: a step then goes to the cheapest
+        # If all points have equal activity, they differ in cost only. The minimum makes one step go
+        # to the cheapest
         slopes = bundle.cost - bundle.activity @ self.y
         least = FLAT * max(float(np.ptp(slopes)), 1e-12)
         steepness = max(t * float(np.linalg.norm(centred, 2)) ** 2, least)
@@ -338,7 +357,7 @@ class _BundleSearch:
             y = self.y + t * (self._sides(activity) - activity)
             slope = bundle.cost - bundle.activity @ y
             new = _on_simplex(ahead - slope / steepness)
-            if float(slope @ (new - weight)) > 0:  # momentum led uphill
+            if float(slope @ (new - weight)) > 0:  # restart: the momentum increased the objective
                 momentum = 1.0
             later = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
             ahead = new + (momentum - 1.0) / later * (new - weight)
@@ -349,7 +368,9 @@ class _BundleSearch:
         return weight
 
     def _remember(self, new: _Bundle) -> None:
-        """One more point. A full bundle forgets those of no weight, or becomes its average."""
+        """Add a point. From a full bundle, points of weight 0 are removed first; if there are none,
+        the average replaces it.
+        """
         if len(self._weight) >= LARGEST_BUNDLE:
             used = self._weight > 0
             if used.sum() >= LARGEST_BUNDLE - 1:
@@ -391,7 +412,7 @@ class _BundleSearch:
         return rounded_up(self.bound, self.step)
 
     def ends(self) -> bool:
-        """Whether there is nothing to gain, a limit is reached, or the caller's run was interrupted."""
+        """Whether the search has converged, reached a limit, or was interrupted."""
         work = self.limits.work
         return (
             self.converged
@@ -408,7 +429,7 @@ class _BundleSearch:
         return status_of(objective, self._rounded, self.limits.gap)
 
     def answer(self) -> LagrangianBound:
-        """The best that is known."""
+        """The result so far."""
         best = self.best
         outside = self.rows.missing(np.zeros(len(self.rows)), self._average.activity[0])
         return LagrangianBound(
@@ -426,7 +447,7 @@ class _BundleSearch:
 
 
 def _on_simplex(point: FloatArray) -> FloatArray:
-    """The nearest point with parts of at least 0 that add up to 1."""
+    """Projection onto the simplex: the nearest point with entries >= 0 and sum 1."""
     point = point - point.max()
     falling = np.sort(point)[::-1]
     over = (np.cumsum(falling) - 1.0) / np.arange(1, len(point) + 1)

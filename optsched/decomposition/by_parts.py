@@ -20,9 +20,9 @@ from optsched.solution.plan import Parts
 from optsched.solvers import Limits
 
 BROKEN = 1e-7
-"""Amount by which a point of a part may break its own rows, relative to their sides: rounding."""
+"""Relative violation of the rows of a part that counts as rounding."""
 EFFORTS = (1, 8, 64)
-"""How hard points are looked for: first little, until that finds no more."""
+"""Efforts of pricing: a small one first, a larger one when that finds no more columns."""
 FOR_WHOLE = 0.2
 """Share of the time that is kept for whole numbers."""
 
@@ -41,11 +41,11 @@ def solve_by_parts(
     arrays : LinearArrays
     parts : Parts
     known : FloatArray or None, shape (columns,)
-        A feasible point: its parts are the first columns, and the answer costs no more.
+        A feasible point: its parts are the first columns, and the result costs no more than it.
     step : float or None
         The smallest difference between two objective values.
     limits : Limits
-        But for work: masters count no nodes.
+        The work limit is ignored, because masters count no nodes.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def solve_by_parts(
     points = [] if known is None else [known]
     columns = None if known is None else program.columns_of(known)
     bound, masters = -np.inf, 0
-    # The last turn prices once more, and takes the columns in whole numbers.
+    # The last pass prices once more and then solves the integer program over the columns.
     for effort, whole in (*((effort, False) for effort in EFFORTS), (EFFORTS[-1], True)):
         kept = 0.0 if whole else FOR_WHOLE * (limits.time or 0.0)
         if timer.left <= kept or _end(arrays, points, bound, limits) is not None:
@@ -96,7 +96,7 @@ def solve_by_parts(
 def _end(
     arrays: LinearArrays, points: Sequence[FloatArray], bound: float, limits: Limits
 ) -> Termination | None:
-    """How the search ends if the best point is near enough to the bound; None: it goes on."""
+    """Why the search ends, if the best point is close enough to the bound; None: continue."""
     value = min((arrays.objective(point) for point in points), default=np.inf)
     for gap, end in ((CLOSED, Termination.OPTIMAL), (limits.gap, Termination.GAP_LIMIT)):
         if gap is not None and value - bound <= gap * max(1.0, abs(value)):
@@ -105,7 +105,9 @@ def _end(
 
 
 class _PartsOfProgram:
-    """The rows that couple parts, and points of parts as columns of them."""
+    """The master of a program with parts: its rows couple the parts, and its columns are points of
+    parts.
+    """
 
     def __init__(self, arrays: LinearArrays, parts: Parts) -> None:
         self.arrays, self.parts = arrays, parts
@@ -121,38 +123,41 @@ class _PartsOfProgram:
             parts.required.astype(np.float64),
             np.ones(len(parts.required)),
         )
-        # To the master columns of the same entries are one, whichever points they are of.
+        # Columns of different points may have equal entries. For the master they are the same, so
+        # one point is stored per column.
         self._points: dict[bytes, tuple[IntArray, FloatArray]] = {}
 
     def price(self, y: FloatArray, effort: int) -> Priced:
-        """The cheapest points of parts at duals of the rows that couple."""
+        """The cheapest points of the parts at duals of the coupling rows."""
         point, least = self.parts.cheapest(self.arrays.cost - self.coupling.T @ y, effort)
         return Priced(self.columns_of(point), least)
 
     def columns_of(self, point: FloatArray) -> MasterColumns:
-        """A column for each part of a point that is not 0 and keeps its own rows."""
-        there = np.flatnonzero(point)
-        there = there[~self._broken(point)[self.parts.part[there]]]
-        which, column = np.unique(self.parts.part[there], return_inverse=True)
-        points = sp.csc_matrix((point[there], (there, column)), shape=(len(point), len(which)))
+        """A column for each part of a point that is not 0 and satisfies the rows of the part."""
+        nonzero = np.flatnonzero(point)
+        nonzero = nonzero[~self._broken(point)[self.parts.part[nonzero]]]
+        which, column = np.unique(self.parts.part[nonzero], return_inverse=True)
+        points = sp.csc_matrix((point[nonzero], (nonzero, column)), shape=(len(point), len(which)))
         cost = np.asarray(points.T @ self.arrays.cost)
         made = MasterColumns.of(cost, sp.csc_matrix(self.coupling @ points), which)
         for number, key in enumerate(_keys(made)):
-            own = slice(points.indptr[number], points.indptr[number + 1])
-            self._points.setdefault(key, (points.indices[own].astype(np.int64), points.data[own]))
+            entries = slice(points.indptr[number], points.indptr[number + 1])
+            self._points.setdefault(
+                key, (points.indices[entries].astype(np.int64), points.data[entries])
+            )
         return made
 
     def _broken(self, point: FloatArray) -> BoolArray:
-        """Parts whose own rows a point breaks."""
+        """Mask of parts whose rows a point violates."""
         activity = self.own @ point
         off = np.maximum(self.own_lower - activity, activity - self.own_upper)
-        # A part that may be 0 is not in the point where it is 0: its rows count all the same.
+        # Rows of a part that is 0 in the point are checked too.
         wrong = off > BROKEN * np.maximum(1.0, np.abs(activity))
         rows = self.own[wrong]
         return mask_of(self.parts.part[rows.indices], len(self.parts.required))
 
     def point_of(self, found: Decomposition) -> FloatArray:
-        """The point of the columns that are taken."""
+        """The point of the selected columns."""
         assert found.whole is not None
         point = np.zeros(self.arrays.shape[1])
         for key in _keys(found.columns.take(found.whole > 0.5)):
@@ -165,8 +170,13 @@ def _keys(columns: MasterColumns) -> Iterator[bytes]:
     """The entries of each column, in bytes."""
     matrix = columns.matrix.sorted_indices()
     for number, (block, cost) in enumerate(zip(columns.block, columns.cost, strict=True)):
-        own = slice(matrix.indptr[number], matrix.indptr[number + 1])
+        entries = slice(matrix.indptr[number], matrix.indptr[number + 1])
         yield b"".join(
             part.tobytes()
-            for part in (block, cost, matrix.indices[own].astype(np.int64), matrix.data[own])
+            for part in (
+                block,
+                cost,
+                matrix.indices[entries].astype(np.int64),
+                matrix.data[entries],
+            )
         )

@@ -27,47 +27,52 @@ from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 log = logging.getLogger("optsched")
 
 Price = Callable[[FloatArray], Priced]
-"""Duals of the rows -> columns of little reduced cost, and a bound on that of all columns."""
+"""Duals of the rows -> columns of small reduced cost, and a lower bound on the reduced cost of all
+columns.
+"""
 
 IMPROVES = 1e-9
-"""Reduced cost, relative to the largest cost, below which a column improves the master."""
+"""A column improves the master if its reduced cost, relative to the largest cost, is below minus
+this.
+"""
 FEASIBLE = 1e-7
-"""Use of an artificial column that counts as none, relative to the row's side."""
+"""Value of an artificial column that counts as 0, relative to the side of its row."""
 FOR_WHOLE = 0.2
-"""Share of the time that is kept for whole numbers."""
+"""Fraction of the time limit that is reserved for the integer program."""
 GROWTH, RAISES = 100.0, 4
-"""Factor by which artificial columns become dearer where they stay in the master, and how often."""
+"""If artificial columns stay in the master, their cost is multiplied by the first number, at most
+as often as the second says.
+"""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Decomposition(Displayed):
-    """What came of a decomposition.
+    """Result of a decomposition.
 
     Attributes
     ----------
     status : Status
-        ``optimal``: the whole-number solution reaches the bound. ``feasible``: there is one.
+        ``optimal``: the integer solution reaches the bound. ``feasible``: there is one.
         ``limit``: none was found. ``infeasible`` is never claimed.
     converged : bool
-        Whether no column is left that would improve the master: its value is then the bound, up to
-        rounding.
+        Whether no column improves the master any more; its value is then the bound, up to rounding.
     bound : float
-        The best Lagrangian bound, rounded up to a multiple of ``step``: no whole-number solution
-        costs less, if the numbers ``Priced.least`` are right.
+        The best Lagrangian bound, rounded up to a multiple of ``step``: no integer solution costs
+        less, if the numbers ``Priced.least`` are right.
     value : float or None
-        Cost of the master's last optimum; None where it needs artificial columns.
+        Cost of the last optimum of the master; None if it uses artificial columns.
     columns : MasterColumns
-        All that were made.
+        All generated columns.
     x : FloatArray, shape (N,)
-        The master's last optimum.
+        The last optimum of the master.
     y : FloatArray, shape (rows,)
         The duals of the best bound.
     whole : FloatArray or None, shape (N,)
-        The best whole-number solution over the columns that were made; None if none was found.
+        The best integer solution over the generated columns; None if none was found.
     objective : float or None
         Its cost.
     history : tuple of (seconds, columns, value, bound)
-        After each run of the master; beyond the root after each node.
+        One entry after each solve of the master; in a tree, after the root, one per node.
     nodes : int
         Of the tree that was searched; 1 without branching.
     """
@@ -86,7 +91,7 @@ class Decomposition(Displayed):
 
     @property
     def gap(self) -> float | None:
-        """Relative gap between the whole-number solution and the bound."""
+        """Relative gap between the integer solution and the bound."""
         return gap_of(self.objective, self.bound)
 
     def _headline(self) -> str:
@@ -94,7 +99,7 @@ class Decomposition(Displayed):
         return f"{self.status}, {cost}, bound {number(self.bound)}, {count(len(self.columns), 'column')}"
 
     def to_columns(self) -> TableColumns:
-        """The runs of the master: seconds, columns, value and bound."""
+        """The history: seconds, columns, value and bound of each master."""
         names = ("seconds", "columns", "value", "bound")
         rows = zip(*self.history, strict=True) if self.history else ((), (), (), ())
         return {name: list(values) for name, values in zip(names, rows, strict=True)}
@@ -112,12 +117,12 @@ def dantzig_wolfe(
     solver: str = "highs",
     **limits: Unpack[LimitOptions],
 ) -> Decomposition:
-    """Solve a master program over columns that a function of yours makes (column generation).
+    """Solve a master program by column generation; the function ``price`` makes the columns.
 
-    Each turn solves the master over the columns so far, prices at duals that are smoothed towards
-    those of the best bound (Wentges), and adds what improves the master. Artificial columns make the
-    first masters feasible. In the end the columns are solved once more for whole numbers (the
-    restricted master heuristic).
+    Each iteration solves the master over the columns so far, prices at duals that are smoothed
+    towards those of the best bound (Wentges), and adds columns that improve the master. Artificial
+    columns make the first masters feasible. At the end, an integer program over the columns gives a
+    solution (the restricted master heuristic).
 
     Parameters
     ----------
@@ -130,15 +135,17 @@ def dantzig_wolfe(
     smoothing : float
         Weight of the duals of the best bound, from 0 (none) to below 1.
     whole : bool
-        Whether columns are to be taken in whole numbers; else the master is the answer.
+        Whether to solve the integer program at the end; otherwise the master's optimum is the
+        result.
     step : float, optional
-        The smallest difference between the costs of two whole-number solutions, such as 1 where all
-        costs are whole: the bound is rounded up to a multiple of it.
+        The smallest difference between the costs of two integer solutions, such as 1 if all costs
+        are integers: the bound is rounded up to a multiple of it.
     solver : str
-        Of the masters; one that can add columns.
+        Solver of the masters; it must be able to add columns.
     **limits : LimitOptions
-        As of `optsched.solve`; the time is that of everything, pricing included, which is not
-        interrupted. A fifth of it is kept for whole numbers. ``gap`` ends column generation as well.
+        As in `optsched.solve`. The time limit includes pricing, but a call of ``price`` is not
+        interrupted. A fifth of the time is reserved for the integer program. ``gap`` also ends
+        column generation.
 
     Returns
     -------
@@ -166,7 +173,7 @@ def dantzig_wolfe(
 
 
 def check_smoothing(smoothing: float) -> None:
-    """Refuse a weight of the best duals that leaves nothing to those of the master.
+    """Refuse a smoothing weight outside [0, 1).
 
     Parameters
     ----------
@@ -177,7 +184,7 @@ def check_smoothing(smoothing: float) -> None:
 
 
 def checked_columns(master: Master, columns: MasterColumns) -> MasterColumns:
-    """Columns of the right size."""
+    """Return the columns, or raise `InvalidArgument` if their size or a value is wrong."""
     if columns.matrix.shape[0] != master.rows:
         raise InvalidArgument(
             "columns", f"{columns.matrix.shape[0]} rows", f"{master.rows}, as the master has"
@@ -207,7 +214,7 @@ class ColumnGeneration:
     penalty: float = 1.0
     history: list[tuple[float, int, float | None, float]] = field(default_factory=list)
     cutoff: float = np.inf
-    """A bound that reaches this ends the run: no better solution is left."""
+    """The run ends when the bound reaches this value."""
     step: float | None = None
     """The smallest difference between the costs of two solutions."""
     _session: Session | None = None
@@ -216,11 +223,13 @@ class ColumnGeneration:
 
     @property
     def artificial(self) -> int:
-        """How many artificial columns come before the others: two for each row, one for each block."""
+        """Number of artificial columns, which come first: two per row and one per block."""
         return 2 * self.master.rows + self.master.blocks
 
     def _program(self, columns: MasterColumns, integer: bool) -> LinearProgram:
-        """The master over some columns, behind artificial ones that may break every row."""
+        """The master over these columns. Artificial columns come first; they make every row
+        feasible.
+        """
         master, N = self.master, len(columns)
         lp = LinearProgram()
         most = master.most[columns.block]
@@ -248,7 +257,7 @@ class ColumnGeneration:
         return lp
 
     def add(self, columns: MasterColumns) -> None:
-        """Columns for the next master."""
+        """Add columns to the next master."""
         if not len(columns):
             return
         self.columns = self.columns.beside(columns)
@@ -275,15 +284,15 @@ class ColumnGeneration:
         return values
 
     def _limits_left(self) -> Limits:
-        # A solver's bounds are those of the columns that were made: they bound nothing else
+        # The solver's bound holds only for the generated columns, so it is not used
         left = self.timer.left if self.timer.seconds else None
         return replace(self.limits, time=left, on_progress=None)
 
     # --- column generation ------------------------------------------------------------------------
 
     def generate(self, kept: float) -> None:
-        """Until no column improves the master, the gap is small enough, or the time is over but for
-        the share that is kept.
+        """Run until no column improves the master, the gap is small enough, or the time is up
+        except for the reserved fraction ``kept``.
         """
         raises = 0
         reserve = kept * (self.timer.seconds or 0.0)
@@ -299,7 +308,7 @@ class ColumnGeneration:
             if not self.converged and len(new):
                 self.add(new)
             elif self._broken(values) and raises < RAISES:
-                # Artificial columns are cheaper than what their rows cost: they become dearer
+                # The artificial columns are cheaper than real ones for their rows: raise their cost
                 raises, self.converged = raises + 1, False
                 self.penalty *= GROWTH
                 self._session = None
@@ -308,9 +317,10 @@ class ColumnGeneration:
                 return
 
     def _priced(self, y: FloatArray, of_block: FloatArray) -> MasterColumns:
-        """Columns that improve the master; their bound is kept.
+        """Price, and return the columns that improve the master; also update the best bound.
 
-        At smoothed duals pricing may find none: then the master's own duals decide.
+        If pricing at smoothed duals finds no improving column, it is repeated at the duals of the
+        master.
         """
         weight = self.smoothing if self.best_y is not None else 0.0
         while True:
@@ -333,18 +343,18 @@ class ColumnGeneration:
 
     @property
     def cut_off(self) -> bool:
-        """Whether the bound shows that nothing better is left."""
+        """Whether the bound has reached the cutoff."""
         return rounded_up(self.bound, self.step) >= self.cutoff
 
     def _closed(self) -> bool:
-        """Whether the bound reaches the value of the master, which is then converged."""
+        """Set and return ``converged``: whether the bound reaches the value of the master."""
         value = self.value
         allowed = max(CLOSED, self.limits.gap or 0.0)
         self.converged = value is not None and value - self.bound <= allowed * max(1.0, abs(value))
         return self.converged
 
     def _broken(self, values: Values) -> bool:
-        """Whether the master needs artificial columns."""
+        """Whether the optimum of the master uses artificial columns."""
         assert values.x is not None
         over = values.x[: self.artificial]
         finite = [side[np.isfinite(side)] for side in self.master]
@@ -353,14 +363,14 @@ class ColumnGeneration:
 
     @property
     def value(self) -> float | None:
-        """Cost of the last master, without artificial columns; None if it needs them."""
+        """Cost of the last master; None if it uses artificial columns."""
         if self.values is None or self.values.x is None or self._broken(self.values):
             return None
         return float(self.columns.cost @ self.x)
 
     @property
     def x(self) -> FloatArray:
-        """The last master's point; columns that were made since are 0."""
+        """Optimum of the last master; 0 for columns that were added since."""
         x = np.zeros(len(self.columns))
         if self.values is not None and self.values.x is not None:
             known = self.values.x[self.artificial :]
@@ -380,7 +390,7 @@ class ColumnGeneration:
     # --- the answer -------------------------------------------------------------------------------
 
     def answer(self, whole: bool, step: float | None) -> Decomposition:
-        """The best that is known; whole numbers by one more program over the columns."""
+        """The result; with ``whole``, one integer program over the columns is solved for it."""
         value, bound = self.value, rounded_up(self.bound, step)
         x = self.x
         made: dict[str, Any] = {"whole": None, "objective": None}
@@ -410,7 +420,7 @@ class ColumnGeneration:
         return {"whole": x, "objective": float(self.columns.cost @ x)}
 
     def _keeps_rows(self, x: FloatArray) -> bool:
-        """Whether a rounded point keeps every row."""
+        """Whether a rounded point satisfies every row."""
         master = self.master
         activity = self.columns.matrix @ x
         taken = np.bincount(self.columns.block, x, minlength=master.blocks)

@@ -1,4 +1,4 @@
-"""The best prices of the jobs of a generalised assignment: each agent solves a knapsack."""
+"""Lagrangian prices of the jobs of a generalised assignment: each agent solves a knapsack."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from optsched.program.assignment import AgentKnapsacks, Assignment
 def prices_of_jobs(
     of: Assignment, price: FloatArray, step: float | None, seconds: float | None, evaluations: int
 ) -> FloatArray:
-    """The prices y at which this bound is as high as is found, shape (jobs,).
+    """Prices y of jobs that make this Lagrangian bound as large as the search finds, shape (jobs,).
 
     ::
 
         sum_j y_j  +  sum_i min { sum_j (cost_ij - y_j) z_j : sum_j use_ij z_j <= room_i, z binary }
 
-    No assignment costs less. At the best prices the bound is at least that of the relaxation, which has
-    fractions of jobs in the place of z.
+    No assignment costs less than the bound. At the best prices it is at least the value of the
+    linear relaxation, where z may be fractional.
 
     Parameters
     ----------
     of : Assignment
     price : FloatArray, shape (agents,)
-        Of room in the relaxation: the search begins at its prices of jobs.
+        Prices of room in the linear relaxation. The search starts from the prices of jobs that they
+        imply.
     step : float or None
         The smallest difference between two costs.
     seconds : float or None
         Time that the search may take.
     evaluations : int
-        How often each agent may solve a knapsack.
+        Most knapsacks that each agent solves.
 
     References
     ----------

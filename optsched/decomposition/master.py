@@ -1,4 +1,4 @@
-"""The master program of a decomposition, and the columns that pricing makes for it."""
+"""The master program of a decomposition, and its columns."""
 
 from __future__ import annotations
 
@@ -61,8 +61,9 @@ class CoupledRows(NamedTuple):
         return float(y @ np.where(y == 0, 0.0, side))
 
     def missing(self, y: FloatArray, activity: FloatArray) -> FloatArray:
-        """What activities lack to be the sides that prices ``y`` ask for; a subgradient of the Lagrangian
-        bound at y. Where a price is 0, activities within the row lack nothing.
+        """Distance from the activities to the sides that the signs of the prices ``y`` select; a
+        subgradient of the Lagrangian bound at y. It is 0 if the price is 0 and the activity is
+        within the row.
 
         Parameters
         ----------
@@ -77,7 +78,7 @@ class CoupledRows(NamedTuple):
         return np.asarray(wanted - activity, np.float64)
 
     def signed(self, y: FloatArray) -> FloatArray:
-        """Prices with 0 in the place of those whose side of the row is infinite.
+        """The prices, with 0 instead of those whose side of the row is infinite.
 
         Parameters
         ----------
@@ -112,7 +113,7 @@ class MasterColumns(NamedTuple):
     matrix : csc_matrix, shape (rows, N)
         Their entries in the rows.
     block : IntArray, shape (N,)
-        The block that each belongs to.
+        The block of each column.
     """
 
     cost: FloatArray
@@ -204,16 +205,16 @@ class MasterColumns(NamedTuple):
 
 
 class Priced(NamedTuple):
-    """What pricing found at some duals.
+    """The result of pricing at some duals.
 
     Attributes
     ----------
     columns : MasterColumns
-        Any number of them; those that would not improve the master are left out later.
+        Any number of columns; those that do not improve the master are ignored.
     least : array, shape (blocks,)
-        A lower bound on ``cost - y @ column`` over **all** columns of each block, also those that are
-        not made. If the pricing problem was solved to optimality, it is its optimum. The bound of the
-        decomposition rests on these numbers.
+        A lower bound on ``cost - y @ column`` over **all** columns of each block, including columns
+        that are not generated. If the pricing problem was solved to optimality, it is the optimum.
+        The bound of the decomposition depends on these numbers.
     """
 
     columns: MasterColumns
@@ -221,7 +222,7 @@ class Priced(NamedTuple):
 
 
 class Master(NamedTuple):
-    """Rows that couple blocks, and how many columns of each block are taken.
+    """Rows that couple blocks, and limits on the number of columns taken from each block.
 
     ::
 
@@ -286,8 +287,8 @@ class Master(NamedTuple):
 
             min { y'Ax : lower <= Ax <= upper }  +  sum_k min { n least_k : least_k <= n <= most_k }
 
-        Every solution of the master, of all columns, costs at least as much. Duals of the wrong sign
-        count as 0.
+        Every solution of the master over all columns costs at least this. Duals of the wrong sign
+        are replaced by 0.
 
         Parameters
         ----------
@@ -300,6 +301,6 @@ class Master(NamedTuple):
         float
         """
         rows = self.sides.least_worth(self.sides.signed(y))
-        # A block of which no column is needed counts 0, also where none exists (least is infinite)
+        # A block that needs no column contributes 0 even if it has none (its ``least`` is infinite)
         needed = self.least * np.where(self.least > 0, least, 0.0)
         return rows + float(np.where(least > 0, needed, self.most * np.minimum(least, 0.0)).sum())

@@ -1,11 +1,11 @@
-"""What a bound proves of the best solution."""
+"""Status of the best solution, given a bound."""
 
 from __future__ import annotations
 
 from optsched.solution import Status
 
 CLOSED = 1e-9
-"""Relative gap between a solution and its bound that is rounding."""
+"""Relative gap between a solution and its bound that counts as rounding."""
 
 
 def status_of(objective: float | None, bound: float, gap: float | None) -> Status:
@@ -17,7 +17,7 @@ def status_of(objective: float | None, bound: float, gap: float | None) -> Statu
         None: there is no solution.
     bound : float
     gap : float or None
-        The relative gap that counts as none, if one was asked for.
+        The relative gap that counts as 0; None: `CLOSED`.
     """
     if objective is None:
         return Status.LIMIT

@@ -1,4 +1,4 @@
-"""From an average of solutions, in which jobs are split, to whole jobs."""
+"""Rounding of fractional assignments, where jobs are split over machines, to whole jobs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from optsched.errors import InvalidArgument
 from optsched.program.slot_rounding import whole_jobs
 
 NOTHING = 1e-9
-"""A share that counts as none."""
+"""A share up to this size counts as 0."""
 
 
 def round_by_slots(share: ArrayLike, size: ArrayLike, cost: ArrayLike) -> IntArray:
     """Give each job, which several machines share, to one of them (Shmoys and Tardos).
 
-    The result costs no more than the shares do, and it loads no machine beyond what its shares load, plus the
-    largest job that it has a share of: ::
+    The cost is at most that of the shares. The load of each machine is at most that of its shares
+    plus the largest job of which it has a share: ::
 
         sum_j cost_{i(j) j}  <=  sum_ij cost_ij share_ij
         load of i            <=  sum_j size_ij share_ij  +  max { size_ij : share_ij > 0 }
 
-    So a split assignment that keeps capacities becomes a whole one that exceeds each by less than one job, at a cost of
-    at most that of the linear relaxation, if the shares are its optimum.
+    If the shares satisfy the capacities, the result exceeds each by at most one job. If the shares
+    are an optimum of the linear relaxation, the result costs at most its value.
 
     Parameters
     ----------
