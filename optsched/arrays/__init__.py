@@ -1,6 +1,4 @@
-"""Array types and the idioms the compile step is made of:
-constant columns, grouping, ranges, lookup.
-"""
+"""Array types and basic operations on arrays: constant columns, grouping, ranges, lookup."""
 
 from __future__ import annotations
 
@@ -22,18 +20,16 @@ EMPTY = np.zeros(0, np.int64)
 """No rows."""
 
 BLOCK = 2**16
-"""Rows that are looked at together where what is made of them
-on the way need not stay: it fits a cache.
-"""
+"""Rows per block for operations with temporary arrays; a block fits into a CPU cache."""
 
 FEW = 1024
-"""Entries of a table that cost nothing."""
+"""A lookup table with at most this many entries is always worth its cost."""
 
 ROOM = 8
-"""Entries of a table that one row is worth that is looked up in it."""
+"""A larger lookup table may have this many entries per row that is looked up."""
 
 A_FEW_ROWS = 256
-"""Rows up to which Python groups a table sooner than numpy has begun."""
+"""Up to this many rows a Python dictionary groups faster than numpy."""
 
 
 def blocks(length: int) -> list[slice]:
@@ -44,15 +40,14 @@ def blocks(length: int) -> list[slice]:
 
 
 def constant(value: Any, count: int, dtype: type[Scalar]) -> NDArray[Scalar]:
-    """A column with the same value in every row, which takes the memory of one;
-    it cannot be written to.
-    """
+    """A read-only column with the same value in every row. It takes the memory of one value."""
     return _repeated(np.array(value, dtype), count)
 
 
 def _repeated(value: NDArray[Scalar], count: int) -> NDArray[Scalar]:
-    """A single value, as an array of one entry, in so many rows."""
-    # np.broadcast_to does the same in ten times the time: half a second of a thousand small solves
+    """A view that repeats an array of one entry ``count`` times."""
+    # np.broadcast_to does the same but is ten times as slow: half a second in a thousand small
+    # solves
     column = np.ndarray((count,), value.dtype, value, strides=(0,))
     column.flags.writeable = False
     return column
@@ -64,8 +59,8 @@ def is_constant(column: AnyArray) -> bool:
 
 
 def condensed(column: NDArray[Scalar]) -> NDArray[Scalar]:
-    """A column of numbers or flags,
-    as `constant` makes it if all its rows are the same, to the last bit.
+    """A column of numbers or flags; if all its rows have the same bits, it is replaced by a
+    `constant`.
     """
     if is_constant(column) or not len(column):
         return column
@@ -78,14 +73,13 @@ def condensed(column: NDArray[Scalar]) -> NDArray[Scalar]:
 
 
 def without_repeats(column: NDArray[Scalar]) -> NDArray[Scalar]:
-    """The first row of a column that `constant` made, all rows of any other."""
+    """For a column that `constant` made, its first row; for other columns, all rows."""
     return column[:1] if is_constant(column) else column
 
 
 def take_rows(column: NDArray[Scalar], rows: AnyArray | None) -> NDArray[Scalar]:
-    """``column[rows]``, for row numbers or a mask; what is constant stays so.
-
-    All rows (None) are the column itself.
+    """``column[rows]``, for row numbers or a mask; None means all rows and returns the column
+    itself. A constant column stays a constant.
     """
     if rows is None:
         return column
@@ -103,8 +97,8 @@ def rows_where(mask: BoolArray) -> IntArray | None:
 
 
 def joined(parts: Sequence[NDArray[Scalar]]) -> NDArray[Scalar]:
-    """The columns one after the other;
-    of one that is not empty, itself, and what is constant stays so.
+    """Concatenate columns. If only one is not empty, it is returned itself; equal constants stay a
+    constant.
     """
     parts = [part for part in parts if len(part)] or [parts[0]]
     if len(parts) == 1:
@@ -117,14 +111,16 @@ def joined(parts: Sequence[NDArray[Scalar]]) -> NDArray[Scalar]:
 
 
 def looked_up(values: NDArray[Scalar], index: IntArray) -> NDArray[Scalar]:
-    """``values[index]``; of a constant index it is constant."""
+    """``values[index]``; the result is a constant if the index is."""
     if is_constant(index) and len(index):
         return _repeated(values[index[:1]], len(index))
     return values[index]
 
 
 def in_order(columns: Sequence[AnyArray]) -> bool:
-    """Whether no row of a table comes before a smaller one; the first column counts most."""
+    """Whether the rows of a table are sorted lexicographically; the first column is the primary
+    key.
+    """
     columns = [column for column in columns if not is_constant(column)]
     for part in blocks(len(columns[0]) - 1) if columns else ():
         tied: BoolArray | bool = True
@@ -137,7 +133,7 @@ def in_order(columns: Sequence[AnyArray]) -> bool:
 
 
 def increases(column: AnyArray) -> bool:
-    """Whether each value is above the one before."""
+    """Whether the values increase strictly."""
     if len(column) <= BLOCK:
         return bool((column[1:] > column[:-1]).all())
     return all(
@@ -147,8 +143,8 @@ def increases(column: AnyArray) -> bool:
 
 
 def highest_in_rows(table: FloatArray) -> FloatArray:
-    """The largest number of each row of a narrow table, at least 0;
-    column by column, as rows are short.
+    """The largest number of each row of a narrow table, at least 0. It loops over columns, because
+    rows are short.
     """
     highest = np.zeros(len(table))
     for column in table.T:
@@ -165,7 +161,7 @@ def is_range(rows: AnyArray, count: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Rows put together where they are equal, in order of first appearance.
+    """Groups of equal rows, in order of first appearance.
 
     Attributes
     ----------
@@ -189,11 +185,11 @@ def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
     """Group the rows of a table given by its columns;
     equality is exact, to the last bit of every number.
 
-    A few rows are looked up in a dictionary. Of many, where a column increases no two rows are
-    equal, and small whole numbers are looked up in a table; so is one column of them that tells
-    apart all rows that differ, or most rows. Other rows are put in order of a 64-bit hash, which costs one sort,
-    and then compared with their representative; a collision, if there ever is one, is resolved by a
-    lexicographic sort.
+    Few rows are grouped by a dictionary. For many rows the first of these ways that applies is
+    used. If a column increases strictly, all rows differ. Small integers are grouped by a lookup
+    table; one integer column is enough if it distinguishes all different rows, or most of them.
+    Otherwise rows are sorted by a 64-bit hash and each is compared with the representative of its
+    group; if hashes collide, a lexicographic sort is used instead.
 
     Parameters
     ----------
@@ -234,12 +230,14 @@ def _group_a_few(columns: Sequence[AnyArray], length: int) -> Groups:
         return _all_apart(length)
     inverse = np.array([number[row] for row in rows], np.int64)
     first = np.empty(len(number), np.int64)
-    first[inverse[::-1]] = np.arange(length - 1, -1, -1)  # the last one written is the first row
+    first[inverse[::-1]] = np.arange(
+        length - 1, -1, -1
+    )  # the last value written wins, which is the first row
     return Groups(first, inverse, np.bincount(inverse))
 
 
 def _told_apart(column: AnyArray) -> list[int]:
-    """A number for each entry of a column, equal where the entries are, to the last bit."""
+    """A number for each entry of a column; entries with equal bits have equal numbers."""
     numbers: list[int] = (_as_bits(column) if column.dtype.kind == "f" else column).tolist()
     return numbers
 
@@ -251,11 +249,11 @@ def _all_alike(column: AnyArray) -> bool:
 
 
 Span = tuple[int, int]
-"""The lowest of some whole numbers, and how many there are from it to the highest."""
+"""The lowest of some integers, and the length of the range from it to the highest."""
 
 
 def _span_of(column: AnyArray) -> Span | None:
-    """That of a column, None of one that is not of whole numbers."""
+    """The span of a column of integers; None for other columns."""
     if column.dtype.kind not in "ib":
         return None
     low = int(column.min())
@@ -263,16 +261,14 @@ def _span_of(column: AnyArray) -> Span | None:
 
 
 def _differ(column: AnyArray, span: Span | None) -> bool:
-    """Whether whole numbers differ in every row;
-    False, too, where it takes more than counting to see that.
-    """
+    """Whether integers differ in every row. False may mean unknown: the check is a cheap count."""
     if span is None or not len(column) <= span[1] <= 2 * len(column) + FEW:
         return False
     return int(np.bincount(_numbered([column], [span])).max()) == 1
 
 
 def _all_apart(length: int) -> Groups:
-    """Every row is a group of its own."""
+    """Groups of one row each."""
     rows = np.arange(length, dtype=np.int64)
     rows.flags.writeable = False  # two arrays share it
     return Groups(rows, rows, constant(1, length, np.int64))
@@ -281,8 +277,8 @@ def _all_apart(length: int) -> Groups:
 def _group_by_number(
     columns: Sequence[AnyArray], spans: Sequence[Span | None], length: int
 ) -> Groups | None:
-    """Group rows of whole numbers from so small ranges that a table has room for all
-    that can be; None for others.
+    """Group rows of integers by a lookup table of all possible rows; None if the table would be too
+    large.
     """
     known = [span for span in spans if span is not None]
     room = math.prod(size for _, size in known)
@@ -290,7 +286,7 @@ def _group_by_number(
         return None
     number = _numbered(columns, known)
     first, count = np.full(room, length, np.int64), np.zeros(room, np.int64)
-    if room <= FEW:  # most blocks of many rows show nothing new
+    if room <= FEW:  # in a long column most blocks contain no new number
         for part in blocks(length):
             here = np.bincount(number[part], minlength=room)
             if ((here > 0) & (count == 0)).any():
@@ -299,7 +295,7 @@ def _group_by_number(
     else:
         for part in reversed(
             blocks(length)
-        ):  # of several equal rows the last one written is the first one
+        ):  # the last value written wins, which is the first of several equal rows
             first[number[part][::-1]] = np.arange(part.stop - 1, part.start - 1, -1)
         count = np.bincount(number, minlength=room)
     rows = _in_order_of_appearance(first, number)
@@ -315,8 +311,8 @@ def _group_by_number(
 
 
 def _in_order_of_appearance(first: IntArray, number: IntArray) -> IntArray:
-    """The rows that are the first with their number,
-    which a table tells of each number (of none: one too many).
+    """The rows that are the first with their number. ``first`` has the first row of each number, or
+    one past the last row if the number does not occur.
     """
     if len(first) <= FEW:
         return np.sort(first[first < len(number)])
@@ -330,12 +326,12 @@ def _in_order_of_appearance(first: IntArray, number: IntArray) -> IntArray:
 
 
 def _numbered(columns: Sequence[AnyArray], spans: Sequence[Span]) -> IntArray:
-    """One number for each row, of columns of these spans."""
-    # A single column of the widest type is its own number: nothing is copied.
+    """Encode each row as one number, given the spans of the columns."""
+    # A single column of the widest type is used as it is, without a copy.
     column = columns[0]
     if len(columns) == 1 and spans[0][0] == 0 and column.dtype == np.int64:
         return column
-    # Mixed radix: each column is a digit, counted from its lowest number.
+    # Mixed radix: each column is a digit, after subtracting its lowest value.
     number = np.zeros(len(column), np.int64)
     for column, (low, size) in zip(columns, spans, strict=True):
         number *= size
@@ -345,7 +341,7 @@ def _numbered(columns: Sequence[AnyArray], spans: Sequence[Span]) -> IntArray:
 
 
 def _mark_first(first: IntArray, number: IntArray, part: slice, new: BoolArray) -> None:
-    """Write down the first row in a block of numbers that are new in it."""
+    """Record the first row of each number that is new in this block."""
     before = first[~new]
     first[number[part][::-1]] = np.arange(part.stop - 1, part.start - 1, -1)
     first[~new] = before
@@ -354,8 +350,8 @@ def _mark_first(first: IntArray, number: IntArray, part: slice, new: BoolArray) 
 def _group_by_widest(
     columns: Sequence[AnyArray], spans: Sequence[Span | None], length: int
 ) -> Groups | None:
-    """Group rows by the column of small whole numbers that has most of them, if it tells apart all
-    rows that differ, or most rows.
+    """Group rows by the integer column with the largest span that a table allows, if it
+    distinguishes all different rows, or most of them.
     """
     small = [(span[1], at) for at, span in enumerate(spans) if span and span[1] <= 2 * length + FEW]
     if not small:
@@ -372,8 +368,8 @@ def _group_by_widest(
 
 
 def refined(groups: Groups, columns: Sequence[AnyArray]) -> Groups:
-    """The groups whose rows agree in these columns, too:
-    quick where most rows are groups of their own already.
+    """Split groups so that rows also agree in these columns. It is fast if most groups have one row
+    already.
     """
     inverse = groups.inverse
     if len(groups) == len(inverse):
@@ -383,7 +379,8 @@ def refined(groups: Groups, columns: Sequence[AnyArray]) -> Groups:
     if len(parts) == np.count_nonzero(groups.count > 1):
         return groups
     first = np.arange(len(inverse))
-    # A row that is alone in its group is the first one; others have that of their new group.
+    # A row that is alone in its group is the first row of it; other rows take the first row of
+    # their new group.
     first[rows] = rows[parts.first[parts.inverse]]
     is_first = first == np.arange(len(first))
     inverse = (np.cumsum(is_first) - 1)[first]
@@ -393,7 +390,7 @@ def refined(groups: Groups, columns: Sequence[AnyArray]) -> Groups:
 def _group_by_hash(columns: Sequence[AnyArray], length: int) -> Groups:
     hashes = hash_rows(columns)
     if increases(np.sort(hashes)):
-        return _all_apart(length)  # rows that are equal have equal hashes
+        return _all_apart(length)  # no two hashes are equal, so no two rows are
     order = np.argsort(hashes)
     start = np.ones(length, bool)
     start[1:] = hashes[order[1:]] != hashes[order[:-1]]
@@ -401,10 +398,11 @@ def _group_by_hash(columns: Sequence[AnyArray], length: int) -> Groups:
     inverse[order] = np.cumsum(start) - 1
     first = np.minimum.reduceat(order, np.flatnonzero(start))
     bits = [_as_bits(column) for column in columns]
-    # Equal hashes prove nothing: every row is compared with the first one of its group.
+    # Different rows may have equal hashes, so every row is compared with the first one of its
+    # group.
     if not all((column == column[first[inverse]]).all() for column in bits):
         first, inverse = _group_by_sorting(bits)
-    # Groups are in order of their first rows, as `Groups` promises.
+    # `Groups` are in order of their first rows.
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
@@ -429,8 +427,8 @@ def hash_lists(indptr: IntArray, columns: Sequence[AnyArray]) -> NDArray[np.uint
     where list i has the rows ``indptr[i]:indptr[i + 1]`` of the columns.
     """
     position = ranges(np.zeros(len(indptr) - 1, np.int64), lengths(indptr))
-    # The sum of the hashes of its rows, each with its place in the list; unsigned sums run over
-    # without harm.
+    # Sum of the hashes of the rows, each combined with its position in the list. Unsigned sums may
+    # overflow.
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hash_rows([position, *columns]))])
     return np.diff(total[indptr])
 
@@ -442,7 +440,7 @@ def _as_bits(column: AnyArray) -> NDArray[np.uint64]:
 
 
 def _mix(state: NDArray[np.uint64], columns: Sequence[AnyArray]) -> None:
-    """Mix the columns with the finaliser of splitmix64 (Steele, Lea, Flood 2014)."""
+    """Mix the columns into ``state`` with the finaliser of splitmix64 (Steele, Lea, Flood 2014)."""
     for column in columns:
         state ^= _as_bits(column)
         state += np.uint64(0x9E3779B97F4A7C15)
@@ -467,61 +465,61 @@ def _group_by_sorting(bits: Sequence[NDArray[np.uint64]]) -> tuple[IntArray, Int
 
 
 def gathered(values: NDArray[Scalar], index: IntArray, missing: Any) -> NDArray[Scalar]:
-    """``values[index]``, and ``missing`` where the index is below 0."""
+    """``values[index]``, but ``missing`` where the index is negative."""
     if not len(values):
         return np.full(len(index), missing, values.dtype)
     return np.where(index >= 0, values[index], values.dtype.type(missing))
 
 
 def mask_of(index: IntArray | BoolArray | Sequence[int], count: int) -> BoolArray:
-    """A mask of so many entries that is true at an index."""
+    """A mask of ``count`` entries that is true at ``index``."""
     mask = np.zeros(count, bool)
     mask[index] = True
     return mask
 
 
 def stable_order(number: IntArray, count: int) -> IntArray:
-    """Rows in the order of their numbers, which are from 0 to ``count`` - 1; equal ones as they are."""
-    # numpy sorts numbers of at most 16 bits in a sixth of the time that it takes for larger ones.
+    """Stable argsort of numbers from 0 to ``count`` - 1."""
+    # numpy sorts numbers of at most 16 bits six times as fast as larger ones.
     return np.argsort(number.astype(np.min_scalar_type(count)), kind="stable")
 
 
 def owners(length: IntArray | Sequence[int]) -> IntArray:
-    """The number of the list that each entry is in, of lists of these lengths in a row."""
+    """The list to which each entry belongs, for consecutive lists of these lengths."""
     return np.arange(len(length)).repeat(length)
 
 
 def sum_before(value: FloatArray, group: IntArray) -> FloatArray:
-    """Sum of the values before each row in its group of consecutive rows;
-    exactly 0 for the first.
+    """Sum of the earlier values in each row's group of consecutive rows; exactly 0 for the first
+    row of a group.
     """
     before = np.cumsum(value) - value
     return before - before[np.searchsorted(group, group)]
 
 
 def finite(value: float | None) -> float | None:
-    """The value, or None where it is none that JSON could hold: infinite or not a number."""
+    """The value; None if it is infinite or NaN, which JSON cannot hold."""
     return float(value) if value is not None and math.isfinite(value) else None
 
 
 def quotient(
     part: FloatArray | float, whole: FloatArray | IntArray, otherwise: float = 0.0
 ) -> FloatArray:
-    """``part / whole``, and ``otherwise`` where the whole is not above 0."""
+    """``part / whole``, but ``otherwise`` where ``whole`` is not positive."""
     shape = np.broadcast(part, whole).shape
-    # With `where` numpy divides by no zero, so that nothing warns.
+    # `where` avoids the division by zero and its warning.
     found: FloatArray = np.divide(part, whole, out=np.full(shape, otherwise), where=whole > 0)
     return found
 
 
 def lengths(pointers: AnyArray) -> IntArray:
-    """The lengths of lists in a row, list i of which has ``pointers[i]:pointers[i + 1]``."""
-    # np.diff does the same in four times the time
+    """The lengths of consecutive lists; list i has the entries ``pointers[i]:pointers[i + 1]``."""
+    # np.diff does the same but is four times as slow
     return pointers[1:] - pointers[:-1]
 
 
 def pointers(length: IntArray | BoolArray | Sequence[int], kind: DTypeLike = np.int64) -> IntArray:
-    """Where each list begins, and where the last one ends, of lists of these lengths in a row."""
+    """The start of each of consecutive lists of these lengths, and the end of the last one."""
     found = np.zeros(len(length) + 1, kind)
     np.add.accumulate(length, out=found[1:])
     return found
@@ -538,7 +536,7 @@ def ranges(start: IntArray, length: IntArray) -> IntArray:
 
 
 def find_sorted(keys: IntArray, wanted: IntArray) -> IntArray:
-    """Position of each wanted key in the sorted array ``keys``, or -1 where it is not there."""
+    """Position of each wanted key in the sorted array ``keys``, -1 if it is missing."""
     if len(keys) == 0:
         return np.full(len(wanted), -1, np.int64)
     position = keys.searchsorted(wanted)
@@ -547,7 +545,7 @@ def find_sorted(keys: IntArray, wanted: IntArray) -> IntArray:
 
 
 def find_rows(known: IntArray, wanted: IntArray) -> IntArray:
-    """Row of each wanted row among the known ones, -1 where it is not; both of shape (rows, fields)."""
+    """Index in ``known`` of each wanted row, -1 if it is missing; both of shape (rows, fields)."""
     if not len(known) or not len(wanted):
         return np.full(len(wanted), -1, np.int64)
     found = _found_by_number(known, wanted)
@@ -560,8 +558,8 @@ def find_rows(known: IntArray, wanted: IntArray) -> IntArray:
 
 
 def _found_by_number(known: IntArray, wanted: IntArray) -> IntArray | None:
-    """The same by a table of the first fields,
-    if these tell the known rows apart and it takes little room.
+    """The same by a lookup table over the first fields; None if these do not distinguish the known
+    rows, or the table would be too large.
     """
     room, number, asked = 1, np.zeros(len(known), np.int64), np.zeros(len(wanted), np.int64)
     for mine, theirs in zip(known.T, wanted.T, strict=True):
@@ -576,10 +574,10 @@ def _found_by_number(known: IntArray, wanted: IntArray) -> IntArray | None:
     row = np.arange(len(known))
     table = np.full(room, -1, np.int64)
     table[number] = row
-    # Two known rows have one number: the fields that were counted do not tell them apart.
+    # Two known rows have the same number: the fields used do not distinguish them.
     if (table[number] != row).any():
         return None
     found = table[asked]
-    # Fields beyond those that were counted may still differ.
+    # The other fields may still differ.
     same = (known[found] == wanted).all(axis=1)
     return np.where(same, found, -1)

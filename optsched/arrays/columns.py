@@ -1,4 +1,4 @@
-"""Tables kept as a structure of arrays: the base of dataclasses whose fields are columns."""
+"""Tables as a structure of arrays: base of dataclasses whose fields are columns."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from optsched.display import Displayed
 class Columns(Displayed):
     """Base of a dataclass whose array fields have one entry for each row.
 
-    Fields that are such tables themselves are columns too; others, such as names, belong to the
-    table as a whole.
+    A field that is such a table is a column too. Other fields, such as names, describe the whole
+    table.
     """
 
     def __len__(self) -> int:
@@ -28,11 +28,11 @@ class Columns(Displayed):
         raise TypeError(f"{type(self).__name__} has no column")
 
     def take(self, rows: AnyArray | slice) -> Self:
-        """The table of these rows; of a slice, arrays share their memory with this one's."""
+        """The table of these rows. For a slice, its arrays are views of this table's arrays."""
         columns = {}
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
-            # What belongs to the table as a whole is the same for any rows.
+            # Fields of the whole table are the same for any rows.
             if isinstance(value, np.ndarray):
                 value = value[rows]
             elif isinstance(value, Columns):
@@ -42,9 +42,7 @@ class Columns(Displayed):
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
-        """The rows of several tables, one after the other;
-        what belongs to a table as a whole is the first one's.
-        """
+        """Concatenate tables. Fields of the whole table are those of the first one."""
         columns = {name: getattr(parts[0], name) for name in cls.__dataclass_fields__}
         for name, value in columns.items():
             if isinstance(value, np.ndarray):

@@ -1,9 +1,8 @@
 """Named arrays in npz files, without pickles:
 equal arrays give equal bytes, and every byte is checked when read.
 
-A megabyte of compressed zeros unpacks to a gigabyte. So only the arrays that a reader asks for are
-unpacked, and none if the zip's directory says that they take too much; no more is unpacked than the
-directory says.
+A megabyte of compressed zeros unpacks to a gigabyte. So only the requested arrays are unpacked, no
+array is unpacked if the zip directory states too large a size, and never more than the stated size.
 """
 
 from __future__ import annotations
@@ -20,14 +19,13 @@ from optsched.errors import InvalidArgument
 
 TIME_STAMP = (1980, 1, 1, 0, 0, 0)
 MOST_BYTES = 2**30
-"""Bytes that the arrays of a file may take together:
-an instance of a million jobs takes a third of it.
+"""Most bytes of all arrays of a file together; an instance of a million jobs takes a third of this.
 """
 MOST_TEXT = 2**28
-"""Bytes of one text in a file; parsed, it takes several times as much."""
+"""Most bytes of one text in a file; after parsing it takes several times as much memory."""
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""What numpy writes. The others unpack without a limit:
-a few bytes of bzip2 become 45 MB at once.
+"""The compressions that numpy writes. Others have no limit on the unpacked size: a few bytes of
+bzip2 can become 45 MB at once.
 """
 
 
@@ -55,10 +53,11 @@ def zip_arrays(arrays: Mapping[str, AnyArray]) -> bytes:
 
 
 def unzip_arrays(file: IO[bytes], only: Container[str]) -> dict[str, AnyArray]:
-    """np.load of the arrays with these names, reading each to its end, where its checksum is.
+    """np.load of the arrays with these names. Each is read to its end, so that its checksum is
+    tested.
 
-    Raises ValueError, with the reason in words, for anything that is not an npz file, is damaged,
-    or would take more than `MOST_BYTES`.
+    Raises ValueError, with the reason, for a file that is not npz, is damaged, or would take more
+    than `MOST_BYTES`.
     """
     try:
         with zipfile.ZipFile(file) as archive:
@@ -71,8 +70,8 @@ def unzip_arrays(file: IO[bytes], only: Container[str]) -> dict[str, AnyArray]:
 
 
 def text_array(text: str) -> AnyArray:
-    """A text as an array, to stand among others;
-    `UsageError` if it is too long to be read again.
+    """A text as an array, to be stored with others; `UsageError` if it is too long to be read
+    again.
     """
     data = text.encode()
     if len(data) > MOST_TEXT:
@@ -84,7 +83,7 @@ def text_array(text: str) -> AnyArray:
 
 def text_in(array: AnyArray) -> bytes:
     """The text of an array that `text_array` made;
-    ValueError in words for any other, and for one that is too long.
+    ValueError, with the reason, for any other array, and for a text that is too long.
     """
     if array.dtype != np.uint8:
         raise ValueError(f"an array of {array.dtype}")
@@ -104,8 +103,8 @@ def _check_sizes(entries: Iterable[zipfile.ZipInfo]) -> None:
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> AnyArray:
-    """The array of an entry, unpacked piece by piece into its place:
-    a shape that claims more costs nothing.
+    """The array of an entry, unpacked in pieces. Memory grows with the data read, so a false shape
+    in the header does no harm.
     """
     with archive.open(info) as entry:
         array = np.lib.format.read_array(entry, allow_pickle=False)

@@ -1,7 +1,7 @@
 """Named arrays as one short line of ASCII, for records that are lines of text.
 
-An npz file takes some 250 bytes for each array in it, a dozen arrays of a few numbers 5 kB. Here
-all of them are one zlib stream: a header in JSON, then the bytes of one array after the other.
+An npz file takes about 250 bytes per array, so a dozen short arrays take 5 kB. Here all arrays are
+in one zlib stream: a JSON header, then the bytes of the arrays.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from optsched.arrays import AnyArray
 from optsched.arrays.npz import MOST_BYTES
 
 WHOLE = tuple(np.dtype(f"<{kind}") for kind in ("i1", "i2", "i4", "i8"))
-"""The smallest of these that holds all numbers of an array of int64 is the one that is written."""
+"""An int64 array is written in the smallest of these types that holds all its numbers."""
 KINDS = {"int64": np.int64, "float64": np.float64, "bool": np.bool_, "uint8": np.uint8}
 """Types of arrays, as a header names them."""
 
 
 def pack(arrays: Mapping[str, AnyArray]) -> str:
-    """The text that `unpack` reads: the same for the same names, types, shapes and bits."""
+    """The text that `unpack` reads. Equal names, types, shapes and bits give equal texts."""
     header = []
     parts = []
     for name, array in arrays.items():
@@ -32,7 +32,8 @@ def pack(arrays: Mapping[str, AnyArray]) -> str:
         header.append([name, array.dtype.name, stored.dtype.str, array.shape])
         parts.append(stored.tobytes())
     text = json.dumps(header, separators=(",", ":"))
-    # Level 1: a tenth larger than level 6 and four times as fast, in a call that a round waits for.
+    # Level 1 makes the text a tenth larger than level 6 and is four times as fast; a round waits
+    # for this call.
     return base64.b64encode(zlib.compress(b"".join([text.encode(), b"\n", *parts]), 1)).decode()
 
 
@@ -45,7 +46,7 @@ def unpack(text: str) -> dict[str, AnyArray]:
         The text is not one that `pack` made, or its arrays take more than `MOST_BYTES`.
     """
     try:
-        # A bound on what is unpacked: a short text may hold a gigabyte of zeros.
+        # Limit the unpacked size: a short text may contain a gigabyte of zeros.
         stream = zlib.decompressobj()
         data = stream.decompress(base64.b64decode(text, validate=True), MOST_BYTES)
         if not stream.eof or stream.unused_data:
