@@ -1,5 +1,5 @@
-"""What the jobs of a trace ask of its cluster:
-seconds and GPU-hours of each, and what keeps some from running.
+"""The demand of the jobs of a trace: seconds and GPU-hours of each, and reasons why jobs cannot
+run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from optsched.instance.durations import HOUR
 from optsched.instance.tables import ARRAY_FIELDS, JobNames
 from optsched.traces.trace import Trace
 
-# Kinds of jobs that can run nowhere whose reasons are reported; further ones share a line.
+# Most kinds whose reasons for not running are reported; the others share a line.
 REASONS = 100
 
 
@@ -32,35 +32,35 @@ class Nowhere:
 
 @dataclass(frozen=True, repr=False)
 class Demand(Displayed):
-    """What jobs ask for, each as if it were alone; arrays over jobs and over pools.
+    """Demand of jobs, each as if it were alone; arrays over jobs and over pools.
 
     With the rate r_ic of job i in configuration c of g_c GPUs (times its share of each), K_i steps
     left, and pools of W_p GPUs, e_ip = max over the configurations c of pool p of r_ic / g_c is the
-    most that a GPU of p does for i:
+    highest rate per GPU of i in p:
 
         seconds_i = K_i / max_c r_ic
         least_i   = K_i / max_p e_ip / 3600
         mean_i    = K_i / (sum_p W_p e_ip / sum_p W_p) / 3600      over the pools p where it can run
 
-    A job with regimes is the sum of its parts, each at the rates that it has then. GPUs of nodes
-    that are down or drained at first are not counted in W_p.
+    The demand of a job with regimes is the sum over its parts, each at the rates of its regime.
+    GPUs of nodes that are down or drained at first are not counted in W_p.
 
     Attributes
     ----------
     seconds : FloatArray, shape (J,)
         At the highest rate; NaN for jobs that can run nowhere.
     least, mean : FloatArray, shape (J,)
-        GPU-hours where the job needs fewest, and with every pool where it can run as likely as it
-        has GPUs; NaN likewise.
+        GPU-hours in the pool where the job needs the fewest, and in a random pool drawn in
+        proportion to GPUs, among pools where it can run. NaN for jobs that can run nowhere.
     runs : BoolArray, shape (J,)
         Whether the job can run somewhere, in all of its regimes.
     gpus : FloatArray, shape (P,)
         W_p.
     runnable, only : IntArray, shape (P,)
-        Jobs that can run in a pool, and of these the ones that can run in no other.
+        Number of jobs that can run in a pool, and of jobs that can run in no other pool.
     wanted : FloatArray, shape (P,)
-        GPU-hours of the jobs that need fewest in that pool. Where several pools are equally good,
-        each has a part in proportion to its GPUs.
+        GPU-hours of the jobs that need the fewest in that pool. If several pools are equally good
+        for a job, each gets a part in proportion to its GPUs.
     nowhere : tuple of Nowhere
         The most frequent reason first.
     """
@@ -77,7 +77,7 @@ class Demand(Displayed):
 
 
 def demand_of(trace: Trace) -> Demand:
-    """What the jobs of a trace ask for; raises what compiling its instance raises."""
+    """The demand of the jobs of a trace; raises the errors of compiling its instance."""
     parts, job, steps = _parts(trace)
     jobs = len(trace.instance.jobs_table)
     C = compile(parts, future=True, later_nodes=True)
@@ -95,17 +95,17 @@ def demand_of(trace: Trace) -> Demand:
     best = e.max(axis=1, initial=0.0)
     mean = (e @ W) / np.maximum((e > 0) @ W, 1.0)
     seconds = K / fastest[k]
-    # A part that needs no GPU has an infinite rate per GPU, and so 0 GPU-hours
+    # A part that needs no GPU has an infinite rate per GPU, hence 0 GPU-hours
     with np.errstate(divide="ignore"):
         least_hours = np.where(best[k] > 0, K / best[k] / HOUR, 0.0)
         mean_hours = np.where(best[k] > 0, K / mean[k] / HOUR, 0.0)
 
-    # Pools that are equally good for a kind divide its GPU-hours in proportion to their GPUs
+    # Pools that are equally good for a kind share its GPU-hours in proportion to their GPUs
     equally_good = (e > 0) & (e >= best[:, None] * (1 - 1e-12))
     divided = equally_good * W
     divided = divided / np.maximum(divided.sum(axis=1, keepdims=True), 1e-300)
 
-    # The parts of the first regimes come first. The row of zeros is that of absent jobs, whose kind
+    # The parts before the first change come first. The row of zeros is for absent jobs, whose kind
     # is -1
     can_run_in = np.vstack([e > 0, np.zeros((1, len(W)), bool)])[kind[:jobs]]
     return Demand(
@@ -150,7 +150,7 @@ def _parts(trace: Trace) -> tuple[Instance, IntArray, FloatArray]:
     steps = np.maximum(end - np.maximum(start, done), 0.0)
 
     columns = {field: getattr(table, field)[job] for field in ARRAY_FIELDS}
-    # After a change a job has the rates of a workload, and none that it brought itself
+    # After a change a job has the rates of a workload, not the rates of the job itself
     for field, values in (("workload", regimes.workload), ("rates", -1), ("options", -1)):
         columns[field][count:] = values
     changed = np.bincount(regimes.job, minlength=count)[job] > 0
@@ -161,15 +161,15 @@ def _parts(trace: Trace) -> tuple[Instance, IntArray, FloatArray]:
 
 
 def _per_kind(C: Candidates, pools: int) -> tuple[FloatArray, FloatArray]:
-    """Highest rate of each kind alone, and e:
-    the most that a GPU of each pool does for it; 0 where it cannot run.
+    """Highest rate of each kind alone, and e, its highest rate per GPU in each pool; 0 where it
+    cannot run.
     """
     alone = np.flatnonzero(C.columns.partner < 0)
     kind = C.columns.kind[alone]
     pool = C.columns.pool[alone]
     rate = C.columns.rate[alone]
     gpus = C.columns.gpus[alone] * C.columns.share[alone]
-    # One entry more, for absent jobs, whose kind is -1
+    # The last entry is for absent jobs, whose kind is -1
     fastest = np.zeros(len(C.kinds) + 1)
     np.maximum.at(fastest, kind, rate)
     e = np.zeros((len(C.kinds), pools))
@@ -184,7 +184,7 @@ def _nowhere(
     stuck: IntArray,
     instance: Instance,
 ) -> tuple[Nowhere, ...]:
-    """Reasons of the parts that can run nowhere, jobs counted once."""
+    """Reasons of parts that can run nowhere; a job counts once."""
     jobs, place = np.unique(job[stuck], return_index=True)
     part = stuck[place]
     kind = C.kinds.of_job[part]

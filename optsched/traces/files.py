@@ -12,8 +12,7 @@ from optsched.instance.arguments import checks_arguments
 from optsched.instance.files import instance_bytes, pretty_json, read_file
 from optsched.traces.trace import Trace
 
-# A trace, an instance in which nothing happens besides, a document of either, or where it is read
-# from.
+# A trace, an instance (a trace without regimes and events), a document of either, or a path.
 TraceSource = Trace | InstanceSource
 
 
@@ -50,7 +49,7 @@ def load_trace(source: TraceSource) -> Trace:
 
 def trace_bytes(trace: Trace, kind: str) -> bytes:
     """The trace as file content: ``json`` or ``yaml``;
-    ``npz`` too if nothing happens besides what the instance says.
+    ``npz`` too if the trace has no regimes and no node events.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A trace in numbers: its jobs, arrivals and durations, and what they ask of the cluster."""
+"""Statistics of a trace: jobs, arrivals, durations, and demand."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 @dataclass(frozen=True, repr=False, slots=True)
 class Part(Displayed):
-    """Jobs that have something in common:
-    what, how many they are, and the fewest GPU-hours that they need.
+    """Jobs with a common property: its name, the number of jobs, and the fewest GPU-hours that they
+    need.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Part(Displayed):
 
 @dataclass(frozen=True, repr=False, slots=True)
 class PoolDemand(Displayed):
-    """What is asked of a pool.
+    """The demand for a pool.
 
     Attributes
     ----------
@@ -41,10 +41,10 @@ class PoolDemand(Displayed):
     runnable, only : int
         Jobs that can run in it, and those that can run nowhere else.
     gpu_hours : float
-        Of the jobs that need fewest here (`Demand.wanted`).
+        GPU-hours of the jobs that need the fewest in this pool (`Demand.wanted`).
     load : float or None
-        GPU-hours over those that the pool has in the span of the arrivals; None where there are
-        none.
+        ``gpu_hours`` divided by the GPU-hours of the pool in the span of the arrivals; None if
+        those are 0.
     """
 
     name: str
@@ -77,7 +77,7 @@ class DeadlineSummary(Displayed):
 
 @dataclass(frozen=True, repr=False)
 class TraceSummary(Displayed):
-    """What `describe` finds; what does not exist is None.
+    """The result of `describe`; a value that does not exist is None.
 
     Attributes
     ----------
@@ -92,10 +92,9 @@ class TraceSummary(Displayed):
     gangs, workloads, tenants : tuple of Part
         Gangs from small to large (``1-8``: elastic), the others with the most jobs first.
     gpu_hours, gpu_hours_mean : float
-        The fewest GPU-hours that all jobs need, and with pools as likely as they have GPUs
-        (`Demand`).
+        GPU-hours of all jobs: the sums of ``least`` and ``mean`` of `Demand`.
     load, load_mean : float or None
-        These over the GPU-hours that the cluster has in the span.
+        These divided by the GPU-hours of the cluster in the span.
     pools : tuple of PoolDemand
     durations : mapping
         Quantiles of the seconds of each job in its fastest configuration.
@@ -154,8 +153,8 @@ def _plain(value: Any) -> Any:
 
 
 def largest_parts(parts: Sequence[Part], most: int, rest: str) -> list[Part]:
-    """At most so many parts, those with the most jobs, in the order that they have;
-    all others are one, called ``rest``.
+    """At most ``most`` parts, those with the most jobs, in their order. All others are merged into
+    one, called ``rest``.
     """
     if len(parts) <= most:
         return list(parts)
@@ -180,7 +179,7 @@ def describe(trace: Trace) -> TraceSummary:
     Raises
     ------
     InvalidInput
-        What the performance model or the compilation of the instance finds wrong.
+        The performance model or the compile step refuses the instance.
     """
     instance = trace.instance
     demand = demand_of(trace)
@@ -188,7 +187,7 @@ def describe(trace: Trace) -> TraceSummary:
     count = len(table)
     span = float(np.ptp(table.arrival)) if count else 0.0
     gpus = int(demand.gpus.sum())
-    # Jobs that can run nowhere ask for no GPU-hours
+    # Jobs that can run nowhere count 0 GPU-hours
     hours = np.nan_to_num(demand.least)
     gang, most = _gangs(instance)
     # GPU-hours
@@ -250,7 +249,7 @@ def _quantiles(
 
 
 def _gangs(instance: Instance) -> tuple[FloatArray, FloatArray]:
-    """Fewest and most GPUs of each job, of explicit options times the share."""
+    """Fewest and most GPUs of each job; for explicit options, GPUs times the share."""
     table = instance.jobs_table
     options = instance.options
     low = table.gpus_min.astype(np.float64)
@@ -278,12 +277,12 @@ def _range(low: float, high: float) -> str:
 
 
 def _parts(names: Sequence[str], of_job: IntArray, hours: FloatArray) -> tuple[Part, ...]:
-    """Jobs by what they have, the most frequent first; those that have nothing are ``(none)``."""
+    """Jobs grouped by a property, the largest group first; jobs without it are ``(none)``."""
     if not names:
         return ()
     count = np.bincount(of_job + 1, minlength=len(names) + 1)
     order = np.argsort(-count, kind="stable")
-    # Workloads and tenants that no job has are left out
+    # Leave out workloads and tenants without jobs
     order = order[count[order] > 0]
     every = ["(none)", *names]
     return _sums([every[row] for row in order.tolist()], of_job + 1, hours, order)
@@ -305,7 +304,7 @@ def _sums(
 def _deadlines(instance: Instance, demand: Demand) -> DeadlineSummary:
     table = instance.jobs_table
     due = np.isfinite(table.deadline)
-    # A tightness needs a duration: jobs that can run nowhere have none
+    # Jobs that can run nowhere have no duration, hence no tightness
     rated = due & demand.runs & (np.nan_to_num(demand.seconds) > 0)
     tightness = (table.deadline[rated] - table.arrival[rated]) / demand.seconds[rated]
     hopeless = int(np.count_nonzero(tightness < 1 - 1e-9))

@@ -1,5 +1,5 @@
-"""`Trace`: jobs over time,
-and what happens to them and to nodes that a scheduler does not know beforehand.
+"""`Trace`: jobs that arrive over time, and events of jobs and nodes that a scheduler does not know
+in advance.
 
 Its document is ``optsched-trace/1``: an instance, the regimes of jobs, and the events of nodes.
 """
@@ -54,7 +54,7 @@ class Regimes(Displayed):
     job : IntArray, shape (G,)
         Row of the job.
     after : FloatArray, shape (G,)
-        Steps of the job that are done when the change comes.
+        Steps done by the job when the change takes place.
     workload : IntArray, shape (G,)
         Index into ``instance.workloads``: from then on the job runs at the rates of this one, in
         its own steps/s.
@@ -68,7 +68,7 @@ class Regimes(Displayed):
         return len(self.job)
 
     def in_stage(self, table: JobTable, rows: IntArray, stage: IntArray) -> JobTable:
-        """Jobs with the rates of the stage that each is in.
+        """The job table with the rates of the stage of each job.
 
         Parameters
         ----------
@@ -87,7 +87,7 @@ class Regimes(Displayed):
         rates = table.rates.copy()
         options = table.options.copy()
         workload[later] = self.workload[first + stage[later] - 1]
-        # Rates and options that the job brought itself hold before its first regime alone
+        # Rates and options of the job itself apply only before its first regime
         rates[later] = options[later] = -1
         return replace(table, workload=workload, rates=rates, options=options)
 
@@ -115,14 +115,13 @@ class NodeEvents(Displayed):
 
 @dataclass(frozen=True, repr=False)
 class Trace(DisplayedTable):
-    """An instance whose jobs arrive over time, and what will happen.
-
-    Make one with `load_trace`, `Trace.from_document`, or of an instance alone.
+    """An instance whose jobs arrive over time, with future events. Make one with `load_trace`, with
+    `Trace.from_document`, or from an instance alone.
 
     Attributes
     ----------
     instance : Instance
-        What a scheduler knows: every job from its ``arrival`` on.
+        The part that a scheduler knows: every job from its ``arrival`` on.
     regimes : Regimes
     node_events : NodeEvents
     """
@@ -138,8 +137,8 @@ class Trace(DisplayedTable):
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of the content; that of a trace in
-        which nothing happens besides is its instance's.
+        """Hash of the content; for a trace without regimes and events it is the hash of the
+        instance.
         """
         regimes = self.regimes
         events = self.node_events
@@ -223,7 +222,7 @@ class Trace(DisplayedTable):
 
     @property
     def events_in_words(self) -> list[str]:
-        """How many changes of jobs and events of nodes there are, as far as there are any."""
+        """Phrases with the numbers of regime changes and node events; none for a number of 0."""
         found = []
         if len(self.regimes):
             found.append(count(len(self.regimes), "change of a job", "changes of jobs"))
@@ -259,7 +258,7 @@ class Trace(DisplayedTable):
         }
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        """The jobs, as `Instance.to_columns` has them."""
+        """The jobs; the same table as `Instance.to_columns`."""
         return self.instance.to_columns(first)
 
 
