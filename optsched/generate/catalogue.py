@@ -32,7 +32,7 @@ def generate(kind: str, **options: Any) -> Generated:
     kind : str
         A key of `GENERATORS`; ``optsched generate --help`` lists them.
     **options
-        Of the generator, such as ``jobs``, ``nodes`` and ``seed``; ``optsched generate KIND
+        Options of the generator, such as ``jobs``, ``nodes`` and ``seed``; ``optsched generate KIND
         --help`` lists them.
 
     Returns
@@ -43,7 +43,7 @@ def generate(kind: str, **options: Any) -> Generated:
     Raises
     ------
     UsageError
-        Naming the kind or the option that is wrong, what was found and what was expected.
+        The message names the wrong kind or option, what was found and what was expected.
     """
     if kind not in GENERATORS:
         raise unknown_name("generator", kind, GENERATORS, f"no generator {kind!r}")

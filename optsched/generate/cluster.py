@@ -60,7 +60,7 @@ SOLVED = 10_000
 # Hours in which the jobs have arrived.
 PAST = 72.0
 SHRINK, TRIES = 0.97, 100
-# Rounds in which the size of nodes and that of pools find each other.
+# Iterations for the sizes of nodes and of pools, which depend on each other.
 SETTLED = 4
 
 
@@ -161,8 +161,8 @@ class ClusterOptions(GeneratorOptions):
 
 
 def cluster(options: ClusterOptions) -> Generated:
-    """Jobs with rates from closed forms and noise,
-    on pools so small that the max-min level is what is asked.
+    """Jobs with rates from closed forms and noise, on pools whose size gives the requested max-min
+    level.
 
     Pool sizes have the proportions of a Dirichlet(5) draw. Their total is such that the bound of
     `optsched.generate.load` at balanced prices is at most tmax / load, after rounding to whole
@@ -214,8 +214,8 @@ def _level_note(instance: Instance, sized: Sized) -> str:
 
 @dataclass(frozen=True)
 class Draft:
-    """A cluster before its pools have sizes:
-    nodes, rows of rates, and the co-location entries among the rows.
+    """A cluster whose pools have no sizes yet: nodes, rows of rates, and co-location entries among
+    the rows.
     """
 
     sites: list[Site]
@@ -226,7 +226,7 @@ class Draft:
     sharing: FloatArray
 
     def demand(self, kind: IntArray, weight: FloatArray) -> GpuDemand:
-        """What jobs of these rows want, shapes (jobs, ...)."""
+        """Demand of jobs with these rows, arrays of shape (jobs, ...)."""
         gang = np.maximum(self.rows.gang, 1)
         return GpuDemand(
             self.rows.slow[kind],
@@ -239,8 +239,8 @@ class Draft:
 
 @dataclass(frozen=True)
 class Sized:
-    """A draft with sizes: W, GPUs of each pool, the demand that fits them,
-    and the most GPUs that a gang has.
+    """A draft with sizes: W, the GPUs of each pool; the demand on these pools; and the size of the
+    largest gang.
     """
 
     draft: Draft
@@ -253,8 +253,7 @@ def _sized(options: ClusterOptions, share: FloatArray, kind: IntArray, weight: F
     """Pools in proportion to ``share`` that keep the bound
     of `optsched.generate.load` at tmax / load.
 
-    Where a gang finds no pool that it fits in, the widest gangs of all jobs are made half as wide,
-    and so on.
+    While some gang fits in no pool, the size of the widest gangs is halved.
 
     Raises
     ------
@@ -275,13 +274,13 @@ def _sized(options: ClusterOptions, share: FloatArray, kind: IntArray, weight: F
         W = _whole_nodes(demand, share, total, draft.sites, options)
         if W is not None:
             return Sized(draft, W, demand.fitting(W), widest)
-        # Narrower gangs fit smaller pools; rows are drawn again with the same random numbers
+        # Try narrower gangs; rows are drawn again with the same random numbers
         widest //= 2
 
 
 def _draft(options: ClusterOptions, gpus: float, widest: int) -> Draft:
-    """Rows and entries for pools of about so many GPUs;
-    drawn from streams of their own, so always alike.
+    """Rows and entries for pools of about ``gpus`` GPUs. They have separate random streams, so
+    every call draws the same numbers.
     """
     sites = sites_of(options.pools, gpus)
     workloads = workloads_of(sites)
@@ -326,7 +325,7 @@ def _whole_nodes(
     sites: list[Site],
     options: ClusterOptions,
 ) -> FloatArray | None:
-    """GPUs of each pool, so few that the bound holds; None where a gang has no pool to run in."""
+    """GPUs of each pool, few enough for the bound; None if some gang fits in no pool."""
     node = np.array([site.gpus_per_node for site in sites], np.float64)
     for _ in range(TRIES):
         # Rounded down to whole nodes, but at least one node for each pool
@@ -357,8 +356,8 @@ def _instance(
 ) -> Instance:
     """Put pools of W GPUs and the jobs together.
 
-    Of distinct rows each job brings its own rates, and its workload is a label; of repeated rows
-    each kind is a workload ``k0, k1, ...`` with rates by GPU count.
+    If rows are distinct, each job states its rates, and its workload is only a label. If rows are
+    repeated, each kind is a workload ``k0, k1, ...`` with rates by GPU count.
     """
     random = np.random.default_rng([options.seed, 3])
     n = options.jobs
@@ -428,7 +427,7 @@ def _cluster_document(
 
 
 def _labels(draft: Draft) -> Document:
-    """Workloads without rates: what the jobs that bring their own have in common."""
+    """Workloads without rates, for jobs that state their rates."""
     return {
         workload.name: {
             "gpu_memory": round(workload.memory(workload.mixed), 1),

@@ -33,8 +33,8 @@ class GeneratorOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, allow_inf_nan=False)
     only_if: ClassVar[Conditions] = {}
-    """Options that mean something under a condition alone:
-    the text of the condition, and whether it holds.
+    """Options that have an effect only under a condition: the condition as text, and a function
+    that tests it.
     """
 
     @model_validator(mode="after")
@@ -71,8 +71,8 @@ class Generated(Displayed):
     ----------
     instance : Instance
     notes : callable
-        Returns lines about it for people, such as how scarce capacity is. May solve a program,
-        hence on demand.
+        Returns notes for users, such as how scarce capacity is. It is a function because it may
+        solve a program.
     """
 
     instance: Instance
@@ -92,7 +92,7 @@ class Generator:
     make : callable
         Options -> `Generated`; the same options give the same instance, bit by bit.
     words : str
-        What it makes, in one sentence.
+        Description in one sentence.
     formulation : callable or None
         Options -> the formulation that its instances belong to; None: no particular one.
     """
@@ -154,8 +154,8 @@ def split(count: int, what: str = "shares") -> BeforeValidator:
 def significant(values: FloatArray, digits: int) -> FloatArray:
     """Values rounded to so many significant digits; zeros stay.
 
-    Rounded numbers are short in files, and the last bits of exponentials, in which processors
-    differ, are gone.
+    Rounding makes files short, and removes the last bits of exponentials, which differ between
+    processors.
     """
     with np.errstate(divide="ignore"):
         exponent = np.where(values > 0, np.floor(np.log10(values)), 0.0)

@@ -52,7 +52,9 @@ class Gpu:
 
 
 def _priced(name: str, price: float, **rounded: float) -> Gpu:
-    """A board with a price; figures that instances were always made with may be ``rounded``."""
+    """A board with a price. ``rounded`` overrides figures, so that instances stay as they were when
+    figures were rounded.
+    """
     (board,) = (board for board in BOARDS if board.name == name)
     peaks = dict(zip(PRECISIONS, board.peaks, strict=True))
     facts: dict[str, Any] = {

@@ -54,7 +54,7 @@ def _job(number: int, model: str, steps: int, gpus: int) -> Document:
 
 
 def _hours(random: np.random.Generator, least: float, most: float) -> float:
-    """Log-uniform between two numbers of hours."""
+    """A log-uniform number of hours."""
     return math.exp(random.uniform(math.log(least), math.log(most)))
 
 
@@ -123,8 +123,8 @@ def infeasible(seed: int = 2) -> Document:
     """Seven jobs, six hard deadlines:
     three jobs are too big for all but one pool, which has time for any two of them.
 
-    Any two run side by side and end in time; all three never do. The seed moves the rates, the
-    conflict stays.
+    Any two can run side by side and end in time; all three cannot. The seed changes the rates, but
+    not the conflict.
     """
     random = np.random.default_rng(seed)
     sites = (
@@ -148,7 +148,7 @@ def packing(seed: int = 3) -> Document:
     """Twenty-four one-GPU jobs of six workloads on eight GPUs,
     with the rates of all pairs that share a GPU.
 
-    Two pairs of jobs have been seen together: their own entries, a few per cent off, win over those
+    Two pairs of jobs have entries of their own, which differ by a few per cent and override those
     of their workloads.
     """
     random = np.random.default_rng(seed)
@@ -182,10 +182,11 @@ def packing(seed: int = 3) -> Document:
 
 LARGE_GANGS = ((1, 2, 4, 8), (0.7, 0.1, 0.15, 0.05))
 LARGE_WEIGHTS = ((1, 2, 4), (0.8, 0.15, 0.05))
-# Without the one that is as fast on every GPU: alone it would set the max-min level, whatever the
-# capacity.
+# Leave out the workload that is equally fast on every GPU: it alone would determine the max-min
+# level, whatever the capacity.
 LARGE_MODELS = tuple(model for model in WORKLOADS if model != "LSTM")
-# Longest job in hours: longer ones are drawn again, as one of them alone would be the makespan.
+# Longest job in hours. Longer ones are drawn again, because a single one would determine the
+# makespan.
 LARGE_LONGEST = 48.0
 
 
@@ -318,7 +319,7 @@ def knapsack(seed: int = 8) -> Document:
 
 
 def assignment(seed: int = 9) -> Document:
-    """20 jobs, each to one of four agents, of the hard type d: dear where they use little."""
+    """20 jobs, each to one of four agents, of the hard type d: cost is high where use is low."""
     options = {"jobs": 20, "agents": 4, "type": "d"}
     return generate("gap", seed=seed, name="assignment", **options).instance.to_document()
 

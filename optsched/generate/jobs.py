@@ -1,6 +1,5 @@
-"""Jobs of generated clusters and traces: how long they take, when they come, whose they are.
-
-The annotated types at the top are options that several generators have.
+"""Jobs of generated clusters and traces: durations, arrivals and tenants. The annotated types at
+the top are options of several generators.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ Tenants = Annotated[
 
 def with_rest(shares: Sequence[float], count: int | None = None) -> FloatArray:
     """Probabilities of the first ``count`` of some choices:
-    the first has what the ``shares`` of the others leave.
+    the first one gets the rest, 1 minus the ``shares`` of the others.
     """
     every = np.array([max(0.0, 1.0 - sum(shares)), *shares])[:count]
     return np.asarray(every / every.sum())
@@ -101,7 +100,7 @@ def lognormal(count: int, median: float, sigma: float, random: np.random.Generat
 
 def pareto(count: int, median: float, shape: float, random: np.random.Generator) -> FloatArray:
     """Pareto's x_m U^(-1 / shape) hours, with the median asked for."""
-    # In (0, 1]
+    # 1 - U[0, 1) is in (0, 1]
     U = 1.0 - random.random(count)
     return median * (2.0 * U) ** (-1.0 / shape)
 

@@ -1,5 +1,5 @@
-"""Gangs with deadlines on one pool, in rounds that are leases:
-its job keeps it to its end.
+"""Gangs with deadlines on one pool. A round is a lease: a job keeps its GPUs to the end of the
+round.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Leases:
     gang, needed : IntArray
         GPUs g_i, and leases b_i that the job must have.
     planned : IntArray
-        End of the job in the plan that was made with it: the number of the lease after its last
+        End of the job in the plan that the generator made: the number of the lease after its last
         one.
     due : IntArray
         Leases from 0 to due - 1 may be used.
@@ -65,10 +65,11 @@ class Leases:
     gpus: int
 
     def overfull(self) -> tuple[int, int] | None:
-        """A lease T and the GPU leases needed before it, where these exceed T x gpus:
-        no plan keeps all deadlines.
+        """A lease T and the GPU leases that are needed before it, if they exceed T x gpus (then no
+        plan keeps all deadlines); else None.
 
-        Every plan keeps sum of g_i b_i over the jobs with due_i <= T at most T x gpus, for every T.
+        A plan exists only if, for every T, the sum of g_i b_i over jobs with due_i <= T is at most
+        T x gpus.
         """
         needed = np.cumsum(np.bincount(self.due, weights=self.gang * self.needed))
         wrong = np.flatnonzero(needed > np.arange(len(needed)) * self.gpus)
@@ -76,7 +77,7 @@ class Leases:
 
 
 def draw(options: LeasesOptions) -> Leases:
-    """Draw gangs and lengths, make a plan, and set deadlines by it:
+    """Draw gangs and lengths, make a plan, and derive the deadlines from it:
     due_i = max(b_i, ceil(planned_i / tightness)).
 
     The plan gives each job, in a drawn order, the first b_i leases that have g_i GPUs left.
@@ -91,7 +92,7 @@ def draw(options: LeasesOptions) -> Leases:
     # Leases before it are full
     start = 0
     for job in range(options.jobs):
-        # The plan grows as long as the job finds too few leases with enough free GPUs
+        # Extend the plan until the job finds enough leases with free GPUs
         while (
             len(chosen := start + np.flatnonzero(free[start:] >= gang[job])[: needed[job]])
             < needed[job]
@@ -112,7 +113,7 @@ def leases(options: LeasesOptions) -> Generated:
     plan = draw(options)
     random = np.random.default_rng([options.seed, 1])
     seconds = np.ceil((plan.needed - 0.9 * random.random(options.jobs)) * options.lease)
-    # Rounding up may not need one lease more
+    # Rounding up must not add a lease
     seconds = np.minimum(seconds, plan.needed * options.lease)
     weights = random.choice(WEIGHTS, options.jobs, p=WEIGHT_SHARES)
     instance = Instance.from_arrays(

@@ -2,7 +2,7 @@ r"""How scarce capacity is: the level of max-min fairness against what a job cou
 
 With the throughput T_ij of job i on pool j, weights w_i, gangs s_i, pools of W_j GPUs, a_ij = T_ij s_i / (w_i prop_i)
 and prop_i = sum_j T_ij W_j / sum_j W_j, max-min fairness maximises t with a_i . x_i >= t, sum_j x_ij <= 1 and
-sum_i s_i x_ij <= W_j. No allocation gets beyond
+sum_i s_i x_ij <= W_j. Two upper bounds on t*:
 
     tmax = min_i max_j a_ij                   every job alone in its best pool
     t*  <= p . W / sum_i min_j p_j s_i / a_ij    for any prices p >= 0 of the pools
@@ -19,14 +19,14 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 
-# Jobs that the prices are made from; the bound then counts all of them.
+# Size of the sample of jobs from which prices are computed. The bound counts all jobs.
 SAMPLE = 4096
 STEPS = 200
 
 
 @dataclass(frozen=True)
 class GpuDemand:
-    """What jobs want, arrays over jobs.
+    """Demand of jobs, arrays over jobs.
 
     Attributes
     ----------
@@ -37,8 +37,9 @@ class GpuDemand:
         Fewest GPUs, s_i.
     weight : FloatArray, shape (jobs,)
     sharing : FloatArray, shape (jobs,)
-        Lower bound of the GPUs that a job has alone over s_i, 1 without co-location: of two jobs
-        that slow each other down by f on the same GPUs each counts as holding f / 2 at full speed.
+        Lower bound on the GPUs that a job holds, divided by s_i; 1 without co-location. If two jobs
+        on the same GPUs slow each other down by f, each counts as holding f / 2 of the GPUs at full
+        speed.
     """
 
     slow: FloatArray
@@ -53,7 +54,7 @@ class GpuDemand:
         )
 
     def fitting(self, W: FloatArray) -> GpuDemand:
-        """With the rates of gangs that are larger than the pool set to 0."""
+        """The same demand, with rate 0 where the gang is larger than the pool."""
         slow = np.where(self.gang[:, np.newaxis] <= W, self.slow, 0.0)
         return GpuDemand(
             slow,
@@ -65,18 +66,18 @@ class GpuDemand:
 
 
 def normaliser(demand: GpuDemand, W: FloatArray) -> FloatArray:
-    """w_i prop_i / s_i, shape (jobs,): rates over it are levels."""
+    """w_i prop_i / s_i, shape (jobs,): rates divided by it are levels."""
     return np.asarray(demand.weight / demand.gang * (demand.slow @ (W / W.sum())))
 
 
 def highest(demand: GpuDemand, W: FloatArray) -> float:
-    """Tmax: the level of the job that reaches least alone."""
+    """tmax: the smallest level among jobs that are alone in their best pool."""
     return float((demand.fast.max(axis=1) / normaliser(demand, W)).min())
 
 
 def costs(demand: GpuDemand, W: FloatArray, prices: FloatArray) -> tuple[FloatArray, IntArray]:
-    """GPUs x price that a level of 1 costs each job at least,
-    and the pool where it does; shapes (jobs,).
+    """Least cost (GPUs x price) of a level of 1 for each job, and the cheapest pool; shapes
+    (jobs,).
     """
     with np.errstate(divide="ignore"):
         # Inf where it cannot run
@@ -93,7 +94,7 @@ def level_bound(demand: GpuDemand, W: FloatArray, prices: FloatArray) -> float:
 
 def balanced_prices(demand: GpuDemand, W: FloatArray) -> FloatArray:
     """Prices that make the bound small:
-    raised where a sample of the jobs wants more than its share, else lowered.
+    a price rises if a sample of the jobs demands more than its share of the pool, else it falls.
 
     The best of `STEPS` multiplicative steps; any prices give a valid bound. Normalised to p .
     W = 1.
@@ -108,7 +109,7 @@ def balanced_prices(demand: GpuDemand, W: FloatArray) -> FloatArray:
         if bound < best:
             best = bound
             kept = prices
-        # What the sample wants of each pool over what the pool has
+        # Demand of the sample for each pool, relative to the pool's capacity
         wanted = np.bincount(pool, weights=cost, minlength=len(W)) / prices / W
         prices = prices * (0.1 + wanted / wanted.max()) ** (1.0 / (2.0 + 0.2 * step))
         prices /= prices @ W

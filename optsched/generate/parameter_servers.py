@@ -22,9 +22,9 @@ NODE_BANDWIDTH = 3.125
 CPUS_PER_WORKER, CPUS_PER_SERVER = 6, 2
 # GB of a worker: input pipeline and framework (our choice).
 WORKER_MEMORY = 24
-# What a server keeps of a parameter: the value, a gradient, two moments of Adam, 4 bytes each.
+# Bytes of a parameter on a server: the value, a gradient, two moments of Adam, 4 bytes each.
 SERVER_COPIES = 4
-# Time of a step for every worker and server that takes part, s: synchronisation (our estimate).
+# Seconds per step for each worker and server: synchronisation (our estimate).
 PEER = 4e-4
 
 JOBS = (

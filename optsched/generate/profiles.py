@@ -24,7 +24,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A pool to be: equal nodes with one GPU type.
+    """Description of a future pool: equal nodes with one GPU type.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Site:
 
     def spreads(self, gpus: int) -> list[int]:
         """Numbers of nodes to spread a gang over:
-        as few as can be, and twice as many if there are so many.
+        the fewest, and twice as many if the pool has them.
         """
         fewest = math.ceil(gpus / self.gpus_per_node)
         return [nodes for nodes in (fewest, 2 * fewest) if nodes <= min(gpus, self.nodes)]
@@ -75,7 +75,7 @@ class Site:
 
 
 def rounded(value: float) -> float:
-    """Four significant digits: what a measurement would give, and short in the file."""
+    """Round to four significant digits, like a measurement; it also keeps files short."""
     return float(f"{value:.4g}")
 
 
@@ -88,11 +88,13 @@ def workload_document(
     """Workload of an instance document, with rates by pool, GPU count and nodes spanned.
 
     A pool whose GPUs are too small in memory is left out, as is a gang that is larger than the
-    pool. One noise factor per pool, the same for all counts: noise doesn't bend the scaling.
+    pool. One noise factor per pool, the same for all counts, so that noise does not change the
+    scaling.
     """
     throughput: dict[str, Document] = {}
     for site in sites:
-        # Drawn before pools are left out, so that the other pools' rates do not depend on it.
+        # Drawn before pools are left out, so that the rates of the other pools do not depend on
+        # that.
         noise = math.exp(NOISE * float(random.standard_normal()))
         if not fits(workload, site.type):
             continue
@@ -105,7 +107,7 @@ def workload_document(
                 for nodes in site.spreads(gpus)
             }
             if rates:
-                # A single GPU has one spread: a number says it.
+                # A single GPU has only one spread, so a plain number is enough.
                 by_count[str(gpus)] = rates["1"] if gpus == 1 else rates
         throughput[site.name] = by_count
     return {

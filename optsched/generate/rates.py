@@ -2,7 +2,7 @@
 shared units for a pair on one GPU.
 
 These are models with published forms and round constants, good to perhaps a factor of 1.5; they
-make instances that look like measured ones, and are no prediction for a real machine.
+make instances that look like measured ones, but do not predict a real machine.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ PASSES = 4
 BACKWARD = 3
 # Time the host takes to launch one operator, s; a step launches three per forward operator.
 LAUNCH = 1e-5
-# Relative loss of two jobs on one GPU that never need the same unit at once.
+# Relative loss of two jobs on one GPU that never need the same unit at the same time.
 CONTENTION = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """Time of one training step on one GPU, s, by what it is spent on.
+    """Seconds of one training step on one GPU, by activity.
 
     Attributes
     ----------
@@ -144,8 +144,8 @@ def slowdown(first: TrainedModel, second: TrainedModel, gpu: Gpu) -> float:
 
         slowdown = 1.1 * max(1, u_a + u_b, v_a + v_b)
 
-    so jobs that the host holds up, or that need different units, share well (below 2 is a gain over
-    taking turns).
+    so two jobs share well if the host limits them, or if they need different units. A slowdown
+    below 2 is better than taking turns.
     """
     a = step(first, gpu)
     b = step(second, gpu)

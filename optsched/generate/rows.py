@@ -43,8 +43,8 @@ TYPES = (
 
 
 def sites_of(pools: int, gpus: float) -> list[Site]:
-    """Pools to be, of about so many GPUs each:
-    nodes are made small where full ones would be too few; nodes to come.
+    """Descriptions of future pools of about ``gpus`` GPUs each. If a pool would have too few full
+    nodes, its nodes are smaller. The numbers of nodes are set later.
     """
     sites = []
     for row in range(pools):
@@ -63,8 +63,8 @@ def sites_of(pools: int, gpus: float) -> list[Site]:
 
 
 def workloads_of(sites: Sequence[Site]) -> list[TrainedModel]:
-    """Workloads that fit somewhere;
-    not the one that is as fast on every GPU (alone it would set the level).
+    """Workloads that fit somewhere. The one that is equally fast on every GPU is left out, because
+    it alone would determine the level.
     """
     return [
         w
@@ -239,7 +239,7 @@ def pair_entries(
     sharing = np.ones(len(rows.gang))
     least = np.minimum(1.0, factor.min(axis=1, initial=np.inf) / 2.0)
     for members in (pairs.first, pairs.second):
-        # A row may be in several pairs: its best one counts
+        # A row may be in several pairs; the best one counts
         np.minimum.at(sharing, members, least)
     documents = []
     for pair, pool in np.argwhere(np.isfinite(factor)).tolist():

@@ -1,5 +1,5 @@
-"""Networks and nodes of generated clusters:
-leaf and spine switches, nodes of mixed sizes, nodes that are out.
+"""Networks and nodes of generated clusters: leaf and spine switches, nodes of mixed sizes,
+unavailable nodes.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def hosts_of(
     """Nodes whose usable ones have ``gpus`` GPUs in all,
     a multiple of the site's ``gpus_per_node``.
 
-    With mixed nodes a third of the GPUs, roughly, is on nodes of half the size. Nodes that are out
-    (the share ``unavailable`` of all, but no more than there are in use) come on top, drained and
-    down in turn, among the others.
+    With mixed nodes a third of the GPUs, roughly, is on nodes of half the size. Unavailable nodes
+    are added (the share ``unavailable`` of all nodes, but not more than there are usable ones).
+    They are alternately drained and down, and mixed with the others.
     """
     full = site.gpus_per_node
-    # An even number, so that the rest is on whole nodes of the full size.
+    # An even number of half-size nodes, so that the rest fits whole nodes of full size.
     halves = 2 * (gpus // full // 3) if topology == "mixed-nodes" and full > 1 else 0
     sizes = [full] * ((gpus - halves * (full // 2)) // full) + [full // 2] * halves
     out = min(round(unavailable / max(1.0 - unavailable, 0.5) * len(sizes)), len(sizes))

@@ -132,19 +132,20 @@ def trace(options: TraceOptions) -> Generated:
     """Draw workloads, gangs and durations, then arrivals at the rate that makes the load,
     then deadlines and tenants.
 
-    What a job asks for is the GPU-hours that it needs with every pool where it can run as likely as
-    it has GPUs (`Demand.mean`); the rate of a load rho on G GPUs is
+    The demand of a job is its mean GPU-hours in a random pool (`Demand.mean`); the rate of a load
+    rho on G GPUs is
 
         r = rho G (n - 1) / sum_i GPU-hours_i      arrivals per hour
 
-    so that n jobs come within about as long as the cluster needs for a part rho of what they ask.
+    so that the demand of all n jobs is about rho times the GPU-hours of the cluster while they
+    arrive.
     """
     sites = [
         Site(name, gpu, options.nodes, options.gpus_per_node, bandwidth)
         for name, gpu, _, bandwidth in TYPES[: options.pools]
     ]
     widest = options.nodes * options.gpus_per_node
-    # A gang that no pool can hold would only be listed as unplaced
+    # Refuse gangs that are larger than every pool: they could never run
     for count, share in zip(COUNTS[1:], options.gangs, strict=True):
         if share > 0 and count > widest:
             found = f"a share of {share:g} of gangs of {count}"
@@ -183,7 +184,7 @@ def _without_arrivals(
     documents: Document,
     counts: list[int],
 ) -> Instance:
-    """The jobs, all there at once."""
+    """The jobs, all with arrival 0."""
     random = np.random.default_rng([options.seed, 1000])
     n = options.jobs
     workload = random.integers(0, len(documents), n)
@@ -210,7 +211,7 @@ def _without_arrivals(
 
 def _hours(options: TraceOptions) -> FloatArray:
     """Hours in the fastest pool;
-    from a stream of random numbers for them alone, so always the same.
+    drawn from a separate random stream, so always the same.
     """
     return significant(draw_hours(options, np.random.default_rng([options.seed, 1001])), DIGITS)
 

@@ -56,9 +56,9 @@ def durations(options: UnrelatedOptions) -> IntArray:
         jobs      p_ij = b_i + d_ij,  b_i ~ U{low..high},  d_ij ~ U{1..noise}
         machines  p_ij = a_j + d_ij,  a_j ~ U{low..high},  d_ij ~ U{1..noise}
 
-    the three classes that studies of R || Cmax use (for example Fanjul-Peyro and Ruiz 2010,
-    Iterated greedy local search methods for unrelated parallel machine scheduling), with ranges
-    that can be chosen.
+    These are the three classes that studies of R || Cmax use (for example Fanjul-Peyro and Ruiz
+    2010, Iterated greedy local search methods for unrelated parallel machine scheduling), with
+    ranges that can be chosen.
     """
     random = options.random()
     shape = (options.jobs, options.machines)
