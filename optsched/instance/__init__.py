@@ -44,7 +44,7 @@ __all__ = [
     "with_nodes",
 ]
 
-# Rounds revise instances, and placements read the topology; a solve does neither.
+# Only rounds revise instances, and only placements read the topology; a solve needs neither.
 _HOME = {
     "Layouts": "optsched.instance.layouts",
     "jobs_of_documents": "optsched.instance.revise",

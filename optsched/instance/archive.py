@@ -35,7 +35,7 @@ from optsched.instance.write import header_document, job_documents
 ARCHIVE = "optsched-instance-npz/1"
 JOB_FIELDS = {field: kind for field, kind in ARRAY_FIELDS.items() if field != "options"}
 LATER_FIELDS = frozenset({"exempt_time", "checkpoint_interval"})
-"""Columns that older files lack, and that are written where one is not 0."""
+"""Columns that older files lack. They are written only if some value is not 0."""
 RARE_FIELDS = tuple(RareDocument.model_fields)
 ENTRIES = frozenset(
     {
@@ -48,9 +48,7 @@ ENTRIES = frozenset(
 
 
 class ArchiveHeader(Document):
-    """What an npz file says outside its arrays:
-    the instance without its jobs, and the jobs' rare fields by row.
-    """
+    """The header of an npz file: the instance without its jobs, and rare fields of jobs by row."""
 
     archive: Literal["optsched-instance-npz/1"]
     instance: dict[str, Any]
@@ -60,14 +58,15 @@ class ArchiveHeader(Document):
     count: Count
     labels: Tuple[Name] = ()
     later: Tuple[Name] = ()
-    """Which of `LATER_FIELDS` the file has: an entry whose name is damaged is missing."""
+    """Which of `LATER_FIELDS` the file has. With it, a damaged entry name is noticed as missing."""
 
 
 def to_npz(instance: Instance) -> bytes:
     """The instance as the bytes of an npz file; equal instances give equal bytes."""
     table, rates = instance.jobs_table, instance.rates
     numbered = {"workload": table.workload}
-    # Tables hold what the jobs use: profiles of workloads are in the header, as part of these.
+    # The tables have the profiles that jobs use; profiles of workloads are in the header, with
+    # their workloads.
     numbered["rates"], profiles = first_use(table.rates)
     numbered["levels"], levels = first_use(table.levels)
     header = {
@@ -97,7 +96,7 @@ def to_npz(instance: Instance) -> bytes:
 
 
 def _rare_jobs(instance: Instance) -> list[tuple[int, dict[str, Any]]]:
-    """What no array holds, of the jobs that have such a thing."""
+    """Fields that have no array, for the jobs that state them."""
     table = instance.jobs_table
     rows = sorted({*table.running, *table.after, *np.flatnonzero(table.options >= 0).tolist()})
     documents = job_documents(instance, rows)
@@ -116,7 +115,7 @@ def from_npz(data: bytes) -> Instance:
         raise InvalidInput("", found, "an npz file written by optsched") from None
     header = validate(ArchiveHeader, _json(arrays, "header"), "header")
     for field in LATER_FIELDS - set(header.later):
-        # One 0 stands for all jobs: the file is older, or no job states anything else.
+        # A missing column is 0 for all jobs: the file is older, or no job states another value.
         arrays[f"jobs_{field}"] = np.zeros(())
     job_arrays = {
         field: as_column(f"jobs_{field}", _get(arrays, f"jobs_{field}"), kind, header.count)
@@ -143,7 +142,7 @@ def from_npz(data: bytes) -> Instance:
     return assemble(
         _labelled(outside, header.labels),
         names=JobNames(header.count, None if names is None else tuple(names)),
-        # Lists of options are in the rare documents, and get their numbers from there.
+        # Option lists are in the rare documents, which also determine their numbers.
         arrays=job_arrays | {"options": np.full(header.count, -1, np.int64)},
         rates=RateTable(**rate_arrays, places=header.places, levels=outside.cluster.level_names),
         level_lists=header.levels,
@@ -152,7 +151,7 @@ def from_npz(data: bytes) -> Instance:
 
 
 def _labelled(header: Header, labels: Sequence[str]) -> Header:
-    """The header with the workloads that only jobs name."""
+    """The header with workloads added that only jobs name."""
     known = (workload.name for workload in header.workloads)
     refuse_repeated(labels, "header.labels[{}]", known)
     return header._replace(workloads=with_labels(header.workloads, labels))

@@ -1,8 +1,8 @@
-"""Arguments of public functions, checked by their annotations before anything is done.
+"""Checks arguments of public functions against their annotations before the call.
 
-Annotations are read as text: many name classes of layers above this one, which the modules of the
-functions import for type checkers alone. To resolve them would import those layers, and a validator
-of pydantic per parameter takes longer to build than a small instance takes to solve.
+Annotations are read as text, because many name classes of higher layers, which are imported for
+type checkers only. Resolving them would import those layers. pydantic validators are not used,
+because building one per parameter takes longer than solving a small instance.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from optsched.instance.reading import show
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 TypeCheck = tuple[Callable[[object], bool], str]
-"""Whether a value is of a type, and what the type is called."""
+"""A test whether a value is of a type, and the name of the type."""
 
 
 def _is(kind: type | tuple[type, ...]) -> Callable[[object], bool]:
@@ -33,17 +33,17 @@ def _is(kind: type | tuple[type, ...]) -> Callable[[object], bool]:
 
 
 def _is_number(kind: type) -> Callable[[object], bool]:
-    """A number; true and false are none, though Python counts them among the whole numbers."""
+    """Test for a number. True and False are refused, although they are integers in Python."""
     return lambda value: isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _is_list(value: object) -> bool:
-    """Anything with items in order; text and mappings can be iterated over, but are no lists."""
+    """Whether a value is a sequence of items; text and mappings are not lists."""
     return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
 
 
 def _has_class(name: str) -> Callable[[object], bool]:
-    """Whether a value is of a class, or of one derived from it, by the name of the class."""
+    """Test whether a value is an instance of a class with this name, or of a subclass."""
     return lambda value: name in [owner.__name__ for owner in type(value).__mro__]
 
 
@@ -59,7 +59,7 @@ CLASSES = (
     "Solution",
     "Trace",
 )
-"""Classes of the project, most of which are defined in layers above this one."""
+"""Classes of the project; most are defined in higher layers."""
 CHECKS: Mapping[str, TypeCheck] = {
     "None": (lambda value: value is None, ""),
     "bool": (_is((bool, np.bool_)), "true or false"),
@@ -74,7 +74,7 @@ CHECKS: Mapping[str, TypeCheck] = {
     "PerformanceModel": (lambda value: hasattr(value, "predict"), "a performance model"),
     "FloatArray": (_is(np.ndarray), "an array"),
 } | {name: (_has_class(name), f"{'an' if name[0] in 'AEIOU' else 'a'} {name}") for name in CLASSES}
-"""By the names that annotations have for the types."""
+"""The check of each type name in annotations."""
 BY_NAME = (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD)
 ALIASES = {
     "Performance": "Mapping | str | Path",
@@ -84,7 +84,7 @@ ALIASES = {
     "StartSource": "Solution | Mapping | str | Path | FloatArray | Sequence",
     "TraceSource": "Trace | Instance | Mapping | str | Path",
 }
-"""What the unions with a name of their own are made of."""
+"""Definitions of named unions."""
 CHECKED_LATER = frozenset(
     {
         "constraints",
@@ -102,17 +102,16 @@ CHECKED_LATER = frozenset(
         "work_limit",
     }
 )
-"""Parameters that are checked where they are used, with more to say than their type."""
+"""Parameters that are checked later, where the message can be more precise."""
 
 
 def checks_arguments(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Let a function refuse arguments of the wrong type by an `InvalidArgument` that names them.
-
-    What an annotation means is looked up in `CHECKS`; parameters with other annotations are left to
-    the function itself.
+    """Decorator: refuse arguments of the wrong type with an `InvalidArgument` that names the
+    parameter. Annotations are looked up in `CHECKS`; parameters with other annotations are not
+    checked.
     """
 
-    @cache  # at the first call: most functions of the library are imported and never called
+    @cache  # cached at the first call, because most imported functions are never called
     def checks() -> dict[str, list[TypeCheck]]:
         return {item.name: checks_of(item) for item in signature(function).parameters.values()}
 
@@ -142,7 +141,7 @@ def checks_arguments(function: Callable[Given, Result]) -> Callable[Given, Resul
 
 
 def checks_of(parameter: Parameter) -> list[TypeCheck]:
-    """The types that a parameter takes; none where they are not known here."""
+    """The types that a parameter takes; empty if they are not in `CHECKS`."""
     annotation = parameter.annotation
     variadic = parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     if variadic or parameter.name in CHECKED_LATER or not isinstance(annotation, str):
@@ -153,14 +152,14 @@ def checks_of(parameter: Parameter) -> list[TypeCheck]:
 
 
 def alternatives(annotation: str) -> list[str]:
-    """Names of the types in ``A | B[C | D]``, without what is in brackets."""
+    """Names of the types in ``A | B[C | D]``, without the brackets."""
     while "[" in annotation:  # the innermost brackets first
         annotation = re.sub(r"\[[^\[\]]*\]", "", annotation)
     return [name.strip() for name in annotation.split("|")]
 
 
 def check_positive(**given: ArrayLike) -> None:
-    """Refuse numbers, or columns of them, that are not finite and above 0, by their names."""
+    """Refuse numbers or arrays, given by name, that are not finite and positive."""
     for name, values in given.items():
         column = np.atleast_1d(np.asarray(values, np.float64))
         wrong = np.flatnonzero(~((column > 0) & np.isfinite(column)))
@@ -170,7 +169,7 @@ def check_positive(**given: ArrayLike) -> None:
 
 
 def names_and_options(given: object, path: str, kind: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """What is asked for by name, with its options.
+    """Pairs of a name and its options, from one of several notations.
 
     Each is a name, ``(name, options)`` or ``{kind: name, **options}``, such as ``{"model": "usl"}``.
 
@@ -179,12 +178,12 @@ def names_and_options(given: object, path: str, kind: str) -> list[tuple[str, Ma
     given : object
         One of these, or a list of them.
     path, kind : str
-        For messages: the argument, and what the names are of.
+        For messages: the argument, and the kind of thing that is named.
 
     Raises
     ------
     InvalidArgument
-        For what is no name.
+        For an item that has no name.
     """
     one = _name_and_options(given, path, kind)
     if one is not None:
@@ -202,7 +201,7 @@ def names_and_options(given: object, path: str, kind: str) -> list[tuple[str, Ma
 
 
 def _name_and_options(given: object, path: str, kind: str) -> tuple[str, Mapping[str, Any]] | None:
-    """One name with its options; None for what may be a list of them."""
+    """One name with its options; None if the value may be a list of names."""
     if isinstance(given, str):
         return given, {}
     if isinstance(given, Mapping):
@@ -213,7 +212,7 @@ def _name_and_options(given: object, path: str, kind: str) -> tuple[str, Mapping
         return name, {key: value for key, value in given.items() if key != kind}
     if isinstance(given, list | tuple) and len(given) == 2:
         name, options = given
-        # A name beside a mapping that names another one is two
+        # A name followed by a mapping with a name is a list of two, not a name with options
         if isinstance(name, str) and isinstance(options, Mapping) and kind not in options:
             return name, options
     return None

@@ -1,4 +1,4 @@
-"""Documents to arrays: `build_instance`, with the rules that need more than one field or object."""
+"""From documents to arrays: `build_instance`, and the rules over several fields or objects."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ OTHERS = {
     "optsched-solution/1": "this is a solution: `optsched verify INSTANCE SOLUTION` reads it",
     "optsched-trace/1": "this is a trace: `optsched simulate` reads it",
 }
-"""What other documents are, which somebody may take for an instance."""
+"""Explanations of other documents that may be mistaken for an instance."""
 
 
 class Header(NamedTuple):
     """Everything of an instance but its jobs, validated;
-    ``rates`` has the workloads' profiles and takes the jobs'.
+    ``rates`` has the profiles of workloads; those of jobs are added to it.
     """
 
     document: HeaderDocument
@@ -55,7 +55,7 @@ class Header(NamedTuple):
     def finish(
         self, table: JobTable, rates: RateTable, options: OptionTable, labels: Sequence[str] = ()
     ) -> Instance:
-        """Put the jobs in; ``labels`` are workloads that only jobs name."""
+        """The instance with these jobs; ``labels`` are workloads that only jobs name."""
         check_jobs(table, rates)
         workloads = with_labels(self.workloads, labels)
         return Instance(
@@ -67,7 +67,8 @@ class Header(NamedTuple):
             workloads=workloads,
             tenants=self.tenants,
             colocation=build_colocation(self.document.colocation, self.cluster, workloads, table),
-            # dict() and not model_dump(), for which pydantic would build a schema of its own.
+            # dict() instead of model_dump(), because the latter makes pydantic build another
+            # schema.
             constraints=tuple(dict(constraint) for constraint in self.document.constraints),
             performance=dict(self.document.performance),
             round=self.document.round,
@@ -123,10 +124,9 @@ def _without_jobs(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_others(error: InvalidInput, document: Mapping[str, Any]) -> InvalidInput:
-    """The error at which a document was refused, and those of its other parts.
-
-    All fields of all objects are among them, and of rules over several fields the first one that
-    each job breaks. If something beside the jobs is wrong, jobs are not held to what it says.
+    """The error that refused a document, together with the errors of its other parts. They include
+    wrong fields of all objects, and for each job the first broken rule over several fields. If the
+    header is wrong, jobs are checked without references to it.
     """
     jobs = document.get("jobs")
     jobs = jobs if isinstance(jobs, list | tuple) else ()
@@ -138,18 +138,18 @@ def _with_others(error: InvalidInput, document: Mapping[str, Any]) -> InvalidInp
         wrong = [*outside.one_by_one(), *(fields.one_by_one() if fields is not None else ())]
         more = outside.more + (fields.more if fields is not None else 0)
     else:
-        # Piece by piece: `islice` ends the search once as many are found as are counted.
+        # A generator, so that `islice` ends the search when enough errors are found.
         pieces = range(0, len(jobs), CHUNK)
         found = (_wrong_jobs(header, jobs[start : start + CHUNK], start) for start in pieces)
         wrong = list(islice(chain.from_iterable(found), MOST_COUNTED))
-    # A name that comes twice is wrong in no part alone
+    # A repeated name is not an error of one part alone, so it is added here
     if error.path not in {one.path for one in wrong}:
         wrong = [*error.one_by_one(), *wrong]
     return all_wrong(wrong, len(wrong) + more)
 
 
 def _wrong_fields(jobs: Sequence[object]) -> InvalidInput | None:
-    """The error of fields of jobs that are wrong whatever the rest of the document says."""
+    """The error of wrong fields of jobs, checked without the rest of the document."""
     try:
         for start in range(0, len(jobs), CHUNK):
             piece = jobs[start : start + CHUNK]
@@ -160,8 +160,8 @@ def _wrong_fields(jobs: Sequence[object]) -> InvalidInput | None:
 
 
 def _wrong_jobs(header: Header, jobs: Sequence[object], first: int) -> Iterator[InvalidInput]:
-    """The errors of jobs, the first of which has this number;
-    halves without an error are left at once.
+    """The errors of jobs, the first of which has the number ``first``. It bisects: halves without
+    an error are skipped.
     """
     columns = JobColumns(
         header.document.now, header.cluster, header.workloads, header.tenants, header.rates
@@ -180,7 +180,7 @@ def _wrong_jobs(header: Header, jobs: Sequence[object], first: int) -> Iterator[
 
 
 def with_labels(workloads: Workloads, labels: Sequence[str]) -> Workloads:
-    """The workloads, and those that only jobs name."""
+    """The workloads, followed by those that only jobs name."""
     if not labels:
         return workloads
     return Workloads((*workloads, *(Workload(name, label=True) for name in labels)))
@@ -189,7 +189,8 @@ def with_labels(workloads: Workloads, labels: Sequence[str]) -> Workloads:
 def _workloads(header: HeaderDocument, rates: RateInterner, cluster: Cluster) -> Workloads:
     documents = dict(header.workloads)
     for name, entries in header.throughputs.items():
-        # Rates under `throughputs` may be all that is said of a workload, or complete one.
+        # A workload may be defined by its rates under `throughputs` alone, or get its rates from
+        # there.
         document = documents.get(name, WorkloadDocument())
         if document.throughput is not None:
             raise InvalidInput(
@@ -203,7 +204,7 @@ def _workloads(header: HeaderDocument, rates: RateInterner, cluster: Cluster) ->
 
 
 def build_tenant(document: TenantDocument) -> Tenant:
-    """A tenant of its document."""
+    """The tenant that a document describes."""
     return Tenant(document.name, document.weight, document.policy)
 
 
@@ -237,8 +238,8 @@ def build_colocation(
     workloads: Sequence[Workload],
     table: JobTable,
 ) -> tuple[Colocation, ...]:
-    """Resolve co-location entries to rows;
-    a pair of jobs or workloads comes once per pool, GPUs and nodes.
+    """Resolve names in co-location entries to rows; an entry must be unique in pair, pool, GPUs and
+    nodes.
     """
     workload_rows = {workload.name: row for row, workload in enumerate(workloads)}
     result = []
@@ -284,7 +285,7 @@ def build_colocation(
 def _check_counts(
     entry: ColocationDocument, jobs: tuple[int, int], table: JobTable, path: str
 ) -> None:
-    """Both jobs of an entry may have its number of GPUs."""
+    """Refuse an entry whose number of GPUs one of its jobs cannot have."""
     for job in jobs:
         low, high, levels = table.gpus_min[job], table.gpus_max[job], table.levels[job]
         counts = table.level_lists[levels] if levels >= 0 else range(low, high + 1)
@@ -308,7 +309,7 @@ def _pair(
 
 
 def check_jobs(table: JobTable, rates: RateTable, path: str = "jobs") -> None:
-    """Rules over whole columns of the job table; the first job that breaks one is named."""
+    """Check rules over several columns of the job table; raises for the first wrong job."""
     _refuse_first(
         table,
         table.gpus_min > table.gpus_max,
@@ -318,7 +319,7 @@ def check_jobs(table: JobTable, rates: RateTable, path: str = "jobs") -> None:
         path,
     )
     check_deadlines(table, path)
-    plain = np.zeros(len(rates) + 1, bool)  # the last one means "no rates of its own", row -1
+    plain = np.zeros(len(rates) + 1, bool)  # the last entry is for row -1, no rates of its own
     elastic = table.gpus_min < table.gpus_max
     if elastic.any():
         plain[rates.profile[rates.gpus == OWN_GANG]] = True
@@ -333,7 +334,7 @@ def check_jobs(table: JobTable, rates: RateTable, path: str = "jobs") -> None:
 
 
 def check_deadlines(table: JobTable, path: str = "jobs") -> None:
-    """No job is due before it arrives."""
+    """Refuse a deadline before the arrival."""
     _refuse_first(
         table,
         table.deadline < table.arrival,

@@ -27,7 +27,7 @@ RESERVED = ("cpu", "memory")
 
 
 def build_cluster(document: ClusterDocument) -> Cluster:
-    """Check names and references, and keep pools as arrays over their nodes."""
+    """Check names and references, and make pools with arrays over their nodes."""
     _check_size(document)
     pools = tuple(map(_pool, document.pools))
     refuse_repeated((pool.name for pool in pools), "cluster.pools[{}].name")
@@ -103,15 +103,13 @@ def _pool(document: PoolDocument) -> Pool:
 
 
 def names_of_nodes(pool: str, names: Sequence[str]) -> tuple[str, ...] | int:
-    """Names of nodes that are written out;
-    how many there are where they are called like those of a plain pool.
-    """
+    """Node names; only their number if they equal the generated names ``<pool>-<i>``."""
     usual = all(name == f"{pool}-{row}" for row, name in enumerate(names))
     return len(names) if usual else tuple(names)
 
 
 def _column(given: Sequence[float | None], default: float | None, count: int) -> FloatArray:
-    # NaN where neither the node nor its pool says anything.
+    # NaN if neither the node nor its pool states a value.
     fill = np.nan if default is None else float(default)
     if not given:
         return np.full(count, fill)
@@ -126,7 +124,7 @@ def _check_node_names(pools: tuple[Pool, ...]) -> None:
         if isinstance(pool.node_names, int):
             continue
         for row, name in enumerate(pool.node_names):
-            # Names of plain pools are not written out: `a-7` is one if a has over 7 nodes.
+            # Generated names are not stored: `a-7` is one of them if pool a has more than 7 nodes.
             head, _, index = name.rpartition("-")
             owner = head if 0 <= parse_index(index) < plain.get(head, 0) else seen.get(name)
             if owner is not None:
@@ -139,8 +137,8 @@ def _check_node_names(pools: tuple[Pool, ...]) -> None:
 
 
 def _refuse_generated_names(pools: tuple[Pool, ...]) -> None:
-    """``<pool>.cpu`` and ``<pool>.memory`` are what the CPUs
-    and the memory of a pool are called.
+    """Refuse the names ``<pool>.cpu`` and ``<pool>.memory``, which are reserved for the CPUs and
+    the memory of a pool.
     """
     generated = {f"{pool.name}.{resource}": pool.name for pool in pools for resource in RESERVED}
     for row, pool in enumerate(pools):
@@ -152,7 +150,8 @@ def _refuse_generated_names(pools: tuple[Pool, ...]) -> None:
 def _resource(
     document: ResourceDocument, pools: tuple[Pool, ...], known: set[str], path: str
 ) -> Resource:
-    # Usage and prices go by name: pools, their CPUs and memory, and resources must all differ.
+    # Usage and prices are given by name, so the names of pools, their CPUs and memory, and
+    # resources must all differ.
     reserved = {
         *RESERVED,
         *(pool.name for pool in pools),

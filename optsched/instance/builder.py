@@ -74,12 +74,12 @@ a number, or by number of GPUs, or by number of GPUs and of nodes.
 
 
 class InstanceBuilder(Displayed):
-    """Builds an `Instance` from calls, for those who do not want to write documents.
+    """Builds an `Instance` by method calls instead of a document.
 
-    Every ``add_`` method checks what it is given by the rules of the instance format, and adds it
-    or raises. Pools come first: jobs, workloads and resources name them. Names in the options of a
-    constraint are looked up when the instance is solved, as those of a document are. Each method
-    returns the name as a handle, which can be used wherever a name can.
+    Every ``add_`` method checks its arguments by the rules of the instance format, and adds the
+    object or raises. Pools come first, because jobs, workloads and resources name them. Names in
+    the options of a constraint are looked up when the instance is solved, as those of a document
+    are. Each method returns the name as a handle, which can be used wherever a name can.
 
     Numbers of seconds mean what they mean in the format: ``now``, ``arrival`` and ``deadline`` are
     on one clock. A text such as ``"2h"`` is a duration; as arrival or deadline it counts from
@@ -132,7 +132,7 @@ class InstanceBuilder(Displayed):
         self._workloads: dict[str, Workload] = {}
         self._tenants: dict[str, Tenant] = {}
         self._pairs: dict[tuple[str, frozenset[str]], list[dict[str, Any]]] = {}
-        # Checks name, clock and performance: of the header only the cluster is still missing.
+        # Check name, clock and performance; only the cluster is still missing in the header.
         self._check(
             "",
             {
@@ -423,7 +423,7 @@ class InstanceBuilder(Displayed):
         InvalidArgument
         """
         both, rates = _names(pair, "pair"), _listed(throughput, "throughput")
-        # Names that are neither are looked up as workloads, and refused there.
+        # Unknown names are looked up as workloads, and refused there.
         owner = "jobs" if all(name in self._jobs for name in both) else "workloads"
         entry = _stated(pool=pool, throughput=rates, gpus=gpus, nodes=nodes, **{owner: both})
         with _arguments("", "pair", owner):
@@ -461,7 +461,7 @@ class InstanceBuilder(Displayed):
         self._header["constraints"].append(entry)
 
     def instance(self) -> Instance:
-        """The instance of what was added so far; more can be added afterwards.
+        """The instance with everything added so far; more can be added afterwards.
 
         Raises
         ------
@@ -471,7 +471,7 @@ class InstanceBuilder(Displayed):
         return build_instance(self._everything())
 
     def to_document(self) -> dict[str, Any]:
-        """What was added so far, in the format ``optsched-instance/1``."""
+        """Everything added so far, in the format ``optsched-instance/1``."""
         return deepcopy(self._everything())
 
     # --- checks -----------------------------------------------------------------------------------
@@ -481,7 +481,7 @@ class InstanceBuilder(Displayed):
         return f"of {self._header['name']}: {jobs}, {pools}"
 
     def _time(self, value: Duration | None, name: str) -> float | None:
-        """A point in time: a number is one, a text counts from now."""
+        """A point in time: a number is a time, a text is a duration from now."""
         if value is None or not isinstance(value, str):
             return value
         return float(self._header["now"]) + seconds_of(value, name)
@@ -501,8 +501,8 @@ class InstanceBuilder(Displayed):
         entry: dict[str, Any],
         path: str,
     ) -> None:
-        """Check an entry by itself and beside all that is there,
-        then append it to a list of ``owner``.
+        """Check an entry alone and together with everything added so far, then append it to a list
+        of ``owner``.
         """
         with _arguments(""):
             validate(model, entry)
@@ -514,9 +514,7 @@ class InstanceBuilder(Displayed):
         owner[name] = grown
 
     def _check(self, path: str, document: Mapping[str, Any]) -> None:
-        """Check all but the jobs;
-        before there is a pool, pieces are checked by themselves alone.
-        """
+        """Check the instance without its jobs (once it has a pool), and forget the cached header."""
         if document["cluster"]["pools"]:
             with _arguments(path):
                 build_header(document)
@@ -534,10 +532,9 @@ class InstanceBuilder(Displayed):
             raise InvalidArgument("pools", "none", "a call of add_pool before this one")
 
     def _built(self) -> Header:
-        """All but the jobs, workloads and tenants; refuses what names pools before there are any.
-
-        Workloads are in `_workloads` and tenants in `_tenants`: a header with all of them would be
-        built anew for each that is added.
+        """The header without workloads and tenants; refuses objects that name pools before there is
+        one. Workloads are in `_workloads` and tenants in `_tenants`; otherwise each addition would
+        build the whole header again.
         """
         self._require_pool()
         if self._last_header is None:
@@ -549,34 +546,35 @@ class InstanceBuilder(Displayed):
     def _table(
         self, header: Header, jobs: Sequence[Mapping[str, Any]]
     ) -> tuple[JobTable, RateInterner]:
-        """A table of some jobs with their own rates, by the rules of the format."""
-        # Predecessors may be outside of these jobs, and were looked up among all of them.
+        """A table of these jobs with their rates, checked by the rules of the format."""
+        # Predecessors may be among earlier jobs; they were checked before.
         alone = [{name: item for name, item in job.items() if name != "after"} for job in jobs]
-        # The rates of all jobs so far would make each call as long as the list of jobs is.
+        # Leave out the rates of earlier jobs: with them, the time of each call would grow with the
+        # number of jobs.
         rates = RateInterner(header.cluster)
-        # So would all workloads and tenants: those that these jobs name are enough.
+        # For the same reason use only the workloads and tenants that these jobs name.
         workloads = _named(jobs, "workload", self._workloads)
         tenants = _named(jobs, "tenant", self._tenants)
         if any(str(job.get("tenant")) not in self._tenants for job in jobs if "tenant" in job):
-            # The refusal of an unknown tenant lists all that there are
+            # The message about an unknown tenant lists all tenants
             tenants = list(self._tenants.values())
         columns = JobColumns(header.document.now, header.cluster, workloads, tenants, rates)
         return columns.read(alone), rates
 
 
 def _named(jobs: Iterable[Mapping[str, Any]], field: str, known: Mapping[str, Item]) -> list[Item]:
-    """What a field of some jobs names, each once; unknown names are left out."""
+    """The distinct known names in a field of these jobs; unknown names are left out."""
     names = dict.fromkeys(str(job.get(field)) for job in jobs)
     return [known[name] for name in names if name in known]
 
 
 def _stated(**fields: Any) -> dict[str, Any]:
-    """The fields that were given, as a document has them."""
+    """The given fields (not None) as a document."""
     return {name: _plain(value) for name, value in fields.items() if value is not None}
 
 
 def _listed(values: object, name: str) -> list[Any]:
-    """What was given as a list; text is none, though Python can go through it."""
+    """The values as a list; text is refused, although Python can iterate over it."""
     values = values.tolist() if isinstance(values, np.ndarray) else values
     if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
         raise InvalidArgument(name, show(values), "a list")
@@ -608,9 +606,8 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def _arguments(path: str, whole: str = "", field: str = "") -> Iterator[None]:
-    """Refuse what is wrong in the document's object at ``path`` as the argument that it came from.
-
-    ``whole`` is the argument to name where the object as a whole is wrong, or its ``field``.
+    """Turn errors of the document's object at ``path`` into errors of the argument that it came
+    from. ``whole`` is the argument to name if the object as a whole, or its ``field``, is wrong.
     """
     try:
         yield

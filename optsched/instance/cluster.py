@@ -21,9 +21,11 @@ UP = NODE_STATES.index("up")
 PER_NODE = {"cpu": "node_cpus", "memory": "node_memory"}
 """Resources that belong to nodes, and the fields of `Pool` that have them."""
 NONE = -1
-"""Number of a name that nothing has."""
+"""Number for an unknown name."""
 STRIDE = 2**40
-"""More than any count of GPUs: multiples of it keep the pools apart in one sorted array."""
+"""Larger than any GPU count. Adding multiples of it puts the values of all pools into one sorted
+array.
+"""
 
 
 class Partition(NamedTuple):
@@ -50,7 +52,7 @@ class Pool(Displayed):
         Names, or how many nodes there are (then called ``<pool>-<i>``).
     node_gpus : IntArray, shape (nodes,)
     node_cpus, node_memory : FloatArray, shape (nodes,)
-        NaN where not stated (then not limited). Memory in GB.
+        NaN if not stated (no limit). Memory in GB.
     node_state : IntArray, shape (nodes,)
         Index into `NODE_STATES`.
     node_available_from : FloatArray, shape (nodes,)
@@ -103,13 +105,13 @@ class Pool(Displayed):
     def total(self, name: str, now: float) -> float:
         """CPUs or memory (``name`` is a key of `PER_NODE`) of the usable nodes.
 
-        It is NaN where one of them states no limit.
+        NaN if one of them states no limit.
         """
         return float(getattr(self, PER_NODE[name])[self.usable(now)].sum())
 
     def reach(self, now: float) -> IntArray:
-        """GPUs on the k largest usable nodes, for k = 0, 1, ... of those that have GPUs:
-        what a gang on k nodes can have at most.
+        """GPUs on the k largest usable nodes, for k = 0, 1, ... (nodes with GPUs only): the most
+        GPUs of a gang on k nodes.
         """
         sizes = np.sort(self.node_gpus[self.usable(now)])
         return pointers(sizes[sizes > 0][::-1])
@@ -117,7 +119,7 @@ class Pool(Displayed):
 
 class Numbering(Displayed):
     """Nodes numbered pool by pool in the order of their rows,
-    and GPUs node by node; those of all states.
+    and GPUs node by node; nodes of all states are included.
 
     Attributes
     ----------
@@ -184,17 +186,18 @@ class Numbering(Displayed):
 
     @cached_property
     def _node_of_gpu(self) -> IntArray:
-        # A round asks for the nodes of all GPUs in use many times: one look-up each, no search.
+        # A lookup table instead of a search, because a round calls this many times for all GPUs in
+        # use.
         return np.repeat(np.arange(self.nodes, dtype=np.int64), np.diff(self.start))
 
     def numbers(self, names: Iterable[str]) -> IntArray:
-        """Numbers of GPUs written ``node/index``; `NONE` for what is no GPU. One look-up each."""
+        """Numbers of GPUs written ``node/index``; `NONE` for unknown ones. One lookup each."""
         return np.array(list(map(self._known.__getitem__, names)), np.int64)
 
 
 class _Known(dict[str, int]):
-    """GPUs by name, of those nodes that were asked for:
-    a cluster may have more of them than anybody names.
+    """GPUs by name, filled node by node on demand, because a cluster may have many more GPUs than
+    are ever named.
     """
 
     def __init__(self, numbering: Numbering) -> None:
@@ -205,7 +208,7 @@ class _Known(dict[str, int]):
     def __missing__(self, name: str) -> int:
         node = name.rpartition("/")[0]
         number = self._numbering.by_name.get(node, NONE)
-        # All GPUs of a node come in at once; the first of them marks the node as known.
+        # All GPUs of a node are entered together; the first of them marks the node as known.
         if number != NONE and f"{node}/0" not in self:
             first, stop = self._start[number], self._start[number + 1]
             self.update({f"{node}/{gpu - first}": gpu for gpu in range(first, stop)})
@@ -265,9 +268,9 @@ class PoolSizes(Displayed):
 
     @classmethod
     def of(cls, pools: Sequence[Pool], now: float) -> PoolSizes:
-        """The sizes at a time; at infinity, nodes that become available are counted as well."""
+        """The sizes at a time; ``now`` = inf includes all nodes that become available later."""
         reaches = [pool.reach(now) for pool in pools]
-        # The largest nodes first, so that position k of the reach is what k nodes can hold.
+        # Largest nodes first, so that position k of the reach is the most GPUs on k nodes.
         nodes = np.array([len(reach) - 1 for reach in reaches], np.int64)
         return cls(
             gpus=np.array([reach[-1] for reach in reaches], np.int64),
@@ -277,15 +280,15 @@ class PoolSizes(Displayed):
         )
 
     def fewest_nodes(self, pool: IntArray, gpus: IntArray) -> IntArray:
-        """Fewest nodes that hold so many GPUs;
-        one more than has GPUs where they don't fit, 0 without a pool.
+        """Fewest nodes that hold these GPUs. If they do not fit, one more than the number of nodes
+        with GPUs; 0 without a pool.
         """
-        # The stride keeps the pools apart: one search for all pools at once.
+        # Thanks to the stride, one search serves all pools.
         position = self.reach.searchsorted(pool * STRIDE + gpus) - self.start[pool]
         return np.where(pool >= 0, position, 0)
 
     def most_gpus(self, pool: IntArray, nodes: IntArray) -> IntArray:
-        """Most GPUs that so many nodes have; nodes beyond the pool's are not counted."""
+        """Most GPUs on this number of nodes, or on all nodes of the pool if it has fewer."""
         return self.reach[self.start[pool] + np.minimum(nodes, self.nodes[pool])] - pool * STRIDE
 
 
@@ -311,7 +314,7 @@ class Cluster(Displayed):
 
     @cached_property
     def _listed_nodes(self) -> Mapping[str, tuple[int, int]]:
-        """Row of the pool, and of the node in it, of each node whose name is written out."""
+        """Pool row and node row of each node with a written name."""
         return {
             name: (number, row)
             for number, pool in enumerate(self.pools)
@@ -321,7 +324,7 @@ class Cluster(Displayed):
 
     @cached_property
     def numbering(self) -> Numbering:
-        """Numbers of nodes and GPUs, and what they are called."""
+        """Numbers and names of nodes and GPUs."""
         return Numbering(self.pools)
 
     @cached_property
@@ -343,10 +346,12 @@ class Cluster(Displayed):
         return {}
 
     def _at(self, now: float) -> tuple[BoolArray, PoolSizes]:
-        """Usable nodes and sizes of the pools at a time: the same until a further node is available."""
+        """Usable nodes and sizes of the pools at a time; cached until the next node becomes
+        available.
+        """
         known, passed = self._known_at, int(self._openings.searchsorted(now, side="right"))
         if passed not in known:
-            known.clear()  # time goes on: an earlier state is hardly asked for again
+            known.clear()  # keep the last state only: time moves forward
             usable = (self.node_states == UP) & (self._available_from <= now)
             usable.flags.writeable = False
             known[passed] = usable, PoolSizes.of(self.pools, now)
@@ -362,14 +367,14 @@ class Cluster(Displayed):
 
     @cached_property
     def own_capacity(self) -> FloatArray:
-        """CPUs and memory (GB) of every node, inf where they are not stated; shape (nodes, 2)."""
+        """CPUs and memory (GB) of every node, inf if not stated; shape (nodes, 2)."""
         stated = np.stack([_of_nodes(self.pools, name) for name in PER_NODE.values()], axis=1)
         return np.where(np.isnan(stated), np.inf, stated)
 
     @cached_property
     def groups(self) -> tuple[Resource, ...]:
-        """Renewable resources that belong to some nodes:
-        what is placed on these nodes at one time must fit in.
+        """Renewable resources of some nodes: the jobs placed on these nodes at one time share their
+        capacity.
         """
         of_nodes = (item for item in self.resources if item.nodes is not None)
         return tuple(item for item in of_nodes if item.kind == "renewable")
@@ -404,7 +409,9 @@ class Cluster(Displayed):
 
     @cached_property
     def level_names(self) -> tuple[str, ...]:
-        """What levels are called in rates, the last one all nodes of a pool; none where none is stated."""
+        """Names of levels in rates; the last one stands for all nodes of a pool. Empty if no levels
+        are stated.
+        """
         names = (level.name for level in self.levels)
         return () if self.level_document is None else (*names, EVERYWHERE)
 
@@ -412,7 +419,7 @@ class Cluster(Displayed):
     def group_of_node(self) -> IntArray:
         """Group of every node at each level, shape (levels + 2, nodes).
 
-        Row 0 is of what states no level, the last row of the level of all nodes of a pool: their
+        Row 0 is for rates without a level. In the last row, the level of all nodes of a pool, the
         groups are the pools.
         """
         pools = self.numbering.pool
@@ -431,11 +438,11 @@ class Cluster(Displayed):
         return self._listed_nodes.get(name, (-1, -1))
 
     def with_pools(self, pools: tuple[Pool, ...]) -> Cluster:
-        """The same cluster with other data of its nodes, whose names stay;
-        what is known of these is kept.
+        """The same cluster with other data of its nodes, whose names stay the same, so cached data
+        about names are kept.
         """
         changed = replace(self, pools=pools)
-        # GPUs are numbered node by node, so the numbering stays only where no size has changed.
+        # GPUs are numbered node by node, so the numbering is kept only if no size has changed.
         kept = ["pool_index", "_listed_nodes", "groups", "members", "levels", "level_names"]
         if all(new.node_gpus is old.node_gpus for new, old in zip(pools, self.pools, strict=True)):
             kept += ["numbering", "joined"]
@@ -444,9 +451,9 @@ class Cluster(Displayed):
                 changed.__dict__[name] = self.__dict__[name]
         return changed
 
-    def usable_alike(self, one: float, other: float) -> bool:
+    def usable_alike(self, first_time: float, other: float) -> bool:
         """Whether the same nodes can take work at two times."""
-        first, last = self._openings.searchsorted([one, other], side="right").tolist()
+        first, last = self._openings.searchsorted([first_time, other], side="right").tolist()
         return bool(first == last)
 
     @property
@@ -463,10 +470,10 @@ class Cluster(Displayed):
         return self.sizes(now).gpus
 
     def capacities(self, now: float) -> dict[str, float]:
-        """What jobs can hold at ``now``, by the names that usage and prices have.
+        """Capacities at ``now``, by the names that usage and prices use.
 
         A pool's GPUs are called like the pool; its CPUs and memory, ``<pool>.cpu`` and
-        ``<pool>.memory``, are limited only where every usable node states them.
+        ``<pool>.memory``, are limited only if every usable node states them.
         """
         found = {pool.name: float(pool.capacity(now)) for pool in self.pools}
         for name, node_field in PER_NODE.items():

@@ -23,15 +23,15 @@ from optsched.instance.tables import ARRAY_FIELDS, DTYPES, JobNames, JobTable, W
 AS_THEY_ARE = (
     "steps", "steps_done", "weight", "preemptible", "restart_cost", "exempt_time", "checkpoint_interval",
 )  # fmt: skip
-"""Fields of job documents that are columns as they are."""
+"""Fields of job documents that become columns without conversion."""
 Value = TypeVar("Value")
 Path = Callable[[int], str]
-"""The path of a job by its place in a list."""
+"""Function: position of a job in a list -> its path for messages."""
 
 
 @dataclass(repr=False, eq=False)
 class CheckedJobs:
-    """Jobs whose fields and references are right, as lists: what `JobColumns.add` takes.
+    """Checked jobs as lists, the input of `JobColumns.add`.
 
     Attributes
     ----------
@@ -55,10 +55,9 @@ class CheckedJobs:
 
 
 class JobColumns:
-    """Gathers jobs into one column per field, for the `JobTable` of all of them.
-
-    A workload that no table defines is a mere label of jobs that bring their own rates; ``labels``
-    collects those that are new. Jobs that are to join others must not have an id that is ``taken``.
+    """Collects jobs into one column per field, for their `JobTable`. Jobs that state their own
+    rates may name a workload that is defined nowhere; it is then only a label, and new ones are
+    collected in ``labels``. Ids of jobs must not be in ``taken``.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class JobColumns:
         return self.table(elsewhere)
 
     def checked(self, documents: Sequence[object], start: int = 0) -> CheckedJobs:
-        """Check jobs, and what they say of other objects, and add none of them yet.
+        """Check jobs and their references, without adding them.
 
         Parameters
         ----------
@@ -108,8 +107,9 @@ class JobColumns:
         Raises
         ------
         InvalidInput
-            Profiles, labels and lists of options or levels that were met before it stay known. They
-            do no harm: what no job uses is dropped when jobs join others (`compaction`).
+            A field is wrong. Profiles, labels and lists that were interned before the error stay in
+            the tables. This is harmless: unused ones are dropped when jobs are joined
+            (`compaction`).
         """
         jobs = validate_columns(JobDocument, documents, self._path, PLAIN_JOBS, start)
 
@@ -118,7 +118,7 @@ class JobColumns:
 
         ids = self._ids(jobs["id"], at)
         least, most, levels = self._gpus(jobs["gpus"], at)
-        # Jobs that bring rates or options may name a workload that is defined nowhere.
+        # Jobs with rates or options of their own may name a workload that is defined nowhere.
         own = [
             throughput is not None or options is not None
             for throughput, options in zip(jobs["throughput"], jobs["options"], strict=True)
@@ -180,14 +180,15 @@ class JobColumns:
         ]
 
     def add(self, jobs: CheckedJobs) -> None:
-        """Take in jobs that were checked after all that were added before."""
+        """Add checked jobs. They must have been checked after all earlier jobs were added."""
         start = len(self.rows)
         self.rows |= {name: start + place for name, place in jobs.ids.items()}
         self._running |= {start + place: held for place, held in jobs.running.items()}
         self._after |= {start + place: names for place, names in jobs.after.items()}
         for name, values in jobs.columns.items():
             self._lists[name] += values
-        # Numbers in arrays take a quarter of the memory, and arrays are slow to make one by one.
+        # Arrays take a quarter of the memory of lists; they are made per chunk, because single
+        # appends are slow.
         if len(self._lists["steps"]) >= CHUNK:
             self._to_arrays()
 
@@ -201,7 +202,7 @@ class JobColumns:
 
     def _gpus(self, gpus: list[Any], at: Path) -> tuple[list[int], list[int], list[int]]:
         """Least and most GPUs, and the row of the list of levels."""
-        # Gangs alone: no range has to be looked at.
+        # Fast path for chunks that have only gangs.
         if set(map(type, gpus)) == {int}:
             return gpus, gpus, [-1] * len(gpus)
         ranges = [self._range(each, place, at) for place, each in enumerate(gpus)]
@@ -233,7 +234,7 @@ class JobColumns:
                 raise InvalidInput(path, "no workload, throughput or options", "one of them")
             return -1
         row = self._workload_rows.get(name)
-        # A label has no rates to offer.
+        # A label has no rates.
         if not brings_own and (row is None or name in self._labels):
             raise InvalidInput(
                 f"{path}.workload",
@@ -255,13 +256,13 @@ class JobColumns:
         return self._tenant_rows[tenant]
 
     def smallest_gangs(self, jobs: CheckedJobs) -> list[int]:
-        """The fewest GPUs of each of some jobs that were checked here."""
+        """The fewest GPUs of each checked job."""
         lists = list(self._level_rows)
         least, levels = jobs.columns["gpus_min"], jobs.columns["levels"]
         return [gpus if row < 0 else lists[row][0] for gpus, row in zip(least, levels, strict=True)]
 
     def table(self, elsewhere: JobNames = NOWHERE) -> JobTable:
-        """All that was added; predecessors may be among the jobs ``elsewhere``."""
+        """The table of all added jobs; predecessors may be among the jobs ``elsewhere``."""
         self._to_arrays()
         arrays = {name: condensed(np.concatenate(parts)) for name, parts in self._arrays.items()}
         names = JobNames(len(self.rows), tuple(self.rows))
@@ -283,7 +284,7 @@ def _check_rules(
     most: list[int],
     at: Path,
 ) -> None:
-    """Rules over several fields come last, as `check_jobs` has them for jobs that are arrays."""
+    """Check rules over several fields; `check_jobs` has the same rules for arrays."""
     for place, deadline in enumerate(jobs["deadline"]):
         if deadline is not None and deadline < arrival[place]:
             raise InvalidInput(
@@ -303,7 +304,7 @@ def _check_rules(
 
 
 def _entries(throughput: Any) -> tuple[RateEntry, ...]:
-    """The entries of a profile that may be given as a rate by place, or not at all."""
+    """The entries of a profile, which may be given as rates by place, or not at all."""
     if isinstance(throughput, dict):
         return tuple([(place, OWN_GANG, ANY_SPREAD, rate) for place, rate in throughput.items()])
     return throughput or ()
@@ -312,7 +313,7 @@ def _entries(throughput: Any) -> tuple[RateEntry, ...]:
 def _each_once(
     values: Iterable[Value], resolve: Callable[[Value, str], int], at: Path
 ) -> list[int]:
-    """Rows of values, each different one of which is looked up where it is met first."""
+    """Rows of values; each distinct value is looked up once."""
     rows: dict[Value, int] = {}
     found = []
     for place, value in enumerate(values):

@@ -1,9 +1,9 @@
 """Canonical numbering: profiles, option lists and level lists that are in use,
 numbered in order of first use.
 
-Every instance is numbered in this way, however it was made: read from documents, arrays or npz, or
-revised from another one. Two that say the same in the same order then have the same arrays, to the
-last number.
+Every instance is numbered in this way, whether it was read from documents, arrays or npz, or
+revised from another one. So two instances with the same content in the same order have equal
+arrays.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def first_use(index: IntArray) -> tuple[IntArray, IntArray]:
         used = index[:1][index[:1] >= 0].astype(np.int64)
         return constant(0 if len(used) else -1, len(index), np.int64), used
     count, size = len(index), int(index.max(initial=-1)) + 1
-    # One entry more, at the end, takes what is written and read for the index -1.
+    # The extra last entry is for index -1.
     first = np.full(size + 1, count, np.int64)
-    # Of several equal rows the last one written is the first one.
+    # Writing in reverse order makes the first of several equal rows win.
     first[index[::-1]] = np.arange(count - 1, -1, -1)
     old = np.flatnonzero(first[:size] < count).astype(np.int64)
     if (np.diff(first[old]) < 0).any():
@@ -82,8 +82,8 @@ def compact_rates(
     of_job : IntArray, shape (jobs,)
         Profile of each job, -1 for none.
     same : IntArray, shape (P,), optional
-        Which profile represents each of several that are equal (`equal_profiles`); without it they
-        stay apart.
+        Representative of each profile among equal ones (`equal_profiles`); without it equal
+        profiles are not merged.
     """
     of_workload = workloads.rates[:-1]
     index = joined([of_workload, of_job])
@@ -131,7 +131,8 @@ def join_profiles(first: RateTable, second: RateTable) -> RateTable:
 def equal_profiles(rates: RateTable, split: int) -> IntArray:
     """The first profile that has the same entries, in the same order, as each profile; shape (P,).
 
-    Those before row ``split`` differ from each other, and so do those from there on.
+    Profiles before row ``split`` must all differ from each other, and so must the profiles from
+    there on.
     """
     return _equal_lists(rates.indptr, [getattr(rates, name) for name in ENTRY], rates.rate, split)
 
@@ -142,19 +143,19 @@ def _equal_lists(
     """The first list of rows that equals each list, to the last bit;
     list i has the rows from ``indptr[i]`` on.
 
-    Only lists that agree with one on the other side of ``split`` in the first value of a
-    ``telling`` column are looked at: there are few of these where a few lists join very many.
+    Only lists whose first value in the column ``telling`` occurs on the other side of ``split`` are
+    compared. When a few lists are added to very many, these are few.
     """
     same = np.arange(len(indptr) - 1)
     if split in (0, len(same)):
         return same
-    # An empty list has no first value: NaN, which equals other NaNs in `_among`.
+    # An empty list has the first value NaN; `_among` treats NaNs as equal.
     first = np.append(telling, np.nan)[np.where(np.diff(indptr) > 0, indptr[:-1], -1)]
-    some = np.concatenate(
+    candidate = np.concatenate(
         [_among(first[:split], first[split:]), _among(first[split:], first[:split])]
     )
-    if some.any():
-        lists = np.flatnonzero(some)
+    if candidate.any():
+        lists = np.flatnonzero(candidate)
         length = np.diff(indptr)[lists]
         rows = ranges(indptr[lists], length)
         same[lists] = lists[_equal_by_hash(pointers(length), [column[rows] for column in columns])]
@@ -162,7 +163,7 @@ def _equal_lists(
 
 
 def _among(values: FloatArray, others: FloatArray) -> BoolArray:
-    """Which values are among others; NaN is among all that have a NaN."""
+    """Mask of the values that occur in ``others``; NaN counts as equal to NaN."""
     others = np.unique(others)
     if len(others) == 0:
         return np.zeros(len(values), bool)
@@ -180,12 +181,12 @@ def _equal_by_hash(indptr: IntArray, columns: Sequence[AnyArray]) -> IntArray:
         other = np.flatnonzero(equal_to != np.arange(count))
         if len(other) == 0:
             return equal_to
-        # Hashes may collide: lists count as equal only if all their bits are.
+        # Hashes may collide, so lists with equal hashes are compared bit by bit.
         if (length[other] == length[equal_to[other]]).all():
             one, two = (ranges(indptr[rows], length[rows]) for rows in (other, equal_to[other]))
             if all(column[one].tobytes() == column[two].tobytes() for column in columns):
                 return equal_to
-    # A few lists, or two hashes are equal by chance.
+    # Few lists, or a hash collision: use a dictionary.
     seen: dict[tuple[bytes, ...], int] = {}
     bounds = zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)
     keys = (tuple(column[start:stop].tobytes() for column in columns) for start, stop in bounds)
@@ -207,11 +208,15 @@ def equal_options(options: OptionTable, split: int) -> IntArray:
     same = _equal_lists(
         options.indptr, [getattr(options, name) for name in OPTION], options.duration, split
     )
-    # What no array holds must be equal too.
+    # The fields without arrays must be equal too.
     seen: dict[tuple[int, str, str], int] = {}
     for row in np.flatnonzero(np.bincount(same, minlength=len(same))[same] > 1).tolist():
-        mine = slice(options.indptr[row], options.indptr[row + 1])
-        key = (int(same[row]), repr(options.uses[mine]), repr(options.attributes[mine]))
+        options_of_list = slice(options.indptr[row], options.indptr[row + 1])
+        key = (
+            int(same[row]),
+            repr(options.uses[options_of_list]),
+            repr(options.attributes[options_of_list]),
+        )
         same[row] = seen.setdefault(key, row)
     return same
 
@@ -220,7 +225,7 @@ def compact_options(
     options: OptionTable, of_job: IntArray, same: IntArray | None = None
 ) -> tuple[OptionTable, IntArray]:
     """Option lists in order of first use by the jobs;
-    ``same`` is that of `equal_options`, or they stay apart.
+    ``same`` is the result of `equal_options`; without it equal lists are not merged.
     """
     if same is not None:
         of_job = looked_up(np.append(same, -1), of_job)

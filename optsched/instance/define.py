@@ -1,7 +1,5 @@
-"""An instance whose workloads and tenants are defined anew; its jobs stay.
-
-What comes out is what reading the changed document would give, to the last bit: see
-`optsched.instance.revise`.
+"""Replace workloads and tenants of an instance; its jobs stay. The result is identical to reading
+the changed document, to the last bit: see `optsched.instance.revise`.
 """
 
 from __future__ import annotations
@@ -34,14 +32,14 @@ def with_tenants(
     ----------
     instance : Instance
     tenants : sequence of TenantDocument
-        Those that are there take the place of their namesakes, others come behind them.
+        They replace tenants of the same name; new ones are appended.
     remove : sequence of str
-        Names of tenants that go first; no job may be theirs.
+        Names of tenants to remove first; they must have no jobs.
 
     Raises
     ------
     InvalidInput
-        A name that stands twice, or a tenant that cannot go.
+        A name occurs twice, or a tenant cannot be removed.
     """
     refuse_repeated((tenant.name for tenant in tenants), "tenants[{}].name")
     table = instance.jobs_table
@@ -67,16 +65,16 @@ def with_workloads(
     ----------
     instance : Instance
     documents : mapping of str to mapping
-        ``workloads`` of an instance document. Those that are there take the place of their
-        namesakes, others come behind them.
+        ``workloads`` of an instance document. They replace workloads of the same name; new ones are
+        appended.
     remove : sequence of str
-        Names of workloads that go first. A job may name one of them only if it brings its own
-        rates or options; the name is then a mere label (`Workload.label`).
+        Names of workloads to remove first. A job may name one of them only if it states its own
+        rates or options; the name is then only a label (`Workload.label`).
 
     Raises
     ------
     InvalidInput
-        A field is wrong, or a workload cannot go.
+        A field is wrong, or a workload cannot be removed.
     """
     table, before = instance.jobs_table, instance.workloads
     row = {one.name: place for place, one in enumerate(before) if not one.label}
@@ -91,7 +89,7 @@ def with_workloads(
     for name, document in documents.items():
         checked = validate(WorkloadDocument, document, f"workloads.{key(name)}")
         new[name] = build_workload(name, checked, interner, instance.cluster)
-    # The new profiles come after the instance's own, so their numbers move up.
+    # New profiles come after those of the instance, so their numbers are shifted.
     rates = join_profiles(instance.rates, interner.table())
     start = len(instance.rates)
     new = {
@@ -105,8 +103,7 @@ def with_workloads(
     number = _numbers({one.name: place for place, one in enumerate(before)}, workloads)
     of_job = looked_up(number, table.workload)
     colocation = renumbered(instance.colocation, number)
-    # Labels that no job names go, and the others are in the order of first use: a second
-    # renumbering.
+    # A second renumbering: drop labels that no job names, and put the others in order of first use.
     used, moved = in_use(Workloads(workloads.values()), of_job, colocation)
     if moved is not None:
         of_job, colocation = looked_up(moved, of_job), renumbered(colocation, moved)
@@ -123,7 +120,7 @@ def with_workloads(
 def _to_remove(
     names: Sequence[str], known: Mapping[str, int], what: str
 ) -> Iterable[tuple[int, str]]:
-    """Places and names of what is to go; raises `InvalidInput` for a name that there is not."""
+    """Rows and names to remove; raises `InvalidInput` for an unknown name."""
     refuse_repeated(names, "remove[{}]")
     for at, name in enumerate(names):
         if name not in known:
@@ -148,7 +145,7 @@ def _refuse_colocation(entries: Sequence[Colocation], row: int, path: str, what:
 
 
 def _numbers(before: Mapping[str, int], after: Iterable[str]) -> IntArray:
-    """Row afterwards of each name by its row before, and -1 at the end, for none."""
+    """New row of each old row, by name; the last entry is -1, for none."""
     row = {name: place for place, name in enumerate(after)}
     number = np.full(len(before) + 1, -1, np.int64)
     for name, place in before.items():

@@ -1,4 +1,4 @@
-"""Durations as people write them: seconds, or text such as ``90s``, ``5m``, ``2h`` and ``1d``."""
+"""Durations: seconds, or text such as ``90s``, ``5m``, ``2h`` and ``1d``."""
 
 from __future__ import annotations
 
@@ -57,41 +57,40 @@ the field then also accepts text with a unit, such as ``"5m"``.
 Part = TypeVar("Part")
 
 LEAST = 1.0
-"""Seconds from when the instance was read before which no stage is cut off, or as many as reading
-took: what is left of most problems takes less than that, and its answer is worth more than the
-limit."""
+"""No stage is cut off earlier than this many seconds after the instance was read (or as many
+seconds as reading took, if that is more). Most problems need less than that for a feasible point,
+and an answer is worth more than keeping the limit.
+"""
 
 
 KEPT = 0.25
-"""Part of a time limit that is kept back for what is done with the answer, at most."""
+"""Largest fraction of a time limit that is reserved for processing the answer."""
 
 
 class OutOfTime(OptschedError):
-    """A time limit was over before a solver could begin; callers make a solution of it."""
+    """The time limit was reached before a solver could begin; callers turn this into a solution."""
 
     exit_code = 5
 
 
 class Timer(NamedTuple):
-    """When the answer of a call is due.
-
-    It is made where the call begins, and passed on as it is, so that every stage counts the same
-    seconds.
+    """The time limit of a call. It is made when the call begins and passed on, so that all stages
+    measure from the same start.
 
     Attributes
     ----------
     seconds : float or None
-        The time limit; None: there is none.
+        The time limit; None: no limit.
     began : float
-        When the call began, by the clock.
+        Time of the clock when the call began.
     clock : callable
         Seconds, as of `time.monotonic`.
     kept_per_job : float
-        Seconds that the caller needs for each job of the answer, such as to write a file.
+        Seconds that the caller needs per job of the answer, for example to write a file.
     kept : float
-        Seconds that are kept back for that; see `keeping`.
+        Seconds that are reserved for that; see `keeping`.
     read : float or None
-        When the instance was there, by the clock; see `after_reading`.
+        Time of the clock when the instance had been read; see `after_reading`.
     """
 
     seconds: float | None
@@ -113,47 +112,54 @@ class Timer(NamedTuple):
 
     @property
     def left(self) -> float:
-        """Seconds that are left; below 0 once the time is over."""
+        """Remaining seconds; negative after the limit."""
         return math.inf if self.seconds is None else self.seconds - self.kept - self.spent
 
     def keeping(self, jobs: int) -> Self:
-        """The timer of an answer about so many jobs: less what the caller needs for them."""
+        """The timer for an answer with this number of jobs; the time that the caller needs for them
+        is subtracted.
+        """
         if self.seconds is None:
             return self
         return self._replace(kept=min(self.kept_per_job * jobs, KEPT * self.seconds))
 
     def after_reading(self) -> Self:
-        """The same timer, once the instance is there.
+        """The same timer, after the instance has been read.
 
-        Reading is not interrupted, and takes longer than all that a cheap feasible point needs. So
-        a limit that was over by then still leaves as long again for that point, `LEAST` seconds at
-        least: seconds alone would be too few on a slow or busy machine.
+        Reading is not interrupted, and takes longer than computing a cheap feasible point. So even
+        if the limit was reached while reading, that point gets as much time as reading took, and at
+        least `LEAST` seconds. (A fixed number of seconds would be too little on a slow or busy
+        machine.)
         """
         return self if self.seconds is None else self._replace(read=self.clock())
 
     def part(self, share: float) -> Self:
-        """The timer of the first stages, which may take so much of the time that the call has."""
+        """A timer for the first stages, which may take this share of the time of the call."""
         return self if self.seconds is None else self._replace(seconds=share * self.seconds)
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is over for what is cheap and has to be done; see `after_reading`."""
+        """Whether the time is over even for cheap stages that are always needed; see
+        `after_reading`.
+        """
         if self.seconds is None or self.left > 0:
             return False
         since = self.began if self.read is None else self.read
         return self.clock() - since > max(LEAST, since - self.began)
 
     def check(self) -> None:
-        """Raise `OutOfTime` if the time is over; called between the passes of long stages."""
+        """Raise `OutOfTime` if the time is over. Long stages call it between their passes."""
         if self.is_over:
             raise OutOfTime(f"the time limit of {self.seconds:g} s is over")
 
     def watching(self, parts: Iterable[Part]) -> Iterator[Part]:
-        """The parts of a long stage, one by one, as long as there is time; raises `OutOfTime`."""
+        """Iterate over the parts of a long stage; raises `OutOfTime` between two parts when the
+        time is over.
+        """
         for part in parts:
             self.check()
             yield part
 
 
 UNLIMITED = Timer(None, 0.0)
-"""The timer of a call that may take as long as it likes."""
+"""The timer of a call without a limit."""

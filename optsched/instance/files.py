@@ -29,12 +29,13 @@ def read_instance(source: str | Path) -> Instance:
 
 
 def instance_of_bytes(data: bytes, source: str | Path) -> Instance:
-    """The instance of bytes in JSON or npz, which were read from ``source``."""
+    """The instance from bytes in JSON or npz that were read from ``source``."""
     return file_of_bytes(data, "json", source, "instance", build_instance)
 
 
 def read_file(source: str | Path, what: str, build: Callable[[Any], Read]) -> Read | Instance:
-    """Read a file of JSON or YAML, and build of its document what it says; npz holds an instance.
+    """Read a JSON or YAML file and build an object from its document; an npz file holds an
+    instance.
 
     Parameters
     ----------
@@ -57,12 +58,13 @@ def read_file(source: str | Path, what: str, build: Callable[[Any], Read]) -> Re
 def file_of_bytes(
     data: bytes, kind: str, source: str | Path, what: str, build: Callable[[Any], Read]
 ) -> Read | Instance:
-    """As `read_file`, of bytes and their format, which were read from ``source``."""
+    """As `read_file`, for bytes of a known format that were read from ``source``."""
     with named(source), no_collection():
         if Path(source).suffix.lower() == ".csv":
             expected = "JSON, YAML or npz; optsched import csv makes an instance of tables"
             raise InvalidInput("", "a table", expected)
-        # Standard input has no suffix: an npz file is also known by how a zip begins.
+        # Standard input has no suffix, so an npz file is also recognised by the first bytes of a
+        # zip.
         if kind == "npz" or data[:4] == NPZ_MAGIC:
             from optsched.instance.archive import from_npz
 
@@ -71,7 +73,7 @@ def file_of_bytes(
 
 
 def read_document(source: str | Path, what: str, build: Callable[[Any], Read]) -> Read:
-    """As `read_file`, of what is never an npz file."""
+    """As `read_file`, but npz is not accepted."""
     data, kind = contents(source)
     with named(source), no_collection():
         return build(parse(data, kind, what))
@@ -86,7 +88,7 @@ def contents(source: str | Path) -> tuple[bytes, str]:
 
 
 def parse(data: bytes, kind: str, what: str) -> Any:
-    """The document of YAML, or else of JSON; ``what`` says what it should be, for messages."""
+    """Parse YAML or JSON; ``what`` says what the document should be, for messages."""
     if kind == "yaml":
         from optsched.instance.yaml_text import parse_yaml
 

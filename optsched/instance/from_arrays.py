@@ -1,4 +1,4 @@
-"""Instances straight from arrays, without a document per job."""
+"""Instances directly from arrays, without a document per job."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def instance_from_arrays(
     Parameters
     ----------
     header_document : mapping
-        An instance document without jobs, except that sequences, mappings and None may stand in it
-        wherever `Instance.from_arrays` takes them.
+        An instance document without jobs. Sequences, mappings and None are also allowed where
+        `Instance.from_arrays` takes them.
     columns : mapping
         Arrays or single numbers by names of `ARRAY_FIELDS`; None: the default.
     throughput, ids
@@ -77,7 +77,9 @@ def instance_from_arrays(
         else:
             given[field] = default[field]
     if given["gpus_max"] is None:
-        del given["gpus_max"]  # gangs: it becomes gpus_min, once that is an array over jobs
+        del given[
+            "gpus_max"
+        ]  # all jobs are gangs: gpus_max is set to gpus_min below, when that is an array over jobs
     matrix = None if throughput is None else as_array("throughput", throughput)
     values = {field: as_array(array_name(field), value) for field, value in given.items()}
     names = None if ids is None else _ids(ids)
@@ -100,7 +102,7 @@ def instance_from_arrays(
 
 
 def _plain_header(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The header as plain data: dicts and lists, pools written out, defaults instead of None."""
+    """The header as plain data: dicts and lists, pools as documents, defaults instead of None."""
     header = dict(given)
     pools = header["cluster"]["pools"]
     if isinstance(pools, Mapping):
@@ -141,7 +143,7 @@ def _job_count(
         return len(matrix)
     if names is not None:
         return len(names)
-    # Single numbers say nothing of how many jobs there are.
+    # Single numbers do not determine the number of jobs.
     lengths = [len(array) for array in given.values() if array.ndim == 1]
     if not lengths:
         raise InvalidInput("throughput", "nothing", "at least one array over jobs")
@@ -170,8 +172,8 @@ def _profiles(matrix: AnyArray, count: int, cluster: Cluster) -> tuple[RateTable
         raise InvalidInput(f"throughput[{row}, {pool}]", f"{matrix[row, pool]:g}", expected)
     groups = group_rows([matrix[:, pool] for pool in range(matrix.shape[1])], count)
     distinct = matrix if len(groups) == count else matrix[groups.first]
-    # A zero is left out, but not where the rate of the pool's GPU type, given as another pool's,
-    # would step in for it.
+    # A zero is left out, unless the rate of the pool's GPU type (given as another pool's rate)
+    # would be used instead.
     hides = np.array([pool.gpu != pool.name and pool.gpu in cluster.pool_index for pool in pools])
     listed = (distinct > 0) | hides
     rate = distinct[listed]
@@ -212,7 +214,7 @@ def assemble(
     """
     count = len(names)
     check_names(names)
-    own = header.rates.table()
+    of_workloads = header.rates.table()
     if rates is not None:
         _check_rate_table(rates, header)
     limits = {
@@ -223,8 +225,8 @@ def assemble(
     }
     check_arrays(arrays, limits, names, where)
     _check_levels(arrays, level_lists)
-    # The workloads' profiles come first and keep their numbers, and with them the workloads.
-    table, _, job_rates = _numbered(own, rates, header.workloads, arrays["rates"])
+    # Profiles of workloads come first and keep their numbers, so workloads need no renumbering.
+    table, _, job_rates = _numbered(of_workloads, rates, header.workloads, arrays["rates"])
     level_lists, levels = compact_levels(level_lists, arrays["levels"])
     interner = OptionInterner(header.cluster)
     options, running, after = _rare_fields(rare or {}, count, header.cluster, interner)
@@ -232,7 +234,7 @@ def assemble(
     _check_rates_exist(without_rates, header.workloads, arrays["workload"], where)
     soft = arrays["soft_deadline"]
     if soft.any():
-        # A job without a deadline has none that is soft.
+        # A job without a deadline is not marked as soft.
         soft = soft & np.isfinite(arrays["deadline"])
     own_columns = {
         "rates": job_rates,
@@ -255,9 +257,9 @@ def assemble(
 def _rare_fields(
     rare: Mapping[int, RareDocument], jobs: int, cluster: Cluster, interner: OptionInterner
 ) -> tuple[IntArray, dict[int, Place], dict[int, Sequence[str]]]:
-    """Number of its options by job (-1: none); what runs where, and who waits for whom, by row."""
+    """The option list of each job (-1: none), and running places and predecessors by row."""
     options = constant(-1, jobs, np.int64)
-    if rare:  # a constant cannot be written to
+    if rare:  # a constant is read-only, so copy it
         options = np.array(options)
     running: dict[int, Place] = {}
     after: dict[int, Sequence[str]] = {}
@@ -277,12 +279,12 @@ def _check_rates_exist(
     of_job: IntArray,
     where: Callable[[int, str], str],
 ) -> None:
-    """A job without rates of its own must have a workload, and one that is no mere label."""
+    """A job without rates of its own must have a workload that is not only a label."""
     unknown = np.flatnonzero((of_job < 0) & without_rates)
     if len(unknown):
         found = "no workload, throughput or options"
         raise InvalidInput(f"jobs[{int(unknown[0])}]", found, "one of them")
-    # The last entry is read for jobs without a workload.
+    # The last entry is for jobs without a workload.
     is_label = workloads.label
     labelled = np.flatnonzero(looked_up(is_label, of_job) & without_rates)
     if len(labelled):
@@ -294,8 +296,8 @@ def _check_rates_exist(
 def _numbered(
     own: RateTable, rates: RateTable | None, workloads: Workloads, of_job: IntArray
 ) -> tuple[RateTable, Workloads, IntArray]:
-    """The workloads' profiles,
-    then those of the jobs that no workload has, in order of first use.
+    """The profiles of workloads, then those profiles of jobs that no workload has, in order of
+    first use.
     """
     if rates is None:
         return compact_rates(own, workloads, of_job)
@@ -321,7 +323,7 @@ def _check_levels(arrays: Mapping[str, AnyArray], level_lists: Sequence[tuple[in
 
 
 def _spreads_can_be(table: RateTable) -> bool:
-    """Whether entries span at most as many nodes as GPUs, or state a level that there is."""
+    """Whether all entries span at most as many nodes as GPUs, or name an existing level."""
     level = table.nodes - LEVEL
     stated = level > 0
     return bool(
@@ -354,7 +356,7 @@ def _check_rate_table(table: RateTable, header: Header) -> None:
             "rates", "an entry out of range", "finite rates, at least 0, of counts that can be"
         )
     if table.one_by_one:
-        return  # nothing comes twice
+        return  # no duplicates
     # A plain number must be the only entry of its place, and a rate without nodes the only one of
     # its place and count.
     place = group_rows([table.profile, table.place], entries)

@@ -24,7 +24,7 @@ from optsched.lazy import convenience
 
 
 class Job(NamedTuple):
-    """Read-only view of one job. Times in seconds, ``deadline`` None where absent."""
+    """Read-only view of one job. Times in seconds; ``deadline`` is None if there is none."""
 
     id: str
     workload: str | None
@@ -89,25 +89,25 @@ class Instance(DisplayedTable):
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of the content, the same for JSON, YAML, npz and arrays that say the same."""
+        """Hash of the content; equal for JSON, YAML, npz and arrays with the same content."""
         return cast("str", convenience("Instance.sha256")(self))
 
     @property
     def identity(self) -> dict[str, str]:
-        """Name and hash, by which documents say which instance they are of."""
+        """Name and hash, with which documents refer to their instance."""
         return {"name": self.name, "sha256": self.sha256}
 
     @cached_property
     def states(self) -> frozenset[str]:
-        """Names of the fields, of those that only some formulations and side constraints read,
-        that are stated in a way that could make a difference (`optsched.formulation.notes`).
+        """Names of stated fields that only some formulations and side constraints read, and that
+        could make a difference (`optsched.formulation.notes`).
         """
         table, tenants, options = self.jobs_table, self.tenants, self.options
-        there = table.arrival[table.arrival <= self.now]  # a note tells of those that come later
+        arrived = table.arrival[table.arrival <= self.now]  # later arrivals have their own note
         differs = {
             "deadline": np.isfinite(table.deadline).any(),
             "weight": (table.weight != table.weight[:1]).any(),
-            "arrival": (there != there[:1]).any(),
+            "arrival": (arrived != arrived[:1]).any(),
             "tenant": (table.tenant != table.tenant[:1]).any(),
             "tenant_weight": len({tenant.weight for tenant in tenants}) > 1,
             "queue": any(tenant.policy == "fifo" for tenant in tenants),
@@ -132,22 +132,20 @@ class Instance(DisplayedTable):
 
     @cached_property
     def queue(self) -> IntArray:
-        """Place of each job, from 1,
-        in the queue of its tenant if that has the policy fifo, else 0.
-
-        In the order of arrival, then of the file.
+        """Position of each job (from 1) in the queue of its tenant if the tenant has the policy
+        fifo, else 0. The queue is in the order of arrival, then of the file.
         """
         table = self.jobs_table
         queued = np.array([tenant.policy == "fifo" for tenant in self.tenants] + [False])[
             table.tenant
         ]
         jobs = np.flatnonzero(queued)
-        # The last key counts most: tenant, then arrival, then place in the file.
+        # lexsort: the last key is the primary one. Tenant, then arrival, then position in the file.
         jobs = jobs[np.lexsort((jobs, table.arrival[jobs], table.tenant[jobs]))]
         tenant, number = table.tenant[jobs], np.arange(len(jobs))
         first = np.flatnonzero(np.append(True, tenant[1:] != tenant[:-1])) if len(jobs) else number
         place = np.zeros(len(table), np.int64)
-        # Counted from the first one of each tenant.
+        # Positions are counted from the first job of each tenant.
         place[jobs] = number - np.repeat(first, np.diff(np.append(first, len(jobs)))) + 1
         return place
 
@@ -302,7 +300,7 @@ class Instance(DisplayedTable):
         table, rows = self.jobs_table, slice(first)
         numbers = range(len(table))[rows]
         columns: dict[str, list[Any]] = {"job": [table.names[row] for row in numbers]}
-        # Nobody wants to read an empty column.
+        # Leave out empty columns.
         if self.workloads:
             workloads = [*(workload.name for workload in self.workloads), None]
             columns["workload"] = [workloads[k] for k in table.workload[rows].tolist()]

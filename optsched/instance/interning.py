@@ -34,7 +34,7 @@ class RateInterner:
 
     def add(self, entries: tuple[RateEntry, ...], path: str) -> int:
         """Row of the profile; a new one is checked first. ``path`` names the field it came from."""
-        # Equal entries in another order are a profile of their own.
+        # The same entries in another order are a different profile.
         row = self._profiles.get(entries)
         if row is None:
             for entry in entries:
@@ -57,7 +57,7 @@ class RateInterner:
         return row
 
     def table(self) -> RateTable:
-        """Everything collected so far."""
+        """The table of all profiles so far."""
         lengths = np.fromiter(
             (len(entries) for entries in self._profiles), np.int64, len(self._profiles)
         )
@@ -76,11 +76,12 @@ class RateInterner:
 
 
 def _text(options: Sequence[OptionDocument]) -> str:
-    """Equal options have equal texts."""
+    """Text of a list of options; equal lists have equal texts."""
     try:
         return "\n".join(option.model_dump_json() for option in options)
     except PydanticSerializationError as error:
-        # Their fields are plain numbers and names: only Ctrl-C makes this fail, and pydantic wraps it
+        # The fields are plain numbers and names, so only Ctrl-C can make this fail, which pydantic
+        # wraps
         raise KeyboardInterrupt from error
 
 
@@ -94,7 +95,7 @@ class OptionInterner:
 
     def add(self, options: Sequence[OptionDocument], path: str) -> int:
         """Row of the list; a new one is checked first."""
-        # Lists are compared as text, in which 0.0 and -0.0 differ.
+        # Lists are compared as text, where 0.0 and -0.0 would differ.
         text = _text(options)
         if "-0.0" in text:
             options = [_without_signs(option) for option in options]
@@ -130,7 +131,7 @@ class OptionInterner:
         return row
 
     def table(self) -> OptionTable:
-        """Everything collected so far."""
+        """The table of all lists so far."""
         flat = [option for options in self._options for option in options]
         lengths = np.array([len(options) for options in self._options], np.int64)
         pools = self._cluster.pool_index
@@ -157,7 +158,7 @@ class OptionInterner:
 
 
 def _without_signs(option: OptionDocument) -> OptionDocument:
-    """An option with 0.0 where it has -0.0, which is the same number."""
+    """The option with 0.0 instead of -0.0."""
     changed: dict[str, object] = {
         "uses": {name: amount + 0.0 for name, amount in option.uses.items()}
     }

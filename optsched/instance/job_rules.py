@@ -1,5 +1,5 @@
-"""Rules over single columns of the job table,
-for instances that are made of arrays or get other ones.
+"""Rules over single columns of the job table, for instances made from arrays and for replaced
+columns.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ FINITE_OR_NONE = ("deadline",)
 
 
 def array_name(field: str) -> str:
-    """The array, or key of a job document, that a field of the table comes from."""
+    """Name of the argument array, or key of a job document, for a field of the table."""
     return "gpus" if field in ("gpus_min", "gpus_max") else field
 
 
 def as_array(name: str, value: Any) -> AnyArray:
-    """What was given as an array, whatever it holds."""
+    """Convert the argument to an array of any type."""
     try:
         return np.asarray(value)
     except ValueError:
@@ -43,10 +43,8 @@ def as_array(name: str, value: Any) -> AnyArray:
 
 
 def as_column(name: str, array: AnyArray, kind: str, count: int | None) -> AnyArray:
-    """A new array of the kind's type and of shape (count,), or any length for None;
-    one number is that of all rows.
-
-    That of one number is `constant`, and cannot be written to.
+    """A new array of the kind's type and of shape (count,), or of any length if count is None. A
+    single number stands for all rows and gives a read-only `constant`.
     """
     words = {"i": "whole numbers", "f": "numbers", "b": "true or false"}[kind]
     if array.dtype.kind not in {"i": "iu", "f": "iuf", "b": "b"}[kind] and array.size:
@@ -66,7 +64,7 @@ def as_column(name: str, array: AnyArray, kind: str, count: int | None) -> AnyAr
         raise InvalidInput(name, f"{array.max()}", f"{words} below 2^63")
     # A long double above the largest float becomes inf, refused later.
     with np.errstate(over="ignore"):
-        # A copy: the caller's array stays the caller's.
+        # Copy, so that the caller's array is not shared.
         column: AnyArray = array.astype(DTYPES[kind])
     if kind == "f":
         column += 0.0  # turns -0.0 into 0.0
@@ -76,7 +74,7 @@ def as_column(name: str, array: AnyArray, kind: str, count: int | None) -> AnyAr
 
 
 def check_names(names: JobNames) -> None:
-    """Every job has an id of its own, a non-empty text."""
+    """Refuse job ids that are empty, no text, or repeated."""
     if names.generated:
         return
     if names.given != len(names):
@@ -97,14 +95,14 @@ def check_arrays(
     names: JobNames,
     where: Callable[[int, str], str],
 ) -> None:
-    """Rules over single columns of the job table, for the columns that there are.
+    """Check rules over single columns of the job table, for the given columns.
 
     Parameters
     ----------
     arrays : mapping
         Arrays of shape (jobs,) by names of `ARRAY_FIELDS`.
     limits : mapping
-        How many rows there are of what a column indexes.
+        Number of rows of the table that each index column refers to.
     names : JobNames
     where : function
         How a message names a job's field, given the row and the field.
@@ -121,10 +119,10 @@ def check_arrays(
                 where(row, field), f"{arrays[field][row]} (job {show(names[row])})", expected
             )
 
-    # What is the same in all rows is looked at once: if it is wrong, the first row is the first
-    # wrong one.
+    # A constant column is checked once; if its value is wrong, the first wrong row is the first
+    # row.
     arrays = {field: array[:1] if is_constant(array) else array for field, array in arrays.items()}
-    # NaN comes first: it is neither below nor above anything, so later rules would let it pass.
+    # Check NaN first: comparisons with NaN are false, so later rules would accept it.
     for field in among(FINITE):
         refuse(field, ~np.isfinite(arrays[field]), "a finite number")
     for field in among(AT_LEAST_0):
@@ -135,8 +133,8 @@ def check_arrays(
     for field in among(FINITE):
         refuse(field, np.abs(arrays[field]) > LARGEST, f"a number of at most {LARGEST:g}")
     for field in among(FINITE_OR_NONE):
-        late = np.isfinite(arrays[field]) & (np.abs(arrays[field]) > LARGEST)
-        refuse(field, late, f"a number of at most {LARGEST:g}, or inf for none")
+        too_large = np.isfinite(arrays[field]) & (np.abs(arrays[field]) > LARGEST)
+        refuse(field, too_large, f"a number of at most {LARGEST:g}, or inf for none")
     for field in among(AT_LEAST_1):
         refuse(
             field,

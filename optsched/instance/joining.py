@@ -1,5 +1,5 @@
-"""Jobs of one instance beside some jobs of another:
-whose rows are whose, and what else goes with them.
+"""Join some jobs of one instance with jobs of another: new rows, names, workloads and co-location
+entries.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class JobPlaces:
-    """Where jobs go: the kept ones of an instance come first, in the order of ``kept``,
-    then all that are added.
+    """New rows of jobs: the kept jobs come first, in the order of ``kept``, then the added ones.
 
     Attributes
     ----------
     kept : IntArray, shape (jobs that stay,)
-        Row before.
+        Old row of each kept job.
     place : IntArray, shape (jobs before,)
-        Row after, -1 for jobs that leave.
+        New row of each old job, -1 for jobs that leave.
     in_order : bool
-        Whether those that stay keep their order.
+        Whether the kept jobs keep their order.
     """
 
     kept: IntArray
@@ -44,7 +43,7 @@ class JobPlaces:
 
     @classmethod
     def of(cls, rows: object, count: int) -> JobPlaces:
-        """The rows of jobs that stay, among so many; each once."""
+        """From the rows of the kept jobs (each once), out of ``count``."""
         kept = np.asarray(rows)
         if kept.ndim != 1 or (kept.dtype.kind not in "iu" and kept.size):
             raise InvalidInput(
@@ -67,12 +66,12 @@ class JobPlaces:
 
     @property
     def everything(self) -> bool:
-        """Whether all jobs stay where they are."""
+        """Whether all jobs keep their rows."""
         return self.in_order and len(self.kept) == len(self.place)
 
     def moved(self, by_row: Mapping[int, T]) -> dict[int, T]:
-        """What some rows have, by their rows afterwards, in the order of these;
-        without jobs that leave.
+        """A mapping by old rows, changed to new rows and sorted by them; jobs that leave are
+        dropped.
         """
         if self.everything or not by_row:
             return dict(by_row)
@@ -81,17 +80,17 @@ class JobPlaces:
         return dict(pairs if self.in_order else sorted(pairs, key=itemgetter(0)))
 
     def running(self, places: RunningJobs) -> RunningJobs:
-        """What runs, without jobs that leave."""
+        """The running jobs by new rows, without jobs that leave."""
         after = self.place[places.job]
         stay = after >= 0
         if self.in_order:
             return places.kept(stay, after[stay])
-        some = np.flatnonzero(stay)
-        some = some[np.argsort(after[some])]
-        return places.take(some, after[some])
+        stays = np.flatnonzero(stay)
+        stays = stays[np.argsort(after[stays])]
+        return places.take(stays, after[stays])
 
     def names(self, names: JobNames) -> tuple[str, ...]:
-        """Names of those that stay."""
+        """Names of the kept jobs."""
         if names.generated:
             return tuple([f"j{row}" for row in self.kept.tolist()])
         written = names.written()
@@ -103,10 +102,11 @@ class JobPlaces:
 
 
 def check_match(instance: Instance, added: Instance) -> None:
-    """Rows of pools and tenants must mean the same in both."""
+    """Refuse instances whose pools or tenants differ."""
     if added.cluster is not instance.cluster:
         ours, theirs = (
-            tuple((pool.name, pool.gpu) for pool in one.cluster.pools) for one in (instance, added)
+            tuple((pool.name, pool.gpu) for pool in each.cluster.pools)
+            for each in (instance, added)
         )
         if ours != theirs:
             raise UsageError("jobs of an instance with other pools cannot join this one")
@@ -115,10 +115,11 @@ def check_match(instance: Instance, added: Instance) -> None:
 
 
 def joined_names(instance: Instance, rows: JobPlaces, added: Instance | None) -> JobNames:
-    """Names of the jobs that stay and of those that are added, which must differ."""
+    """Names of the kept and the added jobs, which must all differ."""
     names = instance.jobs_table.names
     if added is None:
-        # Generated names say the row: they stay right if the first jobs stay and no others do.
+        # Generated names contain the row. They stay correct only if exactly the first jobs are
+        # kept.
         usual = (
             names.generated
             and rows.in_order
@@ -127,7 +128,7 @@ def joined_names(instance: Instance, rows: JobPlaces, added: Instance | None) ->
         return JobNames(len(rows.kept), None if usual else rows.names(names))
     new = added.jobs_table.names.written()
     kept = rows.names(names)
-    # Most jobs stay: to look for all of them among the few new ones needs no index of all.
+    # Look up the many old names among the few new ones, which avoids an index of all old names.
     if twice := set(new).intersection(kept):
         row, name = next((row, name) for row, name in enumerate(new) if name in twice)
         path = f"added.jobs[{row}].id"
@@ -139,7 +140,9 @@ def joined_names(instance: Instance, rows: JobPlaces, added: Instance | None) ->
 def joined_predecessors(
     instance: Instance, rows: JobPlaces, added: Instance | None
 ) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[str, ...]]]:
-    """`JobTable.after` and `JobTable.awaits`; predecessors that left have done their part."""
+    """`JobTable.after` and `JobTable.awaits` of the joined jobs; predecessors that left count as
+    done.
+    """
     table, place = instance.jobs_table, rows.place
     after = rows.moved(table.after)
     if after and not rows.everything:
@@ -150,7 +153,8 @@ def joined_predecessors(
         start, new = len(rows.kept), added.jobs_table
         for job in sorted({*new.after, *new.awaits}):
             if job in new.awaits:
-                # Added jobs come first. A predecessor that left is -1, and counts as done.
+                # Names of added jobs are looked up first. A predecessor that left has row -1 and
+                # counts as done.
                 known = (
                     start + new.names.index(name)
                     if name in new.names
@@ -167,16 +171,15 @@ def joined_predecessors(
 
 
 def joined_workloads(instance: Instance, added: Instance | None) -> tuple[Workloads, IntArray]:
-    """The workloads of an instance, then those of the other that it lacks;
-    and the row of each of the other's workloads among them (last: -1, for none).
-
-    Rates of the latter come after the instance's own.
+    """The workloads of an instance, then those that only the other one has; and the new row of each
+    workload of the other one (last entry: -1, for none). Rates of the other instance come after
+    those of this one.
     """
     ours = instance.workloads
     if added is None:
         return ours, np.array([-1])
     theirs, shift = added.workloads, len(instance.rates)
-    # Jobs that were read beside this instance have its own objects: no name is looked up.
+    # Jobs that were read for this instance share its workload objects: no lookup by name is needed.
     shared = len(theirs) >= len(ours) and all(map(is_, theirs, ours))
     rows = {} if shared else {workload.name: row for row, workload in enumerate(ours)}
     places = list(range(len(ours))) if shared else []
@@ -197,28 +200,26 @@ def joined_workloads(instance: Instance, added: Instance | None) -> tuple[Worklo
     return Workloads((*ours, *new)) if new else ours, np.array([*places, -1], np.int64)
 
 
-def _same(one: Workload, other: Workload, instance: Instance, added: Instance) -> bool:
-    """Whether two workloads of one name say the same; their rates stand in different tables."""
+def _same(first: Workload, second: Workload, instance: Instance, added: Instance) -> bool:
+    """Whether two workloads of the same name are equal; their rates are in different tables."""
     rates = [
         None if w.rates < 0 else i.rates.document(w.rates)
-        for w, i in ((one, instance), (other, added))
+        for w, i in ((first, instance), (second, added))
     ]
-    return replace(one, rates=-1) == replace(other, rates=-1) and rates[0] == rates[1]
+    return replace(first, rates=-1) == replace(second, rates=-1) and rates[0] == rates[1]
 
 
 def in_use(
     workloads: Workloads, of_job: IntArray, colocation: tuple[Colocation, ...]
 ) -> tuple[Workloads, IntArray | None]:
-    """The workloads without labels that no job names,
-    labels last and in the order in which jobs name them.
-
-    A label that only a co-location entry names is a workload from now on.
+    """The workloads without unused labels. Labels come last, in the order in which jobs name them.
+    A label that only a co-location entry names becomes a workload.
 
     Returns
     -------
     workloads : Workloads
     number : IntArray, shape (workloads before + 1,), or None
-        Row of each afterwards, -1 for those that are gone and for none; None where nothing moves.
+        New row of each workload, -1 for removed ones and for none; None if no row changes.
     """
     label = workloads.label
     if not label.any():
@@ -241,8 +242,8 @@ def in_use(
 def joined_colocation(
     instance: Instance, rows: JobPlaces, added: Instance | None, workload: IntArray
 ) -> tuple[Colocation, ...]:
-    """Co-location entries of the jobs that stay and of those that are added,
-    by their rows afterwards; ``workload`` is that of `joined_workloads`.
+    """Co-location entries of the kept and the added jobs, with new rows; ``workload`` comes from
+    `joined_workloads`.
     """
     kept = []
     for entry in instance.colocation:
@@ -258,14 +259,15 @@ def joined_colocation(
             kept.append(entry._replace(jobs=(entry.jobs[0] + start, entry.jobs[1] + start)))
         elif entry.workloads is not None:
             first, second = (int(workload[row]) for row in entry.workloads)
-            # Of two workloads that both instances have, the entries of the first one count.
+            # For a pair of workloads that both instances have, the entries of the first instance
+            # are used.
             if max(first, second) >= known:
                 kept.append(entry._replace(workloads=(first, second)))
     return tuple(kept)
 
 
 def renumbered(entries: Sequence[Colocation], number: IntArray) -> tuple[Colocation, ...]:
-    """Co-location entries whose workloads have other rows, given by their rows before."""
+    """Co-location entries with new rows of their workloads."""
     return tuple(
         entry
         if entry.workloads is None

@@ -1,9 +1,9 @@
-"""Layouts of a GPU that is cut into slices (MIG): which profiles fit beside each other, and where.
+"""Layouts of a GPU that is cut into slices (MIG): which profiles fit together, and where.
 
-A profile takes some memory slices from one of its starts on. A layout is legal if each of its
-profiles begins at one of its own starts and no two of them take the same memory slice. That the
-sizes add up to the GPU is not enough: two profiles of half the memory and one of a seventh of the
-compute do not fit, and neither do two that have only one start.
+A profile takes consecutive memory slices, beginning at one of its allowed starts. A layout is legal
+if each of its profiles begins at one of its own starts and no two of them take the same memory
+slice. That the sizes add up to the GPU is not enough: two profiles of half the memory and one of a
+seventh of the compute do not fit, and neither do two that have only one start.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Layouts(Displayed):
     partitions : sequence of Partition
         Profiles with different names.
     path : str
-        Of them in their document, for messages.
+        Path of the profiles in their document, for messages.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class Layouts(Displayed):
 
     def _beyond(self, layout: Layout, free_from: int) -> Iterator[Layout]:
         yield layout
-        # Starts increase, so that every set of slices is made once.
+        # Starts increase, so every set of slices is enumerated once.
         for at in self._places:
             if at.start >= free_from:
                 yield from self._beyond((*layout, at), self.end(at))
@@ -170,8 +170,8 @@ class Layouts(Displayed):
 
     @cached_property
     def counts(self) -> IntArray:
-        """Slices of each profile that a GPU can have at once and that are part of no larger such
-        multiset, shape (multisets, profiles); in the order of `maximal`.
+        """Maximal multisets of slices that a GPU can have at once: number of slices of each
+        profile, shape (multisets, profiles); in the order of `maximal`.
         """
         unique = dict.fromkeys(tuple(self.counts_of(layout).tolist()) for layout in self.maximal)
         every = np.array(list(unique), np.int64).reshape(-1, len(self.partitions))
@@ -180,7 +180,8 @@ class Layouts(Displayed):
         return largest
 
     def layout_for(self, counts: IntArray) -> Layout | None:
-        """A maximal layout with at least so many slices of each profile; None if there is none.
+        """A maximal layout with at least these numbers of slices of each profile; None if there is
+        none.
 
         Parameters
         ----------
@@ -195,14 +196,14 @@ class Layouts(Displayed):
     # --- what users write -------------------------------------------------------------------------
 
     def read(self, text: str, path: str) -> IntArray:
-        """Slices of each profile in a layout that is written down.
+        """Number of slices of each profile in a layout given as text.
 
         Parameters
         ----------
         text : str
             Such as ``3g.20gb+4g.20gb``, ``2x1g.5gb+3g.20gb``, or with starts ``4g.20gb@0+3g.20gb@4``.
         path : str
-            Of the text in its document, for messages.
+            Path of the text in its document, for messages.
 
         Returns
         -------
@@ -233,9 +234,9 @@ class Layouts(Displayed):
         Parameters
         ----------
         profile : object
-            What stands where the name of a profile is expected.
+            The given value; it should be the name of a profile.
         path : str
-            Of it in its document, for messages.
+            Path of the value in its document, for messages.
 
         Returns
         -------

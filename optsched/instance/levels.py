@@ -1,4 +1,4 @@
-"""Levels of the topology: racks, blocks and whatever else nodes are grouped in.
+"""Levels of the topology: groups of nodes such as racks and blocks.
 
 The instance states them by name, ``{"rack": {"r0": ["v100-0", "v100-1"], ...}, "block": {...}}``, or
 says ``"topology"``: then they are the groups of nodes that the links of the topology document join at
@@ -19,9 +19,9 @@ from optsched.errors import InvalidInput
 from optsched.instance.reading import key, show
 
 FROM_TOPOLOGY = "topology"
-"""Where the document says this, the links tell the groups."""
+"""With this value the groups are derived from the links of the topology document."""
 OF_TOPOLOGY = ("rack", "block")
-"""What groups that the links tell are called, from the smallest on."""
+"""Names of the levels that are derived from links, from the smallest groups on."""
 EVERYWHERE = "cluster"
 """Name, in rates, of the level that has all nodes of a pool."""
 RESERVED = (EVERYWHERE, "node", "gpu")
@@ -36,7 +36,7 @@ class TopologyLevel(NamedTuple):
     group : IntArray, shape (nodes,)
         Group of each node of the cluster; every node is in one.
     groups : tuple of str
-        What the groups are called.
+        Names of the groups.
     """
 
     name: str
@@ -58,7 +58,7 @@ def stated_levels(
     """
     levels = []
     for name, groups in document.items():
-        # Behind the named groups come those of single nodes.
+        # Groups of single nodes come after the named groups.
         group = len(groups) + np.arange(len(number), dtype=np.int64)
         for row, nodes in enumerate(groups.values()):
             group[[number[node] for node in nodes]] = row
@@ -72,11 +72,13 @@ def stated_levels(
 
 
 def joined_levels(label: IntArray) -> tuple[TopologyLevel, ...]:
-    """Levels that links tell, from labels of nodes at descending bandwidths, shape (L, nodes)."""
+    """Levels derived from links; ``label``: those of nodes at descending bandwidths, shape (L,
+    nodes).
+    """
     nodes = label.shape[1]
     found: list[IntArray] = []
     for row in label:
-        # A label of -1: not even the GPUs of the node are joined.
+        # Label -1: not even the GPUs of the node are joined.
         group = _renumbered(np.where(row < 0, len(row) + np.arange(nodes), row))
         groups = int(group.max(initial=-1)) + 1
         new = not found or groups < int(found[-1].max(initial=-1)) + 1
@@ -89,7 +91,7 @@ def joined_levels(label: IntArray) -> tuple[TopologyLevel, ...]:
 
 
 def check_levels(document: object, number: Mapping[str, int], path: str) -> None:
-    """Refuse levels that name other things than nodes, a node twice, or that are not nested."""
+    """Refuse levels with unknown nodes, with a node twice, or that are not nested."""
     if not isinstance(document, Mapping):
         expected = f'nodes by level and group, or "{FROM_TOPOLOGY}"'
         raise InvalidInput(path, show(document), expected)
@@ -124,7 +126,7 @@ def _check_nested(
     small: TopologyLevel, large: TopologyLevel, names: Sequence[str], path: str
 ) -> None:
     first = np.full(len(small.groups), -1, np.int64)
-    # The group around each small group is that of its first node.
+    # The enclosing group of a small group is the group of its first node.
     first[small.group[::-1]] = large.group[::-1]
     wrong = np.flatnonzero(first[small.group] != large.group)
     if len(wrong):

@@ -1,6 +1,4 @@
-"""Links of a topology document:
-what it may say, and which nodes its links join at each bandwidth.
-"""
+"""Links of a topology document: checks, and the nodes that are joined at each bandwidth."""
 
 from __future__ import annotations
 
@@ -15,14 +13,14 @@ from optsched.errors import InvalidInput
 from optsched.instance.reading import key, show
 
 NONE = -1
-"""Label of a node whose own GPUs are not joined at a bandwidth."""
+"""Label of a node whose GPUs are not joined with each other at a bandwidth."""
 
 
 def check_topology(document: Mapping[str, Any], path: str) -> None:
     """Check networkx node-link JSON:
     nodes with ids, links between known nodes, positive bandwidths (GB/s).
     """
-    # The keys that networkx writes, of which newer versions write `edges` for `links`.
+    # The keys that networkx writes; newer versions write `edges` instead of `links`.
     unknown = set(document) - {"directed", "multigraph", "graph", "nodes", "links", "edges"}
     if unknown:
         raise InvalidInput(
@@ -55,7 +53,7 @@ def check_topology(document: Mapping[str, Any], path: str) -> None:
 
 
 def _check_nodes(nodes: Sequence[Any], path: str) -> set[Any]:
-    """Refuse nodes without ids of their own; returns the ids."""
+    """Refuse nodes without a unique id; returns the ids."""
     known = set()
     for row, node in enumerate(nodes):
         if not isinstance(node, dict) or not isinstance(node.get("id"), str | int):
@@ -69,7 +67,7 @@ def _check_nodes(nodes: Sequence[Any], path: str) -> set[Any]:
 
 
 def _check_link(link: Any, where: str, known: set[Any]) -> None:
-    """Refuse a link that does not join known nodes, or whose bandwidth is none."""
+    """Refuse a link that does not join known nodes, or has no valid bandwidth."""
     if not isinstance(link, dict):
         raise InvalidInput(where, show(link), "an object with source, target and bandwidth")
     for end in ("source", "target"):
@@ -93,7 +91,7 @@ def _check_link(link: Any, where: str, known: set[Any]) -> None:
 
 
 def edges_key(document: Mapping[str, Any]) -> str:
-    """Under which key a node-link document has its links; networkx has written either."""
+    """The key of the links in a node-link document; it depends on the version of networkx."""
     return "edges" if "edges" in document and "links" not in document else "links"
 
 
@@ -103,8 +101,9 @@ def joined_nodes(
     """Groups of nodes that are joined at each bandwidth that is stated:
     widest paths, as nested groups.
 
-    Parallel links add up; an arc counts where there is one back, with the smaller bandwidth of the
-    two. A node is its GPUs ``node/index`` where the document has them, else the vertex of its name.
+    Bandwidths of parallel links add up. A directed link counts only if there is one in the other
+    direction; the smaller bandwidth of the two is used. A node is its GPUs ``node/index`` where the
+    document has them, else the vertex of its name.
 
     Parameters
     ----------
@@ -122,7 +121,7 @@ def joined_nodes(
     label : IntArray, shape (L, nodes)
         Equal for nodes that are joined at that bandwidth; `NONE`: not even the node's GPUs are.
     """
-    # Loaded here: few clusters state their links, and the module takes long to load.
+    # Imported here because the module is slow to import and few clusters state links.
     from scipy.sparse.csgraph import connected_components
 
     vertex_number = {item["id"]: number for number, item in enumerate(topology["nodes"])}
@@ -135,7 +134,7 @@ def joined_nodes(
         ends = (width.row[wide], width.col[wide])
         links = sp.csr_matrix((np.ones(len(ends[0])), ends), shape=width.shape)
         _, component = connected_components(links, directed=False)
-        # A node is joined where its lowest and its highest component are the same.
+        # A node is joined if its lowest and its highest component number are equal.
         low, high = np.full(len(names), len(vertex_number)), np.full(len(names), NONE)
         np.minimum.at(low, node_of_vertex, component[vertex])
         np.maximum.at(high, node_of_vertex, component[vertex])
@@ -160,7 +159,7 @@ def _vertices_of_nodes(
 
 
 def _widths(topology: Mapping[str, Any], vertex: Mapping[Any, int]) -> sp.coo_matrix:
-    """Bandwidth between vertices that a link joins, inf where it is not stated."""
+    """Bandwidth between linked vertices, inf if it is not stated."""
     links = topology[edges_key(topology)]
     ends = np.array(
         [(vertex[link["source"]], vertex[link["target"]]) for link in links], np.int64
@@ -172,7 +171,7 @@ def _widths(topology: Mapping[str, Any], vertex: Mapping[Any, int]) -> sp.coo_ma
     count = len(vertex)
     one_way = sp.coo_matrix((width, (ends[:, 0], ends[:, 1])), shape=(count, count))
     one_way.sum_duplicates()
-    # Look for the arc back of each arc, both as one number.
+    # Find the reverse of each arc; an arc (a, b) is encoded as one number.
     key, back = one_way.row * count + one_way.col, one_way.col * count + one_way.row
     order = np.argsort(key)
     place = np.minimum(np.searchsorted(key, back, sorter=order), max(len(key) - 1, 0))

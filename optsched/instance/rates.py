@@ -1,7 +1,5 @@
-"""Rates as an instance states them, and how they are looked up.
-
-What is looked up is the same in every solve of an instance, and in every round in which no job
-brings new rates: it is made once for a table.
+"""Rates that an instance states, and their lookup. Lookup tables are the same in every solve of an
+instance, and in every round without new rates, so they are built once per rate table.
 """
 
 from __future__ import annotations
@@ -35,19 +33,20 @@ OWN_GANG = 0
 at the job's own gang (a job's rate) or on 1 GPU (a workload's).
 """
 ANY_SPREAD = 0
-"""Nodes spanned of a rate that does not say: as few nodes as the count needs."""
+"""Nodes spanned by a rate that states none: the fewest that the count needs."""
 LEVEL = 2**31
-"""More than any count of nodes. A rate within one group of level l of the topology (1: the smallest
-groups) has ``LEVEL + l`` in the place of its nodes: it may span as many as it has GPUs.
+"""Larger than any number of nodes. A rate within one group of level l of the topology (1: the
+smallest groups) has ``LEVEL + l`` instead of a number of nodes: it may span as many nodes as it has
+GPUs.
 """
 STRIDE = 2**32
-"""More than any count of GPUs or nodes.
+"""Larger than any number of GPUs or nodes.
 Keys are (position in the level above) x `STRIDE` + count: no overflow.
 """
 SPARSE = 4
-"""Cells per entry from which on a table of all cells is not worth its memory."""
+"""A table of all cells may have at most this many cells per entry."""
 FEW = 1024
-"""Cells that cost nothing."""
+"""A table with at most this many cells is always made."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -63,7 +62,7 @@ class RateTable(Displayed):
         GPU count (`OWN_GANG`: plain number) and nodes spanned (`ANY_SPREAD`: as few as needed), or
         a level of the topology (`LEVEL`).
     rate : FloatArray, shape (E,)
-        steps/s of the whole job; 0 means that it cannot run so.
+        steps/s of the whole job; 0 means that it cannot run in this configuration.
     places : tuple of str
     levels : tuple of str
         Names of the levels of the topology, from the smallest groups on.
@@ -85,14 +84,14 @@ class RateTable(Displayed):
 
     @property
     def profile(self) -> IntArray:
-        """Owner of each entry, shape (E,)."""
+        """Profile of each entry, shape (E,)."""
         return owners(lengths(self.indptr))
 
     @property
     def one_by_one(self) -> bool:
-        """Whether every profile has its places in order and each of them once."""
+        """Whether every profile has its places sorted and without repeats."""
         rises = self.place[1:] > self.place[:-1]
-        # The first entry of a profile need not come after the last one of the profile before.
+        # The first entry of a profile is not compared with the last one of the previous profile.
         begin = self.indptr[1:-1]
         rises[begin[(begin > 0) & (begin < len(self.place))] - 1] = True
         return bool(rises.all())
@@ -114,7 +113,7 @@ class RateTable(Displayed):
 
     @cached_property
     def has_plain_numbers(self) -> bool:
-        """Whether some rate does not say for how many GPUs it is."""
+        """Whether some rate is a plain number, without a GPU count."""
         return bool((without_repeats(self.gpus) == OWN_GANG).any())
 
     @cached_property
@@ -129,7 +128,7 @@ class RateTable(Displayed):
 
     @cached_property
     def entries(self) -> Entries:
-        """The entries, where each is found by profile, place, GPU count and nodes spanned."""
+        """The entries, indexed by profile, place, GPU count and nodes spanned."""
         return Entries.of(self)
 
     @cached_property
@@ -140,23 +139,21 @@ class RateTable(Displayed):
 
 
 def keys_of(rates: RateTable) -> Iterator[tuple[slice, IntArray]]:
-    """``profile * places + place`` of the entries of a table,
-    block by block: which, and their keys.
-    """
+    """Slices of the entries of a table, in blocks, with their keys ``profile * places + place``."""
     for part in blocks(len(rates)):
-        # Some profiles at a time: their keys need not be there all at once.
+        # In blocks of profiles, so that not all keys are in memory at once.
         length = lengths(rates.indptr[part.start : part.stop + 1])
-        own = slice(rates.indptr[part.start], rates.indptr[part.stop])
+        entries = slice(rates.indptr[part.start], rates.indptr[part.stop])
         first = np.arange(part.start, part.stop, dtype=np.int64) * len(rates.places)
-        yield own, first.repeat(length) + rates.place[own]
+        yield entries, first.repeat(length) + rates.place[entries]
 
 
 def numbered(keys: IntArray) -> tuple[IntArray, IntArray]:
-    """The different keys, sorted, and the row of each key among them."""
+    """The distinct keys, sorted, and the row of each key among them."""
     if not in_order([keys]):
         different, row = np.unique(keys, return_inverse=True)
         return different, row.astype(np.int64)
-    # Tables mostly are in order: nothing needs to be sorted.
+    # Fast path: most tables are sorted already.
     new = np.ones(len(keys), bool)
     new[1:] = keys[1:] != keys[:-1]
     return keys[new], new.cumsum() - 1
@@ -168,11 +165,12 @@ class Places(NamedTuple):
     Attributes
     ----------
     places : int
-        Places that there are.
+        Number of places.
     cells : NDArray[int32] or None, shape (profiles x places + 1,)
-        Number of each pair, -1 for those that the table has not; None where these are too many.
+        Number of each pair, -1 for pairs that the table does not have; None if the array would be
+        too large.
     keys : IntArray or None
-        Then ``profile * places + place`` of the pairs, sorted.
+        Used if ``cells`` is None: ``profile * places + place`` of the pairs, sorted.
     """
 
     places: int
@@ -188,7 +186,7 @@ class Places(NamedTuple):
             keys, number = numbered(rates.profile * places + rates.place)
             return cls._of_keys(places, keys, len(rates)), number
         number = np.arange(entries, dtype=np.int64)
-        # A table of all cells is a look-up in one step; sorted keys take a binary search.
+        # A table of all cells needs one lookup; sorted keys need a binary search.
         if len(rates) * places > SPARSE * entries + FEW or entries > np.iinfo(np.int32).max:
             return cls(places, None, rates.profile * places + rates.place), number
         cells = np.full(len(rates) * places + 1, -1, np.int32)
@@ -208,20 +206,20 @@ class Places(NamedTuple):
         """Number of each pair, or -1; profile or place may be -1 as well."""
         key = np.where((profile >= 0) & (place >= 0), profile * self.places + place, -1)
         if self.cells is not None:
-            return self.cells[key].astype(np.int64)  # the last cell is of no pair
+            return self.cells[key].astype(np.int64)  # the last cell is for no pair
         assert self.keys is not None
         return find_sorted(self.keys, key)
 
 
 class RateLevel(NamedTuple):
-    """Numbers below each of the places of the level above.
+    """One level of the index: numbers below each entry of the level above.
 
     Attributes
     ----------
     keys : IntArray or None
-        ``place * STRIDE + number``, sorted; None where every place has one number.
+        ``place * STRIDE + number``, sorted; None if every place has exactly one number.
     number : IntArray
-        Then this number, by place.
+        Used if ``keys`` is None: the number of each place.
     """
 
     keys: IntArray | None
@@ -229,30 +227,32 @@ class RateLevel(NamedTuple):
 
     @classmethod
     def of(cls, above: IntArray, number: IntArray) -> tuple[RateLevel, IntArray]:
-        """The level of entries, given by the place above and the number of each,
-        and the place of each entry.
+        """Build the level from the place above and the number of each entry; also returns the place
+        of each entry.
         """
         if is_range(above, len(above)):
-            # One number below each place: keys are not needed, and equal numbers are kept once.
+            # Every place has one number: no keys are needed, and equal numbers become a constant.
             alike = len(number) > 0 and (number == number[0]).all()
             return cls(None, constant(number[0], len(number), np.int64) if alike else number), above
         keys, place = numbered(above * STRIDE + number)
         return cls(keys, number), place
 
     def find(self, above: IntArray, number: IntArray | int) -> IntArray:
-        """Place of a number below each place of the level above; -1 where there is none."""
+        """Place of a number below each place of the level above; -1 if there is none."""
         if self.keys is not None:
-            return find_sorted(self.keys, above * STRIDE + number)  # of -1 no key is there
+            return find_sorted(self.keys, above * STRIDE + number)  # there is no key for -1
         if not len(self.number):
             return np.full(len(above), -1, np.int64)
-        # A million jobs with one plain number each: all or none has the number.
+        # A million jobs with one plain number each: one comparison decides for all.
         if is_constant(self.number) and isinstance(number, int):
             return above if self.number[0] == number else np.full(len(above), -1, np.int64)
         own = self.number[:1] if is_constant(self.number) else self.number[above]
         return np.where((above >= 0) & (own == number), above, -1)
 
     def above(self, places: IntArray, least: int) -> tuple[IntArray, IntArray]:
-        """All numbers above ``least`` below the places: rows of the places given, and numbers."""
+        """All numbers larger than ``least`` of the given places: rows of the places, and the
+        numbers.
+        """
         if self.keys is None:
             rows = np.flatnonzero(places >= 0)
             rows = rows[self.number[places[rows]] > least]
@@ -272,7 +272,7 @@ class Entries(NamedTuple):
     at : Places
     counts, spreads : RateLevel
     rate : FloatArray
-        By the place of the last level.
+        Rate by the place of the last level.
     """
 
     at: Places
@@ -282,8 +282,8 @@ class Entries(NamedTuple):
 
     @classmethod
     def of(cls, rates: RateTable) -> Entries:
-        """Those of a table."""
-        # Each level is found by the place in the level above and one number.
+        """The index of a rate table."""
+        # The key of each level is the place in the level above and one number.
         at, owner = Places.of(rates)
         counts, owner = RateLevel.of(owner, rates.gpus)
         spreads, entry = RateLevel.of(owner, rates.nodes)
@@ -295,15 +295,14 @@ class Entries(NamedTuple):
 
 
 class PlainRates(NamedTuple):
-    """Rates of a table of plain numbers alone,
-    as matrices of jobs and pools become, profile by profile.
+    """Rates of a table with plain numbers only, as a matrix of profiles and places.
 
     Attributes
     ----------
     places : int
-        Places that there are.
+        Number of places.
     cells : FloatArray, shape (profiles x places + 1,)
-        NaN where the table has none; the last cell is of no profile and no place.
+        NaN if the table has no rate; the last cell is for no profile or no place.
     """
 
     places: int
@@ -312,7 +311,7 @@ class PlainRates(NamedTuple):
     @classmethod
     def of(cls, rates: RateTable) -> PlainRates | None:
         """The rates of a table;
-        None where it has rates of counts or spreads, or too few for so many places.
+        None if it has rates by count or spread, or too few entries for a matrix.
         """
         places = len(rates.places)
         entries = len(rates.rate)
@@ -321,17 +320,17 @@ class PlainRates(NamedTuple):
             return None
         if not rates.one_by_one:
             return None
-        # Every profile has a rate in every place: the entries are the table.
+        # Every profile has a rate in every place: the entries are already the matrix.
         if entries == room:
             return cls(places, np.append(rates.rate, np.nan))
         cells = np.full(room + 1, np.nan)
-        for own, keys in keys_of(rates):
-            cells[keys] = rates.rate[own]
+        for part, keys in keys_of(rates):
+            cells[keys] = rates.rate[part]
         return cls(places, cells)
 
     def find(self, profile: IntArray, place: IntArray) -> FloatArray:
         """Rate of each pair, NaN for none; profile or place may be -1 as well."""
-        # In place: of a million jobs each array counts.
+        # In place, because with a million jobs each array matters.
         key = profile * self.places
         key += place
         if profile.min(initial=0) < 0 or place.min(initial=0) < 0:
@@ -343,7 +342,7 @@ class PlainRates(NamedTuple):
         NaN for none, also where a place is -1.
         """
         table = self.cells[:-1].reshape(-1, self.places)
-        own = table[profile]
+        of_profiles = table[profile]
         if len(place) == self.places and is_range(place, self.places):
-            return own
-        return np.where(place >= 0, own[:, place], np.nan)
+            return of_profiles
+        return np.where(place >= 0, of_profiles[:, place], np.nan)

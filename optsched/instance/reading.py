@@ -1,5 +1,5 @@
-"""Text to checked documents, with every error as one sentence:
-where, what was found, what was expected.
+"""From text to checked documents. Every error is one sentence: where, what was found, what was
+expected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from optsched.instance.shipped import shipped_names
 Model = TypeVar("Model", bound=BaseModel)
 
 CHUNK = 4096
-"""Jobs checked at a time: enough for speed, few enough that their lists never matter for memory."""
+"""Jobs per check: enough for speed, few enough for memory."""
 BRANCHES = frozenset({"<gang>", "<range>", "<count>", "<list>", "<seconds>", "<by GPUs>"})
 """Tags of union branches (`optsched.instance.documents`):
 they stand in pydantic's paths but not in the document.
@@ -33,11 +33,11 @@ they stand in pydantic's paths but not in the document.
 
 
 LARGEST = 4 * 2**30
-"""Bytes of a file: a device or a pipe may never end, and ten million jobs take less."""
+"""Most bytes of a file. Ten million jobs take less; a device or a pipe may never end."""
 
 
 def read_stdin() -> bytes:
-    """Everything on standard input, which may be closed."""
+    """Read standard input to its end; raises if it is closed."""
     if sys.stdin is None:
         raise InvalidInput("", "a closed standard input", "a document on standard input")
     with named("-"):
@@ -45,8 +45,8 @@ def read_stdin() -> bytes:
 
 
 def _whole(file: BinaryIO) -> bytes:
-    """The bytes of a file, in pieces:
-    one read of them all would take the memory before it is known to be too much.
+    """The bytes of a file, read in pieces, so that too large a file is noticed before it fills the
+    memory.
     """
     data = bytearray()
     while piece := file.read(2**24):
@@ -57,7 +57,9 @@ def _whole(file: BinaryIO) -> bytes:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file; a missing or unreadable one is an `InvalidInput` with the system's words."""
+    """Read a file; a missing or unreadable one raises `InvalidInput` with the message of the
+    system.
+    """
     try:
         with named(path), path.open("rb") as file:
             return _whole(file)
@@ -70,7 +72,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def paths_of(sources: Any, name: str = "sources") -> list[Path]:
-    """One path or several; raises `InvalidArgument` for what is none."""
+    """One path or several as a list; raises `InvalidArgument` for other values."""
     alone = isinstance(sources, str | Path) or not isinstance(sources, Iterable)
     several = [sources] if alone else list(sources)
     for row, source in enumerate(several):
@@ -81,7 +83,7 @@ def paths_of(sources: Any, name: str = "sources") -> list[Path]:
 
 @contextmanager
 def named(source: str | Path) -> Iterator[None]:
-    """Errors of what is read inside name the file; ``-`` is standard input."""
+    """Context: errors raised inside name the file; ``-`` is standard input."""
     try:
         yield
     except InvalidInput as error:
@@ -93,7 +95,7 @@ def named(source: str | Path) -> Iterator[None]:
 
 @contextmanager
 def inside(path: str) -> Iterator[None]:
-    """Paths of errors of what is read inside begin with ``path``, the field that it stands in."""
+    """Context: paths of errors raised inside are prefixed with ``path``."""
     try:
         yield
     except InvalidInput as error:
@@ -106,8 +108,8 @@ def inside(path: str) -> Iterator[None]:
 
 @contextmanager
 def named_by_path(files: Mapping[str, str | Path | bytes | None]) -> Iterator[None]:
-    """Errors of what is made of several files name that
-    whose word their path begins with, if it has a path.
+    """Context for objects made of several files: an error names the file whose key its path begins
+    with, if that file has a path.
     """
     try:
         yield
@@ -128,11 +130,11 @@ def _file_words(path: str | Path) -> str:
 GZIP_MAGIC = b"\x1f\x8b"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 MOST_UNPACKED = 2**28
-"""Bytes that a compressed file may have: a megabyte of it can unpack to a gigabyte."""
+"""Most bytes after decompression: a compressed megabyte can become a gigabyte."""
 
 
 def unpacked(data: bytes, what: str, path: str = "") -> bytes:
-    """The content of a file that gzip compressed.
+    """Decompress the content of a gzip file.
 
     Parameters
     ----------
@@ -140,14 +142,14 @@ def unpacked(data: bytes, what: str, path: str = "") -> bytes:
     what : str
         What the file should be, for messages.
     path : str
-        Where it is, for messages.
+        Where the file is, for messages.
 
     Raises
     ------
     InvalidInput
-        Gzip cannot read it, or there is more than `MOST_UNPACKED` of it.
+        gzip cannot read it, or it has more than `MOST_UNPACKED` bytes.
     """
-    # A command line needs it for few files
+    # Imported here because few commands need it
     import gzip
     import io
     import zlib
@@ -168,15 +170,15 @@ def unpacked(data: bytes, what: str, path: str = "") -> bytes:
 
 
 _LONE_SURROGATE = re.compile("unexpected end of hex escape|lone leading surrogate in hex escape")
-"""What the parser says of an escape such as ``\\ud800`` without its other half."""
+"""Messages of the parser for half of a surrogate pair, such as ``\\ud800``."""
 
 
 def parse_json(text: bytes | str, what: str) -> Any:
     """Parse JSON.
 
-    A key that comes twice in one object is refused: parsers keep one of its values and drop the
-    others. NaN and Infinity pass here and are refused later, with the path of their field. A byte
-    order mark does not count.
+    A repeated key in an object is refused, because parsers would keep only one of its values. NaN
+    and Infinity pass here and are refused later, with the path of their field. A byte order mark is
+    ignored.
     """
     text = (
         text.removeprefix("\ufeff") if isinstance(text, str) else text.removeprefix(b"\xef\xbb\xbf")
@@ -201,9 +203,7 @@ def parse_json(text: bytes | str, what: str) -> Any:
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The ``object_pairs_hook`` of `json.loads` that refuses a key
-    that comes twice; raises ValueError.
-    """
+    """An ``object_pairs_hook`` for `json.loads` that raises ValueError for a repeated key."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError(f"the key {show(first_repeated(name for name, _ in pairs))} comes twice")
@@ -211,7 +211,7 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def first_repeated(names: Iterable[Any]) -> Any:
-    """The first name that comes a second time; None if all differ."""
+    """The first name that occurs a second time; None if all differ."""
     seen = set()
     for name in names:
         if name in seen:
@@ -221,22 +221,20 @@ def first_repeated(names: Iterable[Any]) -> Any:
 
 
 def repeated_key(path: Sequence[int | str]) -> InvalidInput:
-    """The error for a key that comes twice in one object."""
+    """The error for a repeated key in an object."""
     return InvalidInput(join("", path), "this key a second time", "each key of an object once")
 
 
 _KEY = re.compile(rb'"\s*:')
-"""The end of every key, and of few other things: quotes inside a text stand behind a backslash."""
+"""Matches the end of every key, and little else, because quotes inside a text are escaped."""
 
 
 def _refuse_repeated_keys(text: bytes, document: Any) -> None:
-    """Compare how many keys a text has with those of its document,
-    which takes a small part of the time of parsing.
-
-    Only where the numbers differ, the text is parsed again by a parser that tells every object's
+    """Compare the number of keys in the text with that in the parsed document, which is much faster
+    than parsing. Only if the numbers differ, the text is parsed again with a hook that sees all
     keys.
     """
-    # A text has at least one colon per key. If the document has as many keys, none was dropped.
+    # The text has at least one match per key. If the document has as many keys, none was dropped.
     keys = _count_keys(document)
     if text.count(b":") == keys or len(_KEY.findall(text)) == keys:
         return
@@ -247,7 +245,7 @@ def _refuse_repeated_keys(text: bytes, document: Any) -> None:
 
 
 class _Object(dict[str, Any]):
-    """An object of a JSON text that remembers a key that comes twice in it."""
+    """A JSON object that remembers a repeated key."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -257,8 +255,8 @@ class _Object(dict[str, Any]):
 
 
 def _path_of_repeated(document: Any) -> list[int | str] | None:
-    """The path of the first key that comes twice;
-    the outermost of such objects is always in the document.
+    """The path of the first repeated key. (An inner object may have been dropped, but the outermost
+    object with a repeated key is always in the document.)
     """
     places: list[tuple[tuple[int | str, ...], Any]] = [((), document)]
     while places:
@@ -273,7 +271,7 @@ def _path_of_repeated(document: Any) -> list[int | str] | None:
 
 
 def _count_keys(document: Any) -> int:
-    """Keys of all objects in a document, level by level."""
+    """Number of keys of all objects in a document, counted level by level."""
     total = 0
     level: list[Any] = [[document]]
     while level:
@@ -288,9 +286,8 @@ def _count_keys(document: Any) -> int:
 def validate(
     model: type[Model], document: object, path: str = "", *, hints: type[BaseModel] | None = None
 ) -> Model:
-    """Check a document against a pydantic model; all its wrong fields are one error.
-
-    ``hints`` is the model whose keys an unknown key may have meant, where that is a larger one.
+    """Check a document against a pydantic model; all its wrong fields are reported in one error.
+    ``hints`` is the model whose keys are suggested for an unknown key, if it is another one.
     """
     try:
         return model.model_validate(document)
@@ -305,15 +302,15 @@ def validate_columns(
     plain: Mapping[str, Any],
     start: int = 0,
 ) -> dict[str, list[Any]]:
-    """Check a list of documents; the values of each field of them.
+    """Check a list of documents and return the values of each field.
 
     The values of a field are checked together, which takes a third of the time of making an object
-    of each document. Where something is wrong, these objects tell what.
+    per document. If something is wrong, these objects are made to find the error.
 
     Parameters
     ----------
     plain : mapping of str to types
-        What fields usually are, where that is faster to check than all that they may be.
+        Simpler types that fields usually have, if they are faster to check than the full types.
     start : int
         Number of the first document in its list, for messages.
     """
@@ -330,8 +327,8 @@ def validate_columns(
 def _columns_of(
     model: type[BaseModel], documents: Sequence[Any], plain: Mapping[str, Any]
 ) -> dict[str, list[Any]] | None:
-    """The values of each field, or its default; None where something is wrong."""
-    # Anything else takes the slower way, which says what is wrong with it.
+    """The values of each field, or its default; None if something is wrong."""
+    # Other input goes the slow way, which finds what is wrong.
     if set(map(type, documents)) != {dict}:
         return None
     fields = _fields_of(model)
@@ -355,7 +352,7 @@ def _columns_of(
 
 
 def _checked(kind: Any, values: list[Any]) -> list[Any] | None:
-    """The values as this type has them; None where one is of another."""
+    """The values converted to this type; None if one of them cannot be."""
     try:
         return _list_of(kind).validate_python(values)
     except ValidationError:
@@ -364,7 +361,7 @@ def _checked(kind: Any, values: list[Any]) -> list[Any] | None:
 
 @cache
 def _fields_of(model: type[BaseModel]) -> dict[str, tuple[Any, Any]]:
-    """Type and default of each field; the default of a required one is of no field's type."""
+    """Type and default of each field; a required field has a default that no field type accepts."""
     types = get_type_hints(model, include_extras=True)
     return {
         name: (types[name], field.get_default(call_default_factory=True))
@@ -380,15 +377,15 @@ def _list_of(kind: Any) -> TypeAdapter[list[Any]]:
 def translate(
     error: ValidationError, path: str, model: type[BaseModel], offset: int | None = None
 ) -> InvalidInput:
-    """Turn pydantic's errors into one of ours; ``offset`` is added to a leading list index."""
+    """Turn pydantic's errors into one `InvalidInput`; ``offset`` is added to a first list index."""
     wrong = _each_once(error.errors(include_url=False))
     shown = [_translated(one, path, model, offset) for one in wrong[:MOST_SHOWN]]
     return all_wrong(shown, len(wrong))
 
 
 def _each_once(errors: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Errors without those that only follow from others."""
-    # A list of which every entry is wrong is also reported as too short
+    """Drop errors that are consequences of others."""
+    # A list whose entries are all wrong is also reported as too short
     above = {one["loc"][:depth] for one in errors for depth in range(len(one["loc"]))}
     unknown: dict[tuple[int | str, ...], list[object]] = {}
     for one in errors:
@@ -396,7 +393,7 @@ def _each_once(errors: list[ErrorDetails]) -> list[ErrorDetails]:
             unknown.setdefault(one["loc"][:-1], []).append(one["loc"][-1])
 
     def follows(one: ErrorDetails) -> bool:
-        # A mistyped key is unknown, and the one that was meant is missing
+        # A misspelled key gives two errors: it is unknown, and the intended key is missing
         *parent, name = one["loc"] or ("",)
         return one["loc"] in above or (
             one["type"] == "missing"
@@ -409,7 +406,7 @@ def _each_once(errors: list[ErrorDetails]) -> list[ErrorDetails]:
 def _translated(
     error: ErrorDetails, path: str, model: type[BaseModel], offset: int | None
 ) -> InvalidInput:
-    """One of pydantic's errors as ours."""
+    """One of pydantic's errors as an `InvalidInput`."""
     loc, kind = error["loc"], error["type"]
     where = [part for part in loc if part not in BRANCHES]
     if offset is not None and where and isinstance(where[0], int):
@@ -417,7 +414,7 @@ def _translated(
     if kind == "extra_forbidden":
         name = str(loc[-1])
         known = _keys_at(model, where[:-1])
-        # Tables of jobs have a column for each end of the range
+        # CSV tables have one column per end of the range
         if name in ("gpus_min", "gpus_max") and "gpus" in known:
             hint = ' (gpus takes a range such as {"min": 1, "max": 8})'
         else:
@@ -429,12 +426,12 @@ def _translated(
     if kind == "optsched":
         location = _shorten_path((join(path, where) + context["subpath"]).lstrip("."))
         return InvalidInput(location, str(context["found"]), str(context["expected"]))
-    # YAML has keys that are no text.
+    # In YAML, keys need not be text.
     if kind == "invalid_key":
         return InvalidInput(
             join(path, where[:-1]), f"{show(where[-1])} as a key", "text as the key"
         )
-    # pydantic marks a key by an entry of its own: the path ends at the object, before the key.
+    # pydantic marks errors of keys by an extra entry: the path ends at the object, before the key.
     if kind.startswith("string_") and where[-1:] == ["[key]"]:
         return InvalidInput(
             join(path, where[:-2]),
@@ -451,26 +448,26 @@ def _translated(
         and error["input"] <= 0 < context["ge"] < 1
     ):
         return InvalidInput(join(path, where), show(error["input"]), "a number above 0")
-    # A list is no number and no range; pydantic speaks of the number alone.
+    # A list is neither a number nor a range; pydantic mentions only the number.
     if "<gang>" in loc and isinstance(error["input"], list):
         expected = 'a whole number, or a range such as {"min": 1, "max": 8}'
         return InvalidInput(join(path, where), show(error["input"]), expected)
     if kind == "float_type" and _has_unit_of_time(error["input"]):
         return InvalidInput(join(path, where), show(error["input"]), "a number of seconds")
-    # A whole number that is too large for a float.
+    # An integer that is too large for a float.
     if kind == "float_type" and type(error["input"]) is int:
         return InvalidInput(join(path, where), show(error["input"]), "a finite number")
     return InvalidInput(join(path, where), show(error["input"]), expected_by(error))
 
 
 def _has_unit_of_time(value: object) -> bool:
-    """Whether a value is text such as ``3h``: documents say all times in seconds."""
+    """Whether a value is text such as ``3h``: documents state all times in seconds."""
     duration = PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
     return duration is not None and duration[2] != ""
 
 
 def expected_by(error: ErrorDetails) -> str:
-    """What one of pydantic's errors asks for, in words."""
+    """The expected value of a pydantic error, as text."""
     return _expected(error["type"], error.get("ctx", {}), error["msg"])
 
 
@@ -519,8 +516,8 @@ def _number(value: Any) -> str:
 
 
 def _keys_at(model: type[BaseModel], where: Sequence[int | str]) -> list[str]:
-    """Keys of the objects that may stand at a place of the document;
-    indices and names lead to the same models.
+    """Keys of the objects that are allowed at a path of the document; all indices and names of a
+    list or mapping lead to the same model.
     """
     models = [model]
     for part in where:
@@ -543,7 +540,7 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 def join(path: str, parts: Sequence[int | str]) -> str:
-    """A path and what follows it: ``jobs``, [3, "steps"] -> ``jobs[3].steps``."""
+    """Append keys and indices to a path: ``jobs``, [3, "steps"] -> ``jobs[3].steps``."""
     for part in parts:
         if isinstance(part, int):
             path += f"[{part}]"
@@ -553,17 +550,17 @@ def join(path: str, parts: Sequence[int | str]) -> str:
 
 
 def key(name: object) -> str:
-    """A key of the document as a part of a path: on one line and cut to a readable length."""
+    """A key as a part of a path: on one line, shortened."""
     return shortened(_printable(str(name)), 40) or '""'
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names as they stand in a message, cut to a readable length."""
+    """Names for a message, shortened."""
     return shortened(", ".join(key(name) for name in names), 80)
 
 
 def show(value: object) -> str:
-    """A value as it would stand in the file, on one line and cut to a readable length."""
+    """A value as it would be written in the file, on one line, shortened."""
     try:
         text = json.dumps(value, ensure_ascii=False)
         text = text if text.isprintable() else json.dumps(value)

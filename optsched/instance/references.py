@@ -1,4 +1,4 @@
-"""What documents say of other objects by name: pools, resources, GPUs and predecessors."""
+"""References by name in documents: pools, resources, GPUs and predecessors."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def job_row(names: JobNames, job: str, instance: str) -> int:
 def check_needs(
     needs: Iterable[str], cluster: Cluster, path: str, pool: str | None, *, consumable: bool = True
 ) -> None:
-    """Check that every resource needed is one of the cluster's, and one that this place can use."""
+    """Check that every needed resource belongs to the cluster and can be used in this place."""
     resources = {resource.name: resource for resource in cluster.resources}
     for name in needs:
-        # Every pool has them, in its nodes.
+        # CPUs and memory exist in the nodes of every pool.
         if name in ("cpu", "memory"):
             continue
         if name not in resources:
@@ -76,7 +76,7 @@ def check_gpus(gpus: Sequence[str], pool: int, cluster: Cluster, path: str) -> N
     for place, gpu in enumerate(gpus):
         node, _, index = gpu.rpartition("/")
         owner, row = cluster.find_node(node)
-        # The pool comes first: a row of another pool, or none, means nothing in these sizes.
+        # Check the pool first, because row -1 or a row of another pool would index wrong sizes.
         if owner != pool or not 0 <= parse_index(index) < sizes[row]:
             expected = f"a GPU of pool {show(cluster.pools[pool].name)} written node/index"
             raise InvalidInput(f"{path}[{place}]", show(gpu), expected)
@@ -85,7 +85,7 @@ def check_gpus(gpus: Sequence[str], pool: int, cluster: Cluster, path: str) -> N
 
 
 def refuse_repeated(names: Iterable[str], where: str, known: Iterable[str] = ()) -> None:
-    """Refuse a name that is there twice, or among those ``known``.
+    """Refuse a name that is repeated or among those ``known``.
 
     ``where`` is the path of a name with ``{}`` for its number: ``tenants[{}].name``.
     """
@@ -106,7 +106,7 @@ def resolve_predecessors(
     elsewhere: Container[str] = NOWHERE,
     path: str = "jobs",
 ) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[str, ...]]]:
-    """Predecessors of jobs by name to `JobTable.after` and `JobTable.awaits`.
+    """Resolve names of predecessors to `JobTable.after` and `JobTable.awaits`.
 
     Names that are neither these jobs' nor those of the jobs ``elsewhere``, and cycles, are refused.
     """
@@ -123,7 +123,8 @@ def resolve_predecessors(
                 )
         if rows:
             resolved[job] = tuple(rows)
-        # All names, those found here as well: the jobs are joined by name (`joined_predecessors`).
+        # `awaits` has all names, including those found here, because joining works by name
+        # (`joined_predecessors`).
         if len(rows) < len(predecessors):
             awaits[job] = tuple(predecessors)
     _refuse_cycle(resolved, names, path)
@@ -131,13 +132,13 @@ def resolve_predecessors(
 
 
 def _refuse_cycle(after: Mapping[int, tuple[int, ...]], names: JobNames, path: str) -> None:
-    """Depth-first search without recursion;
-    a job on the current path that is met again closes a cycle.
+    """Refuse cycles of predecessors. Depth-first search without recursion: a job that is met again
+    on the current path closes a cycle.
     """
     done = set()
     for root in after:
         trail: dict[int, None] = {}
-        # Each job is put there twice, to be entered and, below all its predecessors, to be left.
+        # Each job is pushed twice: once to be entered and, below its predecessors, once to be left.
         stack = [(root, False)]
         while stack:
             job, leaving = stack.pop()

@@ -1,15 +1,14 @@
-"""An instance with other capacities: GPUs of pools, their CPUs and memory, and further resources.
+"""An instance with other capacities: GPUs of pools, their CPUs and memory, and other resources.
 
 GPUs come and go in nodes, as a cluster grows and shrinks:
 
-- added GPUs form nodes of the pool's size (that of most of its usable nodes, the larger one of
-  equally many), and one smaller node of what is left over; CPUs and memory of a new node are in
-  proportion to its GPUs;
+- added GPUs form nodes of the most frequent size of usable nodes in the pool (the larger one in a
+  tie), and one smaller node for the remainder; CPUs and memory of a new node are in proportion to
+  its GPUs;
 - removed GPUs are taken from the last usable nodes: whole nodes, and a part of one, whose CPUs and
-  memory shrink in proportion; nodes that cannot take work stay as they are. What ran on a GPU that
-  is gone is no longer running;
-- CPUs and memory of a pool (``v100.cpu``) are spread over its usable nodes in proportion to what
-  these have.
+  memory shrink in proportion; unusable nodes do not change. Jobs on removed GPUs no longer run;
+- CPUs and memory of a pool (``v100.cpu``) are spread over its usable nodes in proportion to their
+  amounts.
 
 The topology stays as it is: nodes that are added to an explicit one have no links.
 """
@@ -49,8 +48,8 @@ def resized(instance: Instance, add: Mapping[str, float]) -> Instance:
     Raises
     ------
     UsageError
-        A name that there is not, an amount that is no number, part of a GPU, or less than nothing
-        left.
+        A name is unknown, an amount is not a number or not a whole number of GPUs, or a capacity
+        would become negative.
     """
     cluster, now = instance.cluster, instance.now
     for name, amount in add.items():
@@ -62,7 +61,7 @@ def resized(instance: Instance, add: Mapping[str, float]) -> Instance:
 
 
 def words_of(add: Mapping[str, float]) -> list[str]:
-    """``v100 +8``, for each."""
+    """Text such as ``v100 +8`` for each change."""
     return [f"{name} {amount:+,.10g}" for name, amount in add.items()]
 
 
@@ -115,7 +114,7 @@ def _with_node_resource(pool: Pool, kind: str, amount: float, now: float) -> Poo
     total = float(values[usable].sum())
     if not usable.any():
         raise InvalidArgument(f"add {pool.name}.{kind}", "no usable node", "one that takes work")
-    # In proportion to what nodes have, or evenly where they have nothing.
+    # In proportion to the amounts of nodes, or evenly if they have none.
     values[usable] = (
         values[usable] * ((total + amount) / total) if total > 0 else amount / usable.sum()
     )
@@ -123,16 +122,16 @@ def _with_node_resource(pool: Pool, kind: str, amount: float, now: float) -> Poo
 
 
 def _grown(cluster: Cluster, pool: Pool, gpus: int, now: float) -> Pool:
-    """With more nodes, of the size that most of its nodes have;
-    a pool without GPUs gets one node of them all.
+    """The pool with more GPUs, in nodes of its most frequent size; a pool without GPUs gets one
+    node with all of them.
     """
     model = _typical_node(pool, now)
     size = gpus if model is None else int(pool.node_gpus[model])
     full, rest = divmod(gpus, size)
     count = full + (rest > 0)
     sizes_of_all = [each.node_gpus for each in cluster.pools]
-    nodes, there = sum(map(len, sizes_of_all)), sum(int(each.sum()) for each in sizes_of_all)
-    if nodes + count > MAX_NODES or there + gpus > MAX_GPUS:
+    nodes, present = sum(map(len, sizes_of_all)), sum(int(each.sum()) for each in sizes_of_all)
+    if nodes + count > MAX_NODES or present + gpus > MAX_GPUS:
         most = "at most 10 million nodes and a billion GPUs in all"
         raise InvalidArgument(f"add {pool.name}", f"{gpus:,}", most)
     sizes = np.full(count, size, np.int64)
@@ -155,8 +154,8 @@ def _grown(cluster: Cluster, pool: Pool, gpus: int, now: float) -> Pool:
 
 
 def _typical_node(pool: Pool, now: float) -> int | None:
-    """The last node of the commonest size among those
-    that are usable (else among all); None without GPUs.
+    """The last node of the most frequent size among usable nodes (if there are none, among all);
+    None if the pool has no GPUs.
     """
     has_gpus = pool.node_gpus > 0
     rows = np.flatnonzero(has_gpus & pool.usable(now))
@@ -164,13 +163,13 @@ def _typical_node(pool: Pool, now: float) -> int | None:
     if not len(rows):
         return None
     sizes, counts = np.unique(pool.node_gpus[rows], return_counts=True)
-    # Sizes ascend: of several that are as common, the largest.
+    # Sizes ascend, so the largest of several equally frequent sizes is taken.
     common = sizes[np.flatnonzero(counts == counts.max())[-1]]
     return int(rows[np.flatnonzero(pool.node_gpus[rows] == common)[-1]])
 
 
 def _names_with(cluster: Cluster, pool: Pool, count: int) -> tuple[str, ...] | int:
-    """Names of the nodes with so many new ones, ``<pool>-<i>`` with the next free numbers."""
+    """Node names with ``count`` new ones, ``<pool>-<i>`` with the next free numbers."""
     before = len(pool.node_gpus)
     listed = {
         name
@@ -181,8 +180,8 @@ def _names_with(cluster: Cluster, pool: Pool, count: int) -> tuple[str, ...] | i
     made = (f"{pool.name}-{row}" for row in range(before + count))
     if isinstance(pool.node_names, int) and not (listed and any(name in listed for name in made)):
         return before + count
-    # Some pool writes out a name that would be made here, so all names of this pool are written
-    # out.
+    # Another pool already has a name that would be generated here, so all names of this pool are
+    # written out.
     plain = [other for other in cluster.pools if isinstance(other.node_names, int)]
     names_in_use = listed | {
         other.node_name(row) for other in plain for row in range(len(other.node_gpus))
@@ -198,14 +197,14 @@ def _names_with(cluster: Cluster, pool: Pool, count: int) -> tuple[str, ...] | i
 
 
 def _shrunk(pool: Pool, gpus: int, now: float) -> Pool:
-    """Without so many GPUs, taken from the last usable nodes."""
+    """The pool without ``gpus`` GPUs, taken from the last usable nodes."""
     usable = np.flatnonzero(pool.usable(now) & (pool.node_gpus > 0))[::-1]
     removed = np.zeros(len(pool.node_gpus), np.int64)
     reached = np.cumsum(pool.node_gpus[usable])
-    # From the last node on, each gives what those after it could not.
+    # From the last node backwards, each gives up the GPUs that the nodes after it could not.
     removed[usable] = np.clip(gpus - (reached - pool.node_gpus[usable]), 0, pool.node_gpus[usable])
     left = pool.node_gpus - removed
-    # Nodes that never had a GPU stay.
+    # Keep nodes that had no GPU before.
     stay = (left > 0) | (removed == 0)
     part = np.where(removed > 0, left / np.maximum(pool.node_gpus, 1), 1.0)
     rows = np.flatnonzero(stay)
@@ -221,7 +220,7 @@ def _shrunk(pool: Pool, gpus: int, now: float) -> Pool:
 
 
 def _of_nodes_left(resource: Resource, before: Pool, after: Pool) -> Resource:
-    """A resource of some nodes without those that are gone."""
+    """A resource of some nodes, without removed nodes."""
     if resource.nodes is None:
         return resource
     gone = {before.node_name(row) for row in range(len(before.node_gpus))}
@@ -234,13 +233,13 @@ def _of_nodes_left(resource: Resource, before: Pool, after: Pool) -> Resource:
 
 
 def _still_running(table: JobTable, before: Cluster, after: Cluster) -> JobTable:
-    """The jobs, without the places of those that lost a GPU."""
+    """The job table in which jobs that lost a GPU no longer run."""
     if not table.running or before is after:
         return table
 
     def there(pool: int, gpus: tuple[str, ...]) -> bool:
-        # Nodes lose their last GPUs first, so that a GPU is still there if its index is small
-        # enough.
+        # Nodes lose their last GPUs first, so a GPU still exists if its index is below the new
+        # number.
         sizes = after.pools[pool].node_gpus
         places = (
             (after.find_node(node), int(index))

@@ -1,4 +1,4 @@
-"""What a restart costs, by where and on how many GPUs a job starts again."""
+"""Cost of a restart, by pool and number of GPUs on which the job restarts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from optsched.instance.reading import key, listed, show
 from optsched.instance.tables import RestartCosts
 
 ANY_NUMBER = 1
-"""The number of GPUs of a cost that holds for any number of them."""
+"""Key of a cost that holds for any number of GPUs."""
 
 
 def read_restart_costs(
@@ -41,7 +41,7 @@ def restart_costs_document(costs: RestartCosts) -> dict[str, Any]:
     """Restart costs as a workload document states them; `read_restart_costs` reads it back."""
     return {
         place: by_gpus[ANY_NUMBER]
-        # A cost for one number of GPUs holds for all: a plain number says the same.
+        # A cost stated for one number of GPUs holds for all, so write a plain number.
         if by_gpus.keys() == {ANY_NUMBER}
         else {str(count): cost for count, cost in sorted(by_gpus.items())}
         for place, by_gpus in costs.items()
@@ -49,10 +49,9 @@ def restart_costs_document(costs: RestartCosts) -> dict[str, Any]:
 
 
 def restart_costs(instance: Instance, job: IntArray, pool: IntArray, gpus: IntArray) -> FloatArray:
-    """Seconds that it costs to start jobs again on so many GPUs of a pool (-1: none).
-
-    It is the job's own cost, and what its workload states of the place: linear between the stated
-    numbers of GPUs, and constant outside of them.
+    """Seconds that a restart of each job on ``gpus`` GPUs of a pool (-1: none) costs. It is the sum
+    of the job's own cost and the cost that its workload states for the pool. The latter is
+    interpolated linearly between the stated numbers of GPUs, and constant outside of them.
 
     Parameters
     ----------
@@ -63,13 +62,15 @@ def restart_costs(instance: Instance, job: IntArray, pool: IntArray, gpus: IntAr
     cost = table.restart_cost[job]
     for row in instance.workloads.with_restart_cost:
         workload = instance.workloads[row]
-        mine = table.workload[job] == row
-        for number, own in enumerate(instance.cluster.pools):
-            # The name of a pool wins over its type of GPU, as for throughputs.
-            by_gpus = workload.restart_cost.get(own.name, workload.restart_cost.get(own.gpu))
+        of_workload = table.workload[job] == row
+        for number, cluster_pool in enumerate(instance.cluster.pools):
+            # As for throughputs, the name of a pool takes precedence over its GPU type.
+            by_gpus = workload.restart_cost.get(
+                cluster_pool.name, workload.restart_cost.get(cluster_pool.gpu)
+            )
             if by_gpus is None:
                 continue
-            here = np.flatnonzero(mine & (pool == number))
+            concerned = np.flatnonzero(of_workload & (pool == number))
             counts, costs = zip(*sorted(by_gpus.items()), strict=True)
-            cost[here] += np.interp(gpus[here], counts, costs)
+            cost[concerned] += np.interp(gpus[concerned], counts, costs)
     return cost

@@ -1,7 +1,6 @@
-"""An instance from round to round: jobs come and go, columns and states of nodes change, everything else stays.
-
-Nothing is validated or built again that did not change. What comes out is what reading the changed document would give:
-the same numbering (`optsched.instance.compaction`), the same `Instance.sha256`.
+"""Revise an instance from round to round: jobs arrive and leave, columns and states of nodes
+change. Unchanged parts are not validated or built again. The result is the same as reading the
+changed document: the same numbering (`optsched.instance.compaction`), the same `Instance.sha256`.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ COLUMNS = tuple(
     for name in ARRAY_FIELDS
     if name not in ("workload", "rates", "options", "levels", "gpus_min", "gpus_max")
 )
-"""Columns of the job table that `with_columns` replaces: those that no other table hangs on."""
+"""Columns of the job table that `with_columns` can replace: no other table depends on them."""
 
 Running = Mapping[int, tuple[int, tuple[str, ...], float | None]]
 """`JobTable.running`."""
@@ -58,22 +57,23 @@ Running = Mapping[int, tuple[int, tuple[str, ...], float | None]]
 def jobs_of_documents(
     instance: Instance, documents: Sequence[Mapping[str, Any]], path: str = "jobs"
 ) -> Instance:
-    """Jobs that are to join an instance, validated as in an instance document.
+    """Validate documents of jobs that are to join an instance.
 
     Parameters
     ----------
     instance : Instance
-        Whose cluster, workloads and tenants the jobs may name, and whose jobs they may come ``after``. Ids of its jobs
-        are taken.
+        The jobs may name its cluster, workloads and tenants, and have its jobs as predecessors.
+        Their ids must differ from those of its jobs.
     documents : sequence of mappings
         ``jobs`` of an instance document.
     path : str
-        What messages call the list.
+        Name of the list in messages.
 
     Returns
     -------
     Instance
-        The same but for its jobs, for `with_jobs`. Predecessors in ``instance`` stand in ``jobs_table.awaits``.
+        An instance with only these jobs, for `with_jobs`. Predecessors in ``instance`` are in
+        ``jobs_table.awaits``.
 
     Raises
     ------
@@ -85,14 +85,16 @@ def jobs_of_documents(
 
 
 def columns_beside(instance: Instance, taken: Container[str], path: str = "jobs") -> JobColumns:
-    """Columns of jobs that may name workloads and tenants of an instance, and have none of the ids ``taken``."""
+    """An empty `JobColumns` for jobs that may name workloads and tenants of an instance, and must
+    not have the ids ``taken``.
+    """
     rates = RateInterner(instance.cluster)
     workloads, tenants = instance.workloads, instance.tenants
     return JobColumns(instance.now, instance.cluster, workloads, tenants, rates, taken, path)
 
 
 def joining(instance: Instance, columns: JobColumns, jobs: JobTable) -> Instance:
-    """Jobs of `columns_beside` an instance as one for `with_jobs`, with their rates, options and labels."""
+    """An instance, for `with_jobs`, from jobs that were collected in `columns_beside`."""
     workloads = with_labels(instance.workloads, columns.labels)
     rates, workloads, _ = compact_rates(instance.rates, workloads, EMPTY)
     if len(own := columns.rates.table()):
@@ -111,29 +113,29 @@ def joining(instance: Instance, columns: JobColumns, jobs: JobTable) -> Instance
 
 
 def with_jobs(instance: Instance, rows: IntArray, added: Instance | None = None) -> Instance:
-    """The instance with some of its jobs, and further ones.
+    """The instance with some of its jobs, and added ones.
 
     Parameters
     ----------
     instance : Instance
     rows : IntArray
-        Jobs that stay, in the order that they are to have.
+        Jobs that stay, in their new order.
     added : Instance, optional
-        Jobs that come after them, from `jobs_of_documents` or an instance with the same pools and tenants. Workloads
-        that it alone has come with them, and so do its co-location entries for these.
+        Jobs to append, from `jobs_of_documents` or an instance with the same pools and tenants. New
+        workloads of it are added too, with its co-location entries for them.
 
     Returns
     -------
     Instance
-        Predecessors that left count as done, co-location entries that name a job that left are gone, and so are
-        workloads that only such jobs named (`Workload.label`).
+        Predecessors that left count as done. Co-location entries of jobs that left are removed, and
+        so are labels that only such jobs named (`Workload.label`).
 
     Raises
     ------
     InvalidInput
         A row that does not exist or comes twice; an added job whose id is in use.
     UsageError
-        Jobs of an instance with other pools or tenants, or that says something else of a workload.
+        ``added`` has other pools or tenants, or another definition of a workload.
     """
     table = instance.jobs_table
     moved = JobPlaces.of(rows, len(table))
@@ -148,13 +150,13 @@ def with_jobs(instance: Instance, rows: IntArray, added: Instance | None = None)
     arrays = _joined_arrays(instance, moved, added, workload_rows)
     split = len(moved.kept)
     colocation = joined_colocation(instance, moved, added, workload_rows)
-    # Labels that no job names any more go, and others move up.
+    # Remove labels that no job names any more, and renumber the others.
     workloads, number = in_use(every_workload, arrays["workload"], colocation)
     if number is not None:
         arrays["workload"] = looked_up(number, arrays["workload"])
         colocation = renumbered(colocation, number)
 
-    # Only jobs or workloads that bring rates can bring profiles that are there already.
+    # Equal profiles can only occur if the added jobs or workloads have rates.
     rates, same = instance.rates, None
     if added is not None and (
         (arrays["rates"][split:] >= 0).any() or len(every_workload) > len(instance.workloads)
@@ -191,7 +193,9 @@ def with_jobs(instance: Instance, rows: IntArray, added: Instance | None = None)
 def _joined_arrays(
     instance: Instance, moved: JobPlaces, added: Instance | None, workload_rows: IntArray
 ) -> dict[str, Any]:
-    """Columns of the jobs that stay and of those that are added, whose rows in other tables follow the instance's."""
+    """Columns of the kept and the added jobs; indices of the added jobs are shifted, because their
+    rows in other tables come after those of the instance.
+    """
     table = instance.jobs_table
     arrays = {name: take_rows(getattr(table, name), moved.kept) for name in ARRAY_FIELDS}
     if added is None:
@@ -202,13 +206,13 @@ def _joined_arrays(
         "options": len(instance.options),
         "levels": len(table.level_lists),
     }
-    for name, mine in arrays.items():
-        theirs = getattr(new, name)
+    for name, old in arrays.items():
+        added_values = getattr(new, name)
         if name == "workload":
-            theirs = looked_up(workload_rows, theirs)
-        elif name in sizes and (without_repeats(theirs) >= 0).any():
-            theirs = theirs + np.where(theirs >= 0, sizes[name], 0)
-        arrays[name] = joined([mine, theirs])
+            added_values = looked_up(workload_rows, added_values)
+        elif name in sizes and (without_repeats(added_values) >= 0).any():
+            added_values = added_values + np.where(added_values >= 0, sizes[name], 0)
+        arrays[name] = joined([old, added_values])
     return arrays
 
 
@@ -218,7 +222,7 @@ def _joined_arrays(
 def with_columns(
     instance: Instance, *, now: float | None = None, running: Running | None = None, **arrays: Any
 ) -> Instance:
-    """The instance with other values of some job arrays, at another time, or with jobs that run elsewhere.
+    """The instance with other values of some job arrays, another clock time, or other running jobs.
 
     Parameters
     ----------
@@ -252,7 +256,7 @@ def with_columns(
             for name in ("soft_deadline", "deadline")
             if name not in columns
         }
-        # A deadline that goes takes its softness with it, as in a document.
+        # If a deadline is removed, so is its mark as soft, as in a document.
         columns["soft_deadline"] = given["soft_deadline"] & np.isfinite(given["deadline"])
     changed = replace(table, **columns) if columns else table
     if "deadline" in columns or "arrival" in columns:
@@ -269,12 +273,12 @@ def with_columns(
 def _checked_running(
     instance: Instance, running: Running
 ) -> dict[int, tuple[int, tuple[str, ...], float | None]]:
-    """Where jobs run, by row; earlier entries were checked before."""
+    """The running jobs by row; unchanged entries are not checked again."""
     table, cluster = instance.jobs_table, instance.cluster
     for row, place in running.items():
         if not 0 <= row < len(table):
             raise InvalidInput("running", f"the row {row}", f"rows of the {len(table)} jobs")
-        # It was checked when it got there.
+        # This entry was checked when it was added.
         if place == table.running.get(row):
             continue
         pool, gpus, since = place
@@ -302,12 +306,13 @@ def with_nodes(instance: Instance, states: Mapping[str, str]) -> Instance:
     Returns
     -------
     Instance
-        What runs on a node stays there, whatever its state: who stops it also says so (`with_columns`).
+        Running jobs stay on their nodes whatever the new state is. A caller that stops them must
+        also change ``running`` (`with_columns`).
 
     Raises
     ------
     UsageError
-        A node or a state that there is not.
+        A node or a state is unknown.
     """
     cluster = instance.cluster
     rows: dict[int, list[tuple[int, int]]] = {}

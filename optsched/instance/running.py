@@ -1,4 +1,4 @@
-"""What runs, by the row of the job, as a mapping and as arrays."""
+"""The running jobs, as a mapping by row and as arrays."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Numbers = tuple[Numbering, IntArray]
 class RunningJobs(Displayed, Mapping[int, Place]):
     """A mapping of the rows of jobs to their places that never changes, with its R jobs as arrays.
 
-    With tens of thousands of jobs that run on from round to round, walking through all of them is what takes time:
-    arrays are carried over with the jobs that stay. GPUs are known by their names, as documents have them, or by their
-    numbers, as rounds give them out; one follows from the other when somebody asks.
+    With tens of thousands of jobs that keep running from round to round, a loop over them would be
+    too slow, so arrays are carried over. GPUs are stored by name (from documents) or by number
+    (from rounds); the other form is computed when it is needed.
 
     Attributes
     ----------
@@ -50,12 +50,12 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         numbers: Numbers | None = None,
     ) -> None:
         self.job, self.pool, self.length, self.since = job, pool, length, since
-        # At least one of the two is known.
+        # At least one of names and numbers is known.
         self._names, self._numbers = names, numbers
 
     @classmethod
     def of(cls, places: Mapping[int, Place]) -> RunningJobs:
-        """Such a mapping of the same places; itself, if it is one."""
+        """Convert a mapping of places; a `RunningJobs` is returned itself."""
         if isinstance(places, RunningJobs):
             return places
         values = list(places.values())
@@ -71,7 +71,7 @@ class RunningJobs(Displayed, Mapping[int, Place]):
 
     @cached_property
     def _index(self) -> dict[int, int]:
-        """Which of the R each job is."""
+        """Position among the R of each job."""
         return {job: row for row, job in enumerate(self.job.tolist())}
 
     def __getitem__(self, job: int) -> Place:
@@ -96,21 +96,23 @@ class RunningJobs(Displayed, Mapping[int, Place]):
 
     @property
     def dated(self) -> BoolArray:
-        """Whether it is known since when, shape (R,)."""
+        """Whether ``since`` is known, shape (R,)."""
         return ~np.isnan(self.since)
 
     @cached_property
     def owner(self) -> IntArray:
-        """Which of the R holds each GPU, in the order of `numbers`."""
+        """Position among the R of the job that holds each GPU, in the order of `numbers`."""
         return owners(self.length)
 
     @cached_property
     def _first(self) -> IntArray:
-        """The place of the first GPU of each of the R in `numbers`."""
+        """Position of the first GPU of each job in `numbers`."""
         return np.cumsum(self.length) - self.length
 
     def among(self, jobs: int) -> IntArray:
-        """Which of the R each of so many rows of the job table is, -1 for those that do not run."""
+        """Position among the R of each row of a job table with ``jobs`` rows, -1 for jobs that do
+        not run.
+        """
         place = np.full(jobs, -1, np.int64)
         place[self.job] = np.arange(len(self))
         return place
@@ -125,7 +127,7 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         return self._names
 
     def _names_of(self, some: IntArray) -> Names:
-        """Names of GPUs that are known by their numbers."""
+        """Names of the GPUs of these jobs, computed from their numbers."""
         assert self._numbers is not None
         numbering, gpu = self._numbers
         length = self.length[some]
@@ -139,7 +141,7 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         return tuple(numbering.gpu_names(gpu[first : first + int(self.length[row])]))
 
     def gpus(self, some: IntArray) -> Names:
-        """GPUs of some of the R."""
+        """Names of the GPUs of these jobs (positions among the R)."""
         if self._names is None:
             return self._names_of(some)
         return [self._names[row] for row in some.tolist()]
@@ -151,13 +153,15 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         return self._numbers[1]
 
     def numbers_of(self, some: IntArray, numbering: Numbering) -> IntArray:
-        """Numbers of the GPUs of some of the R, job by job."""
+        """Numbers of the GPUs of these jobs, job by job."""
         return self.numbers(numbering)[ranges(self._first[some], self.length[some])]
 
     # --- other such mappings --------------------------------------------------------------
 
     def take(self, some: IntArray, job: IntArray, since: FloatArray | None = None) -> RunningJobs:
-        """Some of the R, as the rows ``job`` of another table; ``since`` other times, if given."""
+        """Some of these jobs, with the rows ``job`` of another table; ``since`` replaces the times,
+        if given.
+        """
         names = None if self._names is None else self.gpus(some)
         numbers = None
         if self._numbers is not None:
@@ -168,7 +172,7 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         )
 
     def kept(self, stay: BoolArray, job: IntArray) -> RunningJobs:
-        """Those of a mask of the R, as the ascending rows ``job`` of another table; faster than `take`."""
+        """As `take`, but by a mask and with ascending rows ``job``, which is faster."""
         names = None if self._names is None else list(compress(self._names, stay.tolist()))
         numbers = None
         if self._numbers is not None:
@@ -178,7 +182,7 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         )
 
     def and_also(self, other: RunningJobs) -> RunningJobs:
-        """These jobs and others, ascending."""
+        """The union of these jobs and others, sorted by row."""
         if not len(self) or not len(other):
             return (self if len(self) else other).in_order()
         names = None if self._names is None else [*self._names, *other._named()]
@@ -196,7 +200,7 @@ class RunningJobs(Displayed, Mapping[int, Place]):
         ).in_order()
 
     def in_order(self) -> RunningJobs:
-        """The same, jobs ascending."""
+        """The same, sorted by row."""
         if (self.job[1:] > self.job[:-1]).all():
             return self
         order = np.argsort(self.job)

@@ -16,19 +16,20 @@ DOWN = NODE_STATES.index("down")
 
 @dataclass(frozen=True)
 class Running:
-    """What runs now; arrays of shape (jobs,).
+    """The running jobs; arrays of shape (jobs,).
 
     Attributes
     ----------
     pool, gpus, nodes : IntArray
         Pool, GPUs and nodes that each job holds; -1, 0 and 0 for one that does not run.
     lost : BoolArray
-        It holds a GPU of a node that is down.
+        Whether the job holds a GPU of a node that is down.
     leaves : BoolArray
-        It holds a GPU of a node that takes no more work: it drains, is reserved, or not available.
+        Whether the job holds a GPU of a node that takes no new work: it is draining, reserved, or
+        not yet available.
     groups : IntArray, shape (levels + 2, jobs)
-        Groups of each level that it has GPUs in (`Cluster.group_of_node`); no rows where the cluster
-        states no levels.
+        Number of groups of each level in which the job has GPUs (`Cluster.group_of_node`); no rows
+        if the cluster states no levels.
     """
 
     pool: IntArray
@@ -40,7 +41,7 @@ class Running:
 
     @classmethod
     def of(cls, instance: Instance) -> Running:
-        """What runs in an instance."""
+        """The running jobs of an instance."""
         table = instance.jobs_table
         cluster = instance.cluster
         jobs = len(table)
@@ -49,7 +50,7 @@ class Running:
         pool = np.full(jobs, -1, np.int64)
         gpus = np.zeros(jobs, np.int64)
         pool[places.job], gpus[places.job] = places.pool, places.length
-        # One entry for each GPU that is held: who holds it, and its node.
+        # One entry per GPU that is held: its job and its node.
         owner = np.repeat(places.job, places.length)
         node = numbering.node_of(places.numbers(numbering))
         lost = np.zeros(jobs, bool)
@@ -64,7 +65,9 @@ class Running:
         )
 
     def within(self, jobs: IntArray, span: IntArray, level: IntArray) -> BoolArray:
-        """Whether jobs run on at most so many nodes, all in one group of a level, elementwise."""
+        """Whether each job runs on at most ``span`` nodes, all in one group of ``level``;
+        elementwise.
+        """
         fits: BoolArray = self.nodes[jobs] <= span
         if len(self.groups):
             fits &= self.groups[level, jobs] <= 1
@@ -76,20 +79,18 @@ class Running:
         return self.pool >= 0
 
     def stays(self, preemptible: BoolArray) -> BoolArray:
-        """Mask of the jobs that keep their GPUs whatever happens:
-        they run and cannot be preempted.
-        """
+        """Mask of the running jobs that cannot be preempted, so that they keep their GPUs."""
         return self.runs & ~preemptible & ~self.lost
 
     @property
     def barred(self) -> BoolArray:
-        """Mask of the jobs whose nodes take no more work, or are down."""
+        """Mask of the jobs that are on a node that takes no new work or is down."""
         return self.lost | self.leaves
 
 
 def _different(owner: IntArray, place: IntArray, jobs: int, places: int) -> IntArray:
-    """How many different places each job has, shape (jobs,)."""
-    # Pairs of job and place, as one number each. Sorted, equal ones are neighbours. Most tables are
+    """Number of distinct places of each job, shape (jobs,)."""
+    # Encode (job, place) as one number. After sorting, equal ones are adjacent. Most tables are
     # sorted already.
     width = max(places, 1)
     pair = owner * width + place
@@ -109,18 +110,18 @@ def must_stay(instance: Instance, running: Running | None = None) -> BoolArray:
 def exempt_left(instance: Instance, least: float = 0.0) -> FloatArray:
     """Seconds until a running job may be preempted, by its exempt time; shape (jobs,).
 
-    It begins when a job is put on its GPUs (Slurm's ``PreemptExemptTime``). One whose start is not
-    known is not exempt.
+    The exempt time begins when a job starts on its GPUs (Slurm's ``PreemptExemptTime``). A job
+    whose start is not known is not exempt.
 
     Parameters
     ----------
     instance : Instance
     least : float
-        Exempt time of jobs that state none or less, seconds.
+        Lower bound on the exempt time of all jobs, seconds.
     """
     table, left = instance.jobs_table, np.zeros(len(instance.jobs_table))
     places = table.places
-    # fmax ignores the NaN of a start that is not known.
+    # fmax ignores NaN, the value of an unknown start.
     exempt = np.maximum(table.exempt_time[places.job], least)
     left[places.job] = np.fmax(exempt - (instance.now - places.since), 0.0)
     return left
@@ -129,8 +130,8 @@ def exempt_left(instance: Instance, least: float = 0.0) -> FloatArray:
 def held_for(instance: Instance, least: float = 0.0) -> FloatArray:
     """Seconds for which jobs keep the GPUs on which they run; shape (jobs,).
 
-    inf for those that cannot be preempted, what is left of the exempt time of others (`exempt_left`
-    with ``least``); 0 where a job does not run, is done, or a node of it is down.
+    inf for jobs that cannot be preempted; for others the rest of their exempt time (`exempt_left`
+    with ``least``); 0 if a job does not run, is complete, or has a node that is down.
     """
     running = Running.of(instance)
     exempt = np.where(running.lost, 0.0, exempt_left(instance, least))

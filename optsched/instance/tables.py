@@ -1,6 +1,5 @@
-"""What is kept of an instance: workloads, and jobs as one array per field.
-
-Everything that jobs have in common is interned once: rate profiles, option lists, level lists.
+"""The tables of an instance: workloads, and jobs as one array per field. Equal rate profiles,
+option lists and level lists are stored once (interned).
 """
 
 from __future__ import annotations
@@ -26,8 +25,9 @@ class Workload(Displayed):
     """A kind of work: its row of the rate table (-1: none), needs per GPU, parameters for models,
     and what a restart costs (`restart_costs`).
 
-    A ``label`` is named by jobs alone, which bring their own rates. Labels come last, in the order
-    in which jobs name them, and go when no job names them any more.
+    A ``label`` is defined nowhere: it is only named by jobs, which state their own rates. Labels
+    come last, in the order in which jobs name them, and are removed when no job names them any
+    more.
     """
 
     name: str
@@ -40,10 +40,9 @@ class Workload(Displayed):
 
 
 class Workloads(Displayed, tuple[Workload, ...]):
-    """The workloads of an instance, and what is asked of all of them in each round.
-
-    Instances share them until an event changes one, so nothing here is made twice. The last entry
-    of an array is that of jobs without a workload.
+    """The workloads of an instance, with arrays over them that each round needs. Instances share
+    this object until an event changes a workload, so the arrays are computed once. The last entry
+    of an array is for jobs without a workload.
     """
 
     def _headline(self) -> str:
@@ -55,12 +54,12 @@ class Workloads(Displayed, tuple[Workload, ...]):
 
     @cached_property
     def rates(self) -> IntArray:
-        """Row of the rate table of each, -1 for none, shape (workloads + 1,)."""
+        """Row of the rate table of each workload, -1 for none, shape (workloads + 1,)."""
         return np.array([*(each.rates for each in self), -1], np.int64)
 
     @cached_property
     def label(self) -> BoolArray:
-        """Which of them are labels, shape (workloads + 1,)."""
+        """Mask of the labels, shape (workloads + 1,)."""
         return np.array([*(each.label for each in self), False], bool)
 
     @cached_property
@@ -73,16 +72,18 @@ class Workloads(Displayed, tuple[Workload, ...]):
 
     @cached_property
     def gpu_memory(self) -> FloatArray:
-        """GB per GPU, 0 where it is not stated, shape (workloads + 1,)."""
+        """GB per GPU, 0 if not stated, shape (workloads + 1,)."""
         return np.array([*(each.gpu_memory or 0.0 for each in self), 0.0])
 
     @cached_property
     def with_restart_cost(self) -> tuple[int, ...]:
-        """Rows of those that state what a restart costs."""
+        """Rows of the workloads that state restart costs."""
         return tuple(row for row, each in enumerate(self) if each.restart_cost)
 
     def with_parameter(self, name: str) -> BoolArray:
-        """Which of them have a parameter of a performance model, shape (workloads + 1,)."""
+        """Mask of the workloads that have this parameter of a performance model, shape (workloads +
+        1,).
+        """
         if name not in self._with_parameter:
             mask = [*(name in each.parameters for each in self), False]
             self._with_parameter[name] = np.array(mask, bool)
@@ -116,7 +117,7 @@ class OptionTable(Displayed):
     pool : IntArray, shape (R,)
         -1 where the option uses resources only.
     gpus, nodes : IntArray, shape (R,)
-        Totals; nodes is `ANY_SPREAD` where the option does not say.
+        Totals; nodes is `ANY_SPREAD` if the option states none.
     share : FloatArray, shape (R,)
         Share of each GPU, in (0, 1].
     throughput, duration : FloatArray, shape (R,)
@@ -150,7 +151,7 @@ class OptionTable(Displayed):
 
 
 class JobNames(Displayed):
-    """Names of jobs: a tuple, or ``j0, j1, ...`` never written out."""
+    """Names of jobs: a tuple, or generated names ``j0, j1, ...``, which are not stored."""
 
     __slots__ = ("_index", "_names", "count")
 
@@ -169,7 +170,7 @@ class JobNames(Displayed):
 
     @property
     def given(self) -> int:
-        """How many names are written out."""
+        """Number of stored names."""
         return 0 if self._names is None else len(self._names)
 
     def __len__(self) -> int:
@@ -186,7 +187,7 @@ class JobNames(Displayed):
         return isinstance(name, str) and self.get(name) >= 0
 
     def written(self) -> tuple[str, ...]:
-        """All names, written out."""
+        """All names as a tuple."""
         return (
             tuple([f"j{row}" for row in range(self.count)]) if self._names is None else self._names
         )
@@ -194,7 +195,8 @@ class JobNames(Displayed):
     def get(self, name: str) -> int:
         """Row of a job, -1 if there is none of this name."""
         if self._names is None:
-            # `j07` is nobody: `parse_index` takes a number in its usual spelling alone.
+            # `j07` is not a generated name: `parse_index` accepts only the usual spelling of a
+            # number.
             row = parse_index(name[1:]) if name[:1] == "j" else -1
             return row if row < self.count else -1
         if self._index is None:
@@ -228,15 +230,16 @@ class JobTable(Displayed):
     isolated_time : FloatArray
         Seconds (``history.isolated_time``).
     exempt_time : FloatArray
-        Seconds after each start in which it is not preempted.
+        Seconds after each start in which the job is not preempted.
     checkpoint_interval : FloatArray
-        Seconds between two checkpoints, the work since which is lost by a stop; 0: nothing is lost.
+        Seconds between two checkpoints. A preemption loses the work since the last one; 0: no work
+        is lost.
     level_lists : tuple of tuples
         Interned ``gpus.levels``.
     running : mapping from job row to (pool row, GPU names, since)
     after : mapping from job row to rows of its predecessors
     awaits : mapping from job row to names of all its predecessors
-        Of jobs that are to join another instance (`optsched.instance.revise`) and have a
+        Only for jobs that are to join another instance (`optsched.instance.revise`) and have a
         predecessor there; empty in a complete instance.
     """
 

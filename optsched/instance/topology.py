@@ -44,7 +44,7 @@ def topology_graph(cluster: Cluster) -> networkx.Graph[Any]:
 
 
 def _leaves(cluster: Cluster) -> dict[str, str]:
-    """The leaf switch of each node, by its group; none where the cluster states no levels."""
+    """The leaf switch of each node, by its group; empty if the cluster states no levels."""
     if not cluster.levels:
         return {}
     smallest = cluster.levels[0]
@@ -61,12 +61,12 @@ def undirected(graph: networkx.Graph[Any]) -> networkx.Graph[Any]:
     """A simple graph with the ``bandwidth`` of each link in GB/s per direction,
     inf where it is not stated.
 
-    Parallel links add up; an arc counts where there is one back, with the smaller bandwidth of the
-    two.
+    Bandwidths of parallel links add up. A directed link counts only if there is one in the other
+    direction; the smaller bandwidth of the two is used.
     """
     import networkx
 
-    # Both directions are kept apart, so that an arc without one back joins nothing.
+    # Keep both directions separate, so that a link in only one direction is dropped.
     width: dict[tuple[Any, Any], float] = {}
     for one, other, data in graph.edges(data=True):
         stated = data.get("bandwidth")
@@ -82,10 +82,9 @@ def undirected(graph: networkx.Graph[Any]) -> networkx.Graph[Any]:
 
 
 def insides(graph: networkx.Graph[Any], nodes: Iterable[str]) -> dict[str, set[Any]]:
-    """What each node is made of in an `undirected` graph.
-
-    These are its own vertex, its GPUs and whatever else is named ``node/...``, and switches inside:
-    vertices next to these parts whose neighbours are all parts or the node.
+    """The vertices inside each node in an `undirected` graph: its own vertex, its GPUs, other
+    vertices named ``node/...``, and internal switches. An internal switch is a vertex next to these
+    parts whose neighbours are all parts of the node.
     """
     inside = {node: {node} if node in graph else set[Any]() for node in nodes}
     for vertex in graph:
@@ -93,7 +92,7 @@ def insides(graph: networkx.Graph[Any], nodes: Iterable[str]) -> dict[str, set[A
         if owner in inside:
             inside[owner].add(vertex)
     for node, parts in inside.items():
-        # A switch that joins nodes may have but one: it is next to the node alone
+        # A switch between nodes may have only one node; it is next to the node vertex only
         around = {other for part in parts if part != node for other in graph.adj[part]}
         parts |= {other for other in around if parts.issuperset(graph.adj[other])}
     return inside

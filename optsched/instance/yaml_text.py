@@ -1,5 +1,5 @@
-"""YAML 1.1 to plain data,
-safe against documents that are small on disk and huge, or endless, in memory.
+"""Parse YAML 1.1 to plain data. It refuses documents that are small on disk but huge or endless in
+memory.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from optsched.errors import InvalidInput
 from optsched.instance.reading import first_repeated, repeated_key
 
 MAX_DEPTH = 200
-"""Levels of nesting, aliases followed;
-the C composer would overflow its stack on very deep documents.
+"""Most levels of nesting, with aliases followed. The C composer would overflow its stack on deeper
+documents.
 """
 MAX_VALUES = 10_000_000
-"""Values with every alias written out; a longer file may hold more."""
+"""Most values with every alias expanded; a longer file may have more."""
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """The safe loader, which knows plain data only, with a limit on nesting."""
+    """PyYAML's safe loader (plain data only) with a limit on nesting."""
 
     depth = 0
 
     def descend_resolver(self, current_node: object, current_index: object) -> None:
-        """Called by the composer on the way into a value."""
+        """The composer calls it when it enters a value."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise yaml.YAMLError(f"more than {MAX_DEPTH} levels of nesting")
 
     def ascend_resolver(self) -> None:
-        """Called by the composer on the way out of a value."""
+        """The composer calls it when it leaves a value."""
         self.depth -= 1
 
 
 def parse_yaml(text: bytes | str, what: str) -> Any:
-    """Parse YAML 1.1; a key that comes twice in one object is refused, as in JSON."""
+    """Parse YAML 1.1; a repeated key in an object is refused, as in JSON."""
     document = None
     try:
         loader = _Loader(text)
@@ -63,9 +63,7 @@ def parse_yaml(text: bytes | str, what: str) -> Any:
 
 
 def _refuse_repeated_keys(root: yaml.Node) -> None:
-    """Raise `InvalidInput` for the first key that comes twice;
-    the value of an alias is checked once.
-    """
+    """Raise `InvalidInput` for the first repeated key; the target of an alias is checked once."""
     places: list[tuple[tuple[int | str, ...], yaml.Node]] = [((), root)]
     known = set()
     while places:
@@ -87,7 +85,7 @@ def _refuse_repeated_keys(root: yaml.Node) -> None:
 
 
 class _Measure:
-    """Counts the values under a node as if aliases were written out, each node once."""
+    """Counts the values under a node as if aliases were expanded; each node is visited once."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -102,7 +100,8 @@ class _Measure:
             if known is None:
                 raise yaml.YAMLError("an alias inside its own value")
             return known
-        # None while it is being measured: to meet it again means to be inside it.
+        # None while the node is being measured; meeting it again then means that it contains
+        # itself.
         self._known[id(node)] = None
         values, depth = 1, 0
         if isinstance(node, yaml.CollectionNode):
