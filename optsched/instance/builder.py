@@ -514,7 +514,7 @@ class InstanceBuilder(Displayed):
         owner[name] = grown
 
     def _check(self, path: str, document: Mapping[str, Any]) -> None:
-        """Check the instance without its jobs (once it has a pool), and forget the cached header."""
+        """Check the instance without its jobs (if it has a pool), and drop the cached header."""
         if document["cluster"]["pools"]:
             with _arguments(path):
                 build_header(document)

@@ -1,4 +1,4 @@
-"""Performance models: where throughput coefficients come from."""
+"""Performance models: they predict the throughput of jobs in configurations."""
 
 from typing import TYPE_CHECKING
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from optsched.performance.profiles import Profiles
     from optsched.performance.table import TableModel, reads_table
 
-# Loaded when used: they stand above the protocol that this package begins with
+# Imported lazily, because these modules themselves import the protocol from this package
 _HOME = {
     "Profiles": ".profiles",
     "TableModel": ".table",

@@ -1,4 +1,4 @@
-"""How many samples a step of a workload has: stated, or chosen by goodput (Pollux)."""
+"""Samples per step of workloads: stated, or chosen by goodput (Pollux)."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Batches:
     Attributes
     ----------
     names : tuple of str
-        Of the workloads, as fitted models know them.
+        Names of the workloads in fitted models.
     step : FloatArray, shape (W + 1,)
         Samples of a step; NaN where not stated. The last row is for jobs without a workload.
     per_gpu, most : FloatArray, shape (W + 1,)
         NaN, inf where not stated.
     whole_steps : BoolArray, shape (W + 1,), or None
-        Workloads whose steps are known as a whole, without their samples (`in_whole_steps`).
+        Workloads whose steps were measured without samples (`in_whole_steps`).
     """
 
     names: tuple[str, ...]
@@ -76,7 +76,7 @@ class Batches:
             names.append(name)
             for parameter, column in columns.items():
                 column.append(_samples(workload.parameters.get(parameter), f"{path}.{parameter}"))
-        # One more row, of NaN, is for jobs without a workload: their row is -1.
+        # The extra row of NaN is for jobs without a workload, whose row is -1.
         step, per_gpu, most = (np.array([*column, np.nan]) for column in columns.values())
         _check_passes(instance, step, per_gpu, most)
         return cls(
@@ -87,10 +87,8 @@ class Batches:
         )
 
     def in_whole_steps(self, names: Collection[str]) -> Batches:
-        """The same, where the steps of some workloads were measured without samples:
-        no batch of theirs counts.
-
-        A step of them is one sample that all GPUs share, however many they are, as in the profiles.
+        """The same for workloads whose steps were measured without samples: their batches are
+        ignored. A step counts as one sample that all GPUs share, as in the profiles.
         """
         whole = np.array([*(name in names for name in self.names), False])
         return replace(
@@ -104,12 +102,13 @@ class Batches:
     def split(self, workload: IntArray, gpus: IntArray) -> tuple[FloatArray, IntArray]:
         """Samples of the fullest GPU in a pass, and passes of a step, for rows (workload, GPUs).
 
-        A batch of B is ceil(B / k) samples of the fullest of k GPUs, in as few passes as fit its
-        memory; NaN samples where the batch is not known, 0 where there are more GPUs than samples.
-        Whole steps are split over any GPUs.
+        A batch of B is ceil(B / k) samples on the fullest of k GPUs, in as few passes as fit its
+        memory. Samples are NaN if the batch is not known, and 0 if there are more GPUs than
+        samples. Whole steps are split over any GPUs.
         """
         count = np.maximum(gpus, 1)
-        # A quotient that is whole but for rounding must not be rounded up: hence the factor.
+        # The factor keeps a quotient that is an integer up to rounding errors from being rounded
+        # up.
         whole = np.where(
             self.step[workload] >= count, np.ceil(self.step[workload] / count * (1 - 1e-12)), 0.0
         )
@@ -117,7 +116,7 @@ class Batches:
         each = np.where(np.isnan(self.per_gpu[workload]), whole, self.per_gpu[workload])
         passes = np.where(each > 0, np.ceil(each / self.most[workload] * (1 - 1e-12)), 1.0)
         passes = np.maximum(np.nan_to_num(passes, nan=1.0), 1.0)
-        # A batch is split into whole samples; a stated batch of one GPU may be any number.
+        # A batch is split into whole samples; a stated batch per GPU may be any number.
         samples = np.where(
             np.isnan(self.per_gpu[workload]), np.ceil(each / passes * (1 - 1e-12)), each / passes
         )
@@ -126,7 +125,7 @@ class Batches:
         return samples, passes.astype(np.int64)
 
     def steps(self, workload: IntArray, samples: FloatArray) -> FloatArray:
-        """Steps that so many samples are; those of an uneven split of a batch are one step."""
+        """Number of steps in ``samples`` samples; an uneven split of one batch is one step."""
         step = self.step[workload]
         return np.where(np.isnan(self.per_gpu[workload]), 1.0, samples / step)
 
@@ -140,8 +139,8 @@ def _check_passes(
     per_gpu: FloatArray,
     most: FloatArray,
 ) -> None:
-    """Refuse a ``max_batch_per_gpu`` that whole samples exceed,
-    or that takes more passes than can be counted.
+    """Refuse a ``max_batch_per_gpu`` that is not an integer though a batch is split into whole
+    samples, or that leads to too many passes.
     """
     each = np.where(np.isnan(per_gpu), step, per_gpu)
     split = np.isnan(per_gpu) & ~np.isnan(step) & (most != np.floor(most)) & ~np.isnan(most)
@@ -170,9 +169,9 @@ def _samples(value: object, path: str) -> float:
 
 
 SIZES = 50
-"""Batch sizes that are tried, in geometric steps."""
+"""Number of batch sizes that are tried, in geometric steps."""
 TOLERANCE = 1e-8
-"""A batch size this little above a whole number is that number."""
+"""A batch size that exceeds an integer by at most this counts as the integer."""
 
 StepSeconds = Callable[[FloatArray, IntArray, IntArray], FloatArray]
 """(samples m, passes, row) -> seconds of a step, elementwise; ``row`` is the way to run."""
@@ -183,14 +182,14 @@ class GradientNoise(Columns):
     """Statistics of the gradient of E kinds of work at their first batch size;
     all shape (E,) or scalars.
 
-    With s = B / B0, the gain of a step with a batch of B over one with B0 and the worth of a sample
-    are
+    With s = B / B0, the gain of a step with a batch of B over one with B0, and the efficiency of a
+    sample, are
 
         gain(B)       = (var + sqr) / (var / s + sqr)
         efficiency(B) = gain(B) / s  =  (var + sqr) / (var + s sqr)
 
-    efficiency is 1 at B0 and falls with B; without noise (var = 0) more samples per step gain
-    nothing.
+    The efficiency is 1 at B0 and falls with B; without noise (var = 0), more samples per step bring
+    no gain.
 
     Attributes
     ----------
@@ -218,18 +217,18 @@ class GradientNoise(Columns):
         )
 
     def gain(self, batch: ArrayLike) -> FloatArray:
-        """Steps with B0 that one step with a batch of B is worth."""
+        """Progress of one step with a batch of B, in steps with B0."""
         scale = np.asarray(batch, np.float64) / self.batch
         return (self.var + self.sqr) / (self.var / scale + self.sqr)
 
     def efficiency(self, batch: ArrayLike) -> FloatArray:
-        """Worth of a sample in a batch of B, relative to one in a batch of B0."""
+        """Progress per sample in a batch of B, relative to a batch of B0."""
         return self.gain(batch) * self.batch / np.asarray(batch, np.float64)
 
 
 @dataclass(frozen=True, repr=False)
 class BatchLimits(Columns):
-    """Batch sizes that E kinds of work allow; all shape (E,).
+    """Limits on batch sizes of E kinds of work; all shape (E,).
 
     Attributes
     ----------
@@ -251,7 +250,7 @@ class BatchLimits(Columns):
 class BestBatches:
     """The best batch sizes, all shape (E,): goodput in samples/s of batch B0.
 
-    It is 0 where no batch size is allowed, NaN where no allowed one has a known time.
+    Goodput is 0 if no batch size is allowed, NaN if no allowed one has a known time.
     """
 
     goodput: FloatArray
@@ -269,9 +268,9 @@ def best_batches(
     at the best of `SIZES` geometric batch sizes for each of E ways to run.
 
     Batches run from max(B0, k x least local) to the largest one. A GPU takes ceil(B / k) samples,
-    with accumulation in as few passes as its limit allows, without it no more than that limit. One
-    GPU alone takes a batch above B0 in at least two passes, and without accumulation no other batch
-    than B0: gradient noise cannot be estimated from one gradient. A way that cannot take B0 has no
+    with accumulation in as few passes as its limit allows, without it no more than that limit. A
+    single GPU takes a batch above B0 in at least two passes, and without accumulation only B0,
+    because gradient noise cannot be estimated from one gradient. A way that cannot take B0 has no
     goodput. Of equally good batch sizes the smallest is taken.
 
     Parameters
@@ -279,7 +278,7 @@ def best_batches(
     gpus : IntArray, shape (E,)
         k of each way.
     seconds : callable
-        Step times; batch sizes where it is NaN (unknown) are not taken.
+        Step times; batch sizes with NaN (unknown) are not chosen.
     noise : GradientNoise
     limits : BatchLimits
 
@@ -288,14 +287,13 @@ def best_batches(
     AdaptDL (Apache-2.0), ``adaptdl/goodput.py``, ``GoodputFunction.optimize``.
     """
     count = len(gpus)
-    # As in AdaptDL, no batch below B0 is looked at: its gradient noise is not known.
+    # As in AdaptDL, batches below B0 are not tried: their gradient noise is not known.
     first = np.maximum(noise.batch, limits.least_local * gpus)
     local = np.geomspace(first, np.maximum(limits.most, 1e-300), SIZES).reshape(SIZES, count) / gpus
     passes = np.ones((SIZES, count), np.int64)
     # AdaptDL: as few passes as the limit of a GPU allows.
     split = np.maximum(np.ceil(local / limits.most_local - TOLERANCE), 1.0).astype(np.int64)
-    # Gradient noise is estimated from the difference of gradients: one GPU needs two passes for
-    # that.
+    # Gradient noise is estimated from differences of gradients, for which one GPU needs two passes.
     split = np.where((gpus == 1) & (local > noise.batch), np.maximum(split, 2), split)
     passes = np.where(limits.accumulation, split, passes)
     # Without accumulation one GPU has a single gradient, and its batch must stay B0.
@@ -307,13 +305,13 @@ def best_batches(
     times = seconds(samples.ravel(), passes.ravel(), row.ravel()).reshape(SIZES, count)
     batch = gpus * samples * passes
     goodput = batch / times * noise.efficiency(batch)
-    # Rounding to whole samples may lead below B0, or a limit may not allow B0 at all.
+    # Rounding to whole samples may give less than B0, or a limit may not allow B0 at all.
     allowed = (batch >= noise.batch * (1 - TOLERANCE)) & (first <= limits.most * (1 + TOLERANCE))
     unknown = np.isnan(goodput)
     goodput = np.where(allowed & ~unknown, goodput, 0.0)
-    # The first of equal ones: the smallest batch.
+    # argmax returns the first of equal values: the smallest batch.
     best = np.argmax(goodput, axis=0), np.arange(count)
-    # What is unknown may be the best; it is 0 only where nothing at all is allowed.
+    # Goodput is 0 only if no batch is allowed; if times are unknown, it is unknown.
     none = (unknown & allowed).any(axis=0) & (goodput[best] == 0)
     return BestBatches(np.where(none, np.nan, goodput[best]), samples[best], passes[best])
 
@@ -322,7 +320,7 @@ def best_batches(
 
 KEY = "gradient_noise"
 BLOCK = 1024
-"""Ways whose batch sizes are tried together."""
+"""Ways per block."""
 
 
 class GradientNoiseDocument(Document):
@@ -375,7 +373,7 @@ class AdaptiveBatches:
             if KEY not in workload.parameters:
                 continue
             path = f"{join('workloads', [workload.name])}.parameters"
-            # The batch is chosen by goodput: a stated one would contradict it.
+            # Goodput determines the batch, so a stated one would contradict it.
             for other in (BATCH, PER_GPU, MOST_PER_GPU):
                 if other in workload.parameters:
                     raise InvalidInput(
@@ -403,33 +401,31 @@ class AdaptiveBatches:
         )
 
     def choose(self, ways: Ways, seconds: Callable[[Ways], FloatArray]) -> BestBatches:
-        """The best batch size in each way;
-        what the ways say of samples and passes is not looked at.
-        """
-        # Samples and passes are what is chosen, so that ways that differ in them alone are one.
+        """The best batch size in each way; samples and passes of the ways are ignored."""
+        # Samples and passes are chosen here, so ways that differ only in them are equal.
         columns = (ways.workload, ways.gpu, ways.gpus, ways.nodes)
         groups = group_rows(columns, len(ways))
         goodput = np.empty(len(groups))
         samples = np.empty(len(groups))
         passes = np.empty(len(groups), np.int64)
-        # Each way has `SIZES` batches, which must stay in the cache together.
+        # In blocks, because each way has `SIZES` batches and they should stay in the CPU cache.
         for start in range(0, len(groups), BLOCK):
             block = slice(start, start + BLOCK)
-            some = ways.take(groups.first[block])
+            block_ways = ways.take(groups.first[block])
 
             def step_seconds(
                 m: FloatArray,
                 p: IntArray,
                 row: IntArray,
-                some: Ways = some,
+                block_ways: Ways = block_ways,
             ) -> FloatArray:
-                return seconds(some.take(row).with_batches(m, p))
+                return seconds(block_ways.take(row).with_batches(m, p))
 
             best = best_batches(
-                some.gpus,
+                block_ways.gpus,
                 step_seconds,
-                self.noise.take(some.workload),
-                self.limits.take(some.workload),
+                self.noise.take(block_ways.workload),
+                self.limits.take(block_ways.workload),
             )
             goodput[block] = best.goodput
             samples[block] = best.samples

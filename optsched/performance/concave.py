@@ -1,4 +1,4 @@
-"""Concave envelopes of scaling curves: what formulations need that trade GPUs at the margin."""
+"""Concave envelopes of scaling curves, for formulations that use marginal gains per GPU."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from optsched.arrays import FloatArray
 
 
 def concave_envelope(k: ArrayLike, rates: ArrayLike, *, from_zero: bool = False) -> FloatArray:
-    """The least concave curve over k that is nowhere below the rates:
+    """The smallest concave curve over k that is at least the rates everywhere:
     the upper hull of the points (k, rate).
 
     Measured curves are often neither concave nor monotone (of ElasticFlow's 23, 12 are not
-    concave); code that needs falling marginal gains replaces them by this and reports
+    concave); code that needs decreasing marginal gains uses the envelope instead and reports
     `envelope_gap`.
 
     Parameters
@@ -23,13 +23,13 @@ def concave_envelope(k: ArrayLike, rates: ArrayLike, *, from_zero: bool = False)
     rates : array of shape (K,) or (N, K)
         Finite rates, one curve per row.
     from_zero : bool
-        Whether the hull also goes through the origin (0 GPUs, rate 0), so that gains per GPU never
-        grow from the first GPU on; k must be above 0 then.
+        Whether the hull includes the origin (0 GPUs, rate 0), so that gains per GPU do not increase
+        from the first GPU on; then k must be positive.
 
     Returns
     -------
     FloatArray
-        Of the rates' shape; equal to them, bit for bit, at the hull's corners.
+        Same shape as the rates; equal to them, bit for bit, at the vertices of the hull.
 
     Raises
     ------
@@ -52,29 +52,29 @@ def concave_envelope(k: ArrayLike, rates: ArrayLike, *, from_zero: bool = False)
         x = np.concatenate([[0.0], x])
         curves = np.concatenate([np.zeros((len(curves), 1)), curves], axis=1)
     envelope = _upper_hull(x, curves)[:, int(from_zero) :]
-    # Rounding may leave a chord an ulp below a point on it.
+    # Due to rounding, a chord may be an ulp below a point on it.
     return np.maximum(envelope.reshape(y.shape), y)
 
 
 def _upper_hull(x: FloatArray, curves: FloatArray) -> FloatArray:
-    """Walk all curves at once from corner to corner:
-    the next corner is where the slope from here is steepest.
+    """Walk all curves at once from vertex to vertex: the next vertex has the steepest slope from
+    the current one.
     """
     count, width = curves.shape
     envelope = curves.copy()
     corner = np.zeros(count, np.int64)
     every = np.arange(count)
     place = np.arange(width)
-    # All curves take a step at once; the longest walk visits every point.
+    # All curves step together; the longest walk visits every point.
     for _ in range(width - 1):
         ahead = place > corner[:, np.newaxis]
         if not ahead.any():
             break
         run = np.where(ahead, x - x[corner][:, np.newaxis], 1.0)
         start = curves[every, corner][:, np.newaxis]
-        # The steepest slope leads to the next corner: below it no point lies above the chord.
+        # The steepest slope leads to the next vertex, because then no point is above the chord.
         slope = np.where(ahead, (curves - start) / run, -np.inf)
-        # The farthest of equally steep ones.
+        # Of equally steep points, take the farthest.
         farthest = width - 1 - slope[:, ::-1].argmax(axis=1)
         following = np.where(ahead.any(axis=1), farthest, corner)
         chord = (
@@ -95,7 +95,7 @@ def envelope_gap(rates: ArrayLike, envelope: ArrayLike) -> FloatArray:
     rates : array, shape (..., counts)
         Measured rates in steps/s, one curve per row.
     envelope : array of the same shape
-        What `concave_envelope` made of them.
+        The result of `concave_envelope`.
 
     Returns
     -------

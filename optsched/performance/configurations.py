@@ -15,7 +15,7 @@ from optsched.instance import Cluster
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Configurations(Displayed):
-    """What describes a way to run, once per way (not per job).
+    """Ways to run, each stored once (not per job).
 
     Attributes
     ----------
@@ -32,8 +32,8 @@ class Configurations(Displayed):
     attribute_sets : tuple of mappings
         Free attributes of options; row 0 is empty.
     level : IntArray or None, shape (C,)
-        Level of the topology, one group of which has all GPUs of the way (row of
-        `Cluster.group_of_node`); 0 where it states none. None: no way does.
+        Level of the topology at which all GPUs of the way are in one group (row of
+        `Cluster.group_of_node`); 0 for no such limit. None: no way has one.
     """
 
     pool: IntArray
@@ -65,10 +65,10 @@ class Configurations(Displayed):
         return self._per_gpu([pool.cost_per_gpu_hour for pool in cluster.pools])
 
     def watts(self, cluster: Cluster) -> FloatArray:
-        """Power of the GPUs of each configuration in W; NaN where its pool does not say."""
+        """Power of the GPUs of each configuration in W; NaN if its pool states none."""
         return self._per_gpu([pool.watts_per_gpu for pool in cluster.pools])
 
     def _per_gpu(self, by_pool: Sequence[float | None]) -> FloatArray:
-        # The last value is for options that use no pool: their row is -1.
+        # The last value is for options without a pool, whose row is -1.
         values = np.array([np.nan if value is None else value for value in by_pool] + [0.0])
         return np.asarray(values[self.pool] * self.gpus * self.share, np.float64)

@@ -1,10 +1,10 @@
 """How well models predict times that they were not fitted to.
 
 A model is fitted to one part of the profiles and predicts the times t' of the others, measured as
-t. With e = log t' - log t of the rows that it has a word for:
+t. With e = log t' - log t of the rows that it can predict:
 
     mape      mean of |t'/t - 1|                median of the same: median_ape
-    bias      mean of e: above 0 where it predicts too long times
+    bias      mean of e: above 0 if predicted times are too long
     coverage  share of rows with |e| <= z log_sd, z of the standard normal interval of the nominal share
 """
 
@@ -28,14 +28,13 @@ from optsched.performance.protocol import Source
 from optsched.performance.times import Times
 from optsched.performance.ways import Ways
 
-# --- splits: one for each question put to a model -------------------------------------------------
+# --- splits: each tests another kind of extrapolation
+# -------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Split:
-    """Rows of profiles to fit to, and rows to judge by;
-    they have none in common, and neither is empty.
-    """
+    """Rows of profiles to fit to, and rows to test on; they are disjoint and not empty."""
 
     train: IntArray
     test: IntArray
@@ -44,8 +43,8 @@ class Split:
 def random_rows(
     profiles: Profiles, random: np.random.Generator, fraction: float = 0.5
 ) -> Iterator[Split]:
-    """Dense samples: of each workload on each GPU type a random fraction of the rows,
-    the same way to run together.
+    """Dense samples: a random fraction of the rows of each workload on each GPU type. Rows of the
+    same way to run stay together.
     """
     if not 0 < fraction < 1:
         raise InvalidArgument("random: fraction", f"{fraction:g}", "a number between 0 and 1")
@@ -53,10 +52,10 @@ def random_rows(
     columns = np.stack(
         [ways.workload, ways.gpu, ways.gpus, ways.nodes, ways.samples, ways.passes], axis=1
     )
-    # Repeated measurements of a way stay together: else the model would have seen the answer.
+    # Repeated measurements of a way stay together, otherwise the model would have seen the answer.
     kinds, way = np.unique(columns, axis=0, return_inverse=True)
     group = (kinds[:, 0] * len(ways.gpu_types) + kinds[:, 1]).astype(np.int64)
-    # A random order inside each (workload, GPU type), of which the first ones are fitted to.
+    # Draw a random order inside each (workload, GPU type); the first rows are fitted to.
     order = np.lexsort((random.random(len(kinds)), group))
     first = np.searchsorted(group[order], group[order])
     size = np.bincount(group)[group[order]]
@@ -66,14 +65,16 @@ def random_rows(
 
 
 def workload_out(profiles: Profiles, random: np.random.Generator) -> Iterator[Split]:
-    """A workload never seen: each in turn is left out as a whole."""
+    """Unseen workloads: each workload in turn is left out as a whole."""
     if len(profiles.ways.workloads) > 1:
         for row in range(len(profiles.ways.workloads)):
             yield from _of_mask(profiles.ways.workload != row)
 
 
 def gpu_out(profiles: Profiles, random: np.random.Generator) -> Iterator[Split]:
-    """A GPU type seen on 1 GPU alone: of each in turn the rows on several GPUs are left out."""
+    """GPU types that were measured on 1 GPU only: for each type in turn, the rows on several GPUs
+    are left out.
+    """
     ways = profiles.ways
     if len(ways.gpu_types) > 1:
         for row in range(len(ways.gpu_types)):
@@ -118,7 +119,7 @@ SPLITS: Mapping[str, Callable[..., Iterator[Split]]] = {
     "workload-out": workload_out,
     "gpu-out": gpu_out,
 }
-"""Splits by name; each gives no split where the profiles have nothing that could be left out."""
+"""Splits by name; each yields nothing if the profiles have no rows to leave out."""
 
 LEFT_OUT = {
     "random": "a random part of the configurations of each workload",
@@ -136,7 +137,7 @@ def split_words(label: str) -> str:
 
 
 RANDOM = ("random", "few-shot")
-"""Those that differ from seed to seed."""
+"""Splits that depend on the seed."""
 
 
 def splits_of(profiles: Profiles, name: str, seed: int, options: Mapping[str, Any]) -> list[Split]:
@@ -177,11 +178,11 @@ class ErrorRow(Displayed):
     workload : str or None
         None: all together.
     fits : int
-        Models that were fitted: one for each seed and each part left out.
+        Number of fits: one for each seed and each part left out.
     tested : int
         Rows that were left out, over all fits.
     known : int
-        Those of them that the model had a word for; the measures are of these alone.
+        Rows of these that the model could predict; the error measures use only these.
     mape, median_ape, bias, coverage : float or None
         See the module; None without a row that is known.
     mape_sd : float or None
@@ -210,7 +211,7 @@ class ErrorRow(Displayed):
 
 @dataclass(frozen=True, repr=False)
 class Points(Columns):
-    """Rows that were left out, with what one model predicted; arrays of length P.
+    """Rows that were left out, with the predictions of one model; arrays of length P.
 
     Attributes
     ----------
@@ -221,7 +222,7 @@ class Points(Columns):
     seconds : FloatArray
         Measured.
     predicted, log_sd : FloatArray
-        NaN where the model could not say.
+        NaN if the model had no prediction.
     """
 
     model: str
@@ -234,14 +235,14 @@ class Points(Columns):
 
     @property
     def known(self) -> IntArray:
-        """Places of the rows that the model had a word for."""
+        """Positions of the rows that the model could predict."""
         return np.flatnonzero(np.isfinite(self.predicted))
 
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(DisplayedTable):
-    """What `evaluate` found:
-    a row of errors for each model, split and workload, and the points behind them.
+    """The result of `evaluate`: errors for each model, split and workload, and the predictions
+    behind them.
 
     Attributes
     ----------
@@ -265,7 +266,7 @@ class Evaluation(DisplayedTable):
         return f"of {count(models, 'model')} by {count(splits, 'split')} of {measured}"
 
     def _facts(self) -> Mapping[str, str]:
-        """By split the mean error of each model, over all workloads."""
+        """Mean error of each model over all workloads, by split."""
         facts: dict[str, list[str]] = {}
         for row in self.rows:
             if row.workload is None:
@@ -291,19 +292,19 @@ def evaluate(
     processes: int = 1,
     executor: str = LOCAL,
 ) -> Evaluation:
-    """Fit models to parts of profiles, and judge them by the rest.
+    """Fit models to parts of profiles and test them on the rest.
 
     Parameters
     ----------
     profiles : Profiles
     models : mapping from str to Fit
-        By the name under which each is reported.
+        Models by the name to report.
     splits : sequence of (name, options)
         `SPLITS`.
     seeds : int
-        Random splits are drawn anew for seeds 0 to ``seeds`` - 1; the others are made once.
+        Random splits are drawn for seeds 0 to ``seeds`` - 1; the others are made once.
     nominal : float
-        Of the intervals.
+        Nominal share of the intervals.
     processes : int
         Parts of splits at a time, each in a process of its own; with 1 all in this one.
     executor : str
@@ -312,13 +313,13 @@ def evaluate(
     Returns
     -------
     Evaluation
-        A split that these profiles do not allow has a row without fits that says so; so has a model
-        that cannot be fitted.
+        If the profiles do not allow a split, or a model cannot be fitted, its row has no fits and
+        states the reason.
 
     Raises
     ------
     UsageError
-        A split that there is not, or a number out of range.
+        An unknown split, or a number out of range.
     """
     if not 0 < nominal < 1:
         raise InvalidArgument("nominal", f"{nominal:g}", "a share between 0 and 1")
@@ -344,21 +345,23 @@ def evaluate(
         _predicted, (profiles, dict(models)), items, processes=processes, executor=executor
     )
     for place, title in enumerate(titles):
-        mine = [
+        parts_of_kind = [
             (seed, split, part)
             for (of, seed, split), part in zip(items, found, strict=True)
             if of == place
         ]
-        for one, of_one in _judge(profiles, list(models), title, mine, nominal):
+        for one, of_one in _judge(profiles, list(models), title, parts_of_kind, nominal):
             points.append(one)
             rows += of_one
     return Evaluation(profiles, nominal, tuple(rows), tuple(points))
 
 
 def _predicted(shared: tuple[Any, ...], item: tuple[int, int, Split]) -> Mapping[str, Times | str]:
-    """What each model says of a part that is left out, or why it cannot be fitted to the rest."""
+    """Predictions of each model for a part that is left out, or the reason why it cannot be fitted
+    to the rest.
+    """
     (profiles, models), (_, _, split) = shared, item
-    # All models get the same object: a chain takes over what its parts have fitted.
+    # All models get the same object, so that a chain can reuse fits of its parts.
     train, ways = profiles.take(split.train), profiles.ways.take(split.test)
     predicted: dict[str, Times | str] = {}
     for name, fit in models.items():
@@ -376,8 +379,8 @@ def _judge(
     parts: Sequence[tuple[int, Split, Mapping[str, Times | str]]],
     nominal: float,
 ) -> list[tuple[Points, list[ErrorRow]]]:
-    """What each model says of what is left out by the parts,
-    (seed, split, predictions), of one kind of split.
+    """Errors and points of each model, from the parts (seed, split, predictions) of one kind of
+    split.
     """
     # A model that was never fitted has no points.
     none = (0, EMPTY, Times.of(np.zeros(0), Source.MEASURED))
@@ -404,7 +407,7 @@ def _points(
     test: IntArray,
     predicted: Times,
 ) -> Points:
-    """What one fit says of the rows that it has not seen."""
+    """Predictions of one fit for the rows that were left out."""
     return Points(
         model,
         split,
@@ -423,7 +426,7 @@ def _rows(
     nominal: float,
     refused: str,
 ) -> list[ErrorRow]:
-    """All workloads together, then each that was left out."""
+    """Errors over all workloads, then of each workload with rows that were left out."""
     workload = profiles.ways.workload[points.row]
     rows = [_row(points, None, np.arange(len(points.row)), fits, nominal, refused)]
     for number in np.unique(workload).tolist():
@@ -440,15 +443,15 @@ def _row(
     nominal: float,
     refused: str,
 ) -> ErrorRow:
-    # A model is judged by what it says; that it is silent is counted beside.
+    # Errors use only known predictions; missing ones are counted separately.
     known = np.intersect1d(chosen, points.known)
     head = (points.model, points.split, workload, fits, len(chosen), len(known))
     if len(known) == 0:
         return ErrorRow(*head, None, None, None, None, None, refused)
     error = np.log(points.predicted[known]) - np.log(points.seconds[known])
-    # |t'/t - 1| from the log error, without loss of digits where both are close.
+    # |t'/t - 1| from the log error, without loss of digits if both are close.
     share = np.abs(np.expm1(error))
-    # Two-sided: half of what is not covered lies on either side.
+    # Two-sided interval: half of the uncovered share is on each side.
     z = ndtri((1 + nominal) / 2)
     covered = np.abs(error) <= z * points.log_sd[known] + 1e-12
     seeds = np.unique(points.seed[known])

@@ -1,4 +1,4 @@
-"""Performance objects: in files of fitted models, and inside other objects."""
+"""Performance objects, in files of fitted models and inside other objects."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ from optsched.instance.reading import show, validate
 
 FORMAT = "optsched-model/1"
 
-# Fields of fitted models whose keys are workloads, and theirs GPU types.
+# Fields of fitted models that map workloads to mappings by GPU type.
 FITTED_FIELDS = ("coefficients", "curves", "points", "rates", "groups", "compute", "chosen")
 
 
 class PerformanceObject(Displayed, dict[str, Any]):
-    """A model as plain data, exactly as files and instances hold it; its ``repr`` is one line."""
+    """A model as plain data, as in files and instances; its ``repr`` is one line."""
 
     __slots__ = ()
 
     @property
     def parts(self) -> list[PerformanceObject]:
-        """The models that it is made of."""
+        """The performance objects that it contains."""
         inner = [self["of"]] if self.get("of") else []
         return [PerformanceObject(part) for part in (*self.get("models", ()), *inner)]
 
     @property
     def names(self) -> list[str]:
-        """The models of a chain in order, or the one model, with those that it is made of."""
+        """Names of the models of a chain in order, or of the one model, with the models that it
+        contains.
+        """
         inside = [name for part in self.parts for name in part.names]
         if self["model"] == "chain":
             return inside
@@ -41,7 +43,7 @@ class PerformanceObject(Displayed, dict[str, Any]):
 
     @property
     def fitted(self) -> dict[str, tuple[str, ...]]:
-        """The GPU types that each workload was measured on; empty of models that were not fitted.
+        """The GPU types on which each workload was measured; empty for models that are not fitted.
 
         Returns
         -------
@@ -96,7 +98,7 @@ def _performance_of(document: Any) -> PerformanceObject:
 
 def model_bytes(document: Mapping[str, Any]) -> bytes:
     """The file of a performance object;
-    `read_model` gives exactly the same back, and equal objects equal bytes.
+    `read_model` returns an equal object, and equal objects give equal bytes.
     """
     return pretty_json({"format": FORMAT, **check_performance(document, "")}).encode()
 
@@ -107,10 +109,8 @@ def check_performance(document: Mapping[str, Any], path: str = "performance") ->
 
 
 class FittedModel(ABC):
-    """A model that was fitted to measurements, and is a document.
-
-    What `document` returns is an object of a performance object or a file, and `from_document`
-    makes exactly the same model of it.
+    """A model that was fitted to measurements and can be stored. `document` returns plain data for
+    an instance or a file; `from_document` makes an identical model from it.
     """
 
     name: ClassVar[str]
@@ -118,44 +118,42 @@ class FittedModel(ABC):
     @classmethod
     @abstractmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The model of a document (without ``model``);
+        """The model from a document (without the key ``model``);
         raises `InvalidInput` with paths below ``performance``.
         """
 
     @abstractmethod
     def document(self) -> dict[str, Any]:
-        """Everything that the model is, as JSON, with its ``model`` name."""
+        """The whole model as JSON data, with its name under ``model``."""
 
 
 WHOLE_STEPS = "whole_steps"
 """Option of every fitted model:
-workloads that were measured in steps without samples, for which no batch counts.
+workloads that were measured in steps without samples, so that their batch is ignored.
 """
 
 
 class WholeStepsDocument(Document):
-    """The option that all models have beside their own."""
+    """The option that all fitted models have."""
 
     whole_steps: Tuple[Name] = ()
 
 
 def split_whole_steps(options: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """The workloads measured in whole steps, and the options that are left."""
-    own = {name: value for name, value in options.items() if name != WHOLE_STEPS}
+    """The workloads measured in whole steps, and the other options."""
+    others = {name: value for name, value in options.items() if name != WHOLE_STEPS}
     given = {WHOLE_STEPS: options[WHOLE_STEPS]} if WHOLE_STEPS in options else {}
-    return validate(WholeStepsDocument, given, PERFORMANCE).whole_steps, own
+    return validate(WholeStepsDocument, given, PERFORMANCE).whole_steps, others
 
 
 PERFORMANCE = "performance"
-"""Where every model says that its own options stand."""
+"""First key of the paths in errors of models."""
 
 
 @contextmanager
 def below(path: str) -> Iterator[None]:
-    """Errors of a model, whose paths begin with ``performance``,
-    given the path of its performance object.
-
-    That is empty if it is a document of its own.
+    """Context: in errors of a model, replace the leading ``performance`` of the path by the path of
+    its performance object (empty for a separate document).
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The ``interpolation`` model: what was measured, and what lies between it."""
+"""The ``interpolation`` model: measured times, and interpolation between them."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ from optsched.performance.ways import Ways
 MEASURED_LOG_SD = LEAST_LOG_SD
 """Two measurements of one workload differ by 4 to 6 % in the median (Gavel's two tables)."""
 BATCH_LOG_SD, COUNT_LOG_SD = 0.18, 0.12
-"""Stated where too little was measured to leave some out: mean errors of 14 % (a batch size of
-Gavel's table) and 9.5 % (a count of ElasticFlow's curves), as standard deviations (1.25 times as
-much)."""
+"""Used if there are too few measurements to leave some out. They are mean errors of 14 % (a batch
+size of Gavel's table) and 9.5 % (a count of ElasticFlow's curves), as standard deviations (1.25
+times as much).
+"""
 LEAST_LEFT_OUT, MOST_LEFT_OUT = 10, 1000
-"""Points that are left out in turn to see how uncertain the model is;
-fewer say too little, more take too long.
+"""Limits on the number of points that are left out in turn to estimate the uncertainty: fewer are
+not enough, more take too long.
 """
 
 PointRow = Annotated[
@@ -100,10 +101,9 @@ def _rank(values: AnyArray, wanted: AnyArray) -> IntArray:
 
 
 class Lookup:
-    """Rows of a table by the values of some columns, and by a number of GPUs, their last column.
-
-    Each row has a key, (rank of its values) x 2^31 + GPUs, and keys are sorted: rows that agree in
-    all columns but the last, a series, stand together in the order of their GPUs.
+    """Lookup of rows by the values of some columns, the last of which is a number of GPUs. Each row
+    has a key, (rank of its values) x 2^31 + GPUs, and keys are sorted. So a series, that is rows
+    that agree in all columns but the last, is contiguous and in order of GPUs.
     """
 
     def __init__(self, *columns: AnyArray) -> None:
@@ -115,7 +115,7 @@ class Lookup:
 
     def _number(self, columns: Sequence[AnyArray]) -> IntArray:
         """A number for the values of all columns but the last."""
-        # Mixed radix; a value that no row has takes the place after the last one.
+        # Mixed radix; an unknown value gets the number after the last one.
         number = np.zeros(len(columns[-1]), np.int64)
         for values, column in zip(self._values, columns, strict=False):
             number = number * (len(values) + 1) + _rank(values, column)
@@ -132,8 +132,8 @@ class Lookup:
         return gathered(self._rows, find_sorted(self._keys, self._key(columns)), -1)
 
     def around(self, *columns: AnyArray) -> tuple[IntArray, IntArray]:
-        """Rows of the series with the nearest GPU counts at or below, and at or above;
-        -1 where one is missing.
+        """Rows of the series with the nearest GPU count at or below, and at or above; -1 if there
+        is none.
         """
         if not len(self._rows):
             nothing = np.full(len(columns[-1]), -1)
@@ -152,7 +152,7 @@ class Lookup:
 
 @dataclass(frozen=True, repr=False)
 class MeasuredPoints(Columns):
-    """P measured points, each way to run once.
+    """P measured points, one per way to run.
 
     Attributes
     ----------
@@ -188,8 +188,8 @@ class MeasuredPoints(Columns):
         )
 
     def outside(self, ways: Ways) -> BoolArray:
-        """Whether a way has more or less GPUs, nodes,
-        samples or passes than its pair was measured with.
+        """Whether the GPUs, nodes, samples or passes of a way are outside of the measured range of
+        its pair.
         """
         least, most = (ends[self.pairs.find(ways)] for ends in self._ranges)
         asked = np.stack([ways.gpus, ways.nodes, ways.samples, ways.passes], axis=1)
@@ -210,7 +210,7 @@ class MeasuredPoints(Columns):
     # --- exactly what was measured ----------------------------------------------------------------
 
     def measured(self, ways: Ways) -> FloatArray:
-        """Seconds that were measured in exactly this way, bit for bit; NaN where it was not."""
+        """Seconds that were measured in exactly this way, bit for bit; NaN if there are none."""
         return self._measured(
             self.pairs.find(ways),
             ways.nodes,
@@ -235,7 +235,7 @@ class MeasuredPoints(Columns):
 
     @cached_property
     def _shapes(self) -> MeasuredPoints:
-        """A point of each shape (pair, GPUs, nodes), in this order."""
+        """One point of each shape (pair, GPUs, nodes), in this order."""
         order = np.lexsort((self.nodes, self.gpus, self.pair))
         columns = (self.pair[order], self.gpus[order], self.nodes[order])
         return self.take(order[group_rows(columns, len(order)).first])
@@ -255,7 +255,7 @@ class MeasuredPoints(Columns):
     @cached_property
     def _lines(self) -> FloatArray:
         """a and b of t(m) = a + b m of each shape, shape (2, S + 1);
-        NaN where fewer than two m were measured.
+        NaN if fewer than two m were measured.
         """
         lines = np.full((2, len(self._shapes) + 1), np.nan)
         for shape, rows in enumerate(self.of_shapes):
@@ -269,13 +269,13 @@ class MeasuredPoints(Columns):
         return self._on_line(shape, ways.samples)
 
     def _on_line(self, shape: IntArray, samples: FloatArray) -> FloatArray:
-        # Shape -1, for none, picks the last line, which is NaN.
+        # Shape -1 (none) picks the last line, which is NaN.
         a, b = self._lines[:, shape]
         return np.asarray(a + b * samples, np.float64)
 
     def _seconds_at(self, shape: IntArray, samples: FloatArray) -> FloatArray:
-        """Seconds of a step of one pass in a shape:
-        measured, else on its line; NaN for shape -1.
+        """Seconds of a step of one pass: measured, else from the line of the shape; NaN for shape
+        -1.
         """
         at = self._shapes.take(shape)
         one_pass = np.ones(len(shape), np.int64)
@@ -288,8 +288,9 @@ class MeasuredPoints(Columns):
     def between(self, ways: Ways, same_batch: bool, by_density: bool) -> FloatArray:
         """Seconds between the nearest two k of a way's series; NaN where one of them is missing.
 
-        A series is what was measured of a pair on as many nodes, or (``by_density``) with as many
-        GPUs on the fullest node; with as many samples per step, or else with as many of each GPU.
+        A series has the measurements of a pair on the same number of nodes or, ``by_density``, with
+        the same number of GPUs on the fullest node. They have the same samples per step, or else
+        the same samples per GPU.
         """
         ends = self.single if same_batch else self._shapes
         fullest = -(-ends.gpus // ends.nodes)
@@ -305,7 +306,7 @@ class MeasuredPoints(Columns):
         fewer, more = (gathered(ends.gpus, row, 1) for row in (low, high))
         with np.errstate(divide="ignore", invalid="ignore"):
             place = np.where(more > fewer, np.log(ways.gpus / fewer) / np.log(more / fewer), 0.0)
-            # k m / t in proportion to a power of k: so is t, at fixed m or at fixed k m.
+            # If k m / t is a power of k, so is t, both at fixed m and at fixed k m.
             seconds: FloatArray = np.exp((1 - place) * np.log(below) + place * np.log(above))
         return seconds
 
@@ -318,20 +319,21 @@ class Interpolation(StoredModel):
 
     Of each pair (workload, GPU type), for k GPUs on n nodes with m samples each:
 
-    1. measured exactly so: what was measured, bit for bit (source `MEASURED`; the median, if it was
-       repeated);
-    2. k and n measured with at least two other m: t(m) = a + b m, a, b >= 0, least squares of
-       relative errors. The line goes on beyond the measured m, with the source `EXTRAPOLATED`
-       beyond all m of the pair;
-    3. k between measured ones on as many nodes, or else of as many GPUs per node: log throughput k
-       m / t, piecewise linear in log k, between two ends with as many samples per step, or else
-       with m by 1 or 2. Never beyond the measured k;
-    4. else unknown (NaN): the next model of a ``chain`` is asked. So are steps of several passes
-       that were not measured exactly so.
+    1. a way that was measured has its measured time, bit for bit (source `MEASURED`; the median of
+      repeated ones);
+    2. if k and n were measured with at least two other m, t(m) = a + b m, a, b >= 0, least squares
+      of
+       relative errors. The line is also used outside of the measured m, with the source
+       `EXTRAPOLATED` outside of all m of the pair;
+    3. if k is between measured counts on the same number of nodes (or else with the same GPUs per
+      node), log throughput k m / t is interpolated linearly in log k between the two nearest counts
+      with the same samples per step, or else with m by rule 1 or 2. There is no extrapolation in k;
+    4. else the time is unknown (NaN), and the next model of a ``chain`` is asked. Steps of several
+      passes are known only if measured.
 
-    2 and 3 have the source `INTERPOLATED` and a log_sd from leaving each measured point, or each
-    inner k, out of its own line or series (root mean square of log errors; stated where fewer than
-    10 can be left out), never less than that of what was measured.
+    Rules 2 and 3 have the source `INTERPOLATED`. Their log_sd is estimated by leaving each measured
+    point, or each inner k, out of its line or series (root mean square of log errors; a constant if
+    fewer than 10 can be left out), and at least that of a measurement.
     """
 
     name = "interpolation"
@@ -343,7 +345,7 @@ class Interpolation(StoredModel):
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
-        """Keep what was measured, and see how well each part of it predicts the rest."""
+        """Store the measurements; estimate errors of interpolation by leaving points out."""
         validate(NoOptions, dict(options), "performance")
         check_some(profiles)
         profiles = profiles.sorted()
@@ -358,7 +360,7 @@ class Interpolation(StoredModel):
         return cls(stored.model_copy(update=errors))
 
     def times(self, ways: Ways) -> Times:
-        """Measured, else on a line in m, else between two k."""
+        """Measured, else from a line in m, else interpolated between two k."""
         points = self.points
         seconds = points.measured(ways)
         measured = ~np.isnan(seconds)
@@ -366,13 +368,13 @@ class Interpolation(StoredModel):
         line = np.where(single & ~measured, points.on_line(ways), np.nan)
         on_line = ~np.isnan(line)
         seconds = np.where(measured, seconds, line)
-        # Strong scaling first, then weak; on as many nodes first, then of as many GPUs per node.
+        # Strong scaling first, then weak; same number of nodes first, then same GPUs per node.
         for same_batch in (True, False):
             for by_density in (False, True):
                 asked = np.flatnonzero(single & np.isnan(seconds))
                 if len(asked):
-                    some = ways.take(asked)
-                    seconds[asked] = points.between(some, same_batch, by_density)
+                    asked_ways = ways.take(asked)
+                    seconds[asked] = points.between(asked_ways, same_batch, by_density)
         # A line over samples is less certain than a curve over GPUs: see the constants.
         estimated = np.where(on_line, self.stored.batch_log_sd, self.stored.count_log_sd)
         between = np.where(points.outside(ways), Source.EXTRAPOLATED, Source.INTERPOLATED)
@@ -387,11 +389,11 @@ class Interpolation(StoredModel):
 
 
 def _batch_log_sd(points: MeasuredPoints) -> float:
-    """Error of each point from the line of the others of its shape."""
+    """Error of each point relative to the line through the other points of its shape."""
     single = points.single
     errors = []
     shapes = [rows for rows in points.of_shapes if len(rows) > 2]
-    # Evenly over all shapes, so that the sample does not depend on their order alone.
+    # Sample evenly over all shapes.
     every = max(1, sum(map(len, shapes)) // MOST_LEFT_OUT)
     for rows, left in [(shape, left) for shape in shapes for left in range(len(shape))][::every]:
         others = np.delete(rows, left)
@@ -402,21 +404,23 @@ def _batch_log_sd(points: MeasuredPoints) -> float:
 
 
 def _count_log_sd(points: MeasuredPoints) -> float:
-    """Error of each k between its two neighbours on as many nodes."""
+    """Error of interpolating each k from its two neighbours on the same number of nodes."""
     single = points.single
     single = single.take(np.lexsort((single.gpus, single.samples, single.nodes, single.pair)))
     series = group_rows((single.pair, single.nodes, single.samples), len(single)).inverse
-    here = 1 + np.flatnonzero((series[:-2] == series[1:-1]) & (series[1:-1] == series[2:]))
-    below = here - 1
-    above = here + 1
+    inner = 1 + np.flatnonzero((series[:-2] == series[1:-1]) & (series[1:-1] == series[2:]))
+    below = inner - 1
+    above = inner + 1
     log_k = np.log(single.gpus)
     log_t = np.log(single.seconds)
-    place = (log_k[here] - log_k[below]) / (log_k[above] - log_k[below])
-    return _root((1 - place) * log_t[below] + place * log_t[above] - log_t[here], COUNT_LOG_SD)
+    place = (log_k[inner] - log_k[below]) / (log_k[above] - log_k[below])
+    return _root((1 - place) * log_t[below] + place * log_t[above] - log_t[inner], COUNT_LOG_SD)
 
 
 def _root(errors: FloatArray, stated: float) -> float:
-    """Nothing between measurements is known better than these are."""
+    """Root mean square of the errors, at least the uncertainty of a measurement; ``stated`` if
+    there are too few errors.
+    """
     if len(errors) < LEAST_LEFT_OUT:
         return stated
     return min(max(float(np.sqrt(np.mean(errors**2))), MEASURED_LOG_SD), MOST_LOG_SD)

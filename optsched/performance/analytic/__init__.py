@@ -1,3 +1,3 @@
-"""Performance from facts alone:
-datasheets, links, operation counts and parallel plans, without any measurement.
+"""Performance from published facts, without measurements: datasheets, links, operation counts and
+parallel plans.
 """

@@ -1,8 +1,8 @@
 """Times of all-reduces by the alpha-beta (Hockney) model: a message of S bytes takes alpha + S / B.
 
 All functions take arrays that broadcast together and return seconds: S in bytes of the whole
-buffer, as in nccl-tests, k ranks, B in bytes/s per direction, alpha in seconds per message. One
-rank, or none, communicates with nobody: 0 s, whatever the links.
+buffer, as in nccl-tests, k ranks, B in bytes/s per direction, alpha in seconds per message. With at
+most one rank there is no communication: 0 s for all links.
 
     ring           2 (k-1) alpha + 2 (k-1)/k S / B
     tree           2 ceil(log2 k) alpha + 2 S / B      pipelined, up and down
@@ -76,7 +76,7 @@ def hierarchical_all_reduce(
 
 
 def _transfer(size: Numbers, bandwidth: Numbers) -> FloatArray:
-    """S / B; nothing takes no time, and anything takes forever without a link."""
+    """S / B; 0 if S = 0, and inf if B = 0."""
     S, B = np.broadcast_arrays(np.asarray(size, np.float64), np.asarray(bandwidth, np.float64))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(S == 0, 0.0, S / B)
@@ -107,14 +107,14 @@ HOP = (
 )
 """Seconds of a step by (link, algorithm, protocol)."""
 GENERATIONS = (7.0, 8.0, 9.0, 10.0)
-"""Compute capabilities at which the rows below begin; older ones count as the first."""
+"""Compute capabilities at which the rows below begin; older GPUs use the first row."""
 LL_MAX = (
     np.array([[39.0, 39.0, 20.4], [87.7, 22.5, 19.0], [141.0, 45.0, 35.0], [282.0, 90.0, 70.0]])
     * 1e9
 )
 """Bytes/s by (generation, scale); the scales are one node, two nodes, more."""
 LL_MAX_HOSTS = np.array([39.0, 39.0, 20.4]) * 1e9
-"""Over nodes with Intel processors, by scale: there LL is limited by the host."""
+"""By scale, for nodes with Intel processors, whose hosts limit LL."""
 RING_LL128 = np.array([20.0, 20.0, 36.7, 73.4]) * 1e9
 """Bytes/s of a channel by generation."""
 TREE_LL128 = (
@@ -124,8 +124,8 @@ TREE_ANY = (
     np.array([[26.5, 18.5, 10.0], [24.0, 23.6, 17.8], [38.7, 41.4, 36.0], [77.4, 82.8, 72.0]]) * 1e9
 )
 OVERHEAD = 1e-6
-"""Seconds that the network adds to every step inside a node
-while a ring spans several; thrice for Simple.
+"""Seconds that the network adds to every step inside a node if the ring spans several nodes; three
+times as much for Simple.
 """
 CORRECTION = np.array(
     [
@@ -134,7 +134,7 @@ CORRECTION = np.array(
         [0.9] * 7 + [0.8, 0.7, 0.6, 0.6] + [0.5] * 4 + [0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9],
     ]
 )
-"""Of trees, by (protocol, floor(log2(bytes / 64)))."""
+"""Factors on the bandwidth of trees, by (protocol, floor(log2(bytes / 64)))."""
 
 
 def nccl_times(
@@ -147,7 +147,7 @@ def nccl_times(
     nvlink: BoolArray | bool = True,
     channels: Numbers = 12,
 ) -> FloatArray:
-    """Seconds of NCCL's algorithms and protocols, by the model with which it chooses.
+    """Seconds of NCCL's algorithms and protocols, by the tuning model with which NCCL chooses one.
 
     For every algorithm a (tree, ring) and protocol p (LL, LL128, Simple), k ranks on n nodes:
 
@@ -220,12 +220,12 @@ def _bandwidth(
         np.searchsorted(GENERATIONS, cc, side="right") - 1, 0, len(GENERATIONS) - 1
     )
     scale = np.minimum(n, 3).astype(np.int64) - 1
-    # LL sends a flag with every 4 bytes, which halves the bandwidth; the host limits it as well.
+    # LL sends a flag with every 4 bytes, which halves the bandwidth; the host is another limit.
     ll_max = np.where(n > 1, LL_MAX_HOSTS[scale], LL_MAX[generation, scale])
-    # LL128 and trees reach 0.92 of the bus: of 128 bytes 120 are data.
+    # LL128 and trees reach 0.92 of the bus bandwidth: 120 of 128 bytes are data.
     trunk = np.minimum(0.92 * bus, c * TREE_ANY[generation, scale])
     f = np.where(n > 1, 15 / 16, 7 / 9)
-    # From bus bandwidth to that of the algorithm: a tree moves every byte up and down.
+    # From bus bandwidth to algorithm bandwidth: a tree moves every byte up and down.
     half = 0.5
     ring = k / np.maximum(2 * (k - 1), 1)
     bandwidth = np.stack(
@@ -238,7 +238,7 @@ def _bandwidth(
             bus * ring,
         ]
     )
-    # Trees are slower than their bandwidth says for some sizes: NCCL has measured factors.
+    # For some sizes trees are slower than their bandwidth; these factors were measured by NCCL.
     row = np.floor(np.log2(np.maximum(S, 64) / 64)).astype(np.int64)
     row = np.minimum(row, CORRECTION.shape[1] - 1)
     bandwidth[:3] *= np.where(
@@ -260,7 +260,7 @@ def _latency(
     base = BASE[algorithm, protocol]
     hop = HOP[:, algorithm, protocol]
     intra = np.where(nvlink, hop[NVLINK], hop[PCI])
-    # With one GPU on each node nothing hides the network.
+    # With one GPU per node nothing hides the network latency.
     inter = np.where(k == n, HOP[NET, TREE, protocol], hop[NET])
     if algorithm == TREE:
         # A chain inside each node, a binary tree over the nodes; up, and down again.
@@ -268,7 +268,7 @@ def _latency(
         levels = np.floor(np.log2(n))
         latency: FloatArray = base + 2 * (chain * intra + levels * inter)
         return latency
-    # Steps inside a node wait for the network as well while the ring spans several nodes.
+    # If the ring spans several nodes, steps inside a node also wait for the network.
     overhead = np.where(n > 1, OVERHEAD * (3 if protocol == SIMPLE else 1), 0.0)
     latency = base + (2 * (k - 1) - 2 * (n - 1)) * np.maximum(intra, overhead) + 2 * (n - 1) * inter
     if protocol == SIMPLE:
@@ -282,9 +282,7 @@ def _latency(
 
 
 FIRST_CAPABILITY = 6.0
-"""Of boards without a compute capability (of other vendors):
-the oldest that the tuning model knows.
-"""
+"""Used for boards without a compute capability (other vendors): the oldest in the tuning model."""
 
 
 def exchange_seconds(
@@ -297,8 +295,8 @@ def exchange_seconds(
 
     - ``ring`` over all GPUs: the slowest link between them, `ring_all_reduce`;
     - ``tree`` over the same link, `tree_all_reduce`;
-    - ``hierarchical``: inside the nodes, then between them with the share of its node's link that
-      each GPU has, then inside again, `hierarchical_all_reduce`;
+    - ``hierarchical``: inside the nodes, then between them (each GPU has a share of the link of its
+      node), then inside again, `hierarchical_all_reduce`;
     - ``nccl``: the fastest algorithm and protocol of NCCL's tuning model, `nccl_times`.
     """
     bandwidth, latency = links.ring(pool, gpus, nodes, group)
@@ -306,9 +304,9 @@ def exchange_seconds(
         return ring_all_reduce(size, gpus, bandwidth, latency)
     if algorithm == "tree":
         return tree_all_reduce(size, gpus, bandwidth, latency)
-    # The fullest node counts: the others wait for it.
+    # The node with most GPUs determines the time; the others wait for it.
     each = np.ceil(gpus / np.maximum(nodes, 1))
-    # Of two GPUs at least: one alone has no link, which would count as infinitely fast.
+    # At least two GPUs, because one alone has no link, which would count as infinitely fast.
     near = links.level(pool, np.maximum(each.astype(np.int64), 2), np.ones_like(nodes))
     far = np.where(nodes > 1, links.level(pool, gpus, nodes, group), LEAF)
     inside = links.bandwidth[pool, near]

@@ -1,6 +1,5 @@
-"""GPU boards: what their datasheets say, how they are found by name, and their MIG slices.
-
-The figures are facts of the manufacturers' documents named in each row, dense throughout.
+"""GPU boards: figures of their datasheets, lookup by name, and their MIG slices. The figures are
+from the manufacturers' documents that each row names, without sparsity.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from optsched.instance.reading import show
 
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
 FALLBACKS = {"tf32": "fp32", "fp16": "fp32", "bf16": "fp32", "fp8": "fp16"}
-"""What a board computes in where it has no units for a precision;
-bf16 without units is done in fp32, not in fp16.
+"""Precision that is used if a board has no units for another one; bf16 falls back to fp32, not to
+fp16.
 """
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 """Bytes of a number."""
@@ -38,20 +37,20 @@ class MigProfile:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One GPU as the system shows it:
-    a board of two dies that are shown as two GPUs is given by the die.
+    """One GPU as the system reports it. For a board with two dies that are reported as two GPUs,
+    the figures are per die.
 
     Attributes
     ----------
     name, architecture : str
     compute_capability : float or None
-        None where the vendor has none.
+        None for vendors that do not have it.
     memory, bandwidth : float
         GB and GB/s.
     peaks : tuple of float or None
-        Dense TFLOP/s (no sparsity), in the order of `PRECISIONS`; None where the board has no units
-        for it. fp32 and fp64 are the vector figures, the others those of matrix units where there
-        are any.
+        Dense TFLOP/s (no sparsity), in the order of `PRECISIONS`; None if the board has no units
+        for a precision. fp32 and fp64 are figures of vector units, the others of matrix units if
+        there are any.
     sms : int
         Streaming multiprocessors or compute units.
     base_clock : float or None
@@ -88,18 +87,14 @@ class Board:
     mig: tuple[MigProfile, ...] = ()
 
     def peak(self, precision: str) -> float:
-        """FLOP/s at a precision,
-        of the next one that the board has units for (`FALLBACKS`) where it has none.
-        """
+        """FLOP/s at a precision, or at the next one for which the board has units (`FALLBACKS`)."""
         while (value := self.peaks[PRECISIONS.index(precision)]) is None:
             precision = FALLBACKS[precision]
         return value * 1e12
 
     @property
     def preference(self) -> tuple[bool, float]:
-        """Sorts the boards of a family:
-        those with built-in links first, then those with the least memory.
-        """
+        """Sort key of the boards of a family: built-in links first, then least memory."""
         return (self.bridge or self.nvlink is None, self.memory)
 
 
@@ -258,10 +253,10 @@ NOISE = frozenset(
         "oam",
     ]
 )
-"""Words of a device's name that tell nothing apart."""
+"""Words in names of devices that do not distinguish boards."""
 MEMORY_SLACK = 0.12
-"""Relative difference between the memory that a pool states and that of its board;
-drivers show a little less.
+"""Allowed relative difference between the memory that a pool states and that of its board; drivers
+report a little less.
 """
 
 
@@ -274,23 +269,22 @@ def find(name: str, memory: float | None = None, path: str = "gpu") -> Board:
     """The board that a name means.
 
     A name is the words of a board's name, in any order and case: ``V100-SXM2-16GB``, ``v100``,
-    ``NVIDIA A100 80GB PCIe``. Where it fits several boards of one family, those with about the
-    stated memory are meant; among several of these the one with built-in links, then the one with
-    the least memory, so that no memory is promised that may not be there: V100 is the
-    V100-SXM2-16GB.
+    ``NVIDIA A100 80GB PCIe``. If it fits several boards of one family, those with about the stated
+    memory are taken. Among several of these, built-in links come first, then the least memory,
+    which is the safe choice: V100 means V100-SXM2-16GB.
 
     Parameters
     ----------
     name : str
     memory : float, optional
-        GB per GPU, where something else states it.
+        GB per GPU, if it is known from elsewhere.
     path : str
-        Of the name in its document, for the message.
+        Path of the name in its document, for the message.
 
     Raises
     ------
     InvalidInput
-        If no board is called so, or boards of several families are.
+        If the name fits no board, or boards of several families.
     """
     wanted = words(name)
     found = [
@@ -298,7 +292,7 @@ def find(name: str, memory: float | None = None, path: str = "gpu") -> Board:
         for board in BOARDS
         if wanted and all(fits(word, words(board.name)) for word in wanted)
     ]
-    # Form factors and memory sizes of one family are distinguished by what the pool states.
+    # The memory that the pool states distinguishes boards of one family.
     families = {family(board) for board in found}
     if len(families) == 1:
         near = [
@@ -317,25 +311,25 @@ def find(name: str, memory: float | None = None, path: str = "gpu") -> Board:
 
 
 def words(name: str) -> frozenset[str]:
-    """The words of a name that tell boards apart."""
+    """The words of a name that distinguish boards."""
     return frozenset(re.findall(r"[a-z0-9]+", name.lower())) - NOISE
 
 
 def fits(word: str, names: frozenset[str]) -> bool:
-    """Whether a word is part of a board's name; a form factor also does without its generation."""
+    """Whether a word is part of a board's name; a form factor matches without its generation."""
     return word in names or any(
         word == other.rstrip("0123456789") != other for other in names if other[:3] == "sxm"
     )
 
 
 def family(board: Board) -> str:
-    """The first word of its name."""
+    """Family of a board: the first word of its name."""
     return board.name.lower().split("-")[0]
 
 
 def close(name: str) -> list[Board]:
-    """Boards with the names nearest to a name that none has,
-    or one of each architecture if none is near.
+    """Suggestions for an unknown name: boards with similar names, or else one board per
+    architecture.
     """
     by_word = {
         key.lower(): board for board in reversed(BOARDS) for key in (family(board), board.name)
@@ -369,7 +363,7 @@ def partitions_of(pool: Pool, path: str = "gpu") -> tuple[Partition, ...]:
     ----------
     pool : Pool
     path : str
-        Of the GPU type in its document, for messages.
+        Path of the GPU type in its document, for messages.
 
     Returns
     -------
@@ -390,15 +384,14 @@ def partitions_of(pool: Pool, path: str = "gpu") -> tuple[Partition, ...]:
 
 
 class Slice(NamedTuple):
-    """Shares of a board: of its compute, and of its memory and memory bandwidth."""
+    """Shares of a board: compute, and memory (size and bandwidth)."""
 
     compute: float
     memory: float
 
 
 def slice_of(board: Board, profile: object, path: str) -> Slice:
-    """What a slice of a board has, to first order:
-    c of its 7 compute slices, m of its 8 memory slices.
+    """Shares of a slice, to first order: c of 7 compute slices, m of 8 memory slices.
 
     The A30 has 4 of both. Rates follow from the roofline with both shares
     (`optsched.performance.analytic.roofline`).

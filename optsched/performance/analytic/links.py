@@ -1,6 +1,5 @@
-"""Bandwidth and latency between the GPUs of a pool, by how far apart they are.
-
-Each number comes from the first of these that has it, and `PoolLinks.sources` says which it was:
+"""Bandwidth and latency between the GPUs of a pool, by their distance. Each number comes from the
+first of these sources that has it; `PoolLinks.sources` names the source:
 
 1. the cluster's topology document: the rings over all GPUs of an island, of a node, of the nodes
    under one leaf switch, of all nodes (`rings`), the slowest of these of the pool;
@@ -49,8 +48,8 @@ Edge = frozenset[Any]
 
 
 class Rings(NamedTuple):
-    """Bandwidth of all rings of a placement together (GB/s),
-    the links that they use, and the slowest one.
+    """Total bandwidth of all rings of a placement (GB/s), the links that they use, and the slowest
+    link.
     """
 
     bandwidth: float
@@ -59,16 +58,17 @@ class Rings(NamedTuple):
 
 
 def rings(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> Rings:
-    """Rings over these vertices of an `undirected` graph, packed greedily;
-    0 GB/s where it does not join them.
+    """Rings over these vertices of an `undirected` graph, packed greedily; 0 GB/s if the graph does
+    not connect them.
 
     A ring that visits GPUs in the order of a walk around a tree of links uses every link of the
-    tree once in each direction. So among all rings, one around the maximum spanning tree, cut down
-    to the placement's GPUs, has the widest slowest link: B = min over its links of capacity / jobs
-    that share it. Where links are left over (several NICs, rails), further rings are packed in the
-    same greedy way and add up, as NCCL does with channels, down to half the width of the first;
-    narrower ones (PCIe beside NVLink) would only hold the others up. For stars and trees (NVSwitch,
-    fat trees) this is exact; for GPUs that are joined pairwise it is a lower bound.
+    tree once in each direction. So the ring around the maximum spanning tree, pruned to the
+    placement's GPUs, maximises the bandwidth of its slowest link: B = min over its links of
+    capacity / jobs that share it. If links are left over (several NICs, rails), more rings are
+    packed in the same greedy way and their bandwidths add up, like the channels of NCCL. Rings with
+    less than half the bandwidth of the first (PCIe beside NVLink) are not used, because they would
+    slow down the others. The result is exact for stars and trees (NVSwitch, fat trees), and a lower
+    bound for GPUs that are joined pairwise.
     """
     if len(terminals) < 2:
         return Rings(np.inf, frozenset(), None)
@@ -81,20 +81,20 @@ def rings(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> Rings:
         tree = _tree(left, terminals)
         if tree is None:
             break
-        # The slowest link of the widest tree limits this ring.
+        # The slowest link of the tree limits this ring.
         narrow = min(tree, key=lambda ends: left.edges[ends]["bandwidth"])
         width = left.edges[narrow]["bandwidth"]
         if slowest is None:
             slowest = frozenset(narrow)
             first = width
-        # A narrow ring (PCIe beside NVLink) would hold the wide ones up.
+        # A slow ring (PCIe beside NVLink) would slow down the fast ones.
         if width < first / 2:
             break
         used |= {frozenset(ends) for ends in tree}
         total += width
         if np.isinf(total):
             break
-        # What a ring uses is no longer there for the next one.
+        # Subtract the bandwidth of this ring before packing the next one.
         for ends in tree:
             left.edges[ends]["bandwidth"] -= width
             if left.edges[ends]["bandwidth"] <= ROUNDING * width:
@@ -103,8 +103,8 @@ def rings(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> Rings:
 
 
 def _tree(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> list[tuple[Any, Any]] | None:
-    """Links of the maximum spanning tree, cut down to what joins the terminals;
-    None where nothing does.
+    """Links of the maximum spanning tree, pruned to the paths between terminals; None if they are
+    not connected.
     """
     import networkx
 
@@ -113,9 +113,9 @@ def _tree(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> list[tuple[An
     if not joined.issuperset(terminals):
         return None
     tree.remove_nodes_from([vertex for vertex in tree if vertex not in joined])
-    # Leaves that are no terminals are cut off, until only paths between terminals are left.
+    # Remove leaves that are not terminals, until only paths between terminals are left.
     wanted = set(terminals)
-    while ends := [one for one, links in tree.degree if links == 1 and one not in wanted]:
+    while ends := [leaf for leaf, links in tree.degree if links == 1 and leaf not in wanted]:
         tree.remove_nodes_from(ends)
     return list(tree.edges)
 
@@ -130,23 +130,22 @@ def neighbours(graph: networkx.Graph[Any], parts: set[Any]) -> set[Any]:
 
 GB = 1e9
 LEVELS = ("one GPU", "NVLink island", "node", "leaf switch", "across leaf switches")
-"""Words for the link levels."""
+"""Names of the link levels."""
 NVLINK_SHARE = {6.0: 0.9, 7.0: 0.8, 8.0: 0.8, 9.0: 0.824, 10.0: 0.802}
-"""What NCCL expects of an NVLink by compute capability:
+"""Fraction of an NVLink's bandwidth that NCCL expects, by compute capability:
 18 of 20, 20 of 25, 20 of 25, 20.6 of 25, 40.1 of 50 GB/s.
 """
 OTHER_SHARE = 0.8
 PCIE_3 = 12.0
 """GB/s of 16 lanes of generation 3; each generation doubles it."""
 NETWORK_BANDWIDTH, NETWORK_LATENCY = 12.0, 14e-6
-"""Between nodes, unless something says better:
-one NIC of 100 Gb/s for a node, GB/s, and a step of a ring, s.
+"""Defaults between nodes: one NIC of 100 Gb/s per node (in GB/s), and seconds of a step of a ring.
 """
 NVLINK_LATENCY, PCIE_LATENCY = 3.4e-6, 5.7e-6
 
 
 class Stated(NamedTuple):
-    """GB/s and where it comes from."""
+    """A bandwidth in GB/s and its source."""
 
     bandwidth: float
     source: str
@@ -165,10 +164,10 @@ class PoolLinks:
     sources : tuple of tuples of str, shape (P, 5)
         Where each bandwidth comes from.
     island : IntArray, shape (P,)
-        GPUs of an NVLink island that every node has; 0 where the topology shows none.
+        GPUs of an NVLink island that exists in every node; 0 if the topology has none.
     leaf : IntArray, shape (P,)
-        Most nodes under one leaf switch; 1 where the cluster states levels, as ways to run say then
-        whether they are in one rack.
+        Most nodes under one leaf switch; 1 if the cluster states levels, because configurations
+        then state whether they are in one rack.
     """
 
     bandwidth: FloatArray
@@ -213,10 +212,9 @@ class PoolLinks:
     def level(
         self, pool: IntArray, gpus: IntArray, nodes: IntArray, group: IntArray | int = 0
     ) -> IntArray:
-        """How far apart k GPUs on n nodes are at least, elementwise.
-
-        ``group`` is the level of the topology that each way states; the nodes of a group of level 1
-        are under one leaf switch.
+        """Link level of k GPUs on n nodes in the best case, elementwise. ``group`` is the level of
+        the topology that each way states; the nodes of a group of level 1 are under one leaf
+        switch.
         """
         inside = np.where(gpus <= self.island[pool], ISLAND, NODE)
         between = np.where((nodes <= self.leaf[pool]) | (np.asarray(group) == 1), LEAF, ACROSS)
@@ -231,21 +229,21 @@ class PoolLinks:
     ) -> tuple[FloatArray, FloatArray]:
         """Bandwidth (bytes/s) and mean latency of a step (s) of a ring over k GPUs on n nodes.
 
-        Of the k - 1 steps of a reduce-scatter, n - 1 wait for the network and the others do not.
+        Of the k - 1 steps of a reduce-scatter, n - 1 go over the network.
         """
         level = self.level(pool, gpus, nodes, group)
-        here = self.latency[pool, NODE]
-        there = self.latency[pool, level]
-        # Neighbours of the ring are on one node wherever that is possible.
+        inside = self.latency[pool, NODE]
+        outside = self.latency[pool, level]
+        # The ring is ordered so that neighbours are on the same node where possible.
         over = np.where(level >= LEAF, nodes - 1, 0)
         latency = np.where(
-            gpus > 1, ((gpus - 1 - over) * here + over * there) / np.maximum(gpus - 1, 1), 0.0
+            gpus > 1, ((gpus - 1 - over) * inside + over * outside) / np.maximum(gpus - 1, 1), 0.0
         )
         return self.bandwidth[pool, level], latency
 
 
 Found = tuple[tuple[Stated, ...], int, int]
-"""Of a pool: its five levels, GPUs of an island, nodes of a leaf."""
+"""Links of a pool: its five levels, GPUs per island, nodes per leaf."""
 
 
 def _defaults(pool: Pool, board: Board, network: float) -> Mapping[str, Stated]:
@@ -299,11 +297,11 @@ def _of_topology(cluster: Cluster, defaults: Sequence[Mapping[str, Stated]]) -> 
     for one, other, data in graph.edges(data=True):
         ends = [owner.get(one), owner.get(other)]
         known = next((node for node in ends if node is not None), None)
-        # A link that states no bandwidth gets that of its level. One between switches limits
-        # nothing.
+        # A link without a stated bandwidth gets that of its level. Between switches it is
+        # unlimited.
         if np.isfinite(data["bandwidth"]):
             data["source"] = "topology"
-        elif known is not None:  # a link between switches that states nothing limits nothing
+        elif known is not None:  # a link between switches without a stated bandwidth is unlimited
             level = INTRA_NODE if ends[0] == ends[1] else NODE_LINK
             data["bandwidth"], data["source"] = defaults[nodes[known]][level]
     return [
@@ -317,7 +315,7 @@ def _of_topology(cluster: Cluster, defaults: Sequence[Mapping[str, Stated]]) -> 
 
 
 def _with_gpus(pool: Pool) -> list[int]:
-    """Nodes that have GPUs."""
+    """Rows of nodes with GPUs."""
     return np.flatnonzero(pool.node_gpus > 0).tolist()
 
 
@@ -326,8 +324,10 @@ def _of_pool(
     inside: Mapping[str, set[Any]],
     stated: Mapping[str, Stated],
 ) -> Found:
-    """The slowest island, node, leaf and whole of a pool."""
-    # A document may name hosts without their GPUs: then the host represents them.
+    """Links of a pool from the topology: the slowest rings over an island, a node, a leaf and the
+    whole pool.
+    """
+    # If the document has hosts without their GPUs, the host vertex represents them.
     chips = {
         node: sorted((part for part in parts if _is_gpu(part, node)), key=str) or [node]
         for node, parts in inside.items()
@@ -343,8 +343,8 @@ def _of_pool(
     own = [graph.subgraph(parts - {node}) for node, parts in inside.items()]
     island = _narrowest(*map(_ring, own, islands, [whole] * len(own))) if size else whole
 
-    # Nodes below the same switches are a leaf; several switches of one group (rails) count
-    # together.
+    # Nodes below the same switches are a leaf; several switches with the same nodes (rails) count
+    # as one.
     under: dict[Any, set[str]] = {}
     for node, parts in inside.items():
         for switch in neighbours(graph, parts):
@@ -378,7 +378,7 @@ def _is_gpu(vertex: Any, node: str) -> bool:
 
 
 def _island(graph: networkx.Graph[Any], parts: set[Any], gpus: Sequence[Any]) -> list[Any]:
-    """The largest set of a node's GPUs that are joined without the node's own vertex."""
+    """The largest set of a node's GPUs that are connected without the vertex of the node."""
     import networkx
 
     joined = [
@@ -388,8 +388,8 @@ def _island(graph: networkx.Graph[Any], parts: set[Any], gpus: Sequence[Any]) ->
 
 
 def _ring(graph: networkx.Graph[Any], gpus: Sequence[Any], otherwise: Stated) -> Stated:
-    """The rings over some GPUs;
-    ``otherwise`` where there is but one vertex for them, or the topology lacks it.
+    """The rings over some GPUs; ``otherwise`` if they have only one vertex, or the topology lacks
+    them.
     """
     present = [gpu for gpu in gpus if gpu in graph]
     if len(present) < len(gpus):

@@ -1,6 +1,4 @@
-"""The ``analytic`` model:
-rates from datasheets, links and operation counts, without any measurement.
-"""
+"""The ``analytic`` model: rates from datasheets, links and operation counts; no measurements."""
 
 from __future__ import annotations
 
@@ -55,13 +53,11 @@ from optsched.performance.protocol import Feasibility, JobBatch, Prediction, Rat
 
 OPERATIONS, MODEL = "operations", "model"
 KINDS = (TRANSFORMER, OPERATIONS, MODEL)
-"""Parameters that describe a workload; one of them."""
+"""Parameters that describe a workload; exactly one is given."""
 COMPUTE, MEMORY = 0.6, 0.8
-"""Shares of peak FLOP/s and of memory bandwidth that training kernels reach,
-unless a GPU type has its own.
-
-With 0.6 the plans of Megatron-LM on A100 come out at their published rates (SC 2021, table 1)
-within -13 and +21 %.
+"""Default fractions of peak FLOP/s and of memory bandwidth that training kernels reach. With 0.6,
+predicted rates of the plans of Megatron-LM on A100 are within -13 and +21 % of the published ones
+(SC 2021, table 1).
 """
 LOG_SD = 0.3
 """Standard deviation of the log rate:
@@ -81,7 +77,7 @@ class GpuOptions(Document):
 
     @property
     def fitted(self) -> bool:
-        """Whether an efficiency was measured."""
+        """Whether an efficiency is stated."""
         return self.compute is not None or self.memory is not None
 
 
@@ -162,7 +158,7 @@ def read_options(options: Mapping[str, Any], instance: Instance) -> AnalyticOpti
 
 
 def read_workloads(instance: Instance) -> list[TransformerDocument | OperationsDocument | None]:
-    """What each workload of an instance is; None for those whose parameters describe none."""
+    """The description of each workload of an instance; None for workloads without one."""
     return [
         _workload(workload.parameters, f"{join('workloads', [workload.name])}.parameters")
         for workload in instance.workloads
@@ -175,7 +171,7 @@ def _workload(
     given = [kind for kind in KINDS if kind in parameters]
     if not given:
         return None
-    # Two descriptions could contradict each other: none of them would be the obvious one.
+    # Two descriptions could contradict each other, so only one is allowed.
     if len(given) > 1:
         raise InvalidInput(path, " beside ".join(given), f"one of {', '.join(KINDS)}")
     if given == [TRANSFORMER]:
@@ -183,7 +179,7 @@ def _workload(
     if given == [OPERATIONS]:
         names = [name for name in OperationsDocument.model_fields if name in parameters]
         return validate(OperationsDocument, {name: parameters[name] for name in names}, path)
-    # A model is a list of one operation.
+    # The parameter `model` is a list of one operation.
     one = validate(ModelDocument, parameters[MODEL], f"{path}.{MODEL}")
     operation = OperationDocument(flops=one.flops_per_sample, bytes=one.bytes_per_sample)
     return OperationsDocument(
@@ -199,13 +195,11 @@ def _workload(
 BACKWARD = 2 / 3
 """Share of a training step's work that is backward."""
 NOT_STATED, AS_TRANSFORMER, AS_OPERATIONS = range(3)
-"""How a workload describes itself."""
+"""Kinds of descriptions of a workload."""
 
 
 class LinkAssumption(NamedTuple):
-    """What the model takes a pool's links for, and where that comes from:
-    GB/s per direction and seconds of a step.
-    """
+    """The assumed links of a pool and their source: GB/s per direction and seconds of a step."""
 
     pool: str
     board: str
@@ -296,7 +290,7 @@ class AnalyticModel(RateModel):
         among = [
             np.cumsum(self._stated_as == number) - 1 for number in (AS_TRANSFORMER, AS_OPERATIONS)
         ]
-        # Row of each workload among those that are stated as it is.
+        # Row of each workload among the workloads of the same kind.
         self._row = np.where(self._stated_as == AS_TRANSFORMER, *among)
         self._transformers = Transformers.of(transformers, options.precision)
         self._operations = Operations.of(
@@ -323,7 +317,7 @@ class AnalyticModel(RateModel):
 
     @property
     def assumptions(self) -> tuple[LinkAssumption, ...]:
-        """What is assumed of every pool's links beyond one GPU."""
+        """The assumed links of every pool, for all levels beyond one GPU."""
         return tuple(
             LinkAssumption(
                 pool,
@@ -357,21 +351,21 @@ class AnalyticModel(RateModel):
         rate = np.zeros(len(cells))
         feasible = np.full(len(cells), Feasibility.NO_RATE, np.uint8)
         asked = cells.asked
-        # A pool with an unknown board is left to the next model of a chain.
+        # A pool with an unknown board has no rate, so the next model of a chain is asked.
         asked = asked[self._known[cells.pool[asked]]]
         stated_as = self._stated_as[cells.workload[asked]]
         for number, answer in (
             (AS_TRANSFORMER, self._of_transformers),
             (AS_OPERATIONS, self._of_operations),
         ):
-            here = asked[stated_as == number]
-            rate[here], feasible[here] = answer(cells.take(here))
+            chosen = asked[stated_as == number]
+            rate[chosen], feasible[chosen] = answer(cells.take(chosen))
         log_sd = np.where(cells.pool >= 0, self._log_sd[cells.pool], 0.0)
         source = np.where(cells.pool >= 0, self._source[cells.pool], np.uint8(Source.PRIOR))
         return Prediction(rate, log_sd, feasible, source).take(of_pair)
 
     def plan(self, workload: str, pool: str, gpus: int, nodes: int) -> TrainingPlan | None:
-        """How a transformer is trained on k whole GPUs of a pool; None where no plan fits."""
+        """The best plan for a transformer on k whole GPUs of a pool; None if no plan fits."""
         cell = WorkloadCells.whole(self._names[workload], self._pools.index(pool), gpus, nodes)
         models, machines = self._machines(cell)
         best = best_plans(models, machines, self.options)
@@ -416,7 +410,7 @@ class AnalyticModel(RateModel):
             cells.nodes,
             cells.group,
         )
-        # Gradients travel while the backward pass runs, which hides a part of the exchange.
+        # Gradients are exchanged during the backward pass, which hides part of the exchange.
         seconds = passes * once + np.maximum(0.0, exchange - self.options.overlap * BACKWARD * once)
         possible = samples > 0
         steps = self._batches.steps(cells.workload, gpus * passes * samples)
@@ -427,18 +421,18 @@ class AnalyticModel(RateModel):
             where=possible & ~np.isnan(seconds),
         )
         rate, feasible = _rates(rate, possible, np.ones(len(cells), bool))
-        # Without gradient bytes nothing is known of several GPUs: the next model of a chain is
-        # asked.
+        # Without gradient bytes the time on several GPUs is unknown, so the next model of a chain
+        # is asked.
         feasible[possible & np.isnan(seconds)] = Feasibility.NO_RATE
         return rate, feasible
 
     def _machines(self, cells: WorkloadCells) -> tuple[Transformers, Machines]:
-        """Transformers and where they run, cell by cell."""
+        """Transformer and machine of each cell."""
         models = self._transformers.take(self._row[cells.workload])
         pool = cells.pool
         gpus = cells.gpus
         nodes = cells.nodes
-        # Of two GPUs at least: one alone has no link, which would count as infinitely fast.
+        # At least two GPUs, because one alone has no link, which would count as infinitely fast.
         inside = self.links.level(pool, np.maximum(-(-gpus // nodes), 2), np.ones_like(nodes))
         between = np.where(nodes > 1, self.links.level(pool, gpus, nodes, cells.group), LEAF)
         return models, Machines(
@@ -474,7 +468,7 @@ Rates = tuple[FloatArray, NDArray[np.uint8]]
 
 
 def _rates(rate: FloatArray, possible: BoolArray, fits: BoolArray) -> Rates:
-    """Rates that are finite and above 0, and why others are not."""
+    """Rates with their `Feasibility`: usable if finite and positive."""
     feasible = np.full(len(rate), Feasibility.OK, np.uint8)
     feasible[rate <= 0] = Feasibility.ZERO_RATE
     feasible[possible & ~fits] = Feasibility.OUT_OF_MEMORY
@@ -485,8 +479,8 @@ def _rates(rate: FloatArray, possible: BoolArray, fits: BoolArray) -> Rates:
 def _boards(
     instance: Instance, known: Sequence[GpuOptions], skip: bool
 ) -> tuple[tuple[Board, ...], BoolArray]:
-    """The board of every pool, and whether it is known;
-    of others, if they are skipped, one that is never asked.
+    """The board of every pool, and whether it is known. If unknown boards are skipped, they get a
+    placeholder.
     """
     boards: list[Board | None] = []
     for row, (pool, one) in enumerate(zip(instance.cluster.pools, known, strict=True)):
@@ -541,13 +535,13 @@ class WorkloadCells(Columns):
         configurations: Configurations,
         boards: Sequence[Board],
     ) -> tuple[Self, IntArray]:
-        """The different cells among pairs (workload, configuration), and the cell of each pair."""
+        """The distinct cells among pairs (workload, configuration), and the cell of each pair."""
         compute, memory = shares(configurations, boards)
         pool = configurations.pool
         gpus = configurations.gpus
         nodes = configurations.nodes
         group = configurations.levels
-        # Many configurations differ in attributes that the model does not look at.
+        # Many configurations differ only in attributes that the model ignores.
         way = group_rows((pool, gpus, nodes, group, compute, memory), len(configurations)).inverse
         groups = group_rows((workload, way[configuration]), len(workload))
         at = configuration[groups.first]
@@ -580,8 +574,8 @@ class WorkloadCells(Columns):
 def shares(
     configurations: Configurations, boards: Sequence[Board]
 ) -> tuple[FloatArray, FloatArray]:
-    """Shares of compute and of memory of each configuration:
-    those of the MIG profile that it names, else its own.
+    """Shares of compute and of memory of each configuration: of its MIG profile if it names one,
+    else its ``share``.
 
     Raises
     ------

@@ -1,10 +1,10 @@
 """Training a transformer on k GPUs:
 T-way tensor, p-way pipeline and d-way data parallelism, M micro-batches.
 
-k = T p d GPUs on n nodes with G GPUs each, of which T is inside a node, data parallelism next, the
-pipeline outermost. A micro-batch has m = ceil(ceil(B/d) / M) sequences; a stage has l = ceil(L/p)
-layers. With peak and bandwidth of the GPU times their efficiencies e_c, e_m, B1 and B2 the links
-inside and between nodes, S = m s h numbers:
+k = T p d GPUs on n nodes with G GPUs each, where tensor parallelism is inside a node, data
+parallelism next, the pipeline outermost. A micro-batch has m = ceil(ceil(B/d) / M) sequences; a
+stage has l = ceil(L/p) layers. With peak and bandwidth of the GPU times their efficiencies e_c,
+e_m, B1 and B2 the links inside and between nodes, S = m s h numbers:
 
     layer, forward    t_l = max(F_l m / (T peak e_c), W_l / (T bw e_m)) + 2 A_l m / (bw e_m) + 10 launch
     layer             3 t_l, 4 t_l with recomputation;  and 4 (6) ring all-reduces of S over the T GPUs on B1
@@ -77,8 +77,8 @@ def step_seconds(
                       M = K p: p u + (2p - 2) w + (K - 1) (2 u + (2p - 2) w)       keeps min(p, M)
         pipemare      M (f + b)                                                    keeps min(p, M)
 
-    What is kept is counted in activations of one micro-batch on one device, on the device with
-    most. The interleaved schedule with v chunks of the model on every device wants M to be a
+    "keeps" is the number of activations, in units of one micro-batch on one device, on the device
+    with most. The interleaved schedule with v chunks of the model on every device wants M to be a
     multiple of p; Chimera wants p even and M <= p or a multiple of p, and keeps the weights of two
     stages; other cases are NaN. PipeMare never drains the pipeline and works with stale weights
     instead: its step time is that of the steady state.
@@ -106,11 +106,10 @@ def step_seconds(
         case "chimera":
             u = np.minimum(f, b)
             w = np.maximum(f, b)
-            # A unit of p micro-batches in two directions; an odd one takes as long as the next even
-            # one.
+            # A unit is p micro-batches in two directions; an odd number takes as long as the next
+            # even one.
             unit = p * u + (np.minimum(np.ceil(M / 2) * 2, p) + p - 2) * w
-            # Units follow each other in the order of equal slots: the bubble is not closed where f
-            # != b.
+            # Units follow each other in equal slots, so a bubble remains if f != b.
             more = np.maximum(np.ceil(M / p) - 1, 0) * (2 * u + (2 * p - 2) * w)
             return _allowed((p % 2 == 0) & ((p >= M) | (M % p == 0)), unit + more)
         case "pipemare":
@@ -124,8 +123,8 @@ def in_flight(
     micro_batches: Numbers,
     chunks: Numbers = 1,
 ) -> FloatArray:
-    """Most activations that a device keeps at a time,
-    in those of one micro-batch on the whole device.
+    """Most activations that a device keeps at a time, in units of one micro-batch on the whole
+    device.
     """
     p, M, v = _numbers(stages, micro_batches, chunks)
     match schedule:
@@ -152,11 +151,11 @@ def _allowed(condition: FloatArray, seconds: FloatArray) -> FloatArray:
 
 
 OPERATIONS = 10
-"""Of a layer forward: six matrix products, norms, the activation, additions."""
+"""Operations of a layer's forward pass: six matrix products, norms, the activation, additions."""
 EVEN = ("chimera", "pipemare")
-"""Schedules whose closed forms are those of equal stages."""
+"""Schedules whose closed forms assume equal stages."""
 OPTIMIZER_BYTES = 30
-"""Adam reads 16 bytes of state and gradient of a parameter and writes 14 of them."""
+"""Bytes per parameter: Adam reads 16 bytes of state and gradient and writes 14."""
 
 
 class Rules(Document):
@@ -200,7 +199,7 @@ class Rules(Document):
 
 
 RECOMPUTE = {"auto": (False, True), "full": (True,), "none": (False,)}
-"""Whether plans recompute their activations."""
+"""The values of recomputation that are tried, by option."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -216,12 +215,12 @@ class Plans(Columns):
 
 @dataclass(frozen=True, repr=False)
 class Machines(Columns):
-    """Where each plan runs, arrays of length N: efficiencies and shares are in already.
+    """The machine of each plan, arrays of length N; efficiencies and shares are already applied.
 
     Attributes
     ----------
     peak, bandwidth, memory : FloatArray
-        Of a GPU: FLOP/s and bytes/s that are reached, bytes.
+        Of a GPU: reached FLOP/s, reached bytes/s, and bytes.
     gpus, nodes : IntArray
         k, n.
     inside, between : FloatArray
@@ -242,8 +241,8 @@ class Machines(Columns):
 
 
 class PlanOutcome(NamedTuple):
-    """Seconds of a step, bytes on the fullest GPU,
-    and whether the plan is one and fits; arrays of length N.
+    """Seconds of a step, bytes on the fullest GPU, and whether the plan is valid and fits; arrays
+    of length N.
     """
 
     seconds: FloatArray
@@ -258,14 +257,14 @@ def factorisations(gpus: int) -> IntArray:
     divisors = [one for one in range(1, gpus + 1) if gpus % one == 0]
     found = [(T, p, gpus // T // p) for T in divisors for p in divisors if gpus % (T * p) == 0]
     table = np.array(found, np.int64).reshape(-1, 3)
-    # It is cached, so that nobody may write to it.
+    # Read-only, because the array is cached.
     table.setflags(write=False)
     return table
 
 
 def plans(gpus: int, batch: int, rules: Rules) -> Plans:
     """All plans for k GPUs and B sequences:
-    every (T, p, d) with d <= B, every M that makes another micro-batch.
+    every (T, p, d) with d <= B, and every M that gives a different micro-batch size.
     """
     parts = []
     for T, p, d in factorisations(gpus).tolist():
@@ -290,13 +289,13 @@ def micro_batches(local: int) -> IntArray:
     sizes = np.arange(1, min(root, local) + 1, dtype=np.int64)
     sizes = np.unique(np.concatenate([sizes, -(-local // sizes)]))
     counts = np.unique(-(-local // sizes))
-    # It is cached, so that nobody may write to it.
+    # Read-only, because the array is cached.
     counts.setflags(write=False)
     return counts
 
 
 def evaluate(models: Transformers, plan: Plans, machines: Machines, rules: Rules) -> PlanOutcome:
-    """What each plan takes, elementwise: row i is model i by plan i on machine i."""
+    """Evaluate plans elementwise: row i is model i with plan i on machine i."""
     T = plan.tensor
     p = plan.stages
     d = plan.replicas
@@ -307,21 +306,21 @@ def evaluate(models: Transformers, plan: Plans, machines: Machines, rules: Rules
     k = machines.gpus.astype(np.float64)
     n = machines.nodes.astype(np.float64)
     v = rules.chunks
-    # The last replica and the last micro-batch may be smaller: all wait for the largest.
+    # The last replica and the last micro-batch may be smaller; all wait for the largest.
     m = np.ceil(np.ceil(B / d) / M)
     layers = np.ceil(L / p)
     forward, work = _layer(models, T, m, machines, rules)
     boundary = m * models.boundary_bytes
     tensor = ring_all_reduce(boundary, T, machines.inside, machines.latency_inside)
-    # Of a layer 1 part is forward, 2 are backward, and 1 more is forward again with recomputation;
-    # each forward pass has 2 all-reduces over the tensor group, and so has a backward one.
+    # A layer has 1 part forward, 2 parts backward, and 1 more forward with recomputation. Each
+    # forward and each backward pass has 2 all-reduces over the tensor group.
     again = plan.recompute.astype(np.float64)
     layer = (3 + again) * forward + (4 + 2 * again) * tensor
     backward = layers * ((2 + again) * forward + (2 + 2 * again) * tensor)
 
     pipeline = _pipeline(models, plan, machines, rules, m, layer)
     stage = (layers * models.layer_parameters + models.table_parameters) / T
-    # Only the last backward pass hides the exchange: gradients are complete after it.
+    # Only the last backward pass hides the exchange, because gradients are complete only then.
     exchange = _exchange(plan, machines, rules, stage * models.number)
     exposed = np.maximum(0.0, exchange - rules.overlap * backward)
     optimizer = OPTIMIZER_BYTES * stage / (d if rules.zero else 1) / machines.bandwidth
@@ -352,8 +351,8 @@ def _pipeline(
     m: FloatArray,
     layer: FloatArray,
 ) -> FloatArray:
-    """Seconds of all micro-batches on all stages;
-    ``layer`` are those of one layer forward and backward.
+    """Seconds of all micro-batches on all stages; ``layer``: seconds of one layer forward and
+    backward.
     """
     T = plan.tensor
     p = plan.stages
@@ -363,12 +362,13 @@ def _pipeline(
     h = models.hidden
     s = models.sequence
     V = models.vocabulary
-    # The head is a roofline of its product, and a softmax that only moves bytes.
+    # The head: a roofline of its matrix product, and a softmax that only moves bytes.
     head_compute = models.head_flops * m / T / machines.peak
     head_weights = V * h * models.number / T / machines.bandwidth
     softmax = 8 * V * s * m / T / machines.bandwidth
     head = 3 * (np.maximum(head_compute, head_weights) + softmax)
-    # Between stages: all tensor groups of a node send at the same time over its one link.
+    # Between stages, all tensor groups of a node send at the same time over the one link of the
+    # node.
     boundary = m * models.boundary_bytes
     groups = np.minimum(_groups_of_node(plan, machines), d)
     sent = np.where(
@@ -377,10 +377,11 @@ def _pipeline(
         boundary / machines.inside + machines.latency_inside,
     )
     hop = np.where(p > 1, 2 * rules.chunks * sent, 0.0)
-    # Either a full stage, or the last one, which has the head and perhaps fewer layers.
+    # The slowest stage is a full stage, or the last one, which has the head and perhaps fewer
+    # layers.
     slowest = np.maximum(np.ceil(L / p) * layer + hop, np.floor(L / p) * layer + head + hop)
     if rules.schedule in EVEN:
-        # Of 3 (4 with recomputation) parts one is forward, the rest is backward.
+        # One of 3 parts (4 with recomputation) is forward, the rest is backward.
         once = slowest / (3 + plan.recompute)
         even = step_seconds(rules.schedule, p, M, once, slowest - once)
         return np.where(p > 1, even, M * slowest)
@@ -389,9 +390,9 @@ def _pipeline(
 
 
 def _exchange(plan: Plans, machines: Machines, rules: Rules, size: FloatArray) -> FloatArray:
-    """Seconds in which the replicas of a stage exchange so many bytes of gradients."""
+    """Seconds in which the replicas of a stage exchange ``size`` bytes of gradients."""
     d = plan.replicas
-    # Replicas are packed into nodes first, so that the ring leaves a node as rarely as possible.
+    # Replicas are packed into nodes first, so that the ring leaves nodes as rarely as possible.
     nodes = np.ceil(d / _groups_of_node(plan, machines))
     shared = np.minimum(machines.inside, machines.between / plan.tensor)
     ring = np.where(nodes > 1, shared, machines.inside)
@@ -441,7 +442,7 @@ def _memory(
     weight = np.maximum(models.number, 2)
     gradient = weight
     state = 16 - 2 * weight
-    # ZeRO stages 0 to 3: what not every replica stores is divided by d.
+    # ZeRO stages 0 to 3: state that is not stored by every replica is divided by d.
     by_stage = (
         weight + gradient + state,
         weight + gradient + state / d,
@@ -449,11 +450,11 @@ def _memory(
         16 / d,
     )
     parameters = stage * by_stage[rules.zero]
-    # With recomputation a layer keeps its input only, and one layer at a time is complete.
+    # With recomputation a layer keeps only its input, and one layer at a time has all activations.
     kept = np.where(plan.recompute, models.boundary_bytes * m, work) * layers
     working = np.where(plan.recompute, work, 0.0)
     flight = in_flight(rules.schedule, p, M, rules.chunks)
-    # One stage alone runs a micro-batch forward and backward, then the next: one is in flight.
+    # A single stage runs micro-batches one after the other, so one is in flight.
     flight = np.where(p == 1, 1.0, flight)
     first = flight * kept + working
     last = kept * (M if rules.schedule == "gpipe" else 1.0) * (p > 1) + kept * (p == 1) + working
@@ -465,23 +466,23 @@ def _memory(
 # --- the fastest plan -----------------------------------------------------------------------------
 
 CHUNK = 250_000
-"""Plans that are evaluated at a time."""
+"""Plans per block."""
 
 
 class BestPlans(NamedTuple):
-    """For each of N cells.
+    """The best plan of each of N cells.
 
     Attributes
     ----------
     seconds : FloatArray
-        Of a step by the fastest plan that fits; inf where there is none.
+        Seconds of a step by the fastest plan that fits; inf if there is none.
     memory : FloatArray
-        Bytes on its fullest GPU; of the most frugal plan where none fits.
+        Bytes on its fullest GPU; if no plan fits, of the plan with the least memory.
     possible : BoolArray
         Whether there is any plan, whatever its memory.
     plan : Plans
-        The fastest plan that fits, else the most frugal one; what it says is void where nothing is
-        possible.
+        The fastest plan that fits, else the plan with the least memory; meaningless if ``possible``
+        is False.
     """
 
     seconds: FloatArray
@@ -496,7 +497,7 @@ def best_plans(models: Transformers, machines: Machines, rules: Rules) -> BestPl
     if cells == 0:
         return BestPlans(np.zeros(0), np.zeros(0), np.zeros(0, bool), _nothing(0))
     batch = models.batch.astype(np.int64)
-    # Plans depend on the numbers of GPUs and sequences alone: they are listed once for each pair.
+    # Plans depend only on the numbers of GPUs and sequences, so they are listed once per pair.
     groups = group_rows((machines.gpus, batch), cells)
     pairs = zip(machines.gpus[groups.first].tolist(), batch[groups.first].tolist(), strict=True)
     of_cell = groups.inverse
@@ -520,11 +521,11 @@ def best_plans(models: Transformers, machines: Machines, rules: Rules) -> BestPl
         seconds[here] = np.minimum.reduceat(time, first)
         least = np.minimum.reduceat(need, first)
         possible[here] = np.isfinite(least)
-        # Where no plan fits, the most frugal one shows how much memory is missing.
+        # If no plan fits, the plan with the least memory shows how much is missing.
         wanted = np.where(np.repeat(np.isfinite(seconds[here]), size[here]), time, need)
         target = np.minimum.reduceat(wanted, first)
         hit = np.flatnonzero(wanted == np.repeat(target, size[here]))
-        # Of equally good plans the first, so that the answer does not depend on the pieces.
+        # Take the first of equally good plans, so that the result does not depend on the blocks.
         _, at = np.unique(cell[hit], return_index=True)
         chosen[here] = row[hit[at]]
         memory[here] = out.memory[hit[at]]
@@ -534,7 +535,7 @@ def best_plans(models: Transformers, machines: Machines, rules: Rules) -> BestPl
 
 
 def _pieces(size: IntArray) -> list[IntArray]:
-    """Cells that have plans, in pieces with about `CHUNK` plans each."""
+    """Cells with plans, in blocks with about `CHUNK` plans each."""
     cells = np.flatnonzero(size > 0)
     if len(cells) == 0:
         return []

@@ -42,9 +42,7 @@ def roofline(
     bandwidth: Numbers,
     launch: Numbers = 0.0,
 ) -> FloatArray:
-    """Seconds of operations;
-    arrays that broadcast together, peak and bandwidth as they are reached.
-    """
+    """Seconds of operations; arrays that broadcast together, with reached peak and bandwidth."""
     return np.maximum(np.divide(flops, peak), np.divide(moved, bandwidth)) + launch
 
 
@@ -81,7 +79,7 @@ class Operations:
         launch: float,
     ) -> FloatArray:
         """Seconds of all operations of a workload for m samples, elementwise."""
-        # One row for each operation of each (workload, samples), summed up again at the end.
+        # One row for each operation of each (workload, samples); the rows are summed at the end.
         length = self.indptr[workload + 1] - self.indptr[workload]
         row = ranges(self.indptr[workload], length)
         way = owners(length)

@@ -1,4 +1,4 @@
-"""Transformers by their shape: parameters, operations, bytes.
+"""Parameters, operations and bytes of transformers, from their shape.
 
 L layers of width h (feed-forward 4h, attention of width h), sequences of s tokens, V words, B
 sequences in a step.
@@ -43,7 +43,7 @@ from optsched.performance.analytic.hardware import BYTES, PRECISIONS
 TRANSFORMER = "transformer"
 Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8"]
 MOST_BATCH = 2**20
-"""Sequences in a step: a slip of the pen beyond."""
+"""Most sequences in a step; larger numbers are taken for errors."""
 
 
 class TransformerDocument(Document):
@@ -84,9 +84,9 @@ class Transformers(Columns):
     precision : IntArray
         Index into `PRECISIONS`.
     number : FloatArray
-        Bytes of an activation, and of a weight that is computed with.
+        Bytes of an activation, and of a weight in computations.
     scores : FloatArray
-        Heads whose matrices of scores attention keeps: a, or 0.
+        Heads whose attention scores are kept: a, or 0.
     """
 
     layers: FloatArray
@@ -137,17 +137,17 @@ class Transformers(Columns):
 
     @property
     def layer_flops(self) -> FloatArray:
-        """Of a layer forward for one sequence."""
+        """FLOPs of a layer's forward pass for one sequence."""
         return 24 * self.sequence * self.hidden**2 + 4 * self.sequence**2 * self.hidden
 
     @property
     def head_flops(self) -> FloatArray:
-        """Of the head forward for one sequence."""
+        """FLOPs of the head's forward pass for one sequence."""
         return 2 * self.sequence * self.hidden * self.vocabulary
 
     @property
     def step_flops(self) -> FloatArray:
-        """Of a step, without recomputation: what model-flop utilisation is counted in."""
+        """FLOPs of a step without recomputation, the numerator of model-flop utilisation."""
         return 3 * self.batch * (self.layers * self.layer_flops + self.head_flops)
 
     @property

@@ -28,21 +28,17 @@ MODELS, OF = "models", "of"
 
 
 def whole_steps_of(document: Mapping[str, Any]) -> set[str]:
-    """Workloads for which no batch counts,
-    in a fitted model or any that a composed one is made of.
-    """
+    """Workloads measured in whole steps, in a fitted model or in any part of a composed one."""
     listed = document.get(MODELS)
     parts = [*(listed if isinstance(listed, list | tuple) else ()), document.get(OF)]
-    # What is no performance object is refused where the model is made
+    # Invalid performance objects are refused when the model is made
     inside = {name for part in parts if isinstance(part, Mapping) for name in whole_steps_of(part)}
     return inside | set(document.get(WHOLE_STEPS, ()))
 
 
 class ComposedModel(RateModel):
-    """A performance model made of others,
-    which stand in its options under `made_of`: `MODELS` or `OF`.
-
-    Whoever makes it (`optsched.assembly.make_model`) makes its parts first, by their own names.
+    """A performance model made of other models, which its option `made_of` contains: `MODELS` or
+    `OF`. `optsched.assembly.make_model` makes the parts first.
     """
 
     made_of: ClassVar[str] = OF
@@ -50,8 +46,8 @@ class ComposedModel(RateModel):
     `OF`, one performance object, or `MODELS`, a list of them.
     """
     corrects: bool = False
-    """Whether it also predicts where the instance states a rate:
-    its parts then know what is stated.
+    """Whether it also predicts rates that the instance states; its parts then include the stated
+    rates.
     """
 
     @property
@@ -72,7 +68,7 @@ class ComposedModel(RateModel):
         options: Mapping[str, Any],
         parts: Sequence[PerformanceModel],
     ) -> Self:
-        """Make the model of its parts and its other options;
+        """Make the model from its parts and its other options;
         raises `InvalidInput` with paths below ``performance``.
         """
 
@@ -89,24 +85,24 @@ class ComposedModel(RateModel):
 
 
 def corrects(model: PerformanceModel) -> bool:
-    """Whether a model also predicts where the instance states a rate as well."""
+    """Whether a model also predicts rates that the instance states."""
     return bool(getattr(model, "corrects", False))
 
 
 def knows_levels(model: PerformanceModel) -> bool:
-    """Whether a model, or one that it is made of, rates the levels of the topology apart."""
+    """Whether a model, or a part of it, distinguishes levels of the topology."""
     parts = model.parts if isinstance(model, ComposedModel) else ()
     return bool(getattr(model, "knows_levels", False)) or any(map(knows_levels, parts))
 
 
 def per_workload(model: PerformanceModel) -> bool:
-    """Whether a model looks at nothing of a job but its workload."""
+    """Whether a model reads only the workload of a job."""
     return bool(getattr(model, "per_workload", False))
 
 
 class WrappedModel(ComposedModel):
-    """A model made of one other,
-    whose version and measurements are that one's unless it says otherwise.
+    """A model around one other model; by default it passes on that model's version, rates and
+    measurements.
     """
 
     Options: ClassVar[type[Document]] = Document
@@ -132,7 +128,7 @@ class WrappedModel(ComposedModel):
 
     @property
     def version(self) -> int:
-        """That of the other model."""
+        """Version of the inner model."""
         return self.of.version
 
     def rates(
@@ -142,26 +138,28 @@ class WrappedModel(ComposedModel):
         job: IntArray,
         configuration: IntArray,
     ) -> Prediction:
-        """What the other model says."""
+        """Rates of the inner model."""
         return self.of.predict(jobs, configurations, edges=(job, configuration))
 
     def observe(self, observations: Observations) -> set[int]:
-        """The other model sees the measurements."""
+        """Pass the measurements to the inner model."""
         return self.of.observe(observations)
 
 
 def colocating(model: PerformanceModel) -> ColocatingModel | None:
-    """The first part of a model, or itself, that knows about pairs of jobs on the same GPUs."""
-    # An isinstance of a protocol looks at all attributes of both classes: 20 us of every compile.
+    """The model itself or its first part that predicts pairs of jobs on the same GPUs; None if
+    there is none.
+    """
+    # isinstance with a protocol compares all attributes, which takes 20 us of every compile.
     if hasattr(model, "pair_fractions"):
         return cast("ColocatingModel", model)
-    # The first one in the order of the parts, as a chain asks them.
+    # The first one in the order of the parts, like in a chain.
     parts = model.parts if isinstance(model, ComposedModel) else ()
     return next((found for found in map(colocating, parts) if found is not None), None)
 
 
 def only_table(model: PerformanceModel) -> bool:
-    """Whether a model knows no rates but those that the instance states."""
+    """Whether a model has only the rates that the instance states."""
     if isinstance(model, ComposedModel):
         return all(only_table(part) for part in model.parts)
     return isinstance(model, TableModel)

@@ -1,4 +1,4 @@
-"""The ``cached`` model: another one that is asked once for each workload and configuration."""
+"""The ``cached`` model: it asks another model only once for each workload and configuration."""
 
 from __future__ import annotations
 
@@ -20,20 +20,18 @@ from optsched.performance.protocol import (
 from optsched.performance.records import Records
 
 MOST_BLOCKS = 8
-"""Configurations tables that are remembered at a time;
-the one that was used longest ago leaves first.
-"""
+"""Most configurations tables in the cache; the least recently used one is dropped first."""
 
 
 class CachedModel(WrappedModel):
-    """Rates of another model, remembered until it changes.
+    """Rates of another model, cached until it changes.
 
-    For a scheduler that keeps one model from round to round: rows of jobs that are alike (workload,
-    rates of their own, gang) are predicted once for each configurations table, by its content, and
-    looked up afterwards. What `observe` returns, and whatever changes the version of the other
-    model, is forgotten.
+    For a scheduler that keeps one model from round to round. Equal rows of jobs (workload, own
+    rates, gang) are predicted once for each configurations table (compared by content) and then
+    looked up. When `observe` changes workloads, their entries are dropped; when the version of the
+    other model changes in another way, all entries are.
 
-    Options: ``of``, the performance object that is remembered.
+    Options: ``of``, the performance object whose rates are cached.
     """
 
     name = "cached"
@@ -53,7 +51,7 @@ class CachedModel(WrappedModel):
         *,
         edges: Edges | None = None,
     ) -> Prediction:
-        # Something else than `observe` changed the other model: nothing it said may be kept.
+        # The other model changed, and not through `observe`: drop all entries.
         if self.of.version != self._version:
             self._blocks.clear()
             self._version = self.of.version
@@ -68,10 +66,10 @@ class CachedModel(WrappedModel):
         return block.cells(row[edges[0]], edges[1])
 
     def observe(self, observations: Observations) -> set[int]:
-        """Pass measurements on, and forget the workloads that changed."""
+        """Pass measurements on, and drop entries of workloads that changed."""
         changed = self.of.observe(observations)
         self._version = self.of.version
-        # Only what it said of the workloads that changed is forgotten, in all tables.
+        # Drop only entries of changed workloads, in all tables.
         if changed:
             of_row = np.array(self._workload_of, np.int64)
             for block in self._blocks.values():
@@ -87,15 +85,16 @@ class CachedModel(WrappedModel):
         block = self._blocks.pop(key, None)
         if block is None:
             block = Records(len(configurations))
-            # A dict keeps its order: the first one was used longest ago, as each use puts it last.
+            # Each use moves a table to the end of the dict, so the first one is the least recently
+            # used.
             if len(self._blocks) >= MOST_BLOCKS:
                 self._blocks.pop(next(iter(self._blocks)))
         self._blocks[key] = block
         return block
 
     def _rows(self, jobs: JobBatch) -> IntArray:
-        """Row of each job in every block:
-        its workload where nothing else matters, else what is alike is numbered.
+        """Row of each job in the cached blocks: its workload if the model reads nothing else, else
+        the number of its group of equal jobs.
         """
         if self.per_workload:
             # Row 0 is for jobs without a workload.
@@ -121,7 +120,7 @@ class CachedModel(WrappedModel):
         unknown: IntArray,
         configurations: Configurations,
     ) -> None:
-        # Each row is asked about once, however many jobs are alike.
+        # Ask once per row, whatever the number of equal jobs.
         number, first = np.unique(row[unknown], return_index=True)
         first = unknown[first]
         block.put(number, self.of.predict(jobs.take(first), configurations))

@@ -1,4 +1,4 @@
-"""The ``chain`` model: each cell from the first model that can say."""
+"""The ``chain`` model: each cell comes from the first model that has an answer."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ from optsched.performance.table import TableModel
 
 
 class Chain(ComposedModel):
-    """Models in order: each is asked for the rates that those before it lack.
-
-    A model that says that a configuration cannot run (zero rate, out of memory) has said something:
-    the chain stops. What the instance itself states always comes first, as with every model.
+    """Models in order: each is asked for the cells that the models before it do not know. The
+    answer that a configuration cannot run (zero rate, out of memory) is final. Rates that the
+    instance states always come first, as with every model.
 
     Options: ``models``, a list of performance objects, best first.
     """
@@ -60,8 +59,8 @@ class Chain(ComposedModel):
 
     @classmethod
     def after_table(cls, instance: Instance, model: PerformanceModel) -> PerformanceModel:
-        """A model that says what the instance states, else what another one says."""
-        # A model that corrects what is stated must not be hidden by it.
+        """A model with the stated rates of the instance first, then those of another model."""
+        # A model that corrects stated rates must not come after them.
         knows_table = only_table(model) or corrects(model)
         return model if knows_table else AfterTable([TableModel(instance.rates, instance), model])
 
@@ -87,10 +86,11 @@ class Chain(ComposedModel):
     ) -> Prediction:
         first, *others = self.models
         predicted = Prediction.unknown(len(job))
-        # Most cells are the first model's: all at once cost less than by their rows.
+        # Most cells belong to the first model, so copy all of them at once.
         predicted.put(slice(None), first.predict(jobs, configurations, edges=(job, configuration)))
         for model in others:
-            # A zero rate and too little memory are answers: only `NO_RATE` is asked on.
+            # A zero rate and too little memory are answers; only `NO_RATE` cells go to the next
+            # model.
             unknown = np.flatnonzero(predicted.feasible == Feasibility.NO_RATE)
             if len(unknown) == 0:
                 break
@@ -99,15 +99,15 @@ class Chain(ComposedModel):
         return predicted
 
     def observe(self, observations: Observations) -> set[int]:
-        """Every part sees the measurements."""
+        """Pass the measurements to every part."""
         return set[int]().union(*(model.observe(observations) for model in self.models))
 
 
 class AfterTable(Chain):
-    """What the instance states, then a model:
-    no performance object says so, it is there before every correction.
+    """Stated rates of the instance, then a model. It has no performance object of its own; it is
+    added inside every correcting model.
     """
 
     def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """`optsched.performance.LearningModel`: the object is that of the model."""
+        """`optsched.performance.LearningModel`: the object of the inner model."""
         return with_learnt(self.models[1], document)

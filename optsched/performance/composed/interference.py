@@ -1,5 +1,5 @@
 """The ``interference`` model:
-rates of jobs that share GPUs, from their rates alone and what they keep of them.
+rates of jobs that share GPUs, from their rates alone and the fractions that they keep.
 """
 
 from __future__ import annotations
@@ -37,12 +37,10 @@ class Interference(WrappedModel):
 
     Beside job b, in one configuration, job a runs at  rate(a) x fraction_g(a | b).
 
-    rate(a) is what the base says of a alone in the configuration, g the GPU type of its pool and
-    fraction what a model of pairs says of the two workloads, each by its name if the model knows
-    that, else by its ``profile``. Pairs are profiled on one GPU; on several, a pair is taken to
-    keep the same fractions.
-
-    Alone, jobs run as the base says.
+    rate(a) is the rate of a alone in the configuration by the base model, g the GPU type of its
+    pool, and fraction the prediction of a model of pairs for the two workloads. A workload is found
+    by its name if the pair model knows it, else by its ``profile``. Pairs are profiled on one GPU;
+    the same fractions are assumed on several. Jobs alone have the rates of the base model.
 
     Options: ``of``, a performance object, the base; ``pairs``, the document of a model of pairs.
     """
@@ -58,7 +56,8 @@ class Interference(WrappedModel):
         self.corrects = corrects(of)
         self.pairs = make_pair_model(options.pairs, f"{PERFORMANCE}.pairs")
         known = set(self.pairs.workloads)
-        # A measured pair may name the workload itself, or the profile that several workloads share.
+        # A measured pair may have the name of the workload, or of the profile that several
+        # workloads share.
         names = zip(
             (workload.name for workload in instance.workloads),
             Batches.of(instance).names,
@@ -86,8 +85,8 @@ class Interference(WrappedModel):
     ) -> PairPrediction:
         """`optsched.performance.ColocatingModel`.
 
-        `NO_RATE` where the model of pairs does not know a pair, or a job has no workload, and
-        `OUT_OF_MEMORY` where it was measured and could not run together.
+        `NO_RATE` if the model of pairs does not know a pair or a job has no workload;
+        `OUT_OF_MEMORY` if the pair was measured and could not run together.
         """
         a = jobs.workload[first]
         b = jobs.workload[second]
@@ -101,7 +100,7 @@ class Interference(WrappedModel):
                 self._workloads,
             )
         )
-        # Three answers are kept apart: unknown, measured as impossible (0 and 0), a fraction.
+        # Three answers are distinguished: unknown, measured as impossible (0 and 0), a fraction.
         known = ~np.isnan(fractions.first) & ~np.isnan(fractions.second)
         runs = known & (fractions.first > 0) & (fractions.second > 0)
         keeps, other_keeps, log_sd = (np.zeros(len(first)) for _ in range(3))

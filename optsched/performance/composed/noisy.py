@@ -47,8 +47,8 @@ class NoisyModel(WrappedModel):
 
         rate = rate_of x exp(e_wgkn),   e independent, from a hash of (seed, names of w and g, k, n)
 
-    so that it depends neither on the order of jobs nor on what else is asked. Jobs without a
-    workload have errors by what their profile of rates says.
+    so that it depends neither on the order of jobs nor on other queries. For jobs without a
+    workload, the hash is that of their rate profile.
 
     Options
         of      the performance object that is right.
@@ -81,7 +81,7 @@ class NoisyModel(WrappedModel):
         configuration: IntArray,
     ) -> Prediction:
         right = super().rates(jobs, configurations, job, configuration)
-        # Names and contents, never rows: an error must not depend on how things are numbered.
+        # Hash names and contents, not row numbers: an error must not depend on the numbering.
         who = np.where(
             jobs.workload >= 0, self._workloads[jobs.workload], self._profiles[jobs.profile]
         )
@@ -105,11 +105,11 @@ class NoisyModel(WrappedModel):
 
     def _error(self, uniform: FloatArray) -> FloatArray:
         if self._options.errors == "normal":
-            from scipy.special import ndtri  # takes long to load
+            from scipy.special import ndtri  # slow to import
 
             return np.asarray(self._options.sd * ndtri(uniform), np.float64)
-        # One uniform number gives both: the half it lies in the sign, its distance from 1/2 the
-        # size.
+        # One uniform number gives the sign (which half it is in) and the size (its distance from
+        # 1/2).
         size = np.interp(np.abs(2 * uniform - 1), HELIOS_SHARE, HELIOS_WITHIN)
         return np.asarray(np.sign(uniform - 0.5) * size, np.float64)
 
@@ -123,8 +123,8 @@ def _digest(name: str) -> int:
 
 
 def _profile_digests(rates: RateTable) -> NDArray[np.uint64]:
-    """64 bits of what each profile says,
-    whatever its number is and wherever the places stand in the table.
+    """64 bits of the content of each profile, independent of its number and of the order of places
+    in the table.
     """
     places = np.array([_digest(name) for name in rates.places] + [0], np.uint64).view(np.int64)
     return hash_lists(rates.indptr, [places[rates.place], rates.gpus, rates.nodes, rates.rate])

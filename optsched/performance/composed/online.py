@@ -1,4 +1,4 @@
-"""The ``online`` model: another one, corrected by what is measured while jobs run."""
+"""The ``online`` model: another model, corrected by measurements of running jobs."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from optsched.performance.protocol import (
 LEARNT = "learnt"
 """The option that holds what was learnt."""
 MOST_COUNTED = 2**20
-"""More GPUs or nodes than this count as this many: cells have keys of 64 bits."""
+"""Larger numbers of GPUs or nodes count as this number, because a cell's key has 64 bits."""
 FORGOTTEN = 1e-9
-"""A cell whose measurements weigh less than this is dropped."""
+"""A cell whose measurements have less weight than this is dropped."""
 RELEASE = 100.0
-"""A cell that has long been measured keeps its prior with a variance
-at most so many times larger.
+"""For a cell that was measured many times, forgetting increases the variance of its prior at most
+by this factor.
 """
 
 
@@ -52,8 +52,8 @@ at most so many times larger.
 
 @dataclass(frozen=True)
 class Scales:
-    """Variances s_a^2, s_b^2, s_d^2 of the offsets and s_o^2 of a measurement,
-    the forgetting, and the clip in sd.
+    """Variances s_a^2, s_b^2, s_d^2 of the offsets and s_o^2 of a measurement, the forgetting
+    factor, and the clip in standard deviations.
     """
 
     workload: float
@@ -65,7 +65,7 @@ class Scales:
 
     @property
     def prior(self) -> float:
-        """Variance of a cell before anything was measured."""
+        """Variance of a cell before any measurement."""
         return self.workload + self.gpu + self.cell
 
 
@@ -90,7 +90,7 @@ class Posterior:
 
 @dataclass(frozen=True, repr=False)
 class MeasuredCells(Columns):
-    """What has been measured of cells, arrays of one length: all that `Offsets` knows.
+    """Statistics of the measured cells, arrays of one length: the whole state of `Offsets`.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class MeasuredCells(Columns):
     weight, mean : FloatArray
         n and r.
     calls : FloatArray
-        Calls that measured the workload since the cell was measured first.
+        Calls that measured the workload since the first measurement of the cell.
     """
 
     workload: IntArray
@@ -129,20 +129,19 @@ class MeasuredCells(Columns):
 
 
 class Offsets:
-    """What measurements say of W workloads on G GPU types, kept as two numbers a cell:
-    weight n and mean residual r.
+    """Offsets of W workloads on G GPU types, estimated from measurements. Each cell keeps two
+    numbers: weight n and mean residual r.
 
     The levels are a tree, so the posterior is exact in two passes:
 
-        up     a cell says r of a + b with precision          p = 1 / (s_d^2 + s_o^2 / n)
-               a type says m = sum p r / sum p of a           q = 1 / (s_b^2 + 1 / sum p)
+        up     a cell measures a + b as r with precision     p = 1 / (s_d^2 + s_o^2 / n)
+               a type measures a as m = sum p r / sum p       q = 1 / (s_b^2 + 1 / sum p)
         down   a = sum q m / (1/s_a^2 + sum q),  then b given a, then d given a + b
 
     Attributes
     ----------
     cells : MeasuredCells
-        Everything that was learnt; offsets that begin with it go on in the same way, to the last
-        bit.
+        The learnt state. New offsets that start from it behave identically, to the last bit.
     """
 
     def __init__(
@@ -158,7 +157,7 @@ class Offsets:
         self._keep(cells or MeasuredCells.measured(EMPTY, EMPTY, EMPTY, EMPTY, numbers))
 
     def _keep(self, cells: MeasuredCells) -> None:
-        """Remember these cells and no others."""
+        """Replace the state by these cells."""
         way = _way(cells.gpus, cells.nodes)
         self._ways = np.unique(way)
         owner = self._owner_of(cells.workload, cells.gpu)
@@ -180,8 +179,8 @@ class Offsets:
         gpus: IntArray,
         nodes: IntArray,
     ) -> tuple[FloatArray, FloatArray]:
-        """Offset and its variance for each (workload, type, GPUs, nodes);
-        0 and NaN where nothing was measured.
+        """Offset and its variance for each (workload, type, GPUs, nodes); 0 and NaN without
+        measurements.
         """
         if len(self._key) == 0:
             return np.zeros(len(workload)), np.full(len(workload), np.nan)
@@ -206,8 +205,8 @@ class Offsets:
         nodes: IntArray,
         residual: FloatArray,
     ) -> None:
-        """Take in residuals log(measured / rate before offsets);
-        several of one cell in a call count each.
+        """Update with residuals log(measured / rate before offsets). Several residuals of one cell
+        in a call all count.
         """
         scales = self.scales
         cells = self.cells
@@ -216,8 +215,8 @@ class Offsets:
         reach = scales.clip * np.sqrt(expected + scales.observation)
         clipped = offset + np.clip(residual - offset, -reach, reach)
 
-        # Forgetting goes by calls that measure the workload, not by time: what nobody measures
-        # stays.
+        # Forgetting counts calls that measure the workload, not time, so cells that are not
+        # measured are kept.
         again = np.isin(cells.workload, workload)
         faded = np.where(again, cells.weight * scales.forget, cells.weight)
         before = replace(cells, weight=faded, calls=cells.calls + again)
@@ -254,13 +253,15 @@ class Offsets:
         a = var_a * qm
         t = s.gpu * P / (1.0 + s.gpu * P)
         b = (m - np.repeat(a, types)) * t
-        # A cell that has been measured for long needs no prior: without this, forgetting would pull
-        # it back for ever.
-        own = s.cell * np.minimum(RELEASE, s.forget**-cells.calls)
-        share = own / (own + noise)
+        # A cell that was measured many times needs no prior. Without this, forgetting would always
+        # pull it back to the prior.
+        cell_prior = s.cell * np.minimum(RELEASE, s.forget**-cells.calls)
+        share = cell_prior / (cell_prior + noise)
         d = (cells.mean - a[cells.workload] - b[self._owner]) * share
         measured = np.bincount(cells.workload, minlength=workloads).astype(np.float64)
-        return Posterior(a, var_a, b, t, s.gpu * (1 - t), d, share, own * (1 - share), measured)
+        return Posterior(
+            a, var_a, b, t, s.gpu * (1 - t), d, share, cell_prior * (1 - share), measured
+        )
 
 
 def _way(gpus: IntArray, nodes: IntArray) -> IntArray:
@@ -270,7 +271,7 @@ def _way(gpus: IntArray, nodes: IntArray) -> IntArray:
 # --- what was learnt, as data ---------------------------------------------------------------------
 
 KEY_FIELDS = 4
-"""Fields that name a cell come first: workload, GPU type, GPUs, nodes."""
+"""Number of key fields of a cell, which come first: workload, GPU type, GPUs, nodes."""
 
 Ways = Annotated[int, Field(ge=0, lt=MOST_COUNTED)]
 Cell = tuple[str, str, int, int, float, float, int]
@@ -290,7 +291,7 @@ class LearntDocument(Document):
     mean : tuple of float
         Of log(measured rate / rate of the other model).
     calls : tuple of int
-        Calls that measured the workload since the cell was measured first.
+        Calls that measured the workload since the first measurement of the cell.
     """
 
     workload: Tuple[Name] = ()
@@ -324,8 +325,8 @@ class LearntDocument(Document):
     def read(
         self, workloads: Mapping[str, int], types: Mapping[str, int]
     ) -> tuple[MeasuredCells, list[Cell]]:
-        """Cells by rows of workloads and GPU types,
-        and those of workloads or types that there are none of now.
+        """Cells by rows of workloads and GPU types, and separately the cells of workloads or types
+        that the instance does not have.
         """
         workload = np.array([workloads.get(name, -1) for name in self.workload], np.int64)
         gpu = np.array([types.get(name, -1) for name in self.gpu], np.int64)
@@ -339,7 +340,7 @@ class LearntDocument(Document):
             np.array(self.mean, np.float64),
             np.array(self.calls, np.float64),
         )
-        # Cells of jobs and GPU types that are gone are kept: they may come back.
+        # Keep cells of workloads and GPU types that are gone, because they may come back.
         away = [cell for cell, here in zip(self.rows, known, strict=True) if not here]
         return cells.take(np.flatnonzero(known)), away
 
@@ -350,16 +351,14 @@ def learnt_document(
     types: Sequence[str],
     away: Sequence[Cell],
 ) -> dict[str, list[Any]]:
-    """The document of the cells, in the order of their names:
-    models that learnt the same have the same one.
-    """
+    """The document of the cells, sorted by names, so that equal models have equal documents."""
     columns = (
         [workloads[row] for row in cells.workload.tolist()],
         [types[row] for row in cells.gpu.tolist()],
         *(column.tolist() for column in (cells.gpus, cells.nodes, cells.weight, cells.mean)),
         cells.calls.astype(np.int64).tolist(),
     )
-    # In the order of names: rows differ from instance to instance.
+    # Sort by names, because row numbers differ between instances.
     every = sorted([*zip(*columns, strict=True), *away])
     fields = LearntDocument.model_fields
     return {name: [cell[place] for cell in every] for place, name in enumerate(fields)}
@@ -394,13 +393,12 @@ class OnlineModel(WrappedModel):
 
         log rate_c = log r_c + a_w + b_wg + d_c,    a ~ N(0, s_a^2),  b ~ N(0, s_b^2),  d ~ N(0, s_d^2),
 
-    and a measured rate o_c has log o_c = log rate_c + N(0, s_o^2). What is returned is the
-    posterior median and its standard deviation (`Offsets`). A measurement further than ``clip``
-    standard deviations from what was expected counts as one at that distance (Huber). With each
-    call that measures a workload its older measurements count ``forget`` times as much.
-
-    The parts of s = (s_a, s_b, s_d) make 0.15 together by default, the error of a good model. Until
-    a workload has been measured, its rates and uncertainties are those of the other model.
+    and a measured rate o_c has log o_c = log rate_c + N(0, s_o^2). The prediction is the posterior
+    median and its standard deviation (`Offsets`). A measurement further than ``clip`` standard
+    deviations from its expectation counts as one at that distance (Huber). Each call that measures
+    a workload multiplies the weight of its older measurements by ``forget``. The defaults of s_a,
+    s_b, s_d add up (in squares) to a standard deviation of 0.15, the error of a good model. Until a
+    workload has been measured, its rates and uncertainties are those of the other model.
 
     Options
         of              the performance object that is corrected.
@@ -465,13 +463,14 @@ class OnlineModel(WrappedModel):
     def observe(self, observations: Observations) -> set[int]:
         """Learn from measured rates, steps/s; returns the workloads whose rates changed.
 
-        Measurements of jobs without a workload, and where the other model knows no rate, teach
-        nothing.
+        Measurements of jobs without a workload, and of cells for which the other model has no rate,
+        are ignored.
 
         Raises
         ------
         InvalidInput
-            Where a measured rate is not a finite number above 0; nothing is learnt then.
+            If a measured rate is not a finite number above 0; then no measurement of the call is
+            used.
         """
         wrong = np.flatnonzero(~((observations.rate > 0) & np.isfinite(observations.rate)))
         if len(wrong):
@@ -480,10 +479,10 @@ class OnlineModel(WrappedModel):
                 show(float(observations.rate[wrong[0]])),
                 "a finite rate above 0",
             )
-        # First the other model learns: what is left is measured against what it says then.
+        # The other model learns first; residuals are relative to its new rates.
         below = self.of.observe(observations)
         job = np.arange(len(observations.rate), dtype=np.int64)
-        # Only jobs with a workload teach: nothing else says which jobs are alike.
+        # Use only jobs with a workload: otherwise it is not known which jobs are alike.
         edges = (job, observations.configuration)
         before = self.of.predict(observations.jobs, observations.configurations, edges=edges)
         workload = observations.jobs.workload
@@ -499,7 +498,7 @@ class OnlineModel(WrappedModel):
 
     def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """`optsched.performance.LearningModel`:
-        the option ``learnt``, left out while nothing has been measured.
+        with the option ``learnt``, which is left out before the first measurement.
         """
         options = super().with_learnt(document)
         options.pop(LEARNT, None)

@@ -1,4 +1,4 @@
-"""The ``oracle`` model: true throughputs that stand beside the instance, for experiments."""
+"""The ``oracle`` model: true throughputs from a separate table, for experiments."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class OracleDocument(Document):
 class OracleModel(RateModel):
     """Rates from a table, instead of those that the instance states.
 
-    A simulation solves with what a scheduler believes (the instance and its model) and lets jobs
-    run at what this table says. Workloads that it leaves out have no rate.
+    In a simulation the scheduler uses its beliefs (the instance and its model), and jobs run at the
+    rates of this table. Workloads that the table leaves out have no rate.
 
     Options
         throughput  by workload: rates as in ``workloads[*].throughput``.
@@ -52,7 +52,7 @@ class OracleModel(RateModel):
 
     @classmethod
     def from_instance(cls, instance: Instance, options: Mapping[str, Any]) -> Self:
-        """The oracle of a table of throughputs."""
+        """Make the oracle from a table of throughputs."""
         return cls(instance, validate(OracleDocument, options, "performance"))
 
     def rates(
@@ -62,7 +62,7 @@ class OracleModel(RateModel):
         job: IntArray,
         configuration: IntArray,
     ) -> Prediction:
-        # The table is asked as if its rates were those of the workloads.
+        # Look up the table as if its rates were stated by the workloads.
         known = replace(
             jobs,
             profile=self._profile[jobs.workload],
