@@ -1,4 +1,4 @@
-"""Loss curves of training and the epoch at which they have converged (Optimus)."""
+"""Loss curves of training, and their epoch of convergence (Optimus)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LossCurve(Displayed):
     c: float
 
     def loss(self, epochs: ArrayLike) -> FloatArray:
-        """Loss after so many epochs."""
+        """Loss after ``epochs`` epochs."""
         return 1.0 / (self.a * np.asarray(epochs, np.float64) + self.b) + self.c
 
     def convergence_epoch(
@@ -71,7 +71,7 @@ def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
     Raises
     ------
     InvalidInput
-        Fewer than 3 different epochs, or numbers that are none.
+        Fewer than 3 different epochs, or invalid numbers.
 
     References
     ----------
@@ -79,9 +79,10 @@ def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
     ``scheduler/estimator.py``.
     """
     e, loss = _checked_points(epochs, losses)
-    # Optimus weighs later thirds more: the end of the curve decides when it has converged.
+    # As in Optimus, later thirds have more weight, because the end of the curve determines
+    # convergence.
     weight = LATER ** np.floor(3 * np.arange(len(e)) / len(e))
-    # Units of the longest epoch and the largest loss, so that one start serves all curves.
+    # Scale by the largest epoch and the largest loss, so that the same starts fit all curves.
     length = max(float(e.max()), 1e-12)
     size = float(loss.max())
     x = e / length
@@ -93,7 +94,7 @@ def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
 
     best = np.inf
     curve = np.zeros(3)
-    # The problem is not convex: several starts, of which the best end is taken.
+    # The problem is not convex, so take the best result of several starts.
     for bend in (1.0, 10.0, 100.0):
         for floor in (0.0, 0.9 * float(y.min())):
             start = np.array([bend, 1.0 / max(float(y[0]) - floor, 1e-3), floor])

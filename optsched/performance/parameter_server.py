@@ -10,7 +10,7 @@ import numpy as np
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, owners, ranges
 
 KEY = "parameter_server"
-"""Of the parameters of a workload: its law."""
+"""Key of the law in the parameters of a workload."""
 TERMS = ((-1, 0), (0, 0), (1, -1), (1, 0), (0, 1), (0, -1), (-1, 1))
 """Powers of (w, p) in each term of a step's time."""
 LAWS = {
@@ -21,8 +21,8 @@ LAWS = {
 of ``ps-sync`` a is multiplied by the batch.
 """
 SLACK = 1e-9
-"""Relative slack when whole workers and servers are fitted into a limit:
-0.3 holds three times 0.1.
+"""Relative slack when integer numbers of workers and servers are compared with a limit, so that 3 x
+0.1 fits into 0.3.
 """
 
 
@@ -120,7 +120,8 @@ class ParameterServers:
         value: FloatArray = np.where(self.constant[law], g1, sigmoid)
         return value
 
-    # --- what fits --------------------------------------------------------------------------------
+    # --- pairs (w, p) that fit
+    # --------------------------------------------------------------------------------
 
     @cached_property
     def room(self) -> FloatArray:
@@ -129,18 +130,18 @@ class ParameterServers:
 
     @cached_property
     def most_workers(self) -> IntArray:
-        """W: most workers beside one server, shape (L,); 0 where not even one fits."""
+        """W: most workers beside one server, shape (L,); 0 if not even one fits."""
         rows = np.arange(len(self), dtype=np.int64)
         return self._most(rows, self.room - self.server, self.worker)
 
     def most_servers(self, law: IntArray, w: IntArray) -> IntArray:
-        """P_max(w): most servers beside w workers; 0 where not even one fits."""
+        """P_max(w): most servers beside w workers; 0 if not even one fits."""
         return self._most(
             law, self.room[law] - self.worker[law] * w[:, np.newaxis], self.server[law]
         )
 
     def _most(self, law: IntArray, left: FloatArray, each: FloatArray) -> IntArray:
-        """Largest n with n * each <= left in every resource."""
+        """Largest integer n with n * each <= left in every resource."""
         # Slack relative to the limit: 3 x 0.1 must fit into 0.3.
         slack = SLACK * np.maximum(self.room[law], np.abs(left))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -160,7 +161,7 @@ class ParameterServers:
         )
 
     def count_pairs(self) -> IntArray:
-        """How many pairs of each law fit, shape (L,)."""
+        """Number of pairs of each law that fit, shape (L,)."""
         law, _, servers = self._workers()
         return np.bincount(law, servers, minlength=len(self)).astype(np.int64)
 
@@ -175,13 +176,13 @@ class ParameterServers:
     # --- the inner problem ------------------------------------------------------------------------
 
     def fastest(self, epsilon: float = 0.0) -> tuple[IntArray, IntArray, FloatArray]:
-        """The (w, p) that minimises t inside the limit, and its t:
-        the inner problem of SMD, exactly, in O(W); to a factor of 1 + epsilon in O(log W / epsilon).
+        """The (w, p) that minimises t within the limit, and its t: the inner problem of SMD. It is
+        exact, in O(W); with epsilon, to a factor of 1 + epsilon in O(log W / epsilon).
 
-        For fixed w the time is  beta / p + gamma p + (what doesn't depend on p),  convex in p, with its minimum at
-        sqrt(beta / gamma); the best whole p is this rounded down or up, clipped to [1, P_max(w)]. With gamma = 0 more
-        servers never hurt, with beta = 0 they never help. Of pairs that are equally fast the one with the fewest
-        workers, then servers, is taken.
+        For fixed w the time is beta / p + gamma p + constant, convex in p, with its minimum at
+        sqrt(beta / gamma); the best whole p is this rounded down or up, clipped to [1, P_max(w)].
+        With gamma = 0 more servers never increase the time, with beta = 0 they never reduce it. Of
+        pairs that are equally fast the one with the fewest workers, then servers, is taken.
 
         With epsilon only numbers of workers of a grid are tried (`grid_of`). Let w' be the greatest of them up to the
         best w: w' <= w <= (1 + epsilon) w'. So the best p fits beside w' too, and no term is more than 1 + epsilon
@@ -208,7 +209,7 @@ class ParameterServers:
         gamma = self.terms[law, 4] + self.terms[law, 6] / w
         with np.errstate(divide="ignore", invalid="ignore"):
             ideal = np.where(beta > 0, np.sqrt(beta / gamma), 1.0)
-        # The time is convex in p: one of the two whole neighbours of the minimum is the best.
+        # The time is convex in p, so one of the two integers around the minimum is the best.
         low = np.clip(np.floor(ideal), 1, most).astype(np.int64)
         high = np.clip(np.ceil(ideal), 1, most).astype(np.int64)
         slower = self.step_seconds(law, w, low)
@@ -216,8 +217,7 @@ class ParameterServers:
         p = np.where(faster < slower, high, low)
         t = np.minimum(slower, faster)
 
-        # The fastest pair of each law first; of equally fast ones that with the fewest workers,
-        # then servers.
+        # Sort by time, then workers, then servers; the first pair of each law is the best.
         order = np.lexsort((p, w, t, law))
         fits, first = np.unique(law[order], return_index=True)
         best_w, best_p = np.zeros((2, len(self)), np.int64)

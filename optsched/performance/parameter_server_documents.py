@@ -26,8 +26,8 @@ from optsched.instance.reading import join, key, listed, show, validate
 from optsched.performance.parameter_server import KEY, LAWS, TERMS, ParameterServers
 
 MOST_PAIRS = 1_000_000
-"""Pairs (workers, servers) of one law:
-more are a slip of the pen, and no solver would see the end of them.
+"""Most pairs (workers, servers) of one law; more are taken for an error in the input, and no solver
+could handle them.
 """
 
 
@@ -160,8 +160,8 @@ def _check_amounts(
     instance: Instance,
     capacities: Mapping[str, float],
 ) -> None:
-    """Names are those of capacities, all that is used is limited,
-    and GPUs are whole and of one pool.
+    """Check that names are capacities, that every used resource is limited, and that GPUs are
+    integers of one pool.
     """
     resources = instance.cluster.resources
     consumable = {resource.name for resource in resources if resource.kind == "consumable"}
@@ -217,13 +217,10 @@ def _matrix(amounts: list[dict[str, float]], names: list[str]) -> FloatArray:
 
 
 def _refuse_too_many(laws: ParameterServers, paths: list[str]) -> None:
-    """No law has an absurd number of pairs;
-    W is looked at first, as its range is walked to count them.
-    """
+    """Refuse laws with too many pairs."""
     if len(laws) == 0:
         return
-    # W is looked at first: counting pairs walks all w, which would take forever for a slip of the
-    # pen.
+    # Check W first: counting pairs loops over all w, which would take forever with a wrong number.
     narrow = laws.most_workers.max() <= MOST_PAIRS
     counts = laws.count_pairs() if narrow else laws.most_workers
     law = int(counts.argmax())

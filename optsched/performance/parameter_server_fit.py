@@ -1,5 +1,5 @@
-"""Speeds of workers and parameter servers:
-Optimus's laws fitted to measurements, and a law from resources alone.
+"""Speeds of workers and parameter servers: laws of Optimus fitted to measurements, and a law from
+resources only.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class ParameterServerFit(Displayed):
     log_sd: float
 
     def document(self) -> dict[str, Any]:
-        """The part of ``workloads[*].parameters.parameter_server`` that was fitted."""
+        """The fitted part of ``workloads[*].parameters.parameter_server``."""
         piece = {"law": self.law, "coefficients": dict(self.coefficients)}
         return piece | ({"batch": self.batch} if self.law == "ps-sync" else {})
 
     def steps_per_second(self, workers: ArrayLike, servers: ArrayLike) -> FloatArray:
-        """Speed of so many workers with so many servers, elementwise."""
+        """Speed of these numbers of workers and servers, elementwise."""
         terms = _terms(
             self.law,
             np.asarray(workers, np.float64),
@@ -91,7 +91,7 @@ def fit_parameter_server(
     Raises
     ------
     InvalidInput
-        Too few different (w, p), or numbers that are none.
+        Too few different (w, p), or invalid numbers.
 
     References
     ----------
@@ -112,14 +112,14 @@ def fit_parameter_server(
         raise InvalidInput("workers", f"{different} pairs of workers and servers", expected)
     # 1/f is linear in the coefficients; each row times f makes the errors relative.
     rows = _terms(law, w, p, batch) * f[:, np.newaxis]
-    # Columns of equal length: terms in w and in 1 / w differ by orders of magnitude.
+    # Normalise the columns, because terms in w and in 1 / w differ by orders of magnitude.
     scale = np.linalg.norm(rows, axis=0)
-    from scipy.optimize import nnls  # takes long to load
+    from scipy.optimize import nnls  # slow to import
 
     found, _ = nnls(rows / scale, np.ones(len(f)))
     coefficients = found / scale
     residual = np.log(rows @ coefficients)
-    # A coefficient at its bound of 0 was not determined by the measurements.
+    # Coefficients at the bound 0 do not count as fitted.
     spare = max(len(f) - int((found > 0).sum()), 1)
     return ParameterServerFit(
         law,
@@ -168,7 +168,7 @@ class BottleneckLaw:
     worker_bandwidth, server_bandwidth : float
         W, bytes/s in each direction.
     update : float
-        u, s; 0 where servers' work is nothing.
+        u, s; 0 if the work of servers is negligible.
     """
 
     compute: float
@@ -202,9 +202,9 @@ class BottleneckLaw:
         """
         w = np.asarray(workers, np.float64)
         p = np.asarray(servers, np.float64)
-        own = 2 * self.gradient_bytes / self.worker_bandwidth
+        worker = 2 * self.gradient_bytes / self.worker_bandwidth
         network = 2 * w * self.gradient_bytes / (p * self.server_bandwidth)
-        slowest = np.maximum(np.maximum(own, network), w * self.update / p)
+        slowest = np.maximum(np.maximum(worker, network), w * self.update / p)
         return 1.0 / (self.compute / w + slowest)
 
     def asynchronous(self, workers: ArrayLike, servers: ArrayLike) -> FloatArray:
@@ -222,7 +222,7 @@ class BottleneckLaw:
         """
         w = np.asarray(workers, np.float64)
         p = np.asarray(servers, np.float64)
-        own = w / (self.compute + 2 * self.gradient_bytes / self.worker_bandwidth)
+        workers_alone = w / (self.compute + 2 * self.gradient_bytes / self.worker_bandwidth)
         network = p * self.server_bandwidth / self.gradient_bytes
         work = p / self.update if self.update > 0 else np.inf
-        return np.minimum(np.minimum(own, network), work)
+        return np.minimum(np.minimum(workers_alone, network), work)

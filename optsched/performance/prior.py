@@ -1,5 +1,5 @@
-"""The ``prior`` model: what is known of a workload on some GPU types,
-carried to others by their datasheets.
+"""The ``prior`` model: known rates of a workload on some GPU types, scaled to other types by
+datasheet figures.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from optsched.performance.times import StoredModel, Times, TimesOnInstance
 from optsched.performance.ways import Ways, numbered
 
 ROUNDING = 1e-9
-"""Relative difference below which two variances are equal."""
+"""Variances with a smaller relative difference count as equal."""
 
 
 class KnownRateDocument(Document):
@@ -82,7 +82,7 @@ class KnownRates:
     ----------
     indptr : IntArray, shape (W + 1,)
     ways : Ways
-        How each was measured.
+        The way of each measurement.
     rate : FloatArray
         Above 0; steps/s or samples/s.
     """
@@ -107,8 +107,8 @@ class KnownRates:
             log_sd^2 = sd_least^2 + [g' != g] sd_gpu^2 + (sd_gpus log2(k'/k))^2 + (sd_nodes log2(n'/n))^2
                        + (sd_batch log2(m'/m))^2 + (sd_batch log2(A'/A))^2        A passes
 
-        NaN where nothing is known of the workload, or one of two different GPU types is no known
-        board. Among equals those of the same GPU type come first, then the first given.
+        NaN if no rate of the workload is known, or if the GPU types differ and one is not a known
+        board. Of equal variances, the same GPU type comes first, then the first given.
         """
         rate, log_sd = np.full((2, len(wanted)), np.nan)
         workload = wanted.workload_among(numbered(self.ways.workloads))
@@ -119,31 +119,31 @@ class KnownRates:
         length = length[asked]
         entry = ranges(self.indptr[workload[asked]], length)
         way = np.repeat(asked, length)
-        here = self.ways.take(entry)
-        there = wanted.take(way)
-        other_type = there.gpu_among(numbered(here.gpu_types)) != here.gpu
-        ratio = _log_speeds(there.gpu_types, options.precision)[there.gpu]
-        ratio -= _log_speeds(here.gpu_types, options.precision)[here.gpu]
+        source = self.ways.take(entry)
+        target = wanted.take(way)
+        other_type = target.gpu_among(numbered(source.gpu_types)) != source.gpu
+        ratio = _log_speeds(target.gpu_types, options.precision)[target.gpu]
+        ratio -= _log_speeds(source.gpu_types, options.precision)[source.gpu]
         ratio[~other_type] = 0.0
         variance = options.log_sd_least**2 + np.where(other_type, options.log_sd_gpu**2, 0.0)
         for sd, new, old in (
-            (options.log_sd_gpus, there.gpus, here.gpus),
-            (options.log_sd_nodes, there.nodes, here.nodes),
-            (options.log_sd_batch, there.samples, here.samples),
-            (options.log_sd_batch, there.passes, here.passes),
+            (options.log_sd_gpus, target.gpus, source.gpus),
+            (options.log_sd_nodes, target.nodes, source.nodes),
+            (options.log_sd_batch, target.samples, source.samples),
+            (options.log_sd_batch, target.passes, source.passes),
         ):
             variance += (sd * np.log2(new / old)) ** 2
         variance[np.isnan(ratio)] = np.inf
-        # Entries of a way stand together: the least variance of each is a segmented minimum.
+        # The entries of a way are contiguous, so its smallest variance is a segmented minimum.
         first = np.cumsum(length) - length
         least = np.minimum.reduceat(variance, first)
         hit = np.flatnonzero(variance <= np.repeat(least, length) * (1 + ROUNDING))
-        # Of equals, those of the same GPU type come first, then the first given.
+        # Of equal variances, the same GPU type comes first, then the first given.
         hit = hit[np.lexsort((hit, other_type[hit], way[hit]))]
         _, at = np.unique(way[hit], return_index=True)
         best = hit[at]
         carried = (
-            self.rate[entry[best]] * np.exp(ratio[best]) * (there.gpus[best] / here.gpus[best])
+            self.rate[entry[best]] * np.exp(ratio[best]) * (target.gpus[best] / source.gpus[best])
         )
         found = np.isfinite(least)
         rate[asked[found]] = carried[found]
@@ -152,8 +152,8 @@ class KnownRates:
 
 
 def _log_speeds(gpu_types: Sequence[str], precision: str) -> FloatArray:
-    """log sqrt(FLOP/s x bandwidth) of each GPU type, then of none;
-    NaN of those that are no known board.
+    """log sqrt(FLOP/s x bandwidth) of each GPU type, and an entry for no type; NaN for unknown
+    boards.
     """
     return np.array([*(_log_speed(name, precision) for name in gpu_types), np.nan])
 
@@ -163,21 +163,21 @@ def _log_speed(gpu_type: str, precision: str) -> float:
     try:
         board = find(gpu_type)
     except InvalidInput:
-        # A name of the user's own: nothing is carried over to it or from it.
+        # A GPU type with an unknown name: no rates are scaled to it or from it.
         return np.nan
     return float(0.5 * np.log(board.peak(precision) * board.bandwidth))
 
 
 class Prior(StoredModel):
-    """Known rates, carried over to other GPU types and numbers of GPUs.
+    """Known rates, scaled to other GPU types and numbers of GPUs.
 
         rate' = rate x sqrt(FLOPS'/FLOPS x bandwidth'/bandwidth) x k'/k
 
     with the datasheet's peak FLOP/s and memory bandwidth of the two boards, from the known rate
-    that leaves least doubt (`KnownRates`): scaling in GPUs is linear, which is an upper bound more
-    often than not, and log_sd grows with the distance. Known are rates in samples/s that it was
-    fitted to, and on an instance what its workloads state in steps/s; the latter come first where
-    both speak. A GPU type without a known board gets rates only from itself.
+    with the smallest resulting variance (`KnownRates`). Scaling in GPUs is linear, which is usually
+    too optimistic, and log_sd grows with the distance. Known rates are the fitted ones in samples/s
+    and, on an instance, the rates in steps/s that its workloads state; the latter take precedence.
+    A GPU type without a known board gets rates only from itself.
 
     Where the numbers come from: the ratio is wrong by 27.5 % on average on one GPU (Gavel's
     physical table, 25 jobs), about as much as anything learnt from three GPU types: log_sd 0.3 (all
@@ -234,12 +234,12 @@ class Prior(StoredModel):
     def on_instance(
         cls, instance: Instance, model: Self, whole_steps: Collection[str]
     ) -> PriorOnInstance:
-        """With the rates that its workloads state."""
+        """The model for an instance, including the rates that its workloads state."""
         return PriorOnInstance(instance, model, whole_steps)
 
 
 class PriorOnInstance(TimesOnInstance):
-    """A `Prior` as the performance model of an instance: its workloads' own rates first."""
+    """A `Prior` as the performance model of an instance: rates of its workloads come first."""
 
     model: Prior
 
@@ -254,15 +254,13 @@ class PriorOnInstance(TimesOnInstance):
         job: IntArray,
         configuration: IntArray,
     ) -> Prediction:
-        """Rates carried over from what the workloads state,
-        else from the rates that the model was fitted to.
-        """
+        """Rates scaled from stated rates of the workloads, else from the fitted rates."""
         fitted = super().rates(jobs, configurations, job, configuration)
         pool, gpus, nodes = (
             getattr(configurations, name)[configuration] for name in ("pool", "gpus", "nodes")
         )
         runs = (pool >= 0) & (gpus > 0) & (nodes > 0) & (configurations.share[configuration] == 1)
-        # What cannot run for want of samples cannot run at a stated rate either.
+        # A way with fewer samples than GPUs cannot run, even if a rate is stated.
         asked = np.flatnonzero(runs & (fitted.feasible != Feasibility.ZERO_RATE))
         wanted = replace(
             _batchless(jobs.workload[job[asked]], pool[asked], gpus[asked], nodes[asked]),
@@ -279,19 +277,17 @@ class PriorOnInstance(TimesOnInstance):
 
 def _batchless(workload: IntArray, gpu: IntArray, gpus: IntArray, nodes: IntArray) -> Ways:
     """Ways to run of stated rates, which are in steps/s:
-    all have the same batch, whatever it is.
+    their batch does not matter, so it is the same for all.
     """
     one = np.ones(len(workload), np.int64)
     return Ways(workload, gpu, gpus, nodes, one.astype(np.float64), one, (), ())
 
 
 def _stated(instance: Instance) -> KnownRates:
-    """What the workloads of an instance state:
-    rates above 0 in steps/s, at a pool's or a GPU type's name.
-    """
+    """Positive rates in steps/s that the workloads of an instance state, by pool or GPU type."""
     table = instance.rates
     pools = instance.cluster.pools
-    # A name may be a pool and a GPU type: then it means the pool.
+    # A name that is both a pool and a GPU type means the pool.
     by_place = {pool.gpu: row for row, pool in reversed(list(enumerate(pools)))}
     by_place |= {pool.name: row for row, pool in enumerate(pools)}
     place = np.array([by_place[name] for name in table.places], np.int64)
@@ -301,7 +297,7 @@ def _stated(instance: Instance) -> KnownRates:
     length = table.indptr[profile[stating] + 1] - start
     entry = ranges(start, length)
     workload = np.repeat(stating, length)
-    # What is known of a group of nodes is not known of so many nodes.
+    # A rate within a group of nodes is not a rate on a number of nodes.
     above = (table.rate[entry] > 0) & (table.nodes[entry] < LEVEL)
     entry = entry[above]
     workload = workload[above]

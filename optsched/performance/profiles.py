@@ -1,4 +1,4 @@
-"""Profiles: measured times of steps, which models are fitted to and judged by."""
+"""Profiles: measured times of steps, to fit and to test models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from optsched.instance.reading import show
 from optsched.performance.ways import Ways, numbered
 
 SHORTEST, LONGEST = 1e-30, 1e30
-"""Times and samples beyond these are slips of the pen; what is made of them in fits is finite."""
+"""Times and samples outside of these are taken for errors; within them, numbers in fits are finite.
+"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,12 +27,11 @@ class Profiles(Columns, DisplayedTable):
     ----------
     ways : Ways
     seconds : FloatArray
-        Of one step, above 0.
+        Seconds of one step, above 0.
     sync : FloatArray
-        Seconds of it in which gradients were exchanged; NaN where not measured.
+        Seconds of the step in which gradients were exchanged; NaN if not measured.
     whole_steps : tuple of str
-        Workloads of which rates of whole steps were measured, and no samples: their steps count as
-        one sample.
+        Workloads measured in steps without samples: a step counts as one sample.
     """
 
     ways: Ways
@@ -60,10 +60,8 @@ class Profiles(Columns, DisplayedTable):
         return columns
 
     def sorted(self) -> Profiles:
-        """The same measurements in an order of their own, with the names in alphabetical order.
-
-        It depends on nothing but what was measured, so that a fit to them does not depend on the
-        order of a file.
+        """The same measurements in a canonical order, with sorted names, so that a fit does not
+        depend on the order of a file.
         """
         ways = self.ways
         workloads = tuple(sorted(ways.workloads))
@@ -76,7 +74,7 @@ class Profiles(Columns, DisplayedTable):
             gpu_types=gpu_types,
         )
         way = (ways.passes, ways.samples, ways.nodes, ways.gpus, renamed.gpu, renamed.workload)
-        # The last key counts most.
+        # lexsort: the last key is the primary one.
         order = np.lexsort((self.sync, self.seconds, *way))
         same_names = (workloads, gpu_types) == (ways.workloads, ways.gpu_types)
         if same_names and (np.diff(order) == 1).all():
@@ -123,7 +121,7 @@ class Profiles(Columns, DisplayedTable):
             samples=_positive("samples", samples),
             passes=np.ones(count, np.int64) if passes is None else _counts("passes", passes),
         )
-        # Unknown is not the same as 0: an exchange that was not measured may still take time.
+        # NaN, not 0: an exchange that was not measured may still take time.
         exchange = np.full(count, np.nan) if sync is None else np.asarray(sync, np.float64)
         profiles = cls(ways, _positive("seconds", seconds), exchange)
         profiles._check()
@@ -140,7 +138,7 @@ class Profiles(Columns, DisplayedTable):
             raise InvalidInput(f"nodes[{row}]", found, "at most one node for each GPU")
         for row in np.flatnonzero((sync < 0) | np.isinf(sync)).tolist():
             raise InvalidInput(f"sync[{row}]", show(float(sync[row])), "seconds, at least 0")
-        # Rounding of a table in decimals is no error; milliseconds beside seconds are.
+        # Tolerate rounding of decimals in a table, but not milliseconds instead of seconds.
         for row in np.flatnonzero(sync > seconds * (1 + 1e-9)).tolist():
             found = f"{sync[row]:g} s of a step of {seconds[row]:g} s"
             expected = "at most the step's own seconds, in the same unit"

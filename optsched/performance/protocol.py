@@ -20,10 +20,8 @@ from optsched.performance.configurations import Configurations
 
 
 class Source(IntEnum):
-    """Where a rate comes from; the first five are in order, best first.
-
-    ``EXTRAPOLATED`` are rates outside of the range that was measured, by a model that was fitted
-    inside of it.
+    """Source of a rate; the first five are in order, best first. ``EXTRAPOLATED`` marks rates of a
+    fitted model outside of its measured range.
     """
 
     MEASURED = 0
@@ -45,17 +43,17 @@ class Feasibility(IntEnum):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class JobBatch(Columns):
-    """Kinds of jobs that a model is asked about, structure of arrays of length J.
+    """Kinds of jobs in a query, structure of arrays of length J.
 
     Attributes
     ----------
     workload : IntArray
-        Row of the instance's workloads, -1 for none; features of workloads live there.
+        Row of the instance's workloads (which have the features), -1 for none.
     profile : IntArray
-        Row of the instance's rate table of this kind (the job's own, else its workload's), -1 for
+        Row of the instance's rate table (the profile of the job, else of its workload), -1 for
         none.
     own : BoolArray
-        Whether the profile is the job's own.
+        Whether the profile is stated by the job itself.
     gang : IntArray
         Smallest GPU count of the job.
     """
@@ -98,8 +96,8 @@ class Prediction(Columns):
 
     @classmethod
     def unknown(cls, count: int) -> Prediction:
-        """No model has said anything yet: `Feasibility.NO_RATE` everywhere."""
-        # Both arrays at once cost fewer new pages of memory.
+        """A prediction without answers: `Feasibility.NO_RATE` everywhere."""
+        # One allocation for both arrays needs fewer new memory pages.
         rate, log_sd = np.zeros((2, count))
         feasible = np.full(count, Feasibility.NO_RATE, np.uint8)
         return cls(rate, log_sd, feasible, np.zeros(count, np.uint8))
@@ -189,21 +187,21 @@ class RateModel(ABC):
         """The prediction of each cell, given by a row of the jobs and one of the configurations."""
 
     def observe(self, observations: Observations) -> set[int]:
-        """`PerformanceModel.observe`:
-        a model that does not learn while it runs is wrapped by ``online`` for that.
+        """`PerformanceModel.observe`: this model ignores measurements; ``online`` wraps a model to
+        make it learn.
         """
         return set()
 
 
 class PairPrediction(NamedTuple):
-    """What two jobs that share all their GPUs do, arrays of length E.
+    """Predictions for pairs of jobs that share all their GPUs, arrays of length E.
 
     Attributes
     ----------
     first, second : FloatArray
-        Part of its rate alone, in (0, 1], that each of the two keeps; 0 where not feasible.
+        Fraction of its rate alone, in (0, 1], that each of the two jobs keeps; 0 if not feasible.
     log_sd : FloatArray
-        Standard deviation of the log of them.
+        Standard deviation of the logs of the fractions.
     feasible, source : NDArray[uint8]
         As in `Prediction`; `Feasibility.NO_RATE` where the model does not know.
     """
@@ -217,11 +215,10 @@ class PairPrediction(NamedTuple):
 
 @runtime_checkable
 class ColocatingModel(Protocol):
-    """A performance model that also knows how much two jobs on the same GPUs slow each other down.
-
-    One whose fractions depend on the workloads of the two jobs and the configuration alone may say
-    so by an attribute ``pairs_by_workload = True``: pairs are then looked at by workload where
-    columns are generated.
+    """A performance model that also predicts how much two jobs on the same GPUs slow each other
+    down. If the fractions depend only on the two workloads and the configuration, the model may
+    declare this with an attribute ``pairs_by_workload = True``; column generation then groups pairs
+    by workload.
     """
 
     def pair_fractions(
@@ -240,33 +237,31 @@ class ColocatingModel(Protocol):
 
 @runtime_checkable
 class LearningModel(Protocol):
-    """A performance model that may learn while it runs, and whose learning is data."""
+    """A performance model that may learn while it runs, and can export its learnt state."""
 
     def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """The performance object that the model was made of, with all that it has learnt in it.
-
-        What is made of it, for the same instance or another one, predicts and learns on in the same
-        way, to the last bit.
+        """The performance object of the model, including all that it has learnt. A model made from
+        it, for the same instance or another one, predicts and learns identically, to the last bit.
         """
         ...
 
 
 def with_learnt(model: PerformanceModel, document: Mapping[str, Any]) -> dict[str, Any]:
-    """The performance object ``document``, of which a model was made,
-    with what the model has learnt in it.
-
-    Of a model that never learns it is the same object.
+    """The performance object ``document`` of a model, including what the model has learnt;
+    unchanged for a model that does not learn.
     """
     return model.with_learnt(document) if learns(model) else dict(document)
 
 
 def learns(model: PerformanceModel) -> TypeGuard[LearningModel]:
-    """Whether a model may learn; rounds ask this of every model, and `isinstance` takes longer."""
+    """Whether a model may learn. Rounds ask this of every model, and isinstance with a protocol is
+    slower.
+    """
     return hasattr(model, "with_learnt")
 
 
 class ModelFactory(Protocol):
-    """What a registry entry of ``optsched.models`` is: a class with this constructor."""
+    """The type of a registry entry of ``optsched.models``: a class with this constructor."""
 
     @classmethod
     def from_instance(cls, instance: Instance, options: Mapping[str, Any]) -> PerformanceModel:

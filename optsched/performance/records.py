@@ -1,4 +1,4 @@
-"""Predictions as records: one for each row of jobs, with all ways to run."""
+"""Predictions as records: one per row of jobs, with all ways to run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ FIELDS = (
 
 
 class Records:
-    """What is known for one configurations table: a record for each distinct row of jobs.
-
-    A record holds rates, log sds, feasibilities and sources of all ways together, so that a look-up
-    copies one array: several of its size would be given back to the system after each call, and be
-    made of new pages in the next.
+    """Cached predictions for one configurations table: a record per distinct row of jobs. A record
+    has rates, log sds, feasibilities and sources of all ways in one array, so that a lookup copies
+    one array. Several large arrays would be returned to the system after each call and allocated as
+    new pages in the next.
     """
 
     def __init__(self, columns: int, rows: int = 0) -> None:
@@ -28,17 +27,17 @@ class Records:
         self.known = np.zeros(rows, bool)
 
     def grow(self, rows: int) -> None:
-        """Room for so many rows; at least twice as many as before."""
+        """Make room for ``rows`` rows, and at least twice as many as before."""
         more = rows - len(self.known)
         if more <= 0:
             return
-        # Doubled, so that rows that come one by one cost a copy each only now and then.
+        # Double the size, so that rows that are added one by one cause few copies.
         more = max(more, len(self.known))
         self.table = np.concatenate([self.table, np.zeros(more, self.table.dtype)])
         self.known = np.concatenate([self.known, np.zeros(more, bool)])
 
     def put(self, rows: IntArray, predicted: Prediction) -> None:
-        """Remember the predictions of rows."""
+        """Store the predictions of rows."""
         for name in ("rate", "log_sd", "feasible", "source"):
             self.table[name][rows] = getattr(predicted, name)
         self.known[rows] = True

@@ -26,7 +26,7 @@ from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import Feasibility, JobBatch, Prediction, RateModel, Source
 
 CODES = np.array([Feasibility.NO_RATE, Feasibility.ZERO_RATE, Feasibility.OK], np.uint8)
-"""Feasibility where no entry is found, one that is 0, and one that is not."""
+"""Feasibility if there is no entry, an entry of 0, and another entry."""
 
 
 class TableModel(RateModel):
@@ -39,8 +39,8 @@ class TableModel(RateModel):
     3. the plain number, if k is the job's gang (a job's own profile) or 1 (a workload's profile),
        on the fewest nodes.
 
-    An entry under the pool's name hides those under its GPU type. What is not listed is no
-    candidate (`NO_RATE`), a zero says that the job cannot run so (`ZERO_RATE`).
+    An entry under the pool's name hides those under its GPU type. A configuration that is not
+    listed is no candidate (`NO_RATE`); a zero says that the job cannot run there (`ZERO_RATE`).
     """
 
     name = "table"
@@ -53,10 +53,10 @@ class TableModel(RateModel):
         rows = {place: row for row, place in enumerate(rates.places)}
         self.places_of_pools = np.array([rows.get(pool.name, -1) for pool in pools], np.int64)
         of_types = np.array([rows.get(pool.gpu, -1) for pool in pools], np.int64)
-        # Where pools and GPU types are the same places, a rate is looked up in one table.
+        # If every pool has the name of its GPU type, one lookup is enough.
         one_place = (of_types < 0) | (of_types == self.places_of_pools)
         self.plain = PlainRates.of(rates) if one_place.all() else None
-        # Where rates stand, by pool: under its name, else under its GPU type.
+        # Place of the rates of each pool: its name, else its GPU type.
         both = (self.places_of_pools, of_types)
         self._places = [places for places in both if (places >= 0).any()] or [both[0]]
         self.has_spreads = self.plain is None and rates.has_spreads
@@ -64,7 +64,7 @@ class TableModel(RateModel):
 
     @classmethod
     def for_instance(cls, model: object, instance: Instance, later_nodes: bool) -> TableModel:
-        """The model of the instance's own rates: the given one if it is that, else a new one."""
+        """The table model of the instance: ``model`` if it is one, else a new one."""
         if type(model) is cls:
             rates, cluster, now, later = model._made_of  # noqa: SLF001
             if (
@@ -98,12 +98,12 @@ class TableModel(RateModel):
         fewest = configurations.nodes == self.fewest_nodes(configurations.pool, configurations.gpus)
         spread = configurations.nodes
         if configurations.level is not None:
-            # A rate within a group is for any nodes of it, and no rate of the pool.
+            # A rate within a group holds for any nodes of the group, but not for the pool.
             spread = np.where(configurations.level > 0, LEVEL + configurations.level, spread)
             fewest &= configurations.level == 0
         rate = np.empty(len(job))
         feasible = np.empty(len(job), np.uint8)
-        # Block by block: what is made on the way stays in the cache.
+        # In blocks, so that temporary arrays stay in the CPU cache.
         for part in blocks(len(job)):
             stated = self._stated(
                 jobs, configurations, fewest, spread, job[part], configuration[part]
@@ -133,18 +133,18 @@ class TableModel(RateModel):
         """
         profile = jobs.profile[job]
         gpus = ways.gpus[way]
-        # 0 is a mark in the table (OWN_GANG, ANY_SPREAD), which no way to run may find.
+        # 0 is a special value in the table (OWN_GANG, ANY_SPREAD), which queries must not match.
         on_gpus = (ways.gpus > 0) & (ways.nodes > 0)
         if self.plain is not None or self._rates.has_plain_numbers:
-            # A job's own plain number is for its gang, that of a workload for one GPU.
-            here = gpus == np.where(jobs.own[job], jobs.gang[job], 1)
+            # A plain number of a job holds for its gang, a plain number of a workload for one GPU.
+            applies = gpus == np.where(jobs.own[job], jobs.gang[job], 1)
             if not fewest.all():
-                here &= fewest[way]
+                applies &= fewest[way]
         if self.plain is not None:
             places = np.where(on_gpus & (ways.pool >= 0), self.places_of_pools[ways.pool], -1)
             rate = self.plain.find(profile, places[way])
-            if not here.all():
-                rate[~here] = np.nan
+            if not applies.all():
+                rate[~applies] = np.nan
             return rate
         entries = self._rates.entries
         place = self._find_place(profile, ways.pool[way])
@@ -153,9 +153,8 @@ class TableModel(RateModel):
         entry = plain = constant(-1, len(place), np.int64)
         if self._rates.has_plain_numbers:
             plain = entries.spreads.find(entries.counts.find(place, OWN_GANG), ANY_SPREAD)
-            entry = plain = np.where(here, plain, -1)
-        # Rates by GPU count, where some profile has them: by nodes first, then for the fewest
-        # nodes.
+            entry = plain = np.where(applies, plain, -1)
+        # Rates by GPU count, if some profile has them: first by nodes, then for the fewest nodes.
         if self._has_counts:
             count = entries.counts.find(place, gpus)
             entry = entries.spreads.find(count, spread[way])
@@ -167,18 +166,18 @@ class TableModel(RateModel):
         return gathered(entries.rate, entry, np.nan)
 
     def _find_place(self, profile: IntArray, pool: IntArray) -> IntArray:
-        """Position of the (profile, place) of a profile in a pool:
-        the pool's, else its GPU type's.
+        """Position of the pair (profile, place) for a profile and a pool: with the pool's name,
+        else with its GPU type.
         """
         at, (first, *others) = self._rates.entries.at, self._places
         found = at.find(profile, first[pool])
-        # An entry under the name of the pool hides those under its GPU type.
+        # An entry under the name of the pool takes precedence over entries under its GPU type.
         for places in others:
             found = np.where(found >= 0, found, at.find(profile, places[pool]))
         return np.where(pool < 0, -1, found) if (pool < 0).any() else found
 
     def fewest_nodes(self, pool: IntArray, gpus: IntArray) -> IntArray:
-        """Fewest nodes that hold so many GPUs; one more than the pool has where they don't fit."""
+        """Fewest nodes that hold these GPUs; one more than the pool has if they do not fit."""
         return self.sizes.fewest_nodes(pool, gpus)
 
     def listed_counts(
@@ -217,9 +216,7 @@ class TableModel(RateModel):
 
     @classmethod
     def refuse_plain_numbers(cls, instance: Instance) -> None:
-        """A plain number of a workload is its rate on 1 GPU:
-        refused where a larger gang would have to use it.
-        """
+        """Refuse plain numbers of workloads (rates on 1 GPU) that larger gangs would have to use."""
         if not instance.workloads or not instance.rates.has_plain_numbers:
             return
         table = instance.jobs_table
@@ -239,7 +236,7 @@ class TableModel(RateModel):
         Parameters
         ----------
         instance : Instance
-            That has the workloads.
+            The instance with the workloads.
         gangs : iterable of (name, row of the workload, GPUs)
             Jobs on more than one GPU whose rates are those of their workload.
 
@@ -254,9 +251,9 @@ class TableModel(RateModel):
         entry = entries.spreads.find(entries.counts.find(place, OWN_GANG), ANY_SPREAD)
         # A plain 0 is harmless: the job cannot run there on any number of GPUs.
         plain = np.reshape(gathered(entries.rate, entry, 0.0) > 0, (-1, pools))
-        some = np.logical_or.reduce(plain, axis=1)
+        with_plain = np.logical_or.reduce(plain, axis=1)
         for job, row, gang in gangs:
-            if not some[row]:
+            if not with_plain[row]:
                 continue
             workload = instance.workloads[row]
             pool = instance.cluster.pools[int(np.flatnonzero(plain[row])[0])]

@@ -1,4 +1,4 @@
-"""Models of a step's time, and as performance models of the workloads and pools of an instance."""
+"""Models of step times, and their use as performance models of an instance."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from optsched.performance.ways import Ways
 
 @dataclass(frozen=True, repr=False)
 class Times(Columns):
-    """What a model says of ways to run, arrays of length E.
+    """Predictions for ways to run, arrays of length E.
 
     Attributes
     ----------
     seconds : FloatArray
-        Of one step, median; NaN where the model cannot say.
+        Median seconds of one step; NaN if the model has no answer.
     log_sd : FloatArray
-        Standard deviation of the log of it.
+        Standard deviation of the log of the seconds.
     source : NDArray[uint8]
         `optsched.performance.Source`.
     """
@@ -52,7 +52,7 @@ class Times(Columns):
 
     @property
     def known(self) -> BoolArray:
-        """Which ways the model has an answer for."""
+        """Mask of the ways with an answer."""
         return np.isfinite(self.seconds)
 
     def _headline(self) -> str:
@@ -82,7 +82,7 @@ class Times(Columns):
 
 
 class TimeModel(FittedModel):
-    """A model of how long a step of a workload takes on GPUs of a type; it knows no instance.
+    """A model of the seconds of a step of a workload on GPUs of a type, independent of an instance.
 
     Its document is the ``performance`` object of an instance, or a file.
     """
@@ -125,12 +125,12 @@ class TimeModel(FittedModel):
 
     @abstractmethod
     def times(self, ways: Ways) -> Times:
-        """How long a step takes in each way.
+        """Predict the seconds of a step in each way.
 
         Parameters
         ----------
         ways : Ways
-            Ways to run, arrays of length E; names of workloads and GPU types stand beside them.
+            Ways to run, arrays of length E; they include the names of workloads and GPU types.
 
         Returns
         -------
@@ -160,7 +160,7 @@ class TimeModel(FittedModel):
     def on_instance(
         cls, instance: Instance, model: Self, whole_steps: Collection[str]
     ) -> TimesOnInstance:
-        """A model as that of an instance.
+        """Use a model as the performance model of an instance.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class TimeModel(FittedModel):
 
 
 class StoredModel(TimeModel):
-    """A `TimeModel` that is made of nothing but its document, which ``Stored`` checks.
+    """A `TimeModel` whose whole state is its document, which ``Stored`` checks.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ class StoredModel(TimeModel):
 
 
 PIECE = 32768
-"""Ways that are asked about at a time."""
+"""Ways per query."""
 
 
 class TimesOnInstance(RateModel):
@@ -229,9 +229,7 @@ class TimesOnInstance(RateModel):
         self._gpu_types = tuple(pool.gpu for pool in instance.cluster.pools)
 
     def _count_in_whole_steps(self, instance: Instance, names: Collection[str]) -> None:
-        """Rates of these workloads are those of their steps as measured:
-        like stated rates, whatever their batch is.
-        """
+        """Predict these workloads in steps as measured, ignoring their batch, like stated rates."""
         for row, workload in enumerate(instance.workloads):
             name = self.batches.names[row]
             if name in names and self.adaptive.known[row]:
@@ -249,14 +247,13 @@ class TimesOnInstance(RateModel):
     ) -> Prediction:
         """Rates of the workloads whose batch is known; `optsched.performance.PerformanceModel`.
 
-        Jobs of one workload are asked about once where all configurations are wanted of many of
-        them.
+        If all configurations of many jobs are asked for, each workload is asked about only once.
         """
-        # A job of each workload; the last entry is of jobs without one, whose row is -1.
+        # One job per workload; the last entry is for jobs without a workload, whose row is -1.
         job_of = np.full(len(self.batches.names) + 1, -1, np.int64)
         job_of[jobs.workload] = np.arange(len(jobs))
         workload = np.flatnonzero(job_of >= 0)
-        # Asking once for each workload pays if it halves the questions.
+        # One query per workload pays off if it halves the number of queries.
         if edges is not None or 2 * len(workload) > len(jobs):
             return super().predict(jobs, configurations, edges=edges)
         records = Records(len(configurations), len(job_of))
@@ -270,7 +267,7 @@ class TimesOnInstance(RateModel):
         job: IntArray,
         configuration: IntArray,
     ) -> Prediction:
-        """One by one, some pieces at a time; all that counts of a job is its workload."""
+        """Rates of the cells, in blocks; only the workload of a job is used."""
         workload = jobs.workload[job]
         predicted = Prediction.unknown(len(workload))
         for start in range(0, len(workload), PIECE):
@@ -286,18 +283,16 @@ class TimesOnInstance(RateModel):
         configurations: Configurations,
         configuration: IntArray,
     ) -> None:
-        """Write the prediction of rows of workloads
-        and configurations into one that has no rates yet.
-        """
+        """Write the predictions of rows of workloads and configurations into an empty one."""
         pool = configurations.pool[configuration]
         gpus = configurations.gpus[configuration]
         nodes = configurations.nodes[configuration]
         samples, passes = self.batches.split(workload, gpus)
-        # A batch that is chosen by goodput counts as known until it is.
+        # A batch that goodput chooses counts as known here.
         samples[self.adaptive.known[workload]] = 1.0
         whole = configurations.share[configuration] == 1
         asked = (samples > 0) & (pool >= 0) & (gpus > 0) & (nodes > 0) & whole
-        # More GPUs than samples: that cannot run, whatever the model says.
+        # A way with more GPUs than samples cannot run, whatever the model predicts.
         predicted.feasible[samples == 0] = Feasibility.ZERO_RATE
         ways = Ways(
             workload,
@@ -318,13 +313,13 @@ class TimesOnInstance(RateModel):
             predicted.rate[rows] = np.where(runs, steps / times.seconds, 0.0)
         predicted.log_sd[rows] = np.where(runs, times.log_sd, 0.0)
         predicted.source[rows] = np.where(runs, times.source, 0)
-        # Zero steps: more GPUs than any batch has samples for.
+        # 0 steps means more GPUs than any allowed batch has samples.
         nothing = np.where(steps == 0, Feasibility.ZERO_RATE, Feasibility.NO_RATE)
         predicted.feasible[rows] = np.where(runs, Feasibility.OK, nothing)
 
     def _with_steps(self, ways: Ways) -> tuple[Ways, FloatArray]:
-        """The ways with the batch sizes that they take,
-        and how many of the job's steps one step of each is worth.
+        """The ways with their batch sizes, and the number of the job's steps that one step of each
+        way counts as.
         """
         steps = self.batches.steps(ways.workload, ways.samples_per_step)
         adaptive = np.flatnonzero(self.adaptive.known[ways.workload])
@@ -338,6 +333,6 @@ class TimesOnInstance(RateModel):
         passes[adaptive] = best.passes
         ways = ways.with_batches(samples, passes)
         gain = self.adaptive.noise.take(some.workload).gain(ways.samples_per_step[adaptive])
-        # A goodput of 0 (no batch is allowed) or NaN (unknown) takes the place of the gain.
+        # If goodput is 0 (no batch is allowed) or NaN (unknown), it is used as the gain.
         steps[adaptive] = np.where(best.goodput > 0, gain, best.goodput)
         return ways, steps

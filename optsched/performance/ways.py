@@ -1,6 +1,4 @@
-"""Ways to run, by names of workloads and GPU types:
-what models of a step's time are asked about and fitted to.
-"""
+"""Ways to run, by names of workloads and GPU types: the input of models of step times."""
 
 from __future__ import annotations
 
@@ -21,13 +19,13 @@ def numbered(names: Iterable[str]) -> dict[str, int]:
 
 
 def rows_among(names: Iterable[str], known: Mapping[str, int], missing: int = -1) -> IntArray:
-    """Row of each name in another list, and one more for no name: a row of -1 picks that one."""
+    """Row of each name in another list, plus a last entry for no name, which the index -1 picks."""
     return np.array([*(known.get(name, missing) for name in names), missing], np.int64)
 
 
 @dataclass(frozen=True, repr=False)
 class Ways(Columns):
-    """Ways to run, structure of arrays of length E; names stand beside the arrays.
+    """Ways to run, structure of arrays of length E, with the lists of names.
 
     In one step each of k GPUs takes ``passes`` times ``samples`` samples forward and backward, then
     all exchange their gradients: a step is k x passes x samples samples.
@@ -59,13 +57,13 @@ class Ways(Columns):
 
     @property
     def names_in_words(self) -> str:
-        """How many workloads and GPU types are named."""
+        """Numbers of workloads and GPU types, as text."""
         gpu_types = count(len(self.gpu_types), "GPU type")
         return f"{count(len(self.workloads), 'workload')} on {gpu_types}"
 
     @classmethod
     def named(cls, workload: Sequence[str], gpu: Sequence[str], **columns: Any) -> Self:
-        """Ways from a column of names each; the other columns are arrays."""
+        """Ways from columns of names; the other columns are arrays."""
         workloads = numbered(workload)
         gpu_types = numbered(gpu)
         return cls(
@@ -88,7 +86,7 @@ class Ways(Columns):
 
     @property
     def groups(self) -> Groups:
-        """Equal ways, put together."""
+        """Groups of equal ways."""
         columns = (self.workload, self.gpu, self.gpus, self.nodes, self.samples, self.passes)
         return group_rows(columns, len(self))
 
@@ -97,18 +95,16 @@ class Ways(Columns):
         return replace(self, samples=samples, passes=passes)
 
     def in_whole_steps(self, names: Collection[str]) -> Ways:
-        """The same ways; those of some workloads take steps without samples,
-        which count as one that all GPUs share.
-        """
+        """The same ways, where steps of these workloads count as one sample that all GPUs share."""
         whole = np.array([name in names for name in self.workloads], bool)[self.workload]
         return self.with_batches(
             np.where(whole, 1.0 / self.gpus, self.samples), np.where(whole, 1, self.passes)
         )
 
     def workload_among(self, known: Mapping[str, int]) -> IntArray:
-        """Row of each way's workload in another list of names, -1 where it is not in it."""
+        """Row of each way's workload in another list of names, -1 if it is missing."""
         return rows_among(self.workloads, known)[self.workload]
 
     def gpu_among(self, known: Mapping[str, int]) -> IntArray:
-        """Row of each way's GPU type in another list of names, -1 where it is not in it."""
+        """Row of each way's GPU type in another list of names, -1 if it is missing."""
         return rows_among(self.gpu_types, known)[self.gpu]

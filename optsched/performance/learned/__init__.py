@@ -1,7 +1,7 @@
 """Models that are learnt from measurements:
 boosted trees, and the interference of jobs that share a GPU.
 
-scikit-learn (the extra ``learn``) fits the trees; nothing needs it to predict from a saved model.
+scikit-learn (the extra ``learn``) is needed to fit trees, but not to predict with a saved model.
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from optsched.performance.learned.pair_models import PAIR_MODELS, make_pair_model, pair_class
     from optsched.performance.learned.pairs import Fractions, PairModel, PairProfiles, Pairs
 
-# Loaded when used: a model of a step's time needs no model of pairs.
+# Imported lazily: models of step times do not need models of pairs.
 _HOME = {
     "PAIR_MODELS": ".pair_models",
     "make_pair_model": ".pair_models",

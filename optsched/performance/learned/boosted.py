@@ -1,5 +1,5 @@
 """The ``boosted`` model:
-gradient-boosted trees on the time of a step, alone or on what another model leaves.
+gradient-boosted trees on the time of a step, or on the residuals of another model.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from optsched.performance.ways import Ways
 
 FEATURES = 5
 FEWEST = 8
-"""Rows of a (workload, GPU type) that trees are grown on; fewer have nothing to learn from."""
+"""Fewest rows of a (workload, GPU type) for which trees are grown."""
 LEAST_LOG_SD = 0.02
-"""No trees are trusted more:
-a step that was measured twice is in two folds, each of which predicts the other.
+"""Lower bound on the log_sd of trees: a step that was measured twice may be in two folds, so that
+errors out of fold are too small.
 """
 FOLDS = 4
-"""Parts of the rows that are left out in turn:
-their errors give `log_sd`, and what a base leaves of the unseen.
+"""Number of folds: their errors out of fold give `log_sd`, and the residuals of the base on unseen
+rows.
 """
 
 
@@ -60,7 +60,7 @@ class BoostedOptions(TreeOptions):
 class GroupDocument(Document):
     """The trees of one workload on one GPU type.
 
-    ``levels`` are those, of one GPU, one node and several nodes, that had steps to grow them on.
+    ``levels`` (one GPU, one node, several nodes) are those that had measured steps.
     """
 
     log_sd: LogSd
@@ -84,8 +84,8 @@ class BoostedDocument(Document):
 
 @dataclass(frozen=True)
 class PairTrees:
-    """Trees of a workload on a GPU type, the standard deviation of their errors,
-    and the levels they were grown on.
+    """Trees of a workload on a GPU type, the standard deviation of their errors, and the levels of
+    their training rows.
     """
 
     trees: TreeEnsemble
@@ -102,35 +102,32 @@ class Boosted(TimeModel):
         log t = F(log m, log k, log n, k / n, log A)                    alone
         log t = log t_base + F(log m, log k, log n, k / n, log A)       with ``of``
 
-    where F is an ensemble of boosted trees (squared error) of its own.
+    where F is a separate ensemble of boosted trees (squared error).
 
-    Beyond the measured k a tree says what it said at the largest k. What stays the same there must
-    therefore be what stays the same in nature: the time of a step with m samples on each GPU does,
-    nearly; its throughput grows with k.
+    Beyond the measured k a tree predicts the same as at the largest k. So the target should be a
+    quantity that is nearly constant in k: the time of a step with m samples on each GPU is, while
+    throughput grows with k.
 
     Alone, the trees are grown on steps of one pass, and a step of A passes takes as long as A - 1 of them on one GPU,
-    which exchanges nothing, and one on k,  t = (A - 1) min(t(m, 1, 1), t(m, k, n)) + t(m, k, n). A measured step of
-    several passes is turned into one of a single pass with its seconds ``sync`` of exchange; without them, and with
-    more than one GPU, it is left out.
+    without exchange of gradients, and one on k,  t = (A - 1) min(t(m, 1, 1), t(m, k, n)) + t(m, k,
+    n). A measured step of several passes is turned into one of a single pass with its seconds
+    ``sync`` of exchange; without them, and with more than one GPU, it is left out.
 
-    With a base, the trees learn what the fitted base leaves of the measurements. A base that bends
-    to every one of them leaves less there than elsewhere; with ``unseen`` the trees learn what it
-    leaves of measurements that it has not seen: it is fitted to 3/4 of the rows and asked about the
-    last quarter, four times, and where such a fit is refused or has no answer, the base of all rows
-    is asked. For laws of few parameters that is worse (Sia's steps, 10 % seen, on ``pollux``: 8.5
-    against 7.3 %), as they are fitted to fewer rows.
+    With a base, the trees learn the residuals of the fitted base. A flexible base has smaller
+    residuals on the rows that it was fitted to than on others. With ``unseen`` the trees therefore
+    learn residuals out of fold: the base is fitted to 3/4 of the rows and predicts the last
+    quarter, four times. If such a fit is refused or has no answer, the base of all rows is used.
+    For laws with few parameters ``unseen`` is worse (Sia's steps, 10 % seen, on ``pollux``: 8.5
+    against 7.3 %), because they are fitted to fewer rows.
 
-    What was never measured on several GPUs of a node, or on several nodes, the trees know nothing
-    of there. Alone, they have no answer then (NaN); with a base, they correct it by what they
-    learnt on other levels (that of a pair measured on one GPU only is about its compute), and
-    ``log_sd`` is that of the base where it is larger.
+    If a pair was never measured on several GPUs of a node, or on several nodes, trees alone have no
+    answer there (NaN). With a base, they apply the correction from other levels (a pair measured on
+    one GPU only has a correction of its compute), and ``log_sd`` is at least that of the base. With
+    fewer than `FEWEST` rows of a workload on a GPU type there are no trees: the base is used as it
+    is; without a base there is no answer (NaN).
 
-    Without trees, that is with fewer than `FEWEST` rows of a workload on a GPU type, the base
-    speaks for itself; alone, there is no answer (NaN).
-
-    ``log_sd`` is the root mean square of the errors of log t out of fold (4 folds of the trees; the
-    base is the one that they learn from), one for each workload and GPU type and at least
-    `LEAST_LOG_SD`.
+    ``log_sd`` is the root mean square of the errors of log t out of fold (4 folds), one value for
+    each workload and GPU type, and at least `LEAST_LOG_SD`.
 
     Options: ``of``, a performance object with the name and options of the base; ``iterations``,
     ``learning_rate``, ``leaves``, ``rows_per_leaf``, ``penalty`` (L2, of the leaves), ``seed``,
@@ -168,7 +165,7 @@ class Boosted(TimeModel):
         groups = {}
         for pair, members in rows_by_pair(profiles.ways).items():
             known = members[np.isfinite(target[members])]
-            # The base may have no word for a step: such rows have no residual.
+            # Rows that the base cannot predict have no residual.
             if len(known) >= FEWEST:
                 trees, log_sd = _grow(rows[known], target[known], chosen)
                 levels = np.bincount(level[known], minlength=LEVELS) > 0
@@ -196,7 +193,7 @@ class Boosted(TimeModel):
         seconds = np.exp(np.where(seen, value, np.nan))
         several = np.flatnonzero(ways.passes > 1)
         one = np.ones(len(several), np.int64)
-        # All passes but the last are without exchange, as on one GPU.
+        # All passes except the last have no exchange, as on one GPU.
         on_one_gpu = replace(ways.take(several), gpus=one, nodes=one, passes=one)
         value, _, _, seen = self._trees(on_one_gpu)
         pass_on_one = np.exp(np.where(seen, value, np.inf))
@@ -205,7 +202,7 @@ class Boosted(TimeModel):
         return Times.of(seconds, Source.LEARNED, log_sd)
 
     def _times_on_base(self, ways: Ways) -> Times:
-        """log t = log t_base + F; the base alone where there are no trees."""
+        """log t = log t_base + F; the base alone if there are no trees."""
         assert self.base is not None
         base = self.base.times(ways)
         correction, log_sd, grown, seen = self._trees(ways)
@@ -218,8 +215,8 @@ class Boosted(TimeModel):
         )
 
     def _trees(self, ways: Ways) -> tuple[FloatArray, FloatArray, BoolArray, BoolArray]:
-        """F, log_sd, whether there are trees,
-        whether they saw such a level; without trees F is NaN.
+        """F (NaN without trees), log_sd, whether there are trees, and whether they were grown on
+        this level.
         """
         rows = features(ways)
         level = level_of(ways.gpus, ways.nodes)
@@ -276,11 +273,9 @@ def features(ways: Ways) -> FloatArray:
 
 
 def _single_passes(profiles: Profiles) -> tuple[Profiles, FloatArray]:
-    """The profiles whose steps of one pass are known,
-    and the logs of their seconds; see `Boosted`.
-    """
+    """The profiles for which the seconds of one pass are known, and their logs; see `Boosted`."""
     passes = profiles.ways.passes
-    # One GPU exchanges nothing: an unknown sync is 0 there.
+    # One GPU has no exchange, so an unknown sync is 0 there.
     exchange = np.where(profiles.ways.gpus == 1, np.nan_to_num(profiles.sync), profiles.sync)
     single = (profiles.seconds - exchange) / passes + exchange
     seconds = np.where(passes == 1, profiles.seconds, single)
@@ -294,8 +289,8 @@ def _predict_unseen(
     seconds: FloatArray,
     seed: int,
 ) -> FloatArray:
-    """Seconds by the base, fitted to the other folds;
-    ``seconds``, of all rows, where that cannot be.
+    """Seconds predicted by a base that is fitted to the other folds; ``seconds`` (from all rows) if
+    that fails.
     """
     seconds = seconds.copy()
     for kept, left_out in each_left_out(folds_of(len(profiles), FOLDS, seed)):

@@ -1,5 +1,5 @@
-"""Models of a step's time that are made of others:
-the ``blend`` of several, and one with ``conformal`` intervals.
+"""Models of step times made of other models: the ``blend`` of several, and one with ``conformal``
+intervals.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ USUAL = (
     {"model": "boosted", "of": {"model": "shared-link", "anchored": True}},
     {"model": "shared-link", "anchored": True, "own": False},
 )
-"""What is blended unless something else is asked for: trees on what a workload did on a GPU type,
-trees on what a law of links leaves of it, and that law as all workloads together have it."""
+"""The default models: trees on the times of a workload on a GPU type, trees on the residuals of the
+shared-link law, and that law without terms of single pairs.
+"""
 PATH = "performance.models[{}]"
 LEAST_LOG_SD = 0.02
-"""No model is trusted more than this when they are weighed."""
+"""Lower bound on log_sd when weights are computed."""
 APART = 0.1
-"""A model that is 10 % from the middle one counts half (the scale at
-which errors count linearly in all fits here).
+"""A model that is 10 % from the median has half the weight (the same scale as in the robust fits).
 """
 
 
@@ -90,25 +90,23 @@ class BlendDocument(Document):
 class Blend(TimeModel):
     """Weighted mean of several models: less weight for uncertain ones and outliers.
 
-    Of the models i = 1, ..., M that can say something of a way to run, with x_i = log t_i and their
+    Of the models i = 1, ..., M that have an answer for a way to run, with x_i = log t_i and their
     median x~,
 
         w_i = 1 / log_sd_i^2 / (1 + ((x_i - x~) / 0.1)^2),  scaled to sum 1,
         log t = sum_i w_i x_i,        log_sd^2 = sum_i w_i (log_sd_i^2 + (x_i - log t)^2).
 
-    Models that are wrong in different ways are less wrong together, and where they disagree, the
-    blend knows how little it knows: the spread between them is part of its variance (that of a
-    mixture of them). Trees on a law go on with the law beyond what was measured, trees alone stand
-    still there, and the truth is mostly in between. A model that is far off the others is mostly
-    wrong, however sure it is: one that bent itself to few odd measurements is sure of them. The
-    factor is the weight of a Cauchy distribution around the median, and changes nothing between two
-    models.
+    The mean of models with different errors has a smaller error. If models disagree, the variance
+    of the blend shows it, because it is that of a mixture and includes the spread. Beyond the
+    measured range, trees on a law follow the law, trees alone are constant, and the truth is
+    usually in between. A model far from the others is usually wrong even if its log_sd is small,
+    for example if it overfitted a few outliers. Therefore the factor reduces its weight: it is the
+    weight of a Cauchy distribution around the median, and has no effect with two models.
 
-    ``source`` is the least certain one of those that speak.
+    ``source`` is the least certain one among the models with an answer.
 
     Options: ``models``, performance objects of models of a step's time (boosted, boosted on
-    shared-link, and shared-link without what is a pair's own; these were chosen with Sia's profiles
-    in view).
+    shared-link, and shared-link without terms of single pairs; they were chosen on Sia's profiles).
 
     References
     ----------
@@ -145,7 +143,7 @@ class Blend(TimeModel):
         known = np.isfinite(log_time)
         some_known = known.any(axis=0)
 
-        # Unknown entries have a weight of 0. NaN times 0 is NaN, so that they are masked as well.
+        # Unknown entries have weight 0. They are masked as well, because NaN times 0 is NaN.
         precision = 1.0 / np.maximum(log_sd, LEAST_LOG_SD) ** 2
         unknown = np.where(some_known, np.nan, 0.0)
         middle = np.nanmedian(np.where(known, log_time, unknown), axis=0)
@@ -167,12 +165,13 @@ class Blend(TimeModel):
 class Conformal(TimeModel):
     """Another model, with intervals measured on a quarter of the rows (`Radius`).
 
-    The other model is fitted to the rest of them, at random, and asked about the quarter; what it does not know is left
-    out. Every way has the same interval of the log:  t' exp(-radius) <= t <= t' exp(radius).
+    The other model is fitted to the rest of the rows (a random split) and predicts the quarter;
+    rows that it cannot predict are ignored. Every way has the same interval of the log:  t'
+    exp(-radius) <= t <= t' exp(radius).
 
-    The level holds for ways like the measured ones. It does not hold for others: of Sia's steps,
-    intervals of 90 % from a tenth of the rows at random held 88 % of the rest, those from at most 4
-    GPUs 58 % of what more GPUs took.
+    The level holds for ways like the measured ones, not for others. On Sia's steps, intervals of 90
+    % from a random tenth of the rows covered 88 % of the rest; intervals from rows on at most 4
+    GPUs covered 58 % of the rows on more GPUs.
 
     Options: ``of``, a performance object with the name and options of the other model; ``level``
     (0.9), ``held_out`` (0.25, the share), ``seed``.
@@ -191,7 +190,7 @@ class Conformal(TimeModel):
         seen, out = hold_out(np.arange(len(profiles)), chosen.held_out, chosen.seed)
         base = fit_part(chosen.of, profiles.take(seen))
         held_out = profiles.take(out)
-        # What the model has no word for has no interval either: such rows do not count.
+        # Rows that the model cannot predict have no interval and do not count.
         errors = np.log(held_out.seconds / base.times(held_out.ways).seconds)
         return cls(base, Radius.of(errors[np.isfinite(errors)], chosen.level))
 

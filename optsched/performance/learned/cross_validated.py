@@ -1,5 +1,5 @@
 """The ``cross-validated`` model:
-each workload on each GPU type by the law that best predicts what it has not seen.
+for each workload on each GPU type, the law with the best predictions of left-out rows.
 """
 
 from __future__ import annotations
@@ -51,17 +51,19 @@ LAWS: dict[Law, type[TimeModel]] = {
     "usl": UniversalScalability,
     "interpolation": Interpolation,
 }
-"""The laws to choose from. ``pollux`` knows every way of a pair that it was fitted to."""
+"""The laws to choose from. ``pollux`` has an answer for every way of a fitted pair."""
 NAMES = tuple(LAWS)
 INTERPOLATION = NAMES.index("interpolation")
 ONE_BY_ONE, PARTS = 10, 5
-"""Up to so many ways of a pair are left out one by one,
-more of them in so many parts: fits take their time.
+"""Up to 10 ways of a pair are left out one by one; more ways are left out in 5 parts, because fits
+take time.
 """
 FEWEST = 3
-"""Ways from which on laws are compared: of two, each is predicted from a single measurement."""
+"""Fewest ways for a comparison of laws. With two, each would be predicted from a single
+measurement.
+"""
 EXTRAPOLATED_LOG_SD = 0.3
-"""Least log_sd outside of the measured range: linear scaling was off by 27 to 35 %
+"""Lower bound on log_sd outside of the measured range: linear scaling was off by 27 to 35 %
 on Sia's profiles, and ``usl`` by 26 % on ElasticFlow's curves beyond the measured GPU counts."""
 
 
@@ -108,18 +110,18 @@ class CrossValidatedDocument(Document):
 
 
 class CrossValidated(TimeModel):
-    """For each workload and GPU type the law with the least error on rows left out.
+    """For each workload and GPU type, the law with the smallest error on left-out rows.
 
-    The laws are `pollux`, `usl` and `interpolation`. A way that was measured has the time that was
-    measured (source `MEASURED`). For all others the measured ways of the pair (workload, GPU type)
-    are left out in turn: one by one up to 10 ways, in 5 parts beyond. The laws are fitted to the
-    others and predict those left out. A law may not know a way, so what is compared are orders of
-    the laws, of which the first that knows a way predicts it. The order with the least mean
-    absolute relative error is taken; the next law in it answers where the first one does not.
+    The laws are `pollux`, `usl` and `interpolation`. A measured way has its measured time (source
+    `MEASURED`). For other ways a law is chosen by cross-validation: the measured ways of the pair
+    (workload, GPU type) are left out in turn (one by one up to 10 ways, else in 5 parts), the laws
+    are fitted to the rest, and predict the left-out ways. A law may have no answer for a way.
+    Therefore orders of the laws are compared: the first law in the order with an answer predicts
+    the way. The order with the smallest mean absolute relative error is taken.
 
-    With one or two ways there is nothing to compare. The law is then the simplest one that they
-    determine: ``usl`` where all have one batch, which is linear scaling from one way and Amdahl's
-    law from two GPU counts, and ``pollux`` where batches differ.
+    With one or two ways no comparison is possible. Then the simplest law that they determine is
+    taken: ``usl`` where all have one batch, which is linear scaling from one way and Amdahl's law
+    from two GPU counts, and ``pollux`` where batches differ.
 
     A way outside of the range of the pair's measurements, in GPUs, nodes, samples or passes, has
     the source `EXTRAPOLATED`. ``log_sd`` comes from the errors on the ways left out, and is at
@@ -147,7 +149,7 @@ class CrossValidated(TimeModel):
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
-        """Choose the order of the laws of each pair, and fit them to all measurements."""
+        """Choose the order of the laws of each pair, and fit the laws to all measurements."""
         return cls.fit_on(profiles, options)
 
     @classmethod
@@ -165,7 +167,7 @@ class CrossValidated(TimeModel):
         ways = profiles.ways
         pairs = rows_by_pair(ways)
         errors = np.full((len(LAWS), len(profiles)), np.nan)
-        # All pairs at once: one fit of a law for each part, not for each part of each pair.
+        # Fit all pairs together: one fit of a law per part, not per part and pair.
         parts = [part for part in each_left_out(_folds(ways, pairs)) if len(part[0])]
         everything = (np.arange(len(profiles)), np.zeros(0, np.int64))
         *fitted, (laws, _) = all_results_of(
@@ -179,7 +181,7 @@ class CrossValidated(TimeModel):
     # --- predictions ------------------------------------------------------------------------------
 
     def times(self, ways: Ways) -> Times:
-        """The measured time, else that of the first law of the pair's order that knows the way."""
+        """The measured time, else that of the first law in the pair's order with an answer."""
         predicted = _times(self.laws, ways)
         seconds = np.array([times.seconds for times in predicted])
         sources = np.array([times.source for times in predicted])
@@ -189,7 +191,7 @@ class CrossValidated(TimeModel):
         pair = np.where(known, pair, 0)
         law = _first_known(seconds, self._order[:, pair])
         measured = sources[INTERPOLATION] == Source.MEASURED
-        # A measured time is better than any law: interpolation returns it bit for bit.
+        # Measured times come first; interpolation returns them bit for bit.
         law[measured & np.isfinite(seconds[INTERPOLATION])] = INTERPOLATION
         source = sources[law, rows]
         of_measured = predicted[INTERPOLATION].log_sd
@@ -269,8 +271,8 @@ def _folds(ways: Ways, pairs: Mapping[tuple[str, str], IntArray]) -> IntArray:
 
 
 def _first_known(values: FloatArray, order: IntArray) -> IntArray:
-    """Row of the first known value of each column, its rows taken in that order;
-    the first row where none is known.
+    """For each column, the first row in this order with a known value; the first row of the order
+    if none is known.
     """
     known = np.isfinite(np.take_along_axis(values, order, axis=0))
     first = known.argmax(axis=0)
@@ -279,7 +281,7 @@ def _first_known(values: FloatArray, order: IntArray) -> IntArray:
 
 def _choose(ways: Ways, errors: FloatArray) -> ChosenDocument:
     """The order of the laws of one pair,
-    from the log errors of each law on the ways left out, (laws, rows).
+    from the log errors of each law on left-out ways, shape (laws, rows).
     """
     distinct = len(ways.groups)
     errors = errors[:, np.isfinite(errors).any(axis=0)]
@@ -295,8 +297,8 @@ def _choose(ways: Ways, errors: FloatArray) -> ChosenDocument:
         order_of_rows = np.repeat([order], len(rows), axis=0).T
         predicted = errors[_first_known(errors, order_of_rows), rows]
         error = float(np.mean(np.abs(np.expm1(predicted))))
-        # Of equal orders the one whose first laws knew the most ways: a law that was never tried
-        # goes last.
+        # Of orders with equal errors take the one whose first laws predicted the most ways, so that
+        # a law without predictions comes last.
         candidates.append((error, unknown[list(order)].tolist(), order, predicted))
     error, _, order, predicted = min(candidates, key=lambda one: one[:3])
     return ChosenDocument(

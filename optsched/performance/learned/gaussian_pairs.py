@@ -1,6 +1,4 @@
-"""The ``gaussian-pairs`` model:
-a Gaussian process over pairs, from what is known of each job and of its likes.
-"""
+"""The ``gaussian-pairs`` model: a Gaussian process over pairs, by features of the jobs."""
 
 from __future__ import annotations
 
@@ -28,9 +26,9 @@ from optsched.performance.learned.pairs import (
 
 FEWEST = 5
 CHUNK = 2048
-"""Pairs that are estimated at a time."""
+"""Pairs per block of estimates."""
 
-# --- how alike two jobs are -----------------------------------------------------------------------
+# --- similarity of two jobs -----------------------------------------------------------------------
 
 FAMILY_START, OWN_START = 1.0, 0.3
 LENGTH_START = 2.0
@@ -66,7 +64,7 @@ class JobKernel:
         raw = np.log(np.column_stack((features.batch, features.isolated)))
         raw = raw[:, np.isfinite(raw).any(axis=0)]
         centres = np.nanmean(raw, axis=0) if raw.shape[1] else np.zeros(0)
-        # A column that does not vary has no unit of its own.
+        # A constant column has standard deviation 0; use unit 1.
         spread = np.nanstd(raw, axis=0) if raw.shape[1] else np.zeros(0)
         return cls(raw, features.family, centres, np.where(spread > 1e-9, spread, 1.0))
 
@@ -100,19 +98,19 @@ class JobKernel:
 
     def matrix(self, parameters: FloatArray) -> FloatArray:
         """k between all jobs, (W, W), for logs of hyperparameters."""
-        family, own = np.exp(parameters[self.columns :])
-        total = self._near(parameters) + family * self._same_family + own * np.eye(len(self.raw))
-        return np.asarray(total / (1 + family + own), np.float64)
+        family, itself = np.exp(parameters[self.columns :])
+        total = self._near(parameters) + family * self._same_family + itself * np.eye(len(self.raw))
+        return np.asarray(total / (1 + family + itself), np.float64)
 
     def gradient(self, parameters: FloatArray, weights: FloatArray) -> FloatArray:
         """Derivatives of  sum(weights * k)  by the logs of the hyperparameters, for weights (W, W)."""
         lengths = np.exp(parameters[: self.columns])
-        family, own = np.exp(parameters[self.columns :])
-        weights = weights / (1 + family + own)
+        family, itself = np.exp(parameters[self.columns :])
+        weights = weights / (1 + family + itself)
         by_length = np.tensordot(weights * self._near(parameters), self._squares, 2) / lengths**2
         at_k = float((weights * self.matrix(parameters)).sum())
         by_family = family * (float((weights * self._same_family).sum()) - at_k)
-        by_own = own * (float(np.trace(weights)) - at_k)
+        by_own = itself * (float(np.trace(weights)) - at_k)
         return np.array([*by_length, by_family, by_own])
 
     def _near(self, parameters: FloatArray) -> FloatArray:
@@ -123,7 +121,9 @@ class JobKernel:
 # --- a process over pairs -------------------------------------------------------------------------
 
 TOGETHER, APART = 1, -1
-"""Signs of the processes that stay, and that change sign, when the jobs of a pair are exchanged."""
+"""Signs of the two processes: `TOGETHER` is symmetric and `APART` antisymmetric in the two jobs of
+a pair.
+"""
 START = np.log([1.0, 0.1, 0.1, 0.1, 0.01])
 """Logs of the hyperparameters w, p, q, o, e of a process, beside those of its kernel,
 at the start of a search.
@@ -227,7 +227,7 @@ class PairProcess:
     def _terms(
         self, one: Pairs, other: Pairs
     ) -> tuple[tuple[FloatArray, ...], FloatArray, FloatArray]:
-        """k of the four ways in which jobs can face each other, the term of p, and that of q."""
+        """k of the four combinations of jobs from two pairs, the term of p, and the term of q."""
         k = self._k
         (_, p, q, _, _) = self._own
         a = k[one.first]
@@ -236,8 +236,8 @@ class PairProcess:
         av = a[:, other.second]
         bu = b[:, other.first]
         bv = b[:, other.second]
-        # Both ways in which the jobs of two pairs can face each other. The sign makes the process
-        # `TOGETHER` even in them, and `APART` odd.
+        # Both assignments of the jobs of one pair to those of the other. The sign makes `TOGETHER`
+        # symmetric and `APART` antisymmetric.
         main = p * (au + bv + self.sign * (av + bu))
         cross = q * (au * bv + self.sign * av * bu)
         return (au, bv, av, bu), main, cross
@@ -266,8 +266,8 @@ def most_likely(
     def cost(parameters: FloatArray) -> tuple[float, FloatArray]:
         process = PairProcess(kernel, sign, parameters)
         factor = process.factor(pairs)
-        # Far from the optimum K may not be positive definite in floating point: the search turns
-        # back.
+        # Far from the optimum K may not be positive definite in floating point; a large value makes
+        # the search turn back.
         if factor is None:
             return 1e10, np.zeros(len(parameters))
         weights = cho_solve((factor, True), target, check_finite=False)
@@ -315,8 +315,8 @@ class GaussianDocument(PairDocument):
 class GaussianPairs(LearnedPairs):
     """A pair (a, b) on GPU type g has the log fractions f(a | b) = s + d, f(b | a) = s - d, with
 
-        s_g(a, b) = s_g(b, a)     how much both are slowed together
-        d_g(a, b) = -d_g(b, a)    who bears it
+        s_g(a, b) = s_g(b, a)     the slowdown of both together
+        d_g(a, b) = -d_g(b, a)    its division between the two
 
     two independent Gaussian processes, s of mean c (that of the measured pairs) and d of mean 0.
     With a kernel k over jobs (`JobKernel`: batch, rates alone on all GPU types, family, the job
@@ -326,15 +326,16 @@ class GaussianPairs(LearnedPairs):
         K[(g, a, b), (h, u, v)] = G_gh [ p (k_au + k_bv +- k_av +- k_bu) + q (k_au k_bv +- k_av k_bu) + o ]
         G_gh = 1 if g = h else w / (1 + w)          o = 0 for d
 
-    p is what each job suffers and inflicts whatever its partner is (the row and column effects), q
-    what is particular to the two of them; both carry over to jobs that are alike and, by w, to
-    other GPU types. A measurement has independent noise of variance e in s and in d. Everything is
-    found by the marginal likelihood of the measured pairs (at most ``sample`` of them), with weak
-    normal priors on the logs; then the estimate is the posterior mean and ``log_sd`` the root of
-    the posterior variance of s and d with the noise of one measurement.
+    p is the variance of effects of single jobs (row and column effects), q that of effects specific
+    to the two jobs. The kernel transfers both to similar jobs, and w to other GPU types. A
+    measurement has independent noise of variance e in s and in d. The hyperparameters maximise the
+    marginal likelihood of the measured pairs (at most ``sample`` of them), with weak normal priors
+    on their logs. The estimate is the posterior mean, and ``log_sd`` the root of the posterior
+    variance of s and d including the noise of one measurement.
 
-    Measuring both jobs of a pair halves the rows: s and d of n pairs are two systems of n, not one
-    of 2 n. A fit takes O(n^3): for more than a few thousand pairs ask ``boosted-pairs``.
+    Because both jobs of a pair are measured, s and d of n pairs are two systems of size n instead
+    of one of size 2 n. A fit takes O(n^3), so use ``boosted-pairs`` for more than a few thousand
+    pairs.
 
     Options: ``sample``, ``iterations`` (of the search), ``seed`` (of the sample).
 
@@ -364,8 +365,7 @@ class GaussianPairs(LearnedPairs):
             rows = np.arange(len(pairs))
             if len(rows) > chosen.sample:
                 random = np.random.default_rng(chosen.seed)
-                # The search takes the third power of the pairs at each step: a sample is enough for
-                # it.
+                # Each step of the search is cubic in the number of pairs, so it uses a sample.
                 rows = np.sort(random.choice(rows, chosen.sample, replace=False))
             hyperparameters.append(
                 most_likely(kernel, sign, pairs.take(rows), target[rows], chosen.iterations)

@@ -1,6 +1,4 @@
-"""The models of pairs by name, and ``auto``,
-which takes the one that did best on so many measurements.
-"""
+"""The models of pairs by name, and ``auto``, which chooses one by the number of measurements."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ from optsched.performance.learned.validation import (
 )
 
 FOLDS = 5
-"""Parts of the measured pairs that are left out in turn, to see how far a model is off."""
+"""Number of folds of the measured pairs for errors out of fold."""
 
 
 # --- row-column -----------------------------------------------------------------------------------
@@ -87,17 +85,18 @@ class RowColumnDocument(PairDocument):
 
 @dataclass(frozen=True, eq=False)
 class RowColumn(LearnedPairs):
-    """On GPU type g the log of the fraction that job a keeps beside job b is
+    """On GPU type g, the log of the fraction of its rate that job a keeps beside job b is
 
         log f_g(a | b) = c_g + r_ga + s_gb
 
-    with a mean c_g, what a suffers r_ga and what b inflicts s_gb. They minimise the squared error over the measured
-    cells plus  penalty (|r|^2 + |s|^2),  so that a job without a pair on a GPU type has no effect there, that is the
-    mean; c_g is the mean of the cells of g, or of all cells where g has none.
+    with a mean c_g, the effect r_ga of the job that is slowed and the effect s_gb of its partner.
+    The effects minimise the squared error over the measured cells plus penalty (|r|^2 + |s|^2), so
+    a job without a measured pair on a GPU type has effect 0 there. c_g is the mean of the cells of
+    g, or of all cells if g has none.
 
-    The penalty, unless it is given, is the one of `PENALTIES` with the least squared error when
-    each cell in turn is left out (in closed form: e / (1 - h), with the residual e and the leverage
-    h), which also gives ``log_sd``.
+    Unless it is given, the penalty is the one of `PENALTIES` with the smallest leave-one-out error
+    (in closed form: e / (1 - h), with the residual e and the leverage h), which also gives
+    ``log_sd``.
 
     Options: ``penalty``.
     """
@@ -117,7 +116,7 @@ class RowColumn(LearnedPairs):
         known = profiles.features
         count = len(profiles.features.workloads)
         penalties = PENALTIES if chosen.penalty is None else (chosen.penalty,)
-        # A GPU type without a cell has the mean of all.
+        # A GPU type without cells has the mean of all cells.
         mean = dict.fromkeys(known.gpu_types, float(target.mean()))
         parts = {}
         for row, gpu in enumerate(known.gpu_types):
@@ -195,10 +194,10 @@ def _ridge(design: FloatArray, y: FloatArray, penalty: float) -> FloatArray:
 
 
 def _left_out_squares(design: FloatArray, y: FloatArray, penalty: float) -> float:
-    """Sum of the squared errors when each row in turn is left out of a ridge regression."""
+    """Sum of the squared leave-one-out errors of a ridge regression."""
     square = design.T @ design + penalty * np.eye(design.shape[1])
     half = np.linalg.solve(square, design.T)
-    # Leaving a row out of a ridge regression needs no new fit: e / (1 - h).
+    # Leave-one-out errors of a ridge regression need no new fits: e / (1 - h).
     leverage = np.einsum("ij,ji->i", design, half)
     residual = y - design @ (half @ y)
     left_out = residual / (1 - leverage)
@@ -217,7 +216,7 @@ def _require_names(given: Mapping[str, Any], expected: Sequence[str], path: str)
 # --- completion -----------------------------------------------------------------------------------
 
 LEAST = 1e-3
-"""Fractions are estimated to be at least this."""
+"""Lower bound on estimated fractions."""
 
 
 class CompletionOptions(Document):
@@ -249,19 +248,19 @@ class Completion(LearnedPairs):
     over u_i, v_j in R^rank and, if ``biased``, b and c (else they are 0); m is the mean over M.
     Estimates are clipped to [`LEAST`, 1].
 
-    With ``nearest`` this is the estimator of Gavel: a job with less than a share ``reference`` of
-    its row measured is taken for the job whose row is the nearest among those with more: what was
-    not measured is taken from there. Five things are not as in Gavel's code:
+    With ``nearest`` this is the estimator of Gavel: if less than the share ``reference`` of a job's
+    row is measured, its missing cells are copied from the nearest row among jobs with more
+    measurements. It differs from Gavel's code in five points:
 
-    1. The profile of a new job is looked up in the column of its partner. There, the number of the
-       partner among the reference jobs is used as if it were its number among all jobs, so that
-       rates of other pairs are read.
-    2. A pair that could not run together is not known, not a rate of 0.
-    3. The mean is taken out before (and biases, if asked for), so that the penalty pulls unknown
-       cells to the mean instead of to 0.
-    4. Rows are compared by the root mean square of their difference, not by the cosine, for which a
-       job that keeps 0.9 beside all others is the same as one that keeps 0.3.
-    5. What was measured of the new job is kept, not replaced by what was measured of the other.
+    1. The profile of a new job is looked up in the column of its partner. Gavel's code uses the
+      number of the partner among the reference jobs as if it were its number among all jobs, and so
+      reads rates of other pairs.
+    2. A pair that could not run together counts as unknown, not as a rate of 0.
+    3. The mean is subtracted first (with ``biased`` also biases), so that the penalty pulls unknown
+      cells to the mean instead of to 0.
+    4. Rows are compared by the root mean square of their difference. By the cosine, a job that
+      keeps 0.9 beside all others would equal one that keeps 0.3.
+    5. Measured cells of the new job are kept, not replaced by those of the other job.
 
     ``log_sd`` is the root mean square of the log errors when a fifth of the measured pairs is left
     out, five times.
@@ -288,7 +287,7 @@ class Completion(LearnedPairs):
         ran = require_pairs(profiles, 5, cls.name)
         errors = []
         for kept, left_out in each_left_out(folds_of(len(ran), FOLDS, chosen.seed)):
-            # Errors out of fold: a matrix that was fitted to its cells has small errors there.
+            # Use errors out of fold, because errors on the fitted cells are too small.
             part = cls(profiles, 0.0, _completed(ran.take(kept), chosen))
             new = ran.take(left_out)
             estimate = part.estimate(new.pairs)
@@ -341,7 +340,7 @@ def complete(values: FloatArray, known: BoolArray, options: CompletionOptions) -
     alternating least squares; see `Completion`.
     """
     rows, columns = values.shape
-    # Factors that are 0 would stay 0: the search begins at small random ones.
+    # Start with small random factors, because factors of 0 would stay 0.
     random = np.random.default_rng(options.seed)
     mean = values[known].mean()
     residual = np.where(known, values - mean, 0.0)
@@ -351,7 +350,7 @@ def complete(values: FloatArray, known: BoolArray, options: CompletionOptions) -
     b = np.zeros(rows)
     c = np.zeros(columns)
     for _ in range(options.iterations):
-        # Alternating: with one side fixed the other one is a ridge regression for each row.
+        # Alternate: with one side fixed, the other one is a ridge regression per row.
         u, b = _solve_side(residual - c * known, known, v, options)
         v, c = _solve_side((residual - b[:, np.newaxis] * known).T, known.T, u, options)
     return np.asarray(mean + u @ v.T + b[:, np.newaxis] + c, np.float64)
@@ -382,8 +381,8 @@ def _from_nearest(
     known: BoolArray,
     options: CompletionOptions,
 ) -> FloatArray:
-    """Rows of jobs that are hardly measured, from the nearest of the others; see `Completion`."""
-    # Gavel: jobs that are measured nearly as much as the best one are references.
+    """Complete rows with few measurements from the nearest of the other rows; see `Completion`."""
+    # As in Gavel, jobs with nearly as many measurements as the best one are references.
     share = known.mean(axis=1)
     references = np.flatnonzero(share >= options.reference * share.max())
     completed = filled.copy()
@@ -422,8 +421,8 @@ class BoostedPairs(LearnedPairs):
       on all GPU types;
     - the logs of the rates of a and of b alone on g.
 
-    Numbers are those of the sorted names; what is unknown is missing, which trees can take, and
-    what is unknown of all pairs is left out. Both directions of each measured pair are learnt.
+    Names are numbered in sorted order. Unknown features are missing values, which trees can handle;
+    features unknown for all pairs are left out. Both directions of each measured pair are used.
     ``log_sd`` is the root mean square of the log errors when a fifth of the pairs, in both
     directions, is left out, five times.
 
@@ -478,7 +477,7 @@ class BoostedPairs(LearnedPairs):
 
 def pair_features(known: WorkloadFeatures, pairs: Pairs) -> FloatArray:
     """The features of pairs, (E, 7 + 2 G); see `BoostedPairs`."""
-    # Numbers in the order of names, so that the same workloads have the same features.
+    # Number the names in sorted order, so that the same workloads have the same features.
     names = np.array(known.family)
     family = np.where(names == "", np.nan, np.unique(names, return_inverse=True)[1])
     alone = np.log(known.isolated)
@@ -493,9 +492,7 @@ def pair_features(known: WorkloadFeatures, pairs: Pairs) -> FloatArray:
 
 FEWEST_FRACTIONS = 5
 PRIOR_SD = 0.15
-"""Of the log of Horus' rule:
-its errors on the 1,388 pairs of Lucid's table were 8.7 % in the mean.
-"""
+"""log_sd of Horus' rule: its mean error on the 1,388 pairs of Lucid's table is 8.7 %."""
 
 
 class UtilisationOptions(Document):
@@ -531,10 +528,10 @@ class Utilisation(LearnedPairs):
         isotonic    exp h(x),  h the non-increasing function closest to the measured logs (squares)
         horus       min(1, 1 / x)
 
-    of which the levels are joined by lines between their middles; beyond the outermost h is
-    constant. ``log_sd`` is the root mean square of the errors of the fit, for Horus' rule
-    `PRIOR_SD` where fewer than `FEWEST` fractions were measured. Pairs of a job whose utilisation
-    is not known are not said.
+    where h is piecewise linear between the centres of its levels, and constant outside of them.
+    ``log_sd`` is the root mean square of the errors of the fit, for Horus' rule `PRIOR_SD` where
+    fewer than `FEWEST` fractions were measured. Pairs with a job of unknown utilisation have no
+    estimate.
 
     Options: ``rule``.
 
@@ -590,10 +587,9 @@ def _log_fraction(x: FloatArray, sums: FloatArray, logs: FloatArray) -> FloatArr
 
 
 def decreasing(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The non-increasing function closest to the points in squares:
-    the middles (by weight) and values of its levels.
-
-    Levels of equal value are one level, so that lines between middles do not bend inside it.
+    """The non-increasing function with the least squared distance to the points: weighted centres
+    and values of its levels. Levels of equal value are merged, so that the interpolation between
+    centres is constant there.
     """
     from scipy.optimize import isotonic_regression
 
@@ -609,15 +605,15 @@ def decreasing(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
 # --- models made of another model of pairs --------------------------------------------------------
 
 MOST_GAUSSIAN = 2000
-"""Pairs: a Gaussian process costs their third power, some seconds here."""
+"""Most pairs for a Gaussian process, whose cost is cubic: some seconds for this number."""
 
 
 def choose(profiles: PairProfiles) -> tuple[str, str]:
     """The name of a pair model for these measurements, and why, as text.
 
-    On Gavel's table (benchmarks/studies/pairs.py) ``gaussian-pairs`` has the least error at every
-    count that was tried. Above its limit ``boosted-pairs`` takes over where features are known.
-    Without features, and for fewer pairs than a process can be fitted to, it is ``row-column``.
+    On Gavel's table (benchmarks/studies/pairs.py) ``gaussian-pairs`` has the smallest error at
+    every count that was tried. Above its limit, ``boosted-pairs`` is chosen if features are known.
+    Without features, and with too few pairs for a process, ``row-column`` is chosen.
     """
     pairs = len(profiles.ran)
     if pairs < FEWEST:
@@ -640,9 +636,9 @@ class AutoDocument(Document):
 
 @dataclass(frozen=True, eq=False)
 class AutoPairs(PairModel):
-    """The pair model that `choose` takes for the measurements, and the words for why.
+    """The pair model that `choose` selects for the measurements, and the reason.
 
-    Options: those of the model that is chosen, by its name: ``{"gaussian-pairs": {"iterations":
+    Options: options of models by their names: ``{"gaussian-pairs": {"iterations":
     50}}``.
     """
 
@@ -657,7 +653,7 @@ class AutoPairs(PairModel):
 
     @classmethod
     def fit(cls, profiles: PairProfiles, options: Mapping[str, Any]) -> Self:
-        # A command line spells names with underscores.
+        # On the command line, names have underscores.
         given = {name.replace("_", "-"): own for name, own in options.items()}
         known = sorted(set(PAIR_MODELS) - {cls.name})
         for name, own in given.items():
@@ -684,10 +680,10 @@ class ConformalPairs(PairModel):
     """The fractions of another model,
     with ``log_sd`` and intervals from a quarter of the measured pairs (`Radius`).
 
-    The other model is fitted to the rest of them, at random (a pair's two orders, and measurements
-    of it that are repeated, stay together), and asked about both jobs of the quarter. Fractions are
-    at most 1, and so is the upper end of an interval. What was measured keeps its ``log_sd`` of 0,
-    and its interval is a point.
+    The other model is fitted to the rest of the pairs (a random split in which both orders and
+    repeated measurements of a pair stay together) and predicts both jobs of the quarter. Fractions
+    are at most 1, and so is the upper end of an interval. Measured pairs keep their ``log_sd`` of
+    0, and their interval is a point.
 
     Options: ``of``, an object with the name (``model``) and options of the other model; ``level``
     (0.9), ``held_out`` (0.25, the share of the pairs), ``seed``.
@@ -710,7 +706,7 @@ class ConformalPairs(PairModel):
         ran = profiles.ran
         first = ran.pairs.first
         second = ran.pairs.second
-        # Both orders of a pair are one question: held out together, or the answer would be known.
+        # Hold out both orders of a pair together; otherwise the answer would be known.
         sorted_pairs = Pairs(
             ran.pairs.gpu,
             np.minimum(first, second),
@@ -725,7 +721,7 @@ class ConformalPairs(PairModel):
         predicted = base.fractions(held_out.pairs)
         ratio = held_out.first / predicted.first
         other_ratio = held_out.second / predicted.second
-        # A job beside itself has one error, not two.
+        # A job paired with itself has one error, not two.
         apart = held_out.pairs.first != held_out.pairs.second
         errors = np.log(np.concatenate((ratio, other_ratio[apart])))
         return cls(base, Radius.of(errors[np.isfinite(errors)], chosen.level))
@@ -736,8 +732,8 @@ class ConformalPairs(PairModel):
         return Fractions(base.first, base.second, log_sd, base.source)
 
     def intervals(self, pairs: Pairs) -> tuple[FloatArray, FloatArray]:
-        """Least and most of the fractions of both jobs at the level, (E, 2)
-        each; NaN where unknown.
+        """Lower and upper ends of the intervals of both jobs at the level, (E, 2) each; NaN if
+        unknown.
         """
         base = self.base.fractions(pairs)
         middle = np.column_stack((base.first, base.second))

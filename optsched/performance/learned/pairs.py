@@ -48,11 +48,11 @@ class Pairs(Columns):
     workloads: tuple[str, ...]
 
     def swapped(self) -> Pairs:
-        """First and second exchanged."""
+        """The pairs with first and second exchanged."""
         return replace(self, first=self.second, second=self.first)
 
     def among(self, gpu_types: tuple[str, ...], workloads: tuple[str, ...]) -> Pairs:
-        """The same pairs by other lists of names; -1 for what is not in them."""
+        """The same pairs with rows of other lists of names; -1 for names that are not in them."""
         gpu = rows_among(self.gpu_types, numbered(gpu_types))
         workload = rows_among(self.workloads, numbered(workloads))
         first = workload[self.first]
@@ -67,7 +67,7 @@ class Pairs(Columns):
 
 @dataclass(frozen=True)
 class WorkloadFeatures:
-    """What is known of W workloads alone, on G GPU types; everything may be unknown.
+    """Features of W workloads alone, on G GPU types; every entry may be unknown.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class WorkloadFeatures:
 
     @property
     def bare(self) -> bool:
-        """Whether nothing is known but the names."""
+        """Whether all features are unknown."""
         numbers_known = np.isfinite(self.batch).any() or np.isfinite(self.isolated).any()
         return not (any(self.family) or numbers_known)
 
@@ -104,12 +104,12 @@ class PairProfiles(Columns):
     Attributes
     ----------
     pairs : Pairs
-        Named by the lists of ``features``.
+        Their names are the lists of ``features``.
     first, second : FloatArray
         Throughput of each job beside the other divided by its throughput alone, in (0, 1]; both 0
         for a pair that could not run together.
     features : WorkloadFeatures
-        Also of workloads that no pair has: a model of features can estimate these.
+        It may have workloads without measured pairs; a model of features can estimate these.
     """
 
     pairs: Pairs
@@ -129,7 +129,9 @@ class PairProfiles(Columns):
 
     @cached_property
     def symmetric(self) -> bool:
-        """Whether pairs of different workloads were measured and all slowed both jobs alike."""
+        """Whether pairs of different workloads were measured and all of them slowed both jobs
+        equally.
+        """
         apart = self.pairs.first != self.pairs.second
         return bool(apart.any() and np.all((self.first == self.second)[apart]))
 
@@ -151,8 +153,8 @@ class PairProfiles(Columns):
         """Measurements from columns of equal length,
         and features by (workload, GPU type) or by workload.
 
-        ``workloads`` may name some that have neither. The rows are put in the order of the names,
-        so that a fit does not depend on the order in which they come.
+        ``workloads`` may have additional names. The rows are sorted by names, so that a fit does
+        not depend on their order.
 
         Raises
         ------
@@ -258,7 +260,7 @@ def _table(
     columns: Sequence[str],
     share: bool = False,
 ) -> FloatArray:
-    """Values by (row, column) as an array, NaN where there is none; a share lies in [0, 1]."""
+    """Values by (row, column) as an array, NaN for missing ones; a share must be in [0, 1]."""
     table = np.full((len(rows), len(columns)), np.nan)
     of_row = numbered(rows)
     of_column = numbered(columns)
@@ -273,17 +275,17 @@ def _table(
 
 
 def _checked_fractions(given: Mapping[str, Sequence[float] | FloatArray]) -> list[FloatArray]:
-    """The fractions of the first and of the second jobs; refuses what is none."""
+    """The fractions of the first and of the second jobs; refuses other values."""
     columns = [np.asarray(column, np.float64) for column in given.values()]
     for name, column in zip(given, columns, strict=True):
         for row in np.flatnonzero(~((column >= 0) & (column <= 1))).tolist():
             found = show(float(column[row]))
             raise InvalidInput(f"{name}[{row}]", found, "a number from 0 to 1")
-    one, other = columns
-    # 0 means that the pair could not run: that cannot be true of one of the two alone.
-    for row in np.flatnonzero((one == 0) != (other == 0)).tolist():
-        expected = f"0 for both jobs or for none beside fraction_first {one[row]:g}"
-        raise InvalidInput(f"fraction_second[{row}]", show(float(other[row])), expected)
+    first, second = columns
+    # 0 means that the pair could not run, so both fractions must be 0.
+    for row in np.flatnonzero((first == 0) != (second == 0)).tolist():
+        expected = f"0 for both jobs or for none beside fraction_first {first[row]:g}"
+        raise InvalidInput(f"fraction_second[{row}]", show(float(second[row])), expected)
     return columns
 
 
@@ -314,7 +316,7 @@ class MeasuredDocument(Document):
 
 
 class PairDocument(Document):
-    """What every document of a `LearnedPairs` holds; the other fields are those of the model."""
+    """The common fields of documents of `LearnedPairs`; the model adds its own."""
 
     workloads: dict[Name, FeaturesDocument]
     measured: list[MeasuredDocument]
@@ -335,9 +337,8 @@ class Fractions(Columns):
     Attributes
     ----------
     first, second : FloatArray
-        Throughput of each job beside the other, divided by its throughput alone: in (0, 1],
-        median; NaN where the model does not know, 0 where the pair was measured and could not run
-        together.
+        Throughput of each job beside the other, divided by its throughput alone: in (0, 1], median;
+        NaN if the model does not know, 0 if the pair was measured and could not run together.
     log_sd : FloatArray
         Standard deviation of the log of either; 0 where measured.
     source : NDArray[uint8]
@@ -351,12 +352,12 @@ class Fractions(Columns):
 
 
 class PairModel(FittedModel):
-    """A model of how fast jobs run that share their GPUs; it knows no instance."""
+    """A model of the rates of jobs that share GPUs, independent of an instance."""
 
     @property
     @abstractmethod
     def workloads(self) -> tuple[str, ...]:
-        """Names of the workloads that it may know something of."""
+        """Names of the workloads that the model may know."""
 
     @classmethod
     @abstractmethod
@@ -365,7 +366,7 @@ class PairModel(FittedModel):
 
     @abstractmethod
     def fractions(self, pairs: Pairs) -> Fractions:
-        """How fast the jobs of each pair run; names that the model does not know give NaN."""
+        """Fractions of the jobs of each pair; NaN for names that the model does not know."""
 
 
 @dataclass(frozen=True)
@@ -384,8 +385,8 @@ class LearnedPairs(PairModel):
     - A measured pair has its measured fractions (the mean of the logs where it was measured more
       than once), in either order.
     - Others are estimated: exp of the estimate, at most 1.
-    - Where every measured pair slowed both of its jobs alike, so does every estimate: both are the
-      mean of the logs.
+    - If every measured pair slowed both of its jobs equally, estimates do too: both are the mean of
+      the logs.
 
     A subclass is a dataclass. Its fields after ``profiles`` are what was learned, and the entries
     of its document, which `Stored` checks: numbers, arrays (lists there), and objects with a
@@ -413,8 +414,8 @@ class LearnedPairs(PairModel):
         """`PairModel`; equal pairs are estimated once."""
         pairs = pairs.among(self.features.gpu_types, self.features.workloads)
         groups = group_rows([pairs.gpu, pairs.first, pairs.second], len(pairs))
-        # Columns of pairs repeat the same workloads thousands of times: each pair is looked at
-        # once.
+        # Columns of pairs repeat the same workloads thousands of times, so estimate each distinct
+        # pair once.
         pairs = pairs.take(groups.first)
         count = len(groups.first)
         first, second = np.full((2, count), np.nan)
@@ -434,7 +435,7 @@ class LearnedPairs(PairModel):
             estimate = self.estimate(pairs.take(new))
             one = estimate.first
             other = estimate.second
-            # Tables with one number per pair say nothing about who bears the slowdown.
+            # Tables with one number per pair do not say which job is slowed more.
             if self.profiles.symmetric:
                 one = other = (one + other) / 2
             first[new] = np.exp(np.minimum(one, 0.0))
@@ -487,11 +488,11 @@ def _plain(value: Any) -> Any:
 
 
 def _geometric_mean(values: FloatArray, row: IntArray, times: IntArray) -> FloatArray:
-    """The geometric mean of the values of each row; exactly their value where they are equal."""
+    """The geometric mean of the values of each row; exactly their value if they are equal."""
     least = np.full(len(times), np.inf)
     most = np.full(len(times), -np.inf)
-    # exp(mean(log)) of equal values may differ from them in the last bit: these are kept as they
-    # are.
+    # exp(mean(log)) of equal values may differ from them in the last bit, so keep equal values as
+    # they are.
     np.minimum.at(least, row, values)
     np.maximum.at(most, row, values)
     with np.errstate(divide="ignore"):
@@ -502,12 +503,12 @@ def _geometric_mean(values: FloatArray, row: IntArray, times: IntArray) -> Float
 def both_orders(profiles: PairProfiles) -> tuple[Pairs, FloatArray]:
     """Cells of measured pairs that ran: (pair, log fraction of its first), in both orders.
 
-    A workload beside itself has one cell, the mean of both logs.
+    A workload paired with itself has one cell, the mean of both logs.
     """
     ran = profiles.ran
     one = np.log(ran.first)
     other = np.log(ran.second)
-    # A job beside itself is one cell, which was measured twice.
+    # A job paired with itself is one cell, which was measured twice.
     same = ran.pairs.first == ran.pairs.second
     one = np.where(same, (one + other) / 2, one)
     apart = np.flatnonzero(~same)
@@ -516,7 +517,7 @@ def both_orders(profiles: PairProfiles) -> tuple[Pairs, FloatArray]:
 
 
 def require_pairs(profiles: PairProfiles, fewest: int, name: str) -> PairProfiles:
-    """The measured pairs that ran together, of which a model needs a number."""
+    """The measured pairs that ran together; raises if there are fewer than ``fewest``."""
     ran = profiles.ran
     if len(ran) < fewest:
         found = f"{len(ran)} pairs that ran together"

@@ -26,12 +26,9 @@ from optsched.instance.documents import (
 from optsched.instance.reading import show
 
 CHUNK = 1 << 18
-"""Pairs (tree, row) that are walked at a time:
-enough for speed, few enough to stay in the cache of a core.
-"""
+"""Pairs (tree, row) per block: enough for speed, few enough for the CPU cache."""
 LARGEST_THRESHOLD = float(np.finfo(np.float64).max)
-"""Takes the place of an infinite threshold, which JSON cannot hold:
-every number is on its left, NaN apart.
+"""Used instead of an infinite threshold, which JSON cannot hold: every number except NaN goes left.
 """
 
 Node = Annotated[int, Field(ge=-(2**31), le=2**31)]
@@ -61,7 +58,7 @@ class TreesDocument(Document):
             if feature >= self.features:
                 expected = f"a feature below {self.features}"
                 raise refused(show(feature), expected, f".feature[{number}]")
-        # A child comes after its parent, so that every walk ends.
+        # Children must come after their parents, so that every walk ends.
         node = np.arange(inner)
         parents = {"roots": np.full(len(self.roots), -1), "left": node, "right": node}
         for name, parent in parents.items():
@@ -96,7 +93,7 @@ class TreeEnsemble:
 
     At inner node i a row x goes left if  x[feature[i]] <= threshold[i],  or if it is NaN and
     ``missing_left[i]``, else right. Nodes are named by one number: i >= 0 is an inner node, i < 0
-    the leaf ~i. The inner nodes of a tree come after those that they hang below.
+    the leaf ~i. Inner nodes come after their parents.
 
     Attributes
     ----------
@@ -127,8 +124,9 @@ class TreeEnsemble:
         """The trees of a fitted `sklearn.ensemble.HistGradientBoostingRegressor`
         without categorical features.
 
-        They are found in the regressor's private ``_predictors``, whose shape has been the same
-        since 1.0; a test compares their predictions with the regressor's own, to the last bit.
+        They are read from the private attribute ``_predictors`` of the regressor, whose layout has
+        not changed since 1.0. A test compares predictions with those of the regressor, to the last
+        bit.
         """
         parts: dict[str, list[Any]] = {name: [] for name in DTYPES}
         inner_before = leaves_before = 0
@@ -157,11 +155,11 @@ class TreeEnsemble:
     def predict(self, rows: FloatArray) -> FloatArray:
         """Predictions for rows, shape (E, features) -> (E,).
 
-        All trees are walked at once, level by level. Their leaves are added tree by tree, in the
-        order of the fit, so that a prediction depends on nothing but its own row.
+        All trees are walked at once, level by level. Leaf values are added tree by tree in the
+        order of the fit, so that a prediction depends only on its row.
         """
         total = np.full(len(rows), self.baseline)
-        # Rows at a time: all pairs (tree, row) of a chunk are walked together.
+        # In blocks of rows: all pairs (tree, row) of a block are walked together.
         size = max(1, CHUNK // max(len(self.roots), 1))
         for start in range(0, len(rows), size):
             chunk = slice(start, start + size)
@@ -171,12 +169,14 @@ class TreeEnsemble:
         return total
 
     def _leaves_of(self, columns: FloatArray) -> FloatArray:
-        """Values of the leaves that rows, given by column, end in: shape (trees, rows)."""
+        """Leaf value of each tree for each row, shape (trees, rows); ``columns`` is the transposed
+        table of rows.
+        """
         count = columns.shape[1]
         node = np.repeat(self.roots, count)
         row = np.tile(np.arange(count, dtype=np.int64), len(self.roots))
         values = columns.ravel()
-        # Only pairs that have not come to a leaf walk on; trees differ much in depth.
+        # Only pairs that have not reached a leaf continue, because depths differ much.
         walking = np.flatnonzero(node >= 0)
         while len(walking):
             at = node[walking]
@@ -189,7 +189,7 @@ class TreeEnsemble:
     # --- documents --------------------------------------------------------------------------------
 
     def document(self) -> dict[str, Any]:
-        """The ensemble as JSON; `of_document` makes exactly the same of it."""
+        """The ensemble as JSON data; `of_document` makes an identical one from it."""
         entries = {field.name: getattr(self, field.name) for field in fields(self)}
         return entries | {name: entries[name].tolist() for name in DTYPES}
 
@@ -218,7 +218,7 @@ class TreeOptions(Document):
 
 @cache
 def _thread_pools() -> Any:
-    """The thread pools that scikit-learn brings: finding them takes as long as a small fit."""
+    """The thread pools of scikit-learn, cached because a search takes as long as a small fit."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -247,8 +247,8 @@ def fit_trees(rows: FloatArray, target: FloatArray, options: TreeOptions) -> Tre
         early_stopping=False,
         random_state=options.seed,
     )
-    # scikit-learn cannot bin a column without any value: the trees are grown without it, and never
-    # look at it, whatever later rows have there.
+    # scikit-learn cannot bin a column without values. The trees are grown without it and never read
+    # it, whatever later rows have there.
     known = np.flatnonzero(~np.isnan(rows).all(axis=0))
     with _thread_pools().limit(limits=1):
         trees = TreeEnsemble.of(regressor.fit(rows[:, known], target))

@@ -1,6 +1,4 @@
-"""How far a model is off on measurements that it was not fitted to:
-folds and conformal intervals.
-"""
+"""Errors of a model on measurements that it was not fitted to: folds and conformal intervals."""
 
 from __future__ import annotations
 
@@ -19,19 +17,19 @@ from optsched.instance.reading import show
 
 LEVEL, HELD_OUT = 0.9, 0.25
 MOST_RADIUS = 30.0
-"""An interval of logs with a larger radius, a factor of 10^13 either way, says nothing."""
+"""Largest useful radius of an interval of logs; it is a factor of 10^13 either way."""
 Level = Annotated[float, Field(ge=0.001, le=0.999, allow_inf_nan=False)]
 
 
 def folds_of(count: int, folds: int, seed: int) -> IntArray:
-    """The fold of each row, at random and of sizes as equal as possible."""
-    # Sizes differ by at most one; the seed alone decides who is where.
+    """A random fold for each row; the folds have sizes as equal as possible."""
+    # Sizes differ by at most one; the assignment depends only on the seed.
     random = np.random.default_rng(seed)
     return random.permutation(np.arange(count) % folds).astype(np.int64)
 
 
 def each_left_out(fold: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
-    """For each fold, the rows of all others and its own."""
+    """For each fold, the rows of all other folds and the rows of this one."""
     for number in np.unique(fold):
         yield np.flatnonzero(fold != number), np.flatnonzero(fold == number)
 
@@ -64,10 +62,10 @@ class ConformalDocument(Document):
 class Radius:
     """Half the width of intervals of the log, log y in log y' +- radius, at a level.
 
-    With n errors e_i of logs that the model has not seen, of rows exchangeable with those to come,
+    With the log errors e_i of n rows that the model has not seen, exchangeable with future rows,
     the radius is the ceil((n + 1) level)-th smallest |e_i|. An interval then covers with a
-    probability of at least the level, and at most level + 1 / (n + 1) where no two errors are
-    equal. No distribution of the errors is assumed.
+    probability of at least the level, and at most level + 1 / (n + 1) if no two errors are equal.
+    No distribution of the errors is assumed.
 
     Attributes
     ----------
@@ -87,11 +85,9 @@ class Radius:
 
     @classmethod
     def of(cls, errors: FloatArray, level: float = LEVEL) -> Radius:
-        """The radius of errors of logs;
-        raises `InvalidInput` where there are too few for the level.
-        """
+        """The radius from log errors; raises `InvalidInput` if there are too few for the level."""
         n = len(errors)
-        # (n + 1) level that is whole but for rounding must not be rounded up.
+        # An integer (n + 1) level must not be rounded up because of rounding errors.
         rank = int(np.ceil((n + 1) * level * (1 - 1e-12)))
         if rank > n:
             fewest = int(np.ceil(level / (1 - level) * (1 - 1e-12)))
@@ -102,18 +98,19 @@ class Radius:
 
     @property
     def log_sd(self) -> float:
-        """Standard deviation of the normal law whose interval of this level has this radius."""
+        """Standard deviation of the normal distribution whose interval at this level has this
+        radius.
+        """
         return self.radius / NormalDist().inv_cdf((1 + self.level) / 2)
 
 
 def hold_out(group: IntArray, share: float, seed: int) -> tuple[IntArray, IntArray]:
-    """Rows to fit to and rows to hold out, a share of the groups in the latter.
-
-    Rows of a group stay together.
+    """Rows to fit to and rows to hold out; a share of the groups is held out. Rows of a group stay
+    together.
     """
     groups = np.unique(group)
     count = int(np.ceil(share * len(groups)))
     chosen = np.random.default_rng(seed).permutation(groups)[:count]
-    # Rows of a group are alike: one of them in the fit would tell the others.
+    # Rows of a group are similar, so one of them in the fit would reveal the others.
     out = np.isin(group, chosen)
     return np.flatnonzero(~out), np.flatnonzero(out)

@@ -1,6 +1,4 @@
-"""What fitted laws have in common:
-pairs (workload, GPU type), least squares, and how uncertain a law is.
-"""
+"""Common parts of fitted laws: pairs (workload, GPU type), least squares, and uncertainty."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from optsched.performance.ways import Ways, numbered, rows_among
 
 
 LEVELS = 3
-"""One GPU, several GPUs of one node, several nodes."""
+"""Number of levels: one GPU, several GPUs of one node, several nodes."""
 
 
 def level_of(gpus: IntArray, nodes: IntArray) -> IntArray:
@@ -37,7 +35,7 @@ class KnownPairs:
     Attributes
     ----------
     names : tuple of (str, str)
-        Without repetition.
+        All different.
     workloads, gpu_types : dict of str to int
         Row of each name, in order of first appearance.
     """
@@ -46,7 +44,8 @@ class KnownPairs:
         self.names = tuple(names)
         self.workloads = numbered(workload for workload, _ in self.names)
         self.gpu_types = numbered(gpu for _, gpu in self.names)
-        # The names of the latest ways and their table: an instance asks many times with the same.
+        # Cache of the last names and their table, because an instance asks many times with the same
+        # names.
         self._latest: tuple[Any, Any] = (None, None)
         self._table = np.zeros((0, 0), np.int64)
 
@@ -55,26 +54,26 @@ class KnownPairs:
 
     def finder(self, ways: Ways) -> Callable[[slice], IntArray]:
         """A function of rows of the ways:
-        the number of the pair of each, ``len(self)`` if not known.
+        the number of the pair of each, ``len(self)`` for unknown pairs.
         """
         table = self._table_of(ways.workloads, ways.gpu_types)
         values = table.ravel()
         width = table.shape[1]
 
         def find(rows: slice) -> IntArray:
-            # -1, of no workload or no GPU type, wraps around to the last row, or to the last column
-            # of the row before: both are unknown.
+            # A row of -1 (no workload or no GPU type) wraps around to the last row, or to the last
+            # column of the previous row. Both are marked as unknown.
             place = ways.workload[rows] * width + ways.gpu[rows]
             return np.asarray(values.take(place, mode="wrap"), np.int64)
 
         return find
 
     def find(self, ways: Ways) -> IntArray:
-        """Number of the pair of each way, ``len(self)`` where it is not known."""
+        """Number of the pair of each way, ``len(self)`` for unknown pairs."""
         return self.finder(ways)(slice(None))
 
     def _table_of(self, workloads: tuple[str, ...], gpu_types: tuple[str, ...]) -> IntArray:
-        """Number of each pair of names; the last row and the last column are those of no name."""
+        """Number of each pair of names; the last row and the last column are for no name."""
         known_workloads, known_types = self._latest
         if known_workloads is workloads and known_types is gpu_types:
             return self._table
@@ -123,7 +122,7 @@ ByNames = dict[str, dict[str, Any]]
 
 
 def nested(by_pair: Mapping[tuple[str, str], Any]) -> ByNames:
-    """Values of pairs (workload, GPU type) as a document has them."""
+    """Values of pairs (workload, GPU type) as nested mappings, for a document."""
     document: ByNames = {}
     for (workload, gpu), value in by_pair.items():
         document.setdefault(workload, {})[gpu] = value
@@ -131,7 +130,7 @@ def nested(by_pair: Mapping[tuple[str, str], Any]) -> ByNames:
 
 
 def by_names(ways: Ways, values: Sequence[Any]) -> ByNames:
-    """Values of ways, a list for each pair, as a document has them."""
+    """Values of ways as nested lists by pair, for a document."""
     pairs = rows_by_pair(ways).items()
     return nested({pair: [values[row] for row in rows.tolist()] for pair, rows in pairs})
 
@@ -167,8 +166,8 @@ def fit_nonnegative(terms: FloatArray, seconds: FloatArray) -> FloatArray:
 def fit_affine(samples: FloatArray, seconds: FloatArray) -> tuple[float, float]:
     """a, b >= 0 of t = a + b m with the least squares of relative errors.
 
-    Measurements of only one m cannot tell a from b: half of the time is then constant, which is
-    AdaptDL's rule.
+    With only one m, a and b cannot be distinguished; then half of the time is constant, as in
+    AdaptDL.
     """
     if len(np.unique(samples)) == 1:
         half = float(1.0 / np.mean(1.0 / seconds)) / 2
@@ -185,7 +184,7 @@ def minimise_squares(
     bounds: tuple[Any, Any],
     **options: Any,
 ) -> tuple[FloatArray, float]:
-    """Where the sum of squared residuals is least, and half of that sum:
+    """The parameters with the least sum of squared residuals, and half of that sum:
     `scipy.optimize.least_squares`.
 
     Parameters
@@ -203,13 +202,14 @@ def minimise_squares(
 
     def residuals(z: FloatArray) -> FloatArray:
         residual, slopes = residuals_and_slopes(z)
-        # scipy asks for the slopes where it has just asked for the residuals.
+        # scipy asks for derivatives at the point where it has just asked for residuals, so both are
+        # cached.
         latest.clear()
         latest[z.tobytes()] = slopes
         return residual
 
     def slopes_of(z: FloatArray) -> FloatArray:
-        # The slopes are handed out once, as scipy scales them in place.
+        # Return the slopes only once, because scipy scales them in place.
         slopes = latest.pop(z.tobytes(), None)
         return residuals_and_slopes(z)[1] if slopes is None else slopes
 
@@ -217,19 +217,17 @@ def minimise_squares(
     return np.asarray(found.x, np.float64), float(found.cost)
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- checks ------------------------------------------------------------------------------
 
 
 def check_some(profiles: Profiles) -> None:
-    """Refuse a fit to nothing."""
+    """Refuse a fit without measurements."""
     if len(profiles) == 0:
         raise InvalidInput("profiles", "no measurements", "at least one to fit a model to")
 
 
 def check_compute(**seconds: float) -> None:
-    """Refuse the document of a law whose steps take no time:
-    one of its coefficients must be above 0.
-    """
+    """Refuse a law whose steps take no time: one coefficient must be positive."""
     if sum(seconds.values()) < SMALLEST:
         found = ", ".join(f"{name} {value:g}" for name, value in seconds.items())
         raise refused(found, f"one of them at least {SMALLEST:g}, as every step takes some time")
@@ -249,17 +247,18 @@ def within(pair: tuple[str, str]) -> Iterator[None]:
 # --- how uncertain a fitted law is ----------------------------------------------------------------
 
 LEAST_LOG_SD = 0.05
-"""No law is trusted more:
-two measurements of one workload differ by 4 to 6 % in the median (Gavel's two tables).
+"""Lower bound on log_sd: two measurements of one workload differ by 4 to 6 % in the median (Gavel's
+two tables).
 """
 STATED_LOG_SD = 0.25
-"""Of a law with as many coefficients as measurements. It goes through all of them, so its residuals
-say nothing: on Sia's profiles, laws were off by 20 % in the mean where they had not been measured.
+"""Prior log_sd of a law. With as many coefficients as measurements, the law fits them exactly, so
+its residuals do not show the uncertainty. On Sia's profiles the mean error of laws on unmeasured
+ways was 20 %.
 """
 STATED_ROWS = 1.0
-"""Measurements that the stated one counts as."""
+"""Weight of the prior log_sd, as a number of measurements."""
 MOST_LOG_SD = 10.0
-"""Documents hold no more: within a factor of 22,000 either way a prediction is worthless."""
+"""Largest log_sd in documents, a factor of 22,000 either way."""
 LogSd = Annotated[float, Field(ge=0, le=MOST_LOG_SD, allow_inf_nan=False)]
 """A field of documents."""
 
@@ -269,16 +268,16 @@ def log_sd(residuals: FloatArray, coefficients: float) -> float:
 
         sd^2 = (n0 sd0^2 + sum_i e_i^2) / (n0 + max(n - p, 0)),    at least `LEAST_LOG_SD`^2
 
-    of n log residuals e_i of a fit of p coefficients, with what is stated, sd0 = `STATED_LOG_SD`,
-    as n0 = `STATED_ROWS` measurements: the mean of a scaled inverse chi-squared prior and the
-    residuals by their degrees of freedom. It is sd0 where no degree of freedom is left and tends to
+    for n log residuals e_i of a fit with p coefficients. The prior sd0 = `STATED_LOG_SD` counts as
+    n0 = `STATED_ROWS` measurements (a scaled inverse chi-squared prior combined with the residuals
+    by their degrees of freedom). The result is sd0 if no degree of freedom is left, and tends to
     the root mean square of the residuals with many measurements.
 
     Parameters
     ----------
     residuals : FloatArray, shape (n,)
     coefficients : float
-        p, those that the measurements had to determine; shared ones count in part.
+        p, the number of coefficients that the measurements determined; shared ones count in part.
     """
     return log_sd_of_squares(float(np.sum(residuals**2)), len(residuals), coefficients)
 

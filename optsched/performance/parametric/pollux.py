@@ -38,8 +38,8 @@ from optsched.performance.times import StoredModel, Times
 from optsched.performance.ways import Ways
 
 PRIOR_LOG_SD = 0.3
-"""Of ways whose synchronisation was never measured:
-linear scaling was off by 27 to 35 % on Sia's profiles.
+"""log_sd of ways without measured synchronisation: linear scaling was off by 27 to 35 % on Sia's
+profiles.
 """
 
 
@@ -90,11 +90,11 @@ class Pollux(StoredModel):
                  a_n + b_n max(k - 2, 0)   n > 1
         t = (passes - 1) T_grad + (T_grad^g + T_sync^g)^(1/g)        1 <= g <= 10
 
-    Coefficients in s, s per sample and s per GPU. ``log_sd`` of a law is that of its fit's log
-    residuals by their degrees of freedom (`optsched.performance.parametric.fitting`). ``inside``
-    and ``across`` tell whether several GPUs on one node, and on several nodes, were measured: where
-    not, T_sync is AdaptDL's optimistic guess (0, or 1.1 times that of one node), the source is
-    `PRIOR` and the log_sd at least 0.3.
+    Coefficients in s, s per sample and s per GPU. ``log_sd`` of a law comes from its log residuals
+    and degrees of freedom (`optsched.performance.parametric.fitting`). ``inside`` and ``across``
+    say whether several GPUs on one node, and on several nodes, were measured. If not, T_sync is
+    AdaptDL's optimistic guess (0, or 1.1 times that of one node), the source is `PRIOR` and the
+    log_sd at least 0.3.
 
     Options of `fit`: ``method``, ``robust`` (default; soft_l1 of log t) or ``adaptdl`` (the
     published objective, which needs measured sync times, with several starts where AdaptDL has
@@ -146,7 +146,7 @@ class Pollux(StoredModel):
 
 def _levels(fit: PolluxLawDocument) -> list[tuple[float, ...]]:
     """a_c, b_c, g, a and b of T_sync, log_sd and source:
-    of steps on one GPU, on one node, on several.
+    for one GPU, one node, several nodes.
     """
     a_c, b_c, a_n, b_n, a_r, b_r, g = fit.law.tolist()
     measured = (fit.log_sd, Source.PARAMETRIC)
@@ -177,7 +177,7 @@ def sync_seconds(
     least: float = 0.0,
 ) -> FloatArray:
     """T_sync of k GPUs on n nodes; see `Pollux`.
-    ``least`` replaces the zeros; AdaptDL has 1e-8 there.
+    ``least`` replaces zeros; in AdaptDL it is 1e-8.
     """
     more = np.maximum(gpus - 2.0, least)
     inside = law[A_R] + law[B_R] * more
@@ -217,13 +217,13 @@ def log_step_seconds(
 # --- fits -----------------------------------------------------------------------------------------
 
 LEAST = 1e-8
-"""Smallest coefficient, and AdaptDL's zero;
-of the robust fit in units of the median step and the median samples.
+"""Smallest coefficient, and AdaptDL's value for zero. In the robust fit its units are the median
+step and the median samples.
 """
 MOST = 1e6
 """Largest coefficient, in the same units."""
 MOST_OVERLAP = 10.0
-"""Close enough to the maximum of the two phases."""
+"""Largest g; with it t is close enough to the maximum of the two phases."""
 START = np.array([0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001])
 """AdaptDL's only start."""
 SHRINK = 0.03
@@ -231,7 +231,7 @@ SHRINK = 0.03
 
 
 class _Data:
-    """What was measured, and which coefficients it can determine.
+    """The measurements, and the coefficients that they can determine.
 
     Attributes
     ----------
@@ -244,7 +244,7 @@ class _Data:
     pinned : BoolArray, shape (7,)
         Coefficients that are not fitted.
     value : FloatArray, shape (7,)
-        What they are instead.
+        Values of the pinned coefficients.
     """
 
     def __init__(self, profiles: Profiles) -> None:
@@ -252,7 +252,7 @@ class _Data:
         self.log_seconds = np.log(profiles.seconds)
         self.inside = bool(((ways.nodes == 1) & (ways.gpus > 1)).any())
         self.across = bool((ways.nodes > 1).any())
-        # A single GPU exchanges nothing, so that an unknown sync is 0 there.
+        # A single GPU has no exchange, so an unknown sync is 0 there.
         known_sync = np.fmax(np.nan_to_num(profiles.sync), 0.0)
         sync = np.where(ways.gpus == 1, known_sync, profiles.sync)
         compute = (profiles.seconds - sync) / ways.passes
@@ -278,7 +278,7 @@ class _Data:
                 compute = np.exp(self.log_seconds) / self.ways.passes
             pinned[A_C] = True
             value[A_C] = max(float(np.mean(compute)) / 2, LEAST)
-        # What was not measured cannot be fitted.
+        # Coefficients without measurements cannot be fitted.
         pinned[[A_N, B_N]] = not self.across
         pinned[[A_R, B_R]] = not self.inside
         pinned[[B_N, B_R]] |= not bool((self.ways.gpus > 2).any())
@@ -286,9 +286,8 @@ class _Data:
 
     @property
     def coefficients(self) -> int:
-        """How many the measurements have to determine: those not pinned.
-
-        g is only determined where communication was measured.
+        """Number of coefficients that the measurements determine, that is those not pinned. g
+        counts only if communication was measured.
         """
         return len(self.free) if self.inside or self.across else len(self.free) - 1
 
@@ -370,7 +369,7 @@ def fit_adaptdl(profiles: Profiles) -> PolluxLawDocument:
             bounds=Bounds(lower[free], upper[free]),
             options={"maxiter": 2000, "maxfun": 4000, "ftol": 1e-13, "gtol": 1e-9, "maxcor": 20},
         ).x
-        # L-BFGS-B may stop at a kink (a perfect fit) above where it began.
+        # At a kink (a perfect fit) L-BFGS-B may stop at a worse point than its start.
         for x in (z, np.asarray(found_at, np.float64)):
             objective = function(x)[0]
             if objective < best:
@@ -383,8 +382,8 @@ def fit_robust(profiles: Profiles) -> PolluxLawDocument:
     """The recommended fit: soft_l1 of the residuals of log t,
     in the logs of the coefficients, from several starts.
 
-    Weak priors hold what few measurements leave open: rows  w b_n / a_n,  w b_r / a_r  and  w (g - 1)  are residuals
-    too, w = `SHRINK`. Pinned terms are those of AdaptDL.
+    Weak priors determine coefficients that few measurements leave open: w b_n / a_n, w b_r / a_r
+    and w (g - 1) are additional residuals, w = `SHRINK`. Pinned terms are those of AdaptDL.
 
     Times are fitted in units of the median step, samples in units of their median, so that the
     units in which they are given do not matter.
@@ -396,7 +395,7 @@ def fit_robust(profiles: Profiles) -> PolluxLawDocument:
     even = np.array([0.5, 0.5, 0.25, 0.025, 0.125, 0.0125, 1.5])
     best = np.inf
     law = START
-    # The objective has several minima, above all in g: the best end counts.
+    # The objective has several minima, mainly in g, so take the best result of several starts.
     for start in (even, _with_g(even, 4.0), START):
         found = _least_squares(data, start, robust=True)
         objective = _robust_objective(found, data)
@@ -431,7 +430,7 @@ def _objective(law: FloatArray, data: _Data) -> tuple[float, FloatArray]:
     of_steps = _rmse(log_t - data.log_seconds, slopes, slope)
     of_compute = _rmse(*data.log_compute(law), slope)
     penalty = 0.0
-    # AdaptDL's penalty: a slope per GPU must not explain what a constant can.
+    # AdaptDL's penalty: prefer a constant over a slope per GPU.
     for a, b in ((A_N, B_N), (A_R, B_R)):
         square = (law[b] / law[a]) ** 2
         slope[b] += 2e-2 * square
@@ -461,7 +460,7 @@ def _least_squares(data: _Data, start: FloatArray, robust: bool) -> FloatArray:
         log_t, slopes = log_step_seconds(law, data.ways)
         residual = log_t - data.log_seconds
         more, more_slopes = _priors(law) if robust else data.log_compute(law)
-        # The two parts without priors count alike, however many rows have a known T_grad.
+        # Without priors, the two parts have equal weight, however many rows have a known T_grad.
         weight = 1.0 if robust else np.sqrt(len(residual) / len(more))
         return (
             np.concatenate([residual, weight * more]),
@@ -503,7 +502,7 @@ def _robust_objective(law: FloatArray, data: _Data) -> float:
 
 
 def _bounds(least: float) -> tuple[FloatArray, FloatArray]:
-    """Of the logs of the coefficients, and of g."""
+    """Bounds on the logs of the coefficients and on g."""
     lower = np.append(np.full(6, np.log(least)), 1.0)
     upper = np.append(np.full(6, np.log(MOST)), MOST_OVERLAP)
     return lower, upper

@@ -1,4 +1,4 @@
-"""The ``amdahl`` and ``usl`` models: how a fixed batch scales over GPUs, whatever the reason."""
+"""The ``amdahl`` and ``usl`` models: scaling of a fixed batch over GPUs."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from optsched.performance.times import StoredModel, Times
 from optsched.performance.ways import Ways
 
 LOG_SD = 0.1
-"""Of documents that state none."""
+"""Default log_sd of documents."""
 MOST_SHARE = 1e30
-"""Beyond this nothing can be divided."""
+"""Largest share; with it practically nothing can be divided."""
 SAME_BATCH = 1e-6
-"""Batches that differ relatively by less are the same."""
+"""Batches with a smaller relative difference count as equal."""
 
 
 class CurveDocument(Document):
@@ -68,13 +68,14 @@ class Amdahl(StoredModel):
 
         t = L (1 + s (k - 1)) / k
 
-    One law per workload, GPU type and batch (samples per step of the whole job); nodes are not looked at. With L and
-    L s at least 0 the law is linear, t = L / k + (L s) (k - 1) / k, and fitted by non-negative least squares of
-    relative errors. A batch that was not measured is unknown (NaN); one that was is known in each split that rounds it
-    up to whole samples of all GPUs. log_sd is that of the log residuals by their degrees of freedom
-    (`optsched.performance.parametric.fitting`). A curve with one k alone is taken for perfectly divisible (s = 0).
-    One of which no part shrinks with more GPUs (L = 0) does not follow the law: its batch stays unknown, as if it had
-    not been measured.
+    One law per workload, GPU type and batch (samples per step of the whole job); the number of
+    nodes is ignored. With L and L s at least 0 the law is linear, t = L / k + (L s) (k - 1) / k,
+    and fitted by non-negative least squares of relative errors. A batch that was not measured is
+    unknown (NaN). A measured batch is also known if a split over GPUs rounds it up to whole samples
+    per GPU. log_sd comes from the log residuals and degrees of freedom
+    (`optsched.performance.parametric.fitting`). A curve with only one k is taken to scale linearly
+    (s = 0). If no part of the time shrinks with more GPUs (L = 0), the curve does not follow the
+    law, and its batch stays unknown.
 
     References
     ----------
@@ -97,14 +98,12 @@ class Amdahl(StoredModel):
         order = np.argsort(keys, kind="stable")
         self._keys = keys[order]
         fields = ("batch", "work", "serial", "crosstalk", "log_sd")
-        # Curves in the order of their keys: a way finds its own by one search.
+        # Curves sorted by key, so that one binary search finds the curve of a way.
         table = [[getattr(rows[row][1], field) for field in fields] for row in order]
         self._table = columns(table, len(fields))
 
     def _key(self, pair: IntArray, batch: FloatArray) -> IntArray:
-        """A number that orders pairs, then batches:
-        of the largest curve's batch not above a way's.
-        """
+        """A sort key of pairs, then batches."""
         rank = np.searchsorted(self._batches, batch, side="right")
         return np.asarray(pair * (len(self._batches) + 1) + rank, np.int64)
 
@@ -126,7 +125,7 @@ class Amdahl(StoredModel):
 
     @classmethod
     def _fit_batches(cls, part: Profiles) -> list[CurveDocument]:
-        """A curve for each batch that has one."""
+        """A curve for each batch that follows the law."""
         batch = part.ways.samples_per_step
         order = np.argsort(batch, kind="stable")
         ends = np.flatnonzero(np.diff(batch[order]) > SAME_BATCH * batch[order][1:]) + 1
@@ -136,7 +135,7 @@ class Amdahl(StoredModel):
 
     @classmethod
     def _fit_curve(cls, part: Profiles, batch: float) -> CurveDocument | None:
-        """The law of one batch; None where nothing of its steps shrinks with more GPUs."""
+        """The law of one batch; None if no part of its time shrinks with more GPUs."""
         k = part.ways.gpus.astype(np.float64)
         t = part.seconds
         # Two GPU counts determine Amdahl's law, three the universal one.
@@ -170,7 +169,8 @@ class Amdahl(StoredModel):
         """The law of each way's batch."""
         pair = self.pairs.find(ways)
         wanted = self._key(pair, ways.samples_per_step * (1 + SAME_BATCH))
-        # The largest batch not above that of the way, which is rounded up to whole samples.
+        # Take the largest curve batch that is at most the way's batch, because the latter may be
+        # rounded up to whole samples.
         at = np.searchsorted(self._keys, wanted, side="right") - 1
         known = at >= 0
         known[known] = self._keys[at[known]] // (len(self._batches) + 1) == pair[known]

@@ -45,31 +45,31 @@ from optsched.performance.times import StoredModel, Times
 from optsched.performance.ways import Ways
 
 BLOCK_ROWS = 60
-"""Measurements of a pair on one level that are looked at."""
+"""Most measurements of a pair on one level that the joint fit uses."""
 
 # --- shared parameters and their priors -----------------------------------------------------------
 
 BYTES, BYTES_SD = 3e8, 1.5
-"""Gradients of a workload that nothing is stated of: 300 MB, times or by 4.5."""
+"""Prior of the gradient bytes of a workload: 300 MB, times or divided by 4.5."""
 PER_PARAMETER, PARAMETERS_SD = 4.0, 1.0
 """Bytes of a gradient per parameter of the workload; embeddings send far fewer."""
 STATED_SD = 0.1
-"""Of what is stated as gradient bytes or links."""
+"""log_sd of stated gradient bytes and links."""
 BANDWIDTH, BANDWIDTH_SD = (8e9, 2e9), 2.0
 """Bytes/s of an average GPU type, inside a node and across nodes."""
 TYPE_SD = 2.0
-"""Of one GPU type around the average."""
+"""log_sd of the bandwidth of one GPU type around the average."""
 LATENCY, LATENCY_SD, LATENCY_TYPE_SD = (1e-4, 2e-4), 0.5, 0.5
-"""s per hop, with the launch of the collective. They must not be free: where only few GPUs were
-measured, the bytes of a gradient look like hops, whose time goes on growing with k when that of
-bytes no longer does."""
+"""Seconds per hop, including the launch of the collective. The prior must be tight: if only few
+GPUs were measured, bytes and hops look alike, but the time of hops keeps growing with k.
+"""
 OVERLAP_SD = 1.0
-"""Of log(g - 1) around 0, which is g = 2."""
+"""Standard deviation of log(g - 1) around 0, that is g = 2."""
 
 
 class Parameters:
-    """Where the parameters of W workloads,
-    G GPU types and F pairs without a 1-GPU profile begin in the vector.
+    """Positions in the parameter vector, for W workloads, G GPU types and F pairs without a 1-GPU
+    profile.
 
     All are logs; links are numbered 2 x GPU type + level, with level 0 inside a node and 1 across
     nodes.
@@ -103,8 +103,8 @@ class Parameters:
 
 
 class ParameterPrior:
-    """Independent normal distributions of the parameters;
-    links lie around averages that are fitted as well.
+    """Independent normal priors of the parameters; the means of links are averages, which are
+    fitted too.
     """
 
     def __init__(self, parameters: Parameters, base: Sequence[tuple[float, float]]) -> None:
@@ -130,11 +130,11 @@ class ParameterPrior:
             self.mean[at.base_slope + row] = np.log(slope)
 
     def state(self, row: int, value: float, sd: float = STATED_SD) -> None:
-        """A parameter is known to be about ``value`` (its log is normal), whatever others are."""
+        """Set a prior around ``value`` for one parameter (normal in the log)."""
         self.mean[row], self.sd[row], self._around[row] = np.log(value), sd, -1
 
     def state_link(self, link: int, bandwidth: float, latency: float | None) -> None:
-        """A link is known, perhaps without its latency."""
+        """Set priors for a known link; the latency may be unknown."""
         self.state(self._at.bandwidth + link, bandwidth)
         if latency:
             self.state(self._at.latency + link, latency)
@@ -146,24 +146,24 @@ class ParameterPrior:
         each: float = 1.0,
         sd: float = STATED_SD,
     ) -> None:
-        """Gradient bytes of workloads are about ``each`` times what is given."""
+        """Set priors of gradient bytes: ``each`` times the given numbers."""
         for name, amount in given.items():
             if name in rows:
                 self.state(self._at.bytes + rows[name], each * amount, sd)
 
     @property
     def bounds(self) -> tuple[FloatArray, FloatArray]:
-        """Far away from all that can be; g is at most 10."""
+        """Wide bounds, beyond all realistic values; g is at most 10."""
         lower = self.mean - 30
         upper = self.mean + 30
         upper[self._at.overlap] = np.log(9.0) + 1e-9
         return lower, upper
 
     def residuals(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Distances in standard deviations, and their derivatives."""
+        """Residuals of the priors, in standard deviations, and their derivatives."""
         slopes = np.diag(1.0 / self.sd)
         around = np.flatnonzero(self._around >= 0)
-        # Links lie around the average of their level, which is a parameter itself.
+        # The mean of a link is the average of its level, which is itself a parameter.
         center = self.mean.copy()
         center[around] = z[self._around[around]]
         slopes[around, self._around[around]] -= 1.0 / self.sd[around]
@@ -212,17 +212,18 @@ def rows_of(
     workload: IntArray,
     gpu: IntArray,
 ) -> FittedSteps:
-    """What the fit looks at:
-    all steps of several GPUs, at most `BLOCK_ROWS` of a block, evenly over k and m.
+    """The rows for the joint fit: steps on several GPUs, at most `BLOCK_ROWS` per block, evenly
+    over k and m.
 
     Parameters
     ----------
     pair : IntArray, shape (E,)
         Pair (workload, GPU type) of each measurement.
     one_gpu : FloatArray, shape (E,)
-        T_1 of it, as measured where it was; NaN where its pair was not measured on one GPU.
+        T_1 of the measurement (measured or interpolated); NaN if its pair was not measured on one
+        GPU.
     base : IntArray, shape (E,)
-        Row of its pair among those without a measured T_1, -1 for the others.
+        Row of its pair among pairs without a measured T_1, -1 for other pairs.
     workload, gpu : IntArray, shape (E,)
         Rows among the names of the parameters.
     """
@@ -273,7 +274,7 @@ class SharedPhases:
 
 def phases_of(z: FloatArray, at: Parameters, rows: FittedSteps) -> SharedPhases:
     """The phases of each row by the parameters z."""
-    # Rows with a measured T_1 have base -1: what is read for them does not matter.
+    # Rows with a measured T_1 have base -1; the values read for them are not used.
     constant = np.exp(z[at.base_constant + rows.base])
     slope = np.exp(z[at.base_slope + rows.base])
     ring = np.exp(z[at.bytes + rows.workload] - z[at.bandwidth + rows.link])
@@ -310,8 +311,8 @@ def robust(log_residual: FloatArray) -> tuple[FloatArray, FloatArray]:
 
         s(r) = sign(r) sqrt(2 (sqrt(1 + (r / 0.1)^2) - 1))
 
-    so that a robust fit is a plain least-squares problem whose rows are in units of 10 %, as those
-    of a prior are in standard deviations.
+    so that a robust fit becomes an ordinary least-squares problem, with residuals in units of 10 %
+    and priors in units of standard deviations.
     """
     scaled = log_residual / ROBUST
     root = np.sqrt(1 + scaled**2)
@@ -324,9 +325,9 @@ def robust(log_residual: FloatArray) -> tuple[FloatArray, FloatArray]:
 def fit_links(rows: FittedSteps, parameters: Parameters, prior: ParameterPrior) -> FloatArray:
     """The parameters with the least  sum of weight^2 soft_l1(log residual) + prior.
 
-    The squares of the weights of a block's n measurements are equal and sum to n^(1/2): their
-    errors are alike (what the law leaves out of that pair), so that more of them say less and less,
-    and a pair that was measured 700 times does not decide what the links of a GPU type are.
+    The squared weights of a block's n measurements are equal and sum to n^(1/2). The errors within
+    a block are correlated (the law's misfit of that pair), so each further measurement adds less
+    information, and a pair with 700 measurements does not dominate the estimate of the links.
     """
     weight = np.sqrt(np.sqrt(rows.measured) / np.minimum(rows.measured, BLOCK_ROWS))
 
@@ -350,18 +351,20 @@ def fit_links(rows: FittedSteps, parameters: Parameters, prior: ParameterPrior) 
     return z
 
 
-# --- what a pair has of its own -------------------------------------------------------------------
+# --- parameters of single pairs -------------------------------------------------------------------
 
 OWN_WORTH = 30.0
-"""Measurements of a pair on one level that count fully."""
+"""Most measurements of a pair on one level that count fully."""
 FACTOR_SD = 1.0
-"""Communication of a pair on one level is what its links and gradients say, times or by 2.7."""
+"""Prior of the factor on a pair's communication on one level: 1, times or divided by 2.7."""
 SLOWDOWN, SLOWDOWN_SD = 0.05, 2.0
-"""Compute on many GPUs is slower by 5 %, times or by 7.4."""
+"""Prior of the slowdown of compute on many GPUs: 5 %, times or divided by 7.4."""
 STARTS = ((0.0, 0.0), (0.0, 3.0))
-"""Starts of the search: a slowdown of 5 %, and one that is 20 times as large."""
+"""Starts of the search, as logs relative to the priors: a slowdown of 5 %, and one 20 times as
+large.
+"""
 FARTHEST = 10.0
-"""Logs of both stay within it."""
+"""Bound on the absolute logs of both."""
 
 
 def fit_own(
@@ -375,20 +378,20 @@ def fit_own(
 
         x = T_1 (1 + c (1 - 1/k))        y = f T_c        t = (passes - 1) x + (x^g + y^g)^(1/g)
 
-    with the shared parameters z fixed: for each block the least
+    with the shared parameters z fixed. Each block minimises
 
         sum of weight^2 soft_l1(log residual) + (log f / 1)^2 + (log(c / 0.05) / 2)^2.
 
-    Where a pair was not measured on a level, f is 1 and c is 0. One step on several GPUs cannot
-    distinguish them, several samples m can: a slowdown grows with m, communication does not. The
-    squares of the weights of a block's n measurements sum to min(n, 30).
+    If a pair was not measured on a level, f is 1 and c is 0. A single m cannot distinguish f and c,
+    several m can: a slowdown grows with m, communication does not. The squared weights of a block's
+    n measurements sum to min(n, 30).
     """
     factor = np.ones(blocks)
     slowdown = np.zeros(blocks)
     phases = phases_of(z, parameters, rows)
     g = 1.0 + float(np.exp(z[parameters.overlap]))
     weight = np.sqrt(np.minimum(rows.measured, OWN_WORTH) / np.minimum(rows.measured, BLOCK_ROWS))
-    # With the shared parameters fixed, blocks do not depend on each other.
+    # With the shared parameters fixed, the blocks are independent.
     for block in np.unique(rows.block).tolist():
         members = np.flatnonzero(rows.block == block)
         step = _Block(
@@ -400,15 +403,15 @@ def fit_own(
             log_seconds=rows.log_seconds[members],
             weight=weight[members],
         )
-        own = np.exp(step.fit())
-        factor[block] = own[0]
-        slowdown[block] = SLOWDOWN * own[1]
+        log_values = np.exp(step.fit())
+        factor[block] = log_values[0]
+        slowdown[block] = SLOWDOWN * log_values[1]
     return factor, slowdown
 
 
 @dataclass(frozen=True)
 class _Block:
-    """The steps of a pair on one level: T_1, communication by the links, a slowdown of 5 %."""
+    """The steps of a pair on one level: T_1, predicted communication, slowdown of 5 %."""
 
     one: FloatArray
     sent: FloatArray
@@ -419,7 +422,7 @@ class _Block:
     weight: FloatArray
 
     def fit(self) -> FloatArray:
-        """log f and log(c / 0.05), from the better of the starts."""
+        """log f and log(c / 0.05), the best result of the starts."""
         far = (-FARTHEST, FARTHEST)
         found = [
             minimise_squares(self._residuals_and_slopes, np.array(start), far, max_nfev=50)
@@ -427,16 +430,16 @@ class _Block:
         ]
         return min(found, key=lambda end: end[1])[0]
 
-    def _residuals_and_slopes(self, own: FloatArray) -> tuple[FloatArray, FloatArray]:
-        slowed = self.slower * np.exp(own[1])
+    def _residuals_and_slopes(self, log_values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        slowed = self.slower * np.exp(log_values[1])
         x = self.one * (1 + slowed)
-        y = self.sent * np.exp(own[0])
+        y = self.sent * np.exp(log_values[0])
         t, by_x, by_y, _ = step_slopes(x, y, self.g, self.passes)
         soft, steep = robust(np.log(t) - self.log_seconds)
         slopes = np.stack([by_y * y / t, by_x * self.one * slowed / t], axis=1)
         sd = np.array([FACTOR_SD, SLOWDOWN_SD])
         return (
-            np.concatenate([self.weight * soft, own / sd]),
+            np.concatenate([self.weight * soft, log_values / sd]),
             np.concatenate([(self.weight * steep)[:, np.newaxis] * slopes, np.diag(1 / sd)]),
         )
 
@@ -445,8 +448,10 @@ class _Block:
 
 
 UNSEEN_LOG_SD, UNMEASURED_LOG_SD = 0.25, 0.4
-"""Where a pair was never measured on a level, of links that were and that were not:
-errors of 20 and about 30 % in the mean (Sia's profiles, a pair left out)."""
+"""log_sd of pairs that were never measured on a level: for links that were measured with other
+workloads, and for links that were not. The mean errors on Sia's profiles, with a pair left out, are
+20 and about 30 %.
+"""
 NAMES = ("inside", "across")
 """Levels of several GPUs, and the fields of documents for them."""
 
@@ -463,8 +468,8 @@ class LinkDocument(Document):
 
 
 class GpuDocument(Document):
-    """A GPU type: its links inside a node and across nodes,
-    and how much many GPUs slow each other's compute down.
+    """A GPU type: its links inside a node and across nodes, and the slowdown of compute on many
+    GPUs.
     """
 
     inside: LinkDocument
@@ -491,11 +496,9 @@ class OneGpuDocument(Document):
 
 
 class ComputeDocument(Document):
-    """T_1 = a + b m of a workload on a GPU type,
-    and how far its communication is from what its links say.
-
-    ``slowdown`` is its own inside a node and across nodes; where there is none, that of the GPU
-    type holds. ``one_gpu`` is what T_1 goes through where it is more than a line.
+    """T_1 = a + b m of a workload on a GPU type, and the factors on its communication. ``slowdown``
+    is the pair's slowdown inside a node and across nodes; without it, that of the GPU type is used.
+    With ``one_gpu``, T_1 is bent to go through these measurements.
     """
 
     a: NonNegative
@@ -524,7 +527,7 @@ class SharedLinkDocument(Document):
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        """Each pair's workload needs its gradient bytes and its GPU type its links."""
+        """Check that each pair has gradient bytes of its workload and links of its GPU type."""
         for workload, gpu in flat(self.compute):
             if workload not in self.gradient_bytes:
                 path = join(".gradient_bytes", [workload])
@@ -572,40 +575,40 @@ class SharedLink(StoredModel):
         y   = f [ S 2 (k-1)/k / B + 2 (k-1) alpha ]                       S per workload; B, alpha per type and level
         t   = (passes - 1) x + (x^g + y^g)^(1/g)                          one g
 
-    Levels are one node (inside) and several (across). S are the bytes of a gradient, y a ring
-    all-reduce; f is how far a pair on a level is from that; c is what its GPUs slow each other down
-    by there (input pipelines, stragglers): it grows with m and soon stops growing with k, which
-    communication does not. Where a pair was never measured on a level, f is 1 and c that of the GPU
-    type, 0 if nothing is stated. Where compute is long, y hides behind it by g > 1; with a gate
-    h > 0 it counts as 0 wherever y <= h T_1, so that steps scale linearly unless links are slow
-    enough.
+    Levels are one node (inside) and several (across). S is the number of bytes of a gradient, y the
+    time of a ring all-reduce, and f a factor of the pair on the level. c is the slowdown of compute
+    when several GPUs work together (input pipelines, stragglers): it grows with m and soon stops
+    growing with k, unlike communication. If a pair was never measured on a level, f is 1 and c that
+    of the GPU type (0 if none is stated). g > 1 hides y behind long compute; with a gate h > 0, y
+    counts as 0 if y <= h T_1, so that steps scale linearly unless links are slow.
 
-    `fit`: a, b from steps on one GPU (non-negative least squares of relative errors); the shared
-    ones (S, B, alpha, g) together from steps on several, soft_l1 of log t, with priors
-    (`ParameterPrior`): S and B are tied up to one scale, which these fix. T_1 goes through what was
-    measured on one GPU in this fit, as the errors of the line would be taken for communication.
-    Then f, around 1, and c, around 0.05, with the shared ones held (maximum a posteriori,
-    `fit_own`): a pair with few steps on several GPUs stays near what its links say. Links that were
-    never measured are the average of the other types' on that level. A pair without a step on one
-    GPU has a, b fitted with the shared ones.
+    `fit` has three steps. First, a and b from steps on one GPU (non-negative least squares of
+    relative errors). Second, the shared parameters (S, B, alpha, g) together from steps on several
+    GPUs: soft_l1 of log t, with priors (`ParameterPrior`). S and B are determined only up to a
+    common scale, which the priors fix. In this step T_1 goes through the measurements on one GPU,
+    because errors of the line would be mistaken for communication. Third, f (around 1) and c
+    (around 0.05) with the shared parameters fixed (maximum a posteriori, `fit_own`): a pair with
+    few steps on several GPUs stays near the prediction from its links. Links that were never
+    measured are the average of other GPU types on that level. For a pair without a step on one GPU,
+    a and b are fitted with the shared parameters.
 
     Options of `fit`: ``gradient_bytes`` (workload -> bytes, known), ``parameters`` (workload ->
     number of parameters, a weak hint: embeddings send few of theirs), ``links`` (GPU type ->
     ``inside``, ``across`` -> ``bandwidth`` in bytes/s and ``latency`` in s, known), ``prior`` (a
     document of this model: its links, gradients and overlap are what the measurements, perhaps few,
-    start from), ``anchored`` (T_1 goes through what was measured, in logs straight between two m,
-    instead of a line alone: exact where m was measured on one GPU, and determined in about four times the
-    time), ``own`` (whether pairs have an f and a c; without, all is as the links say), ``gate`` (h;
-    0 by default, as g > 1 does its work on the measured clusters).
+    start from), ``anchored`` (T_1 goes through the measurements on one GPU, interpolated linearly
+    in logs, instead of being a line; exact for measured m, but about four times as slow), ``own``
+    (whether pairs have an f and a c of their own), ``gate`` (h; 0 by default, because g > 1 is
+    enough on the measured clusters).
 
-    The source is `PRIOR` over links that were never measured. log_sd is that of the log residuals
-    of the pair on the level by their degrees of freedom
-    (`optsched.performance.parametric.fitting`), else stated: 0.25 where the link was measured with
-    other workloads, 0.4 where it was not.
+    The source is `PRIOR` for links that were never measured. log_sd comes from the log residuals of
+    the pair on the level and their degrees of freedom (`optsched.performance.parametric.fitting`).
+    If the pair was not measured there, it is 0.25 if the link was measured with other workloads,
+    else 0.4.
 
-    How much a pair with many measurements counts, and the widths of the priors of f, c and alpha,
-    were chosen by leaving out pairs, or larger k, of Sia's profiles: on other clusters errors may
-    well be larger than there.
+    The weight of pairs with many measurements, and the widths of the priors of f, c and alpha, were
+    chosen by leaving out pairs, or larger k, of Sia's profiles. On other clusters errors may be
+    larger.
 
     References
     ----------
@@ -622,7 +625,7 @@ class SharedLink(StoredModel):
         compute = flat(given.compute)
         rows = [row for pair, one in compute.items() for row in _levels(given, pair, one)]
         self._table = TwoPhaseTable(KnownPairs(tuple(compute)), rows, 7)
-        # Models without anchors, which are the usual ones, spend no time on them.
+        # Skip anchors if the model has none, the usual case.
         anchored = any(one.one_gpu for one in compute.values())
         lines = [(one.a, one.b, one.one_gpu) for one in compute.values()]
         self._anchors = Anchors.through(lines) if anchored else None
@@ -654,7 +657,7 @@ class SharedLink(StoredModel):
                 x *= self._anchors.factor(at // LEVELS, samples)
             y = np.multiply(ring, apart, out=ring)
             y += hop * (k - 1.0)
-            # The gate is judged by T_1 as it is, before GPUs slow each other down.
+            # The gate compares with T_1 before the slowdown.
             if self.stored.gate > 0:
                 y[y <= self.stored.gate * x] = 0.0
             x *= 1.0 + c * apart
@@ -666,9 +669,7 @@ class SharedLink(StoredModel):
 def _levels(
     given: SharedLinkDocument, pair: tuple[str, str], compute: ComputeDocument
 ) -> list[tuple[float, ...]]:
-    """a, b, c, 2 f S / B, 2 f alpha, log_sd and source, of steps on one GPU,
-    on one node, on several.
-    """
+    """a, b, c, 2 f S / B, 2 f alpha, log_sd and source, for one GPU, one node, several nodes."""
     workload, gpu = pair
     a = compute.a
     b = compute.b
@@ -678,7 +679,7 @@ def _levels(
         link = getattr(given.gpus[gpu], name)
         factor = getattr(compute, name)
         slowdown = given.gpus[gpu].slowdown if compute.slowdown is None else compute.slowdown[level]
-        # What depends on the pair and the level alone is multiplied out once.
+        # Precompute products that depend only on the pair and the level.
         ring = 2 * factor * given.gradient_bytes[workload] / link.bandwidth
         hop = 2 * factor * link.latency
         source = Source.PARAMETRIC if link.measured else Source.PRIOR
@@ -687,17 +688,16 @@ def _levels(
 
 
 SPAN = 1500.0
-"""More than logs of positive floats differ by: pairs stand so far apart on one axis."""
+"""Offset between pairs on one common axis; larger than the range of logs of positive floats."""
 
 
 class Anchors:
-    """Factors on a line a + b m of each of C pairs, which make it go through what was measured.
+    """Factors on the line a + b m of each of C pairs, so that it goes through the measurements.
 
         factor(m) = exp r(log m),    r(log m_i) = log t_i - log(a + b m_i)
 
-    with r straight between the measured m_i, and constant beyond the smallest and the largest:
-    there the line goes on from where the measurements end. Pairs without measurements have a factor
-    of 1.
+    with r linear between the measured m_i, and constant below the smallest and above the largest
+    one. Pairs without measurements have a factor of 1.
 
     Parameters
     ----------
@@ -706,7 +706,8 @@ class Anchors:
     """
 
     def __init__(self, samples: Sequence[FloatArray], log_factor: Sequence[FloatArray]) -> None:
-        # A pair without measurements, and the last one for none, has one knot with a factor of 1.
+        # A pair without measurements has one knot with a factor of 1; so has the last entry, for no
+        # pair.
         none = np.zeros(1)
         logs = [*(np.log(each) if len(each) else none for each in samples), none]
         values = [*(each if len(each) else none for each in log_factor), none]
@@ -718,7 +719,7 @@ class Anchors:
 
     @classmethod
     def through(cls, lines: Sequence[tuple[float, float, OneGpuDocument | None]]) -> Anchors:
-        """What lines a + b m, given as a, b and measured seconds, are bent through."""
+        """The anchors of lines a + b m, given as a, b and measured seconds."""
         samples = []
         log_factor = []
         for a, b, measured in lines:
@@ -729,8 +730,8 @@ class Anchors:
         return cls(samples, log_factor)
 
     def factor(self, pair: IntArray, samples: FloatArray) -> FloatArray:
-        """Factors of pairs, numbered 0 to C (C: a pair that is not known, 1),
-        with so many samples; shape (E,).
+        """Factors of pairs (0 to C; C is an unknown pair, with factor 1) at these samples; shape
+        (E,).
         """
         at = np.clip(np.log(samples), self._least[pair], self._most[pair]) + SPAN * pair
         right = np.searchsorted(self._knots, at)
@@ -767,7 +768,7 @@ class _JointFit:
         self.pairs = KnownPairs(tuple(self.parts))
         self.pair = self.pairs.find(profiles.ways)
         self.earlier = None if chosen.prior is None else _read_prior(chosen.prior)
-        # GPU types that are only stated keep their links in the document.
+        # GPU types that are stated but not measured keep their links in the document.
         known = self.earlier.gpus if self.earlier else ()
         types = dict.fromkeys([*self.pairs.gpu_types, *chosen.links, *known])
         self.gpu_rows = {name: row for row, name in enumerate(types)}
@@ -777,14 +778,14 @@ class _JointFit:
         self.at = Parameters(len(self.pairs.workloads), len(types), len(without))
 
     def document(self) -> SharedLinkDocument:
-        """What was fitted, by names, and how uncertain it is."""
+        """Fit the model; returns its document, including log_sd."""
         one_gpu = [_measured(part) for part in self.parts.values()]
         rows = self._rows(one_gpu)
         z = fit_links(rows, self.at, self._prior())
         blocks = 2 * len(self.pairs)
-        own = np.ones(blocks), np.zeros(blocks)
+        of_pairs = np.ones(blocks), np.zeros(blocks)
         if self.chosen.own:
-            own = fit_own(z, self.at, rows, blocks)
+            of_pairs = fit_own(z, self.at, rows, blocks)
         fitted = SharedLinkDocument(
             g=float(1 + np.exp(z[self.at.overlap])),
             gate=self.chosen.gate,
@@ -793,14 +794,12 @@ class _JointFit:
                 for name, row in self.pairs.workloads.items()
             },
             gpus=self._links(z),
-            compute=nested(self._compute(z, own)),
+            compute=nested(self._compute(z, of_pairs)),
         )
         return self._with_log_sd(fitted, one_gpu)
 
     def _prior(self) -> ParameterPrior:
-        """What is thought of the parameters:
-        the usual, then the earlier model, then what is stated.
-        """
+        """The priors of the parameters: defaults, then the earlier model, then stated values."""
         prior = ParameterPrior(self.at, [_guess(self.parts[pair]) for pair in self.free])
         workloads = self.pairs.workloads
         earlier = self.earlier
@@ -823,7 +822,7 @@ class _JointFit:
         return prior
 
     def _rows(self, one_gpu: Sequence[OneGpuDocument | None]) -> FittedSteps:
-        """The measurements, with T_1 through what was measured on one GPU."""
+        """The rows of the joint fit, with T_1 through the measurements on one GPU."""
         ways = self.profiles.ways
         unknown = (np.nan, np.nan)
         lines = [unknown if line is None else line for line in self.lines.values()]
@@ -866,10 +865,10 @@ class _JointFit:
         return gpus
 
     def _compute(
-        self, z: FloatArray, own: tuple[FloatArray, FloatArray]
+        self, z: FloatArray, of_pairs: tuple[FloatArray, FloatArray]
     ) -> dict[tuple[str, str], ComputeDocument]:
         compute = {}
-        factors, slowdowns = (each.reshape(-1, 2).tolist() for each in own)
+        factors, slowdowns = (each.reshape(-1, 2).tolist() for each in of_pairs)
         rows = zip(self.lines.items(), factors, slowdowns, strict=True)
         for (pair, line), (inside, across), slowdown in rows:
             if line is None:
@@ -886,7 +885,7 @@ class _JointFit:
     def _with_log_sd(
         self, fitted: SharedLinkDocument, one_gpu: Sequence[OneGpuDocument | None]
     ) -> SharedLinkDocument:
-        """The model with its anchors, if asked for, and log_sd from its own residuals."""
+        """The model with its anchors (if ``anchored``) and log_sd from its residuals."""
         ways = self.profiles.ways
         pairs = len(self.pairs)
         compute = flat(fitted.compute)
@@ -897,8 +896,8 @@ class _JointFit:
                 for (pair, one), measured in zip(compute.items(), one_gpu, strict=True)
             }
             fitted = fitted.model_copy(update={"compute": nested(compute)})
-            # On one GPU the residuals stay those of the line: what goes through all measurements
-            # has none, which says nothing.
+            # On one GPU use the residuals of the line. A curve through all measurements has
+            # residuals of 0, which do not show the uncertainty.
             residual = np.where(ways.gpus > 1, self._residual(fitted), residual)
         block = LEVELS * self.pair + level_of(ways.gpus, ways.nodes)
         counts = np.bincount(block, minlength=LEVELS * pairs)
@@ -923,12 +922,11 @@ class _JointFit:
         return np.asarray(np.log(seconds / self.profiles.seconds), np.float64)
 
     def _coefficients(self, counts: IntArray) -> FloatArray:
-        """How many coefficients the steps of each pair on each level had
-        to determine, shape (3 C,).
-
-        One GPU: a and b, or one of them where only one m was measured. Several: f and c of its own
-        (f moves the steps of a level as S and B do), an equal part of what all share (alpha of each
-        link, c of each GPU type, g), and a and b where no step on one GPU determines them.
+        """Number of coefficients that the steps of each pair on each level determine, shape (3 C,).
+        One GPU: a and b, or one of them if only one m was measured. Several GPUs: f and c of the
+        pair (S and B have the same effect on a level as f), an equal part of the shared
+        coefficients (alpha of each link, c of each GPU type, g), and a and b if there is no step on
+        one GPU.
         """
         alone = np.flatnonzero(self.profiles.ways.gpus == 1)
         samples = self.profiles.ways.samples[alone]
@@ -945,8 +943,8 @@ class _JointFit:
 
 
 def _measured(part: Profiles) -> OneGpuDocument | None:
-    """Seconds of a pass on one GPU by samples,
-    the mean in logs of those measured; None without any.
+    """Seconds of a pass on one GPU by samples, the geometric mean of repeated measurements; None if
+    there are none.
     """
     alone = np.flatnonzero(part.ways.gpus == 1)
     samples, which = np.unique(part.ways.samples[alone], return_inverse=True)
@@ -958,8 +956,8 @@ def _measured(part: Profiles) -> OneGpuDocument | None:
 
 
 def _line(part: Profiles) -> tuple[float, float] | None:
-    """a and b of T_1 from the steps on one GPU,
-    whose passes follow each other; None without any.
+    """a and b of T_1 from the steps on one GPU, where passes run one after the other; None if there
+    are no steps.
     """
     alone = np.flatnonzero(part.ways.gpus == 1)
     if len(alone) == 0:
@@ -968,10 +966,10 @@ def _line(part: Profiles) -> tuple[float, float] | None:
 
 
 def _guess(part: Profiles) -> tuple[float, float]:
-    """a and b of a pair that was never measured on one GPU:
-    half of the shortest steps is compute.
+    """Start values of a and b for a pair that was never measured on one GPU: half of the shortest
+    steps is compute.
     """
-    # Only a start for the search: the shortest steps communicate least.
+    # The shortest steps have the least communication. This is only the start of the search.
     seconds = float(np.min(part.seconds / part.ways.passes))
     return seconds / 4, seconds / 4 / float(np.median(part.ways.samples))
 

@@ -13,15 +13,15 @@ from optsched.performance.times import Times
 from optsched.performance.ways import Ways
 
 CHUNK = 8192
-"""Ways worked on at a time: their intermediate arrays stay in the cache."""
+"""Ways per block: their intermediate arrays stay in the CPU cache."""
 
 
 def overlapped(first: FloatArray, second: FloatArray, g: float | FloatArray) -> FloatArray:
     """Seconds of two phases that overlap: (x^g + y^g)^(1/g), g >= 1.
 
-    With g = 1 they follow each other (x + y), with g -> inf they hide one another (max). In
-    between, with u the larger and v the smaller,  u (1 + (v/u)^g)^(1/g)  neither overflows nor
-    underflows. Both are at least 0, one above.
+    With g = 1 they run one after the other (x + y), with g -> inf they overlap completely (max).
+    The code uses u (1 + (v/u)^g)^(1/g) with u the larger and v the smaller, which neither overflows
+    nor underflows. Both must be at least 0, and one positive.
     """
     if np.ndim(g) == 0 and g == 1:
         return first + second
@@ -56,7 +56,7 @@ def step_slopes(
     o = overlapped(x, y, g)
     by_x = (x / o) ** (g - 1) + passes - 1
     by_y = (y / o) ** (g - 1)
-    # y is 0 on one GPU, where 0 log 0 is 0.
+    # y is 0 on one GPU; there 0 log 0 = 0.
     with np.errstate(divide="ignore", invalid="ignore"):
         of_y = np.where(y > 0, (y / o) ** g * np.log(y / o), 0.0)
     by_g = o / g * ((x / o) ** g * np.log(x / o) + of_y)
@@ -68,14 +68,15 @@ Phases = tuple[FloatArray, FloatArray, float | FloatArray]
 
 
 class TwoPhaseTable:
-    """Numbers of each pair (workload, GPU type) on each level, looked up for many ways at once.
+    """Table of coefficients by pair (workload, GPU type) and level, looked up for many ways at
+    once.
 
     Parameters
     ----------
     pairs : KnownPairs
         The pairs.
     rows : sequence of tuples of float
-        For each pair and level, in this order, what the law needs, then log_sd and source.
+        For each pair and level, in this order: the coefficients of the law, then log_sd and source.
     """
 
     def __init__(self, pairs: KnownPairs, rows: Sequence[tuple[float, ...]], width: int) -> None:
@@ -89,11 +90,11 @@ class TwoPhaseTable:
     ) -> Times:
         """t = (passes - 1) x + (x^g + y^g)^(1/g) of each way.
 
-        ``phases`` gives x, y and g from the columns of the law, which it may overwrite, for the
-        ways of a slice and the numbers of their pairs and levels.
+        ``phases`` computes x, y and g from the coefficients (which it may overwrite), for a slice
+        of the ways and their row numbers in the table.
         """
         count = len(ways)
-        # Both arrays at once cost fewer new pages of memory.
+        # One allocation for both arrays needs fewer new memory pages.
         (seconds, log_sd), source = np.empty((2, count)), np.empty(count, np.uint8)
         find = self.pairs.finder(ways)
         work = np.empty((len(self._law), CHUNK))
@@ -102,7 +103,7 @@ class TwoPhaseTable:
             at = find(rows)
             at *= LEVELS
             at += level_of(ways.gpus[rows], ways.nodes[rows])
-            # All rows are in the table: mode="clip" only saves the check.
+            # All rows are valid; mode="clip" only skips the bounds check.
             law = [
                 column.take(at, mode="clip", out=room[: len(at)])
                 for column, room in zip(self._law, work, strict=True)
