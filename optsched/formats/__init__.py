@@ -1,12 +1,12 @@
 """Foreign files in and out, with a module for each format.
 
-``import_NAME`` of the module ``NAME`` makes an instance or a trace of other projects' files, as a
-document or as the object itself; ``read_...`` reads measurements, programs and points. All tables
-in CSV go through `optsched.formats.tables`.
+``import_NAME`` in the module ``NAME`` makes an instance or a trace from files of another project,
+as a document or as the object itself; ``read_...`` reads measurements, programs and points. All CSV
+tables are read by `optsched.formats.tables`.
 
 A new trace format is a module with a function ``import_NAME``, whose parameters have the types of
-`optsched.formats.inputs`, and a row of the table in `optsched.cli.imports`. Below are the readers
-that Python callers use, not the importers.
+`optsched.formats.inputs`, and a row of the table in `optsched.cli.imports`. The names below are the
+readers for Python callers; importers are found by `__getattr__`.
 """
 
 from importlib import import_module
@@ -30,7 +30,7 @@ __all__ = [
     "sol_text",
 ]
 
-# Loaded when used: a command line needs one format
+# Imported lazily, because a command needs only one format
 _load = lazy_names(
     __name__,
     {

@@ -1,10 +1,10 @@
-"""How jobs of Shockwave's traces change their batch size (Zheng et al., NSDI 2023):
+"""Changes of the batch size of jobs in Shockwave's traces (Zheng et al., NSDI 2023):
 Accordion and gradient noise scale.
 
 Facts of the published simulator, uw-mad-dash/shockwave: sizes of data sets and of the largest
-batches, and from which epochs on a batch is which (``scheduler/scheduler.py``: what a simulated job
-does; ``scheduler/utils.py``: what the planner expects). Epochs count from 0, and batches are those
-of one GPU.
+batches, and the epochs at which the batch changes (``scheduler/scheduler.py``: for a simulated job;
+``scheduler/utils.py``: as the planner expects). Epochs count from 0, and batches are those of one
+GPU.
 
 static
     Nothing changes.
@@ -14,8 +14,8 @@ accordion
 gns
     The batch doubles at given epochs, which depend on the model, its first batch and its GPUs.
 
-A Transformer, a CycleGAN and an A3C never change, nor does what starts in the largest batch, nor
-(under gns) a job for which no epoch is given.
+The batch of a Transformer, a CycleGAN or an A3C never changes, nor that of a job that starts with
+the largest batch, nor (under gns) that of a job without given epochs.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ import numpy as np
 from optsched.arrays import BoolArray, IntArray
 
 MODES = ("static", "accordion", "gns")
-# Samples of an epoch, by model.
+# Samples per epoch, by model.
 SAMPLES = {
     "ResNet-18": 50_000, "ResNet-50": 100_000, "Transformer": 10_000, "LM": 59_675, "Recommendation": 117_907,
     "CycleGAN": 6_287, "A3C": 4,
 }  # fmt: skip
-# Largest batch of the models that change theirs.
+# Largest batch of the models whose batch changes.
 LARGEST = {"ResNet-18": 256, "ResNet-50": 128, "LM": 80, "Recommendation": 8_192}
-# Epochs from which a batch has doubled under gns, by model, first batch and GPUs.
+# Epochs at which the batch doubles under gns, by model, first batch and GPUs.
 DOUBLES = {
     ("ResNet-18", 16, 1): (31, 41, 51, 71), ("ResNet-18", 32, 1): (21, 31, 51), ("ResNet-18", 64, 1): (11, 31),
     ("ResNet-18", 128, 1): (11,), ("ResNet-18", 16, 2): (21, 31, 91, 111), ("ResNet-18", 32, 2): (11, 21, 41),
@@ -51,7 +51,7 @@ HELD = 0.3
 
 
 def steps_of_epoch(model: str, batch: int) -> int:
-    """Steps in which a model sees its data once; the last may be short of samples."""
+    """Steps of one epoch; the last one may have fewer samples."""
     return -(-SAMPLES[model] // batch)
 
 
@@ -64,7 +64,7 @@ def batch_changes(
     *,
     planned: bool = False,
 ) -> list[tuple[int, int]]:
-    """From which epoch on a job runs in which batch, after its first.
+    """Changes of the batch of a job after its first batch.
 
     Parameters
     ----------
@@ -73,14 +73,15 @@ def batch_changes(
     batch, gpus, epochs : int
         First batch of one GPU, GPUs, and epochs of the job.
     planned : bool
-        As Shockwave's planner expects it and not as a simulated job does it: under Accordion the
+        Changes as Shockwave's planner expects them, not as in a simulated job: under Accordion the
         first 30 % of the epochs are critical too, and a Recommendation has further critical regimes
         (epochs 60-69 and 80-89).
 
     Returns
     -------
     list of (int, int)
-        Epoch, and samples of one GPU from then on; ascending, each batch other than the one before.
+        Epoch, and samples of one GPU from then on; ascending, each batch different from the
+        previous one.
     """
     if mode == "static" or batch >= LARGEST.get(model, 0):
         return []

@@ -3,10 +3,10 @@ jobs with strict deadlines, soft ones, or none.
 
 A trace is a CSV table with a job a line: ``job_id``, ``user``, ``num_gpu``, ``submit_time``,
 ``model_name``, ``duration``, ``expect_time_list``, ``expect_value_list``, ``job_type``;
-``iterations``, ``interval`` and ``best_effort`` add nothing. Both lists are joined by hyphens: a
-job that ends within the first expected time after it came is worth the first value, and so on.
-``job_type`` is ``strict`` (one time, which must be kept), ``soft`` or ``best`` (best effort: its
-time means nothing). Times are in minutes: the published scheduler (``time_aware_with_lease.py``)
+``iterations``, ``interval`` and ``best_effort`` are redundant. Items of both lists are joined by
+hyphens: a job that ends within the first expected time after its arrival has the first value, and
+so on. ``job_type`` is ``strict`` (one time, a hard deadline), ``soft`` or ``best`` (best effort:
+its time is ignored). Times are in minutes: the published scheduler (``time_aware_with_lease.py``)
 counts 60 to an hour. It skips jobs of 0 GPUs and sorts the others by ``submit_time``, and so does
 the import: jobs of the same time stay in the order of the file.
 """
@@ -69,9 +69,9 @@ MINUTE = 60.0
 # Units of time of a lease in the published experiments.
 LEASE = 20
 
-# (seconds after the arrival, value) of the expected times of a job, ascending in time.
+# Pairs (seconds after the arrival, value) of the expected times of a job, ascending in time.
 Worth = tuple[tuple[float, float], ...]
-# By model, what is left of the rate of a gang that spans several nodes.
+# By model, the fraction of its rate that a gang keeps on several nodes.
 Spread = Mapping[str, NodeRates]
 
 
@@ -139,12 +139,12 @@ def import_chronus(
     models = jobs.cells["model_name"]
     users = jobs.cells["user"]
     if locality is not None:
-        # A model that the file lacks would count as one that loses nothing
+        # Refuse models that the file lacks; otherwise they would count as having no slowdown
         unknown = np.array([model not in spread for model in models])
         file = called(locality, "locality")
         jobs.refuse("model_name", unknown, f"one of the models of {file}: {listed(spread)}")
     arrival = jobs.numbers["submit_time"] * unit
-    # The published scheduler skips the others too
+    # The published scheduler skips jobs of 0 GPUs too
     with_gpus = np.flatnonzero(gangs > 0)
     if not len(with_gpus):
         raise InvalidInput(jobs.name, "no job with a GPU", "at least one")
@@ -200,13 +200,13 @@ def _deadline(
     gang: int,
     workload: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Deadline, its kind, and of a soft job the options."""
+    """Deadline, its kind, and the options of a soft job."""
     if kind == BEST:
         return {}
     deadline = start + worth[0][0]
     if kind == STRICT:
         return {"deadline": deadline}
-    # A job may take any way to run and any of its expected times: an option for each pair
+    # A job has an option for every pair of a way to run and an expected time
     ways = [
         ({"pool": pool, "gpus": gang} | ({"nodes": int(nodes)} if nodes else {}), rate)
         for pool, by_count in workload["throughput"].items()
@@ -225,7 +225,7 @@ def _by_nodes(rate: Any) -> list[tuple[str, float]]:
 
 
 def _worths(jobs: Table, unit: float) -> list[Worth]:
-    """The expected times and values of each job; what recurs is read once."""
+    """The expected times and values of each job; equal texts are parsed once."""
     kinds, times, values = (
         jobs.cells[column] for column in ("job_type", "expect_time_list", "expect_value_list")
     )
@@ -235,7 +235,7 @@ def _worths(jobs: Table, unit: float) -> list[Worth]:
         "strict, soft or best",
     )
     if "best_effort" in jobs:
-        # The column repeats what job_type says; a file in which they differ is refused
+        # The column is redundant with job_type; refuse a file in which they differ
         wrong = jobs.flags("best_effort") != np.array([kind == BEST for kind in kinds])
         jobs.refuse("best_effort", wrong, "1 where job_type is best, and 0 elsewhere")
     known: dict[tuple[str, str, str], Worth] = {}
@@ -289,7 +289,7 @@ def _check_worth(
 
 
 def _shares(gangs: set[int], known: NodeRates) -> NodeRates:
-    """The shares of each gang: those of the smallest that is listed and no smaller."""
+    """The shares of each gang: those of the smallest listed gang that is at least as large."""
     found: dict[int, Mapping[int, float]] = {}
     for gang in gangs:
         size = min((size for size in known if size >= gang > 1), default=None)
@@ -321,7 +321,7 @@ def _object(value: object, path: str) -> dict[str, Any]:
 
 
 def _counts(value: object, path: str) -> dict[str, Any]:
-    """An object by whole numbers."""
+    """An object whose keys are integers."""
     found = _object(value, path)
     for text in found:
         if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**31):
@@ -330,7 +330,7 @@ def _counts(value: object, path: str) -> dict[str, Any]:
 
 
 def _share(value: object, path: str) -> float:
-    """Some of the measured ones are a little above 1."""
+    """A measured share of the rate; it may be a little above 1."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
         return float(value)
     raise InvalidInput(path, show(value), "a share of the rate, above 0")

@@ -1,4 +1,4 @@
-"""Instances from tables of jobs, rates and pools, for those who keep them in spreadsheets."""
+"""Instances from CSV tables of jobs, rates and pools, such as spreadsheets."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ JOBS: dict[str, Kind] = {
     "deadline": "seconds",
     "tenant": "text",
 }
-# Columns of a table of rates: steps/s of a workload in a pool, or on a GPU type, on so many GPUs
-# (1).
+# Columns of a table of rates: steps/s of a workload in a pool, or on a GPU type, on a number of
+# GPUs (default 1).
 RATES: dict[str, Kind] = {
     "workload": "text",
     "pool": "text",
@@ -76,21 +76,21 @@ _POOL_FIELD = re.compile(r"cluster\.pools\[(\d+)\](?:\.(\w+))?")
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """How files name their columns.
+    """Names of columns in the files.
 
     Attributes
     ----------
     columns : mapping from str to str
-        Our column, by the file's.
+        Standard name of each column of the file.
     ignore_others : bool
-        Whether there may be columns that mean nothing.
+        Whether unknown columns are ignored.
     """
 
     columns: Mapping[str, str]
     ignore_others: bool
 
     def check(self) -> None:
-        """Refuse what is no column of any table; raises `InvalidArgument`."""
+        """Refuse a standard name that no table has; raises `InvalidArgument`."""
         known = dict.fromkeys([*JOBS, *RATES, *POOLS])
         for column in self.columns.values():
             if column not in known:
@@ -107,7 +107,8 @@ class ColumnNames:
     ) -> Table:
         """A table with columns of these kinds; see `read_table`.
 
-        Others are ignored with a warning, but refused if they look like a column that is missing.
+        Unknown columns are ignored with a warning (if allowed), but refused if they resemble a
+        missing column.
         """
         meant = {theirs: ours for theirs, ours in self.columns.items() if ours in kinds}
         ignore = self.ignore_others
@@ -118,7 +119,7 @@ class ColumnNames:
         present = [column for column in kinds if column in table]
         for column in ignored:
             hint = did_you_mean(column, kinds)
-            # One that resembles a column of the table is another one, such as gpu beside gpus
+            # A column that resembles a present column is a different one, such as gpu beside gpus
             if hint and not did_you_mean(column, present):
                 found = f"an unknown column {show(column)}"
                 expected = f"no column to ignore that resembles a missing one{hint}"
@@ -128,7 +129,9 @@ class ColumnNames:
         return table.only(kinds)
 
     def refuse_unused(self, tables: Sequence[Table]) -> None:
-        """Refuse a name that no table has: a column that is optional would be lost."""
+        """Refuse a given name that no table has; otherwise an optional column would be lost
+        silently.
+        """
         there = {name.casefold(): name for table in tables for name in table.written.values()}
         for column in self.columns:
             if column.casefold() not in there:
@@ -171,7 +174,7 @@ def _rate(rates: Table, row: int) -> float:
 
 
 def _gpus(rates: Table, row: int) -> int:
-    """A rate is that of one GPU where the table does not say."""
+    """GPUs of a rate, by default 1."""
     gpus = rates.value(row, "gpus")
     return 1 if gpus is None else int(gpus)
 
@@ -230,14 +233,14 @@ def import_csv(
     header = ColumnNames(columns or {}, ignore_others)
     header.check()
     wrong = WrongCells()
-    # Rows of jobs with a wrong cell are reported and left out, so that the others are checked too
+    # Collect errors of wrong rows and go on with the others, so that all rows are checked
     with wrong.gathered():
         job_rows = header.read(jobs, "jobs", JOBS, ["workload"], distinct=["id"], wrong=wrong)
     with wrong.gathered(LAST):
         rate_rows = _read_rates(rates, header)
     with wrong.gathered(LAST):
         pool_rows = None if pool_table is None else _read_pools(pool_table, header)
-    # Jobs cannot be checked further without their columns, rates or pools
+    # Without valid columns, rates and pools, jobs cannot be checked further
     if wrong.lines & {0, LAST}:
         wrong.refuse()
     header.refuse_unused([job_rows, rate_rows, *([] if pool_rows is None else [pool_rows])])
@@ -267,7 +270,7 @@ def import_csv(
 def _job_documents(
     jobs: Table, rates: Table, workloads: Mapping[str, Any], wrong: WrongCells
 ) -> dict[int, dict[str, Any]]:
-    """The document of each job by its line; those with a wrong cell go to ``wrong``."""
+    """The document of each job by its line; errors are added to ``wrong``."""
     found = {}
     for row, cells in enumerate(jobs.documents()):
         line = int(jobs.line[row])
@@ -279,8 +282,8 @@ def _job_documents(
 def _instance(
     document: Mapping[str, Any], jobs: Table, pools: Table | None, wrong: WrongCells
 ) -> Instance:
-    """The instance of a document; errors name the cell that a field came from, and those of
-    ``wrong`` are raised with them.
+    """The instance of a document. Its errors name the cell that a field came from, and are raised
+    together with those in ``wrong``.
     """
     try:
         instance = Instance.from_document(document)
@@ -299,14 +302,14 @@ def _documents_of(pools: Table) -> list[dict[str, Any]]:
 
 
 def _place(path: str, jobs: Table, pools: Table | None) -> tuple[int, str]:
-    """The line of a table that a field of the document came from, and the cell."""
+    """The table line and the cell from which a field of the document came."""
     for table, field in ((jobs, _JOB_FIELD), (pools, _POOL_FIELD)):
         match = field.match(path)
         if match and table is not None:
             row = int(match[1])
             column = match[2]
             if column == "gpus" and table.value(row, "gpus") is None:
-                # The document has one field for both ends of a range
+                # The document has one field for both ends of the range
                 column = "gpus_max"
             place = table.row_place(row) if column is None else table.place(row, column)
             return int(table.line[row]), place
@@ -318,7 +321,7 @@ def _workloads(
 ) -> dict[str, Any]:
     """Rates by workload, place and GPU count; a place is a pool or a GPU type.
 
-    Errors go to ``wrong``, before those of the lines of jobs.
+    Errors are added to ``wrong``, before those of jobs.
     """
     column = _place_column(rates)
     known = dict.fromkeys(_place_of(pool, column) for pool in pools)
@@ -341,7 +344,7 @@ def _workloads(
 
 
 def _warn_of_idle_pools(rates: Table, pools: Sequence[Mapping[str, Any]]) -> None:
-    """Warn of pools that no rate is for: no job can run there."""
+    """Warn of pools without rates, where no job can run."""
     column = _place_column(rates)
     rated = set(rates.cells[column])
     idle = [str(pool["name"]) for pool in pools if _place_of(pool, column) not in rated]
@@ -351,7 +354,7 @@ def _warn_of_idle_pools(rates: Table, pools: Sequence[Mapping[str, Any]]) -> Non
 
 
 def _warn_of_stuck_jobs(instance: Instance) -> None:
-    """Warn of jobs that can run nowhere: most often there is no rate for their number of GPUs."""
+    """Warn of jobs that can run nowhere; usually there is no rate for their number of GPUs."""
     candidates = compile(instance, future=True, later_nodes=True)
     stuck = candidates.absence == Absence.NO_COLUMN
     if stuck.any():
@@ -371,7 +374,7 @@ def _place_column(rates: Table) -> str:
 
 
 def _place_of(pool: Mapping[str, Any], column: str) -> str:
-    """What rates call a pool: its name, or its GPU type."""
+    """Name of a pool in the table of rates: its name or its GPU type."""
     return str(pool.get("gpu", pool["name"]) if column == "gpu" else pool["name"])
 
 

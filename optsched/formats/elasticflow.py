@@ -2,10 +2,10 @@
 throughput tables and a trace become an instance.
 
 A trace is a CSV table with a job a line: ``job_id``, ``submit_time``, ``iteration``,
-``model_name``, ``ddl``, ``batch_size``, ``num_gpu``, perhaps ``best_effort``; the names of the ITP
-traces (``submission_time``, ``num_iteration``, ``deadline``) will do. Times are in seconds on one
-clock, deadlines too. ElasticFlow's scheduler sorts the jobs by ``submit_time``, and so does the
-import: jobs of the same time stay in the order of the file.
+``model_name``, ``ddl``, ``batch_size``, ``num_gpu``, perhaps ``best_effort``; the column names of
+the ITP traces (``submission_time``, ``num_iteration``, ``deadline``) are accepted too. Times and
+deadlines are in seconds on one clock. ElasticFlow's scheduler sorts the jobs by ``submit_time``,
+and so does the import: jobs of the same time stay in the order of the file.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def import_elasticflow(
 
 
 def _rates(tables: Folders, node_sizes: Mapping[str, int]) -> Rates:
-    """What the tables say, pool by pool."""
+    """Rates of the tables, pool by pool."""
     rates: dict[str, dict[str, dict[int, float]]] = {}
     for pool, source in tables.items():
         measured = read_profiles(source, gpu=pool, gpus_per_node=node_sizes[pool])
@@ -148,7 +148,7 @@ def _workload(name: str, rates: Mapping[str, Mapping[int, float]]) -> dict[str, 
 
 
 def _workloads(jobs: Table, rates: Rates) -> list[str]:
-    """Of each job its workload; every one is in the tables."""
+    """Workload of each job; raises if the tables lack one."""
     pairs = list(zip(jobs.cells["model_name"], jobs.numbers["batch_size"].tolist(), strict=True))
     names = {pair: _named(*pair) for pair in dict.fromkeys(pairs)}
     unknown = {name for name in names.values() if name not in rates}
@@ -173,13 +173,13 @@ def _jobs(
     gangs = jobs.whole("num_gpu", 1, "a whole number of GPUs, at least 1")
     jobs.refuse("iteration", ~(steps >= 0), "a number of iterations, at least 0")
     best_effort = jobs.flags("best_effort")
-    # A best-effort job has a deadline in the file too, which means nothing
+    # The file also has a deadline for best-effort jobs; ignore it
     late = np.flatnonzero((deadline < arrival) & ~best_effort)
     if len(late):
         row = int(late[0])
         expected = f"a time from the arrival on, {arrival[row]:g}"
         raise jobs.error(row, "ddl", show(float(deadline[row])), expected)
-    # A job may run on every number of GPUs that was measured in some pool
+    # A job may run on every number of GPUs that was measured in at least one pool
     elastic = {
         name: _range(sorted({count for by_count in by_pool.values() for count in by_count}))
         for name, by_pool in rates.items()

@@ -135,19 +135,19 @@ def gavel_document(
     durations: FloatArray | None = None,
     name: str = "gavel",
 ) -> dict[str, Any]:
-    """The document of files that are read already; see `import_gavel`.
+    """The document from parsed files; see `import_gavel`.
 
     Parameters
     ----------
     durations : FloatArray, shape (jobs,), optional
-        Seconds that count for deadlines, where the trace itself says them.
+        Seconds from which deadlines are computed, if the trace states them.
     """
     node_size = _whole_option(gpus_per_node, "gpus_per_node", 1)
     sizes = {pool: _whole_option(gpus, f"pools[{pool!r}]", 0) for pool, gpus in pools.items()}
     _check_worker_types(table, sizes, reference)
     count, now = _selection(jobs, active, at)
     _check_job_types(table, jobs, count)
-    # Workloads and pairs of the jobs that are imported alone: the table has many more
+    # Only workloads and pairs of the imported jobs; the table has many more
     used = tuple(dict.fromkeys(jobs.job_type[:count]))
     scales = sorted(set(jobs.gpus[:count].tolist()))
     return {
@@ -232,8 +232,8 @@ def _check_job_types(table: GavelThroughputs, jobs: GavelTrace, count: int) -> N
 
 
 def _pool(name: str, gpus: int, node_size: int) -> dict[str, Any]:
-    """``gpus`` GPUs on nodes of ``node_size``;
-    a rest makes a smaller last node, named as the others would be.
+    """``gpus`` GPUs on nodes of ``node_size``. A remainder makes a smaller last node, with the
+    usual name.
     """
     nodes, rest = divmod(gpus, node_size)
     document = {
@@ -257,7 +257,7 @@ def rates_of(
     """Positive rates by pool and GPU count, times the factor; a pool without any is left out."""
     rates: dict[str, dict[str, float]] = {}
     for pool in pools:
-        # A rate of 0 means that the job cannot run so, or was not measured
+        # A rate of 0 means that the job cannot run there, or was not measured
         by_scale = sorted(
             (scale, rate)
             for (row, scale), rate in table.alone[pool].items()
@@ -269,8 +269,8 @@ def rates_of(
 
 
 def _parameters(job_type: str) -> dict[str, Any]:
-    """By what name and batch a model fitted to profiles
-    of these files knows a job type, if it states a batch.
+    """Profile name and batch of a job type in models fitted to these files; empty if it states no
+    batch.
     """
     profile, samples = profile_of(job_type)
     return (
@@ -289,7 +289,8 @@ def colocation(
     """Each unordered pair of workloads (one with itself too)
     once per pool and scale, where both run.
 
-    ``workloads`` has of each its job type, and the factor between its rates and those of the table.
+    ``workloads`` gives the job type of each workload, and the factor from the table's rates to its
+    rates.
     """
     entries = []
     items = tuple(workloads.items())
@@ -322,7 +323,7 @@ def _shared_rates(
     first: RowKey,
     second: RowKey,
 ) -> tuple[float, float]:
-    """steps/s of the two; a direction that the file lacks counts as unknown, which is 0."""
+    """steps/s of the two jobs; 0 if unknown, also if the file lacks one direction."""
     # The table states a pair in both directions, which must agree
     rates = table.shared[pool].get((first, second), (0.0, 0.0))
     back = table.shared[pool].get((second, first), (0.0, 0.0))[::-1]
@@ -377,7 +378,7 @@ def _duration(
     row: int,
     reference: str | None,
 ) -> float | None:
-    """Seconds on the reference; None where the job can run nowhere and so has no duration."""
+    """Seconds on the reference; None if the job can run nowhere."""
     rate = _reference_rate(
         table,
         jobs.job_type[row],
@@ -395,7 +396,7 @@ def _reference_rate(
     reference: str | None,
     path: str,
 ) -> float | None:
-    """Rate, in steps/s, that defines the duration; None where the job can run on no worker type."""
+    """Rate (steps/s) that defines the duration; None if the job can run on no worker type."""
     rates = {
         worker_type: table.rate(worker_type, job_type, gpus) for worker_type in table.worker_types
     }

@@ -1,6 +1,6 @@
 """Gavel's files (Narayanan et al., OSDI 2020): throughput tables and traces.
 
-A throughput table says what each job type does on each worker type. It is JSON: ``{worker type:
+A throughput table has the rates of each job type on each worker type. It is JSON: ``{worker type:
 {"('MODEL (batch size B)', SCALE)": {"null": steps/s alone, "('OTHER ...', SCALE)": [steps/s of the
 row's job, steps/s of the other], ...}}}``. Keys are the text of Python tuples; 0.0 means "cannot
 run" or "unknown" alike. A rate is that of the whole job on all its SCALE GPUs.
@@ -31,7 +31,7 @@ from optsched.instance.reading import parse_json, show
 JOB_TYPE = re.compile(r"(.+) \(batch size ([1-9]\d{0,8})\)", re.ASCII)
 # Ending of a worker type whose rows were measured with one GPU on each node.
 SPREAD = "_unconsolidated"
-# Characters of a row's key; a longer one is no key, and nothing that Python should try to parse.
+# Most characters of a row's key; longer texts are refused before Python parses them.
 MAX_KEY = 1000
 
 # (job type, scale factor): a row of a throughput table.
@@ -65,7 +65,7 @@ NUMBERS: dict[str, Kind] = {
     "SLO": "number",
     "arrival_time": "number",
 }
-# Columns that are read; those of how a job is started may hold anything.
+# Columns that are read; the other columns (how to start a job) may have any content.
 READ = ("job_type", *NUMBERS)
 
 MAX_GPUS = 2**31
@@ -79,7 +79,7 @@ def profile_of(job_type: str) -> tuple[str, float]:
     """Workload and samples of one GPU of a job type:
     ``ResNet-18 (batch size 64)`` is ResNet-18 with 64.
 
-    One without a batch has 1: a sample is then whatever one GPU does in a step.
+    Without a batch it has 1: a sample is then the work of one GPU in a step.
     """
     match = JOB_TYPE.fullmatch(job_type)
     return (job_type, 1.0) if match is None else (match[1], float(match[2]))
@@ -114,10 +114,10 @@ class GavelThroughputs:
     Attributes
     ----------
     alone : mapping from worker type to mapping from `RowKey` to float
-        steps/s of a job that has its GPUs to itself; 0 where it cannot run or was not measured.
+        steps/s of a job alone on its GPUs; 0 if it cannot run or was not measured.
     shared : mapping from worker type to mapping from (RowKey, RowKey) to (float, float)
-        steps/s of the first and of the second job when both share the same GPUs, as the file has
-        it: usually in both directions, with 0 for "cannot run" or "not measured".
+        steps/s of the first and of the second job when they share their GPUs, as in the file:
+        usually in both directions, with 0 for "cannot run" or "not measured".
     """
 
     alone: Mapping[str, Mapping[RowKey, float]]
@@ -192,9 +192,9 @@ def _object(value: object, path: str, what: str) -> dict[str, Any]:
 
 def _row_key(text: str, path: str, known: dict[str, RowKey]) -> RowKey:
     """Parse ``('TYPE', SCALE)``;
-    ``known`` remembers the few texts that come back thousands of times.
+    ``known`` caches parsed keys, because a few keys are repeated thousands of times.
     """
-    # The same few keys come back in every row
+    # The same few keys are in every row
     if text in known:
         return known[text]
     try:
@@ -221,7 +221,7 @@ def _row(
     path: str,
     keys: dict[str, RowKey],
 ) -> tuple[float, dict[tuple[RowKey, RowKey], tuple[float, float]]]:
-    """The rate alone and the rates beside others of one row."""
+    """The rate alone and the rates of pairs, of one row."""
     row = _object(value, path, 'partners and "null" (the rate alone)')
     if "null" not in row:
         raise InvalidInput(path, 'no key "null"', 'the rate alone under the key "null"')
@@ -273,7 +273,7 @@ class GavelTrace:
     weight : FloatArray
         Priority weight; 1 in the old format.
     slo : FloatArray
-        Deadline after the arrival as a multiple of the job's duration; NaN where there is none.
+        Deadline after the arrival, as a multiple of the job's duration; NaN for none.
     arrival : FloatArray
         Seconds, ascending.
     """

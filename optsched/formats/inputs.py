@@ -1,6 +1,4 @@
-"""What all importers take in one way:
-files, the pools of the cluster, and former names of keywords.
-"""
+"""Common arguments of importers: files, the pools of the cluster, and former names of keywords."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ from optsched.instance.reading import listed, read_bytes
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
-# `optsched import` reads an option by the name that its type has here (`optsched.cli.imports`).
-# A file: its path, or its contents
+# `optsched import` chooses the parser of an option by the name of its type here
+# (`optsched.cli.imports`). A file: its path, or its contents
 Source: TypeAlias = str | Path | bytes
 Folder: TypeAlias = str | Path
 # By pool
@@ -30,17 +28,17 @@ Pools: TypeAlias = Mapping[str, tuple[int, int]] | Sequence[Mapping[str, Any]]
 PoolSizes: TypeAlias = Mapping[str, int]
 # How many times as fast as recorded jobs run, by pool
 Speeds: TypeAlias = Mapping[str, float]
-# What columns of a table mean, by the names that they have there
+# Standard names of columns, by their names in a table
 Columns: TypeAlias = Mapping[str, str]
 Seconds: TypeAlias = float
 
-# Former names of keywords, which are still taken
+# Former names of keywords, which are still accepted
 FORMER_NAMES = {"log": "jobs", "paces": "applications", "speed": "speeds"}
 
 
 def importer(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Let an importer take keywords by their former names,
-    and refuse unknown ones with the closest name.
+    """Decorator of importers: accept former names of keywords, and suggest the closest name for
+    unknown ones.
     """
     checked = checks_keywords(function)
     former = {
@@ -65,13 +63,13 @@ def contents(source: Source) -> bytes:
 
 
 def called(source: Source, otherwise: str) -> str:
-    """What messages call a file: its path, or a word where only its contents are known."""
+    """Name of a file in messages: its path, or ``otherwise`` if only its contents are known."""
     return otherwise if isinstance(source, bytes) else str(source)
 
 
 def pool_documents(pools: Pools) -> list[dict[str, Any]]:
     """Pools as an instance document has them;
-    those that are given by numbers have GPUs of their own name.
+    for pools given by numbers, the GPU type is the name of the pool.
     """
     if not pools:
         raise InvalidArgument("", "no pool", "at least one")
@@ -89,7 +87,7 @@ def one_cluster(
     what: str,
     read: Callable[[Any], list[dict[str, Any]]],
 ) -> list[dict[str, Any]]:
-    """The pools, given as they are or by a file; ``what`` is what messages call the file."""
+    """The pools, given directly or by a file; ``what`` is the name of the file in messages."""
     if (pools is None) == (file is None):
         found = f"no pools and no {what}" if pools is None else f"pools and {what}"
         raise InvalidArgument("pools", found, "one of them: it is the cluster")

@@ -124,7 +124,7 @@ def import_openb(
 
 
 def _read(source: Source, what: str, columns: dict[str, Kind], required: Sequence[str]) -> Table:
-    """A list; published ones have more columns than are read."""
+    """Read a list; published ones have additional columns, which are ignored."""
     return read_table(source, what, columns, required, least=None, others=True)
 
 
@@ -153,34 +153,34 @@ def _cpus_and_memory(table: Table, cpus: str) -> list[dict[str, float]]:
 
 
 def _times(pods: Table) -> list[FloatArray]:
-    """The times of `TIMES`, s; NaN where a pod has none."""
+    """The times of `TIMES`, s; NaN for missing ones."""
     nothing = np.full(len(pods), np.nan)
     return [pods.numbers.get(column, nothing) for column in TIMES]
 
 
 def _present(pods: Table, models: Sequence[str], at: float | None) -> list[dict[str, Any]]:
-    """All pods at once, or those of a time."""
+    """All pods, or those present at the time ``at``."""
     if at is not None and "creation_time" not in pods:
         raise UsageError("the pod list has no times: take all of its pods")
     created, deleted, scheduled = _times(pods)
     here = pods.whole("num_gpu", 0, WHOLE) > 0
     arrival = np.zeros(len(pods))
     if at is not None:
-        # Comparisons with NaN are false: a time that is missing excludes no pod
+        # Comparisons with NaN are false, so a missing time excludes no pod
         here &= ~(created > at) & ~(deleted <= at)
         arrival = np.fmin(created, at)
-    # Waiting is not running: a pod runs from when it was scheduled
+    # A pod runs from the time when it was scheduled, not created
     start = np.where(np.isnan(scheduled), created, scheduled)
     return _jobs(pods, here, arrival, np.fmax(deleted - start, 1.0), models)
 
 
 def _arriving(pods: Table, models: Sequence[str]) -> list[dict[str, Any]]:
-    """The pods that ran, as they were created."""
+    """The pods that ran, arriving when they were created."""
     if not all(column in pods for column in TIMES):
         raise UsageError(f"the pod list has not all times: a trace needs {listed(TIMES)}")
     created, deleted, scheduled = _times(pods)
     with_gpus = pods.whole("num_gpu", 0, WHOLE) > 0
-    # Nobody knows how long a pod runs that was never scheduled, or is not deleted yet
+    # The run time of a pod that was never scheduled, or is not deleted yet, is unknown
     ran = with_gpus & np.isfinite(created + deleted + scheduled)
     before = np.full(len(pods), -np.inf)
     before[np.flatnonzero(ran)[1:]] = created[ran][:-1]
@@ -228,7 +228,7 @@ def _options(
         )
         raise pods.error(row, "gpu_milli", show(milli), expected)
     spec = str(pods.value(row, "gpu_spec") or "")
-    # No specification allows every model
+    # An empty specification allows every model
     wanted = spec.split("|") if spec else models
     allowed = [model for model in models if model in wanted]
     if not allowed:

@@ -1,4 +1,6 @@
-"""Pairs of jobs that shared a GPU, from files: what each kept of its rate alone."""
+"""Measured pairs of jobs that shared a GPU, from files: the fraction of its rate alone that each
+kept.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,7 @@ from optsched.performance.learned import PairProfiles
 log = logging.getLogger("optsched")
 
 Sources = str | Path | Sequence[str | Path]
-# Times its rate alone that a job beside another may run at before a warning says that something is
-# odd.
+# A job beside another may exceed its rate alone by this factor before a warning is logged.
 FASTER = 1.05
 # Columns of a table of pairs.
 PAIRS: dict[str, Kind] = {
@@ -54,7 +55,7 @@ PAIR_SYNONYMS = {
     "steps_per_s_a": "rate_first",
     "steps_per_s_b": "rate_second",
 }
-# Columns of a table of rates alone; only rows on one GPU count.
+# Columns of a table of rates alone; only rows on one GPU are used.
 ALONE: dict[str, Kind] = {
     "gpu": "text",
     "workload": "text",
@@ -76,10 +77,10 @@ SIDES = ("first", "second")
 
 
 class PairMeasurement(NamedTuple):
-    """One measured pair: what both jobs ran at,
-    as fractions of their rates alone or in steps/s, and where it is.
+    """One measured pair: rates of both jobs, as fractions of their rates alone or in steps/s, and
+    its place in the file.
 
-    ``alone`` are the rates alone that the row itself states, NaN where it states none.
+    ``alone``: the rates alone that the row states, NaN if it states none.
     """
 
     gpu: str
@@ -92,16 +93,14 @@ class PairMeasurement(NamedTuple):
 
 @dataclass
 class Known:
-    """What files say of workloads alone, gathered as they are read."""
+    """Data about workloads alone, collected while files are read."""
 
     alone: dict[tuple[str, str], float] = field(default_factory=dict)
     family: dict[str, str] = field(default_factory=dict)
     batch: dict[str, float] = field(default_factory=dict)
 
     def describe(self, workload: str, family: Cell | None, batch: float | None, place: str) -> None:
-        """Remember the family and the batch of a workload,
-        and refuse others than it has already.
-        """
+        """Store family and batch of a workload; refuse values that contradict earlier ones."""
         if family is not None and (had := self.family.setdefault(workload, str(family))) != family:
             raise InvalidInput(
                 place, f"family {show(family)} of {show(workload)}", f"{show(had)}, as before"
@@ -112,7 +111,7 @@ class Known:
             )
 
     def state(self, workload: str, gpu: str, rate: float, place: str) -> None:
-        """Remember a rate alone, and refuse another one than there is already."""
+        """Store a rate alone; refuse a value that contradicts an earlier one."""
         if (had := self.alone.setdefault((workload, gpu), rate)) != rate:
             raise InvalidInput(
                 place, f"{rate:g} steps/s of {show(workload)} on {show(gpu)}", f"{had:g}, as before"
@@ -159,7 +158,7 @@ def read_pairs(sources: Sources, *, alone: Sources = ()) -> PairProfiles:
         data = read_bytes(path)
         if _is_json(path, data):
             with named(path):
-                # Its rates alone go to ``known``
+                # Rates alone are added to ``known``
                 list(_gavel_pairs(data, path, known))
         else:
             _read_alone(data, str(path), known)
@@ -171,7 +170,7 @@ def read_pairs(sources: Sources, *, alone: Sources = ()) -> PairProfiles:
         raise InvalidInput(
             "", f"no pair in {', '.join(map(str, files))}", "at least one pair on one GPU"
         )
-    # After all files are read: the rate alone of a job may be in any of them
+    # Only after all files are read, because the rate alone of a job may be in any of them
     rates = _rates_alone(rows, known)
     fractions = [tuple(_fraction(row, side, rates) for side in (0, 1)) for row in rows]
     _warn_of_faster(rows, rates)
@@ -204,7 +203,7 @@ def _measurements(path: Path, known: Known) -> Iterator[PairMeasurement]:
 
 
 def _table_pairs(data: bytes, name: str, known: Known) -> Iterator[PairMeasurement]:
-    """The pairs of a CSV file; what it says of their workloads goes to ``known``."""
+    """The pairs of a CSV file; data about their workloads are added to ``known``."""
     table = read_table(data, name, PAIRS, ["gpu"], PAIR_SYNONYMS, least="pair")
     of_gavel = "model_a" in map(str.casefold, table.written.values())
     kind = _kind_of_values(table)
@@ -232,9 +231,7 @@ def _table_pairs(data: bytes, name: str, known: Known) -> Iterator[PairMeasureme
 
 
 def _read_alone(data: bytes, name: str, known: Known) -> None:
-    """The rates of jobs alone on one GPU of a CSV file;
-    a rate of 0 was not run, and is left out.
-    """
+    """Add the rates alone on one GPU of a CSV file; a rate of 0 (not measured) is ignored."""
     table = read_table(data, name, ALONE, ["gpu", "rate"], ALONE_SYNONYMS, least="rate")
     of_gavel = "workload" not in table
     if of_gavel and "model" not in map(str.casefold, table.written.values()):
@@ -265,7 +262,9 @@ def _require(table: Table, column: str) -> None:
 
 
 def _kind_of_values(table: Table) -> str:
-    """Whether a table has fractions or rates; raises unless it has one of them, of both jobs."""
+    """Whether a table has fractions or rates; raises unless it has exactly one of them, for both
+    jobs.
+    """
     kinds = [
         kind for kind in ("fraction", "rate") if any(f"{kind}_{side}" in table for side in SIDES)
     ]
@@ -308,7 +307,7 @@ def _value(table: Table, row: int, column: str) -> float:
 
 
 def _alone(table: Table, row: int, side: str) -> float:
-    """The rate alone that a row itself states; NaN if it states none."""
+    """The rate alone that a row states; NaN if it states none."""
     expected = "a rate in steps/s above 0"
     rate = table.number(row, f"alone_{side}", lambda rate: rate > 0, expected)
     return math.nan if rate is None else rate
@@ -320,8 +319,8 @@ def _alone(table: Table, row: int, side: str) -> float:
 def _gavel_pairs(data: bytes, path: Path, known: Known) -> Iterator[PairMeasurement]:
     """The pairs on one GPU of Gavel's throughput table, each once, and all rates alone on one GPU.
 
-    The table has both directions of a pair. Where they agree one is used, and both where they do
-    not. Pairs of a job that has no rate alone (0 is also "not measured") are left out.
+    The table has both directions of a pair. If they agree, one is used, otherwise both. Pairs of a
+    job without a rate alone (0 also means "not measured") are left out.
     """
     table = read_throughputs(data)
     left_out = 0
@@ -342,7 +341,7 @@ def _gavel_pairs(data: bytes, path: Path, known: Known) -> Iterator[PairMeasurem
         shared = table.shared[worker_type]
         for ((first, gpus), (second, _)), rates in shared.items():
             back = shared.get(((second, 1), (first, 1)))
-            # Only pairs on one GPU count, and one of two directions that agree is enough
+            # Use only pairs on one GPU, and only one of two directions that agree
             if gpus != 1 or (first > second and back is not None and back == rates[::-1]):
                 continue
             place = f"{where}.{one_line(first)}.{one_line(second)}"
@@ -372,20 +371,20 @@ def _gavel_pairs(data: bytes, path: Path, known: Known) -> Iterator[PairMeasurem
 
 def _rates_alone(rows: Sequence[PairMeasurement], known: Known) -> dict[tuple[str, str], float]:
     """Rates alone by workload and GPU type:
-    those of tables, else the means of what the rows say.
+    from tables, else the mean of those in the rows.
     """
     found: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         for job, rate in zip(row.jobs, row.alone, strict=True):
             if not math.isnan(rate):
                 found.setdefault((job, row.gpu), []).append(rate)
-    # fsum: the mean does not depend on the order of the files
+    # fsum, so that the mean does not depend on the order of the files
     return {cell: math.fsum(rates) / len(rates) for cell, rates in found.items()} | known.alone
 
 
 def _kept(row: PairMeasurement, side: int, rates: dict[tuple[str, str], float]) -> float:
-    """The rate beside the other job over the rate alone,
-    that of the row itself before that of a table.
+    """The rate beside the other job divided by the rate alone; a rate alone in the row takes
+    precedence over that of a table.
     """
     alone = row.alone[side]
     if math.isnan(alone):

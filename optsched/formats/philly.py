@@ -52,13 +52,13 @@ COLUMNS: dict[str, Kind] = {
 MACHINES = ("machineId", "number of GPUs", "single GPU mem")
 MEMORY = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*(?:GB|G)", re.IGNORECASE | re.ASCII)
 EPOCH = datetime(1970, 1, 1)
-# How the log says that a time was not recorded.
+# Text of the log for a time that was not recorded.
 NONE = (None, "", "None")
 TIME = "a time such as 2017-10-09 07:01:55"
 
 
 def seconds_since_1970(text: str) -> float:
-    """Of a time such as ``2017-10-09 07:01:55``; NaN for any other text."""
+    """Seconds since 1970 of a time such as ``2017-10-09 07:01:55``; NaN for any other text."""
     if len(text) == 19:
         with suppress(ValueError):
             return (datetime.fromisoformat(text) - EPOCH).total_seconds()
@@ -75,11 +75,13 @@ def _logged_time(value: Any) -> float:
 
 
 LoggedTime = Annotated[float, BeforeValidator(_logged_time)]
-"""Seconds since 1970; NaN where none was recorded."""
+"""Seconds since 1970; NaN if it was not recorded."""
 
 
 class LoggedMachine(BaseModel):
-    """A machine of an attempt. The log says more of it, which is not read; so with the others."""
+    """A machine of an attempt. The log has more fields, which are not read; the same holds for the
+    other classes.
+    """
 
     gpus: list[Any]
 
@@ -93,7 +95,7 @@ class LoggedAttempt(BaseModel):
 
     @property
     def seconds(self) -> float:
-        """NaN where a time was not recorded."""
+        """Duration; NaN if a time was not recorded."""
         return self.end_time - self.start_time
 
     @property
@@ -116,11 +118,11 @@ class LoggedJob(BaseModel):
 
     @property
     def gang(self) -> int:
-        """GPUs of the first attempt that has any; 0 where none has."""
+        """GPUs of the first attempt with GPUs; 0 if there is none."""
         return next((one.gpus for one in self.attempts if one.gpus), 0)
 
     def why_left_out(self) -> str:
-        """In words; empty where it is not."""
+        """The reason why the job is left out; empty if it is not."""
         if not self.attempts:
             return "without attempts"
         if math.isnan(self.submitted_time):
@@ -238,10 +240,10 @@ def _of_table(data: bytes, clusters: Collection[str], file: str) -> RecordedJobs
 
 
 def _times(table: Table, column: str) -> FloatArray:
-    """Seconds since 1970; raises `InvalidInput` for a cell that is no time."""
+    """Seconds since 1970; raises `InvalidInput` for a cell that is not a time."""
     cells = table.cells[column]
     try:
-        # numpy reads a column of equal lengths at once; cell by cell finds the one that is wrong
+        # numpy parses a column of equal lengths at once; the loop over cells finds the wrong one
         if {len(cell) for cell in cells} == {19}:
             return np.array(cells, "datetime64[s]").astype(np.float64)
     except ValueError:

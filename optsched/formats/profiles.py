@@ -49,7 +49,7 @@ COLUMNS: dict[str, Kind] = {
     "throughput": "text",
     "sync": "number",
 }
-# Other names that columns may have; those of AdaptDL among them.
+# Other names of columns, including those of AdaptDL.
 SYNONYMS = {
     "gpu_type": "gpu",
     "pool": "gpu",
@@ -61,25 +61,23 @@ SYNONYMS = {
     "step_time": "seconds",
     "sync_time": "sync",
 }
-# Name of a file that AdaptDL's profiler wrote, with the GPU type; its folder is the workload.
+# Name of a file of AdaptDL's profiler, with the GPU type; its folder is the workload.
 ADAPTDL = re.compile(r"(?:placements|scalability)-(.+)\.csv", re.IGNORECASE)
-# Name of a file beside those: statistics of gradients, which are no times of steps.
+# Name of another file in that folder: statistics of gradients, not times of steps.
 GRADIENTS = re.compile(r"validation-\d+\.csv", re.IGNORECASE)
 # First column of a table of ElasticFlow.
 GLOBAL_BATCH = "global_batch_size"
 # Folder of ElasticFlow's tables, with the GPU type.
 FOLDER = re.compile(r"throughputs[_-](.+)", re.IGNORECASE)
-# Times that no law of a step explains if they differ by so much: milliseconds are mixed with
-# seconds.
+# A contradiction between times by this factor means that milliseconds are mixed with seconds.
 APART = 200.0
 
 
 class Measurement(NamedTuple):
     """One measured step.
 
-    ``place`` is that of its time (``file:line:column``); ``once`` says that another measurement of
-    the same way, from wherever, is left out after it; ``whole_step`` that nothing is known of its
-    samples.
+    ``place`` is where its time is (``file:line:column``). ``once``: later measurements of the same
+    way are dropped. ``whole_step``: its samples are unknown.
     """
 
     workload: str
@@ -96,13 +94,13 @@ class Measurement(NamedTuple):
 
     @property
     def way(self) -> tuple[str, str, int, int, float, int]:
-        """What it is a measurement of."""
+        """The way that was measured."""
         return self[:6]
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """What is assumed where a file does not say it; None: the file must say it."""
+    """Defaults for data that a file lacks; None: the file must have them."""
 
     workload: str | None = None
     gpu: str | None = None
@@ -113,8 +111,8 @@ class Defaults:
         return self.workload if kind == "workload" else self.gpu
 
     def fewest_nodes(self, gpus: int, file: str) -> int:
-        """Nodes of so many GPUs that are as close together
-        as they can be; raises `InvalidInput`.
+        """The fewest nodes for ``gpus`` GPUs; raises `InvalidInput` if the size of nodes is not
+        given.
         """
         if gpus == 1:
             return 1
@@ -184,7 +182,7 @@ def read_profiles(
         raise InvalidInput(
             "", f"no measurement in {', '.join(map(str, paths))}", "at least one step that has run"
         )
-    # AdaptDL's files have some ways to run twice, of which AdaptDL itself uses the first
+    # AdaptDL's files have some ways twice; AdaptDL itself uses the first
     kept = _without_repeats(rows, repeats)
     if len(kept) < len(rows):
         log.info("%d repeated measurements left out of %d", len(rows) - len(kept), len(rows))
@@ -192,7 +190,7 @@ def read_profiles(
 
 
 def _files(path: Path) -> Iterable[Path]:
-    if not os.path.isdir(path):  # Path.is_dir raises where a name is too long
+    if not os.path.isdir(path):  # Path.is_dir raises if a name is too long
         return [path]
     found = [file for file in sorted(path.rglob("*.csv")) if not GRADIENTS.fullmatch(file.name)]
     if not found:
@@ -201,7 +199,7 @@ def _files(path: Path) -> Iterable[Path]:
 
 
 def _measurements(path: Path, defaults: Defaults) -> Iterator[Measurement]:
-    """The measurements of a file, whose kind follows from its content."""
+    """The measurements of a file; its kind is recognised from its content."""
     data = read_bytes(path)
     if path.suffix.lower() == ".json" or data.lstrip()[:1] == b"{":
         with named(path):
@@ -216,7 +214,7 @@ def _measurements(path: Path, defaults: Defaults) -> Iterator[Measurement]:
 
 
 def _steps(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measurement]:
-    """A line for each step, in our own columns or in those of AdaptDL."""
+    """Measurements from a table with a line per step, in standard columns or those of AdaptDL."""
     table = read_table(
         data,
         str(path),
@@ -240,7 +238,7 @@ def _steps(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measurement]
         else:
             seconds = _positive(table, row, "seconds", "a time in seconds above 0")
         passes = _count(table, row, "passes", "passes", default=1)
-        # Passes split samples: of a step without samples they say nothing.
+        # Passes are meaningless for a step without samples.
         passes = 1 if whole_step else passes
         yield Measurement(
             workload=_name(table, row, "workload", defaults, of_path),
@@ -258,13 +256,12 @@ def _steps(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measurement]
 
 
 def _required(data: bytes, path: Path) -> list[str]:
-    """Columns that a table must have:
-    a time or a rate of each step, and its samples, which go without saying of rates.
+    """Required columns: a time or a rate of each step, and its samples (not required for rates).
 
     Raises
     ------
     InvalidInput
-        Two columns that say the same.
+        Two columns contain the same quantity.
     """
     header = set(known_columns(read_header(data, str(path)), COLUMNS, SYNONYMS))
     for one, other in (("seconds", "throughput"), ("samples", "batch")):
@@ -277,7 +274,9 @@ def _required(data: bytes, path: Path) -> list[str]:
 
 
 def _check_columns(table: Table) -> None:
-    """GPUs and nodes are columns of their own or a placement; rates may go without."""
+    """Check that a table has either GPUs and nodes or a placement; tables of rates may have
+    neither.
+    """
     ways = [column for column in ("placement", "gpus", "nodes") if column in table]
     if "placement" in table and len(ways) > 1:
         found = f"the columns {listed(sorted(table.written[column] for column in ways))}"
@@ -288,9 +287,7 @@ def _check_columns(table: Table) -> None:
 
 
 def _warn_of_one_node(table: Table, defaults: Defaults) -> None:
-    """Rates on several GPUs that say nothing of nodes are assumed to be
-    on one node: say so once a file.
-    """
+    """Warn once per file that rates on several GPUs without nodes are assumed to be on one node."""
     says_nodes = "nodes" in table or "placement" in table or defaults.gpus_per_node is not None
     if "throughput" not in table or says_nodes:
         return
@@ -307,7 +304,7 @@ def _warn_of_one_node(table: Table, defaults: Defaults) -> None:
 
 def _name(table: Table, row: int, kind: str, defaults: Defaults, of_path: Defaults) -> str:
     """The workload or GPU type of a row:
-    its cell, else what was given for all, else what the path says.
+    its cell, else the given default, else the name from the path.
     """
     name = table.value(row, kind) or defaults.name(kind) or of_path.name(kind)
     if name:
@@ -322,7 +319,7 @@ def _name(table: Table, row: int, kind: str, defaults: Defaults, of_path: Defaul
 
 
 def _gpus_and_nodes(table: Table, row: int, defaults: Defaults) -> tuple[int, int]:
-    """GPUs, and the nodes that they are on; a rate is on one GPU unless it says otherwise."""
+    """GPUs and nodes of a row; a rate is on one GPU by default."""
     if "placement" in table:
         digits = str(table.value(row, "placement") or "")
         if not re.fullmatch("[1-9]+", digits, re.ASCII):
@@ -331,14 +328,14 @@ def _gpus_and_nodes(table: Table, row: int, defaults: Defaults) -> tuple[int, in
             raise table.error(row, "placement", found, expected)
         return sum(map(int, digits)), len(digits)
     rates = "throughput" in table
-    # A rate without a number of GPUs is that of one.
+    # A rate without a number of GPUs is on one GPU.
     gpus = _count(table, row, "gpus", "GPUs", default=1 if rates else None)
     nodes = table.value(row, "nodes")
     if nodes is None and gpus > 1:
         if defaults.gpus_per_node is not None:
             return gpus, defaults.fewest_nodes(gpus, table.name)
         if rates and "nodes" not in table:
-            # `_warn_of_one_node` says that this is assumed
+            # `_warn_of_one_node` has warned of this assumption
             return gpus, 1
         found = "nothing" if "nodes" in table else f"no column nodes for a step on {gpus} GPUs"
         expected = "the nodes that these are spread over, or --gpus-per-node for all rows"
@@ -360,7 +357,7 @@ def _count(table: Table, row: int, column: str, what: str, default: int | None) 
 
 
 def _sync(table: Table, row: int, seconds: float) -> float:
-    """Seconds in which gradients were exchanged; NaN where they were not measured."""
+    """Seconds in which gradients were exchanged; NaN if not measured."""
     value = table.value(row, "sync")
     sync = math.nan if value is None else float(value)
     if sync < 0 or sync > seconds * (1 + 1e-9):
@@ -372,7 +369,7 @@ def _sync(table: Table, row: int, seconds: float) -> float:
 
 def _samples(table: Table, row: int, gpus: int, passes: int) -> float:
     """Samples of one GPU in one pass;
-    the step of a rate without samples counts as one, shared by all GPUs.
+    a step of a rate without samples counts as one sample, shared by all GPUs.
     """
     if "samples" in table:
         return _positive(table, row, "samples", "samples of one GPU in one pass, above 0")
@@ -412,10 +409,9 @@ def _rate(table: Table, row: int, column: str) -> float:
 
 def _elasticflow_rates(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measurement]:
     """iterations/s of a job with a fixed global batch, by its GPUs;
-    0, nan or nothing: it did not run.
+    0, nan or an empty cell means that it did not run.
 
-    t = 1/rate for a step of ``global_batch_size`` samples, of which each of k GPUs takes its k-th
-    part.
+    t = 1/rate for a step of ``global_batch_size`` samples, of which each of k GPUs takes 1/k.
     """
     file = str(path)
     counts = read_header(data, file)[1:]
@@ -450,12 +446,12 @@ def _elasticflow_rates(data: bytes, path: Path, defaults: Defaults) -> Iterator[
 
 
 def _gavel_rates(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measurement]:
-    """The rates of jobs that have their GPUs to themselves; 0 was not run and is left out.
+    """The rates of jobs alone on their GPUs; a rate of 0 means not measured and is left out.
 
-    A rate is the sum of those of the k workers, each of which takes m samples in a step:
-    t = k / rate for a step of k m samples. The rows of a worker type are on as few nodes as
-    ``gpus_per_node`` allows, on one without it; those of ``..._unconsolidated`` on as many nodes as
-    GPUs. GPU types are worker types in capitals.
+    A rate is the sum over k workers, each of which takes m samples in a step: t = k / rate for a
+    step of k m samples. Rows of a worker type are on the fewest nodes that ``gpus_per_node``
+    allows, or on one node without it; rows of ``..._unconsolidated`` have one GPU per node. GPU
+    types are worker types in capitals.
     """
     for worker_type, rows in read_throughputs(data).alone.items():
         spread = worker_type.endswith(SPREAD)
@@ -482,8 +478,8 @@ def _gavel_rates(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measur
 
 
 def _without_repeats(rows: Sequence[Measurement], repeats: str | None) -> list[Measurement]:
-    """The first measurement of each way (``first``), ``all`` of them, or (None)
-    as each measurement itself says.
+    """The first measurement of each way (``first``), ``all`` of them, or (None) as the field
+    ``once`` of each says.
     """
     seen = set()
     kept = []
@@ -496,7 +492,7 @@ def _without_repeats(rows: Sequence[Measurement], repeats: str | None) -> list[M
 
 
 def _profiles_of(rows: Sequence[Measurement]) -> Profiles:
-    """Arrays of measurements whose cells are already checked, in order;
+    """Profiles from checked measurements, in their order;
     raises `InvalidInput` for mixed units.
     """
     columns = list(zip(*rows, strict=True))
@@ -531,12 +527,12 @@ def _whole_steps(rows: Sequence[Measurement]) -> tuple[str, ...]:
 def _refuse_mixed_units(profiles: Profiles, places: Sequence[str]) -> None:
     """Refuse times of one workload and GPU type that cannot be in the same unit.
 
-    A step of m samples takes about a + b m seconds with a, b >= 0, so for m < m' it takes no longer
-    than one of m' samples, and one of m' samples takes at most m'/m times as long. Times of which
-    one breaks this by a factor of `APART` are in different units; noise and communication do not go
-    so far.
+    A step of m samples takes about a + b m seconds with a, b >= 0. So with m < m', a step of m
+    samples is not slower than one of m', and the step of m' samples takes at most m'/m times as
+    long. If two times violate this by a factor of `APART`, they are taken to be in different units;
+    noise and communication have smaller effects.
     """
-    # Only times of one workload on one GPU type can be compared
+    # Compare only times of one workload on one GPU type
     ways = profiles.ways
     group = ways.workload * len(ways.gpu_types) + ways.gpu
     each = profiles.seconds / ways.passes
@@ -558,10 +554,10 @@ def _refuse_mixed_units(profiles: Profiles, places: Sequence[str]) -> None:
 
 
 def _apart(samples: FloatArray, seconds: FloatArray) -> tuple[int, int] | None:
-    """Two places that cannot be in one unit,
-    of arrays in ascending order of the samples; None if there are none.
+    """Two positions with times that cannot be in one unit; None if there are none. The arrays are
+    sorted by samples.
     """
-    # Neither falls with the samples, but for noise
+    # Without noise, both would be non-decreasing in the samples
     for law in (
         np.log(seconds),
         np.log(samples) - np.log(seconds),
@@ -576,6 +572,6 @@ def _apart(samples: FloatArray, seconds: FloatArray) -> tuple[int, int] | None:
 
 def _running_argmax(values: FloatArray) -> IntArray:
     """The index of the largest value so far, for each index."""
-    # The index of a new maximum, carried on until the next one
+    # Mark new maxima with their index, and carry it forward to the next one
     peak = np.maximum.accumulate(values)
     return np.maximum.accumulate(np.where(values == peak, np.arange(len(values)), 0))

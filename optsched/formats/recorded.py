@@ -1,7 +1,6 @@
-"""Traces that have the seconds of each job and no rates: a step is a second of the recorded run.
-
-Such a job runs at 1 step/s in every pool, or at the factor that a pool is said to be faster by, on
-as many GPUs as it had.
+"""Traces with the run time of each job but without rates: a step is a second of the recorded run. A
+job runs on its recorded number of GPUs, at 1 step/s in every pool, or at the speed factor given for
+the pool.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from optsched.instance import Instance
 # Name of the workload of all jobs of a `RecordedJobs`.
 WORKLOAD = "recorded"
 
-# What is left of the rate of a gang when it spans so many nodes: gang -> nodes -> share.
+# Share of its rate that a gang keeps on several nodes: gang -> nodes -> share.
 NodeRates = Mapping[int, Mapping[int, float]]
 
 
 def recorded_workload(
     gangs: Iterable[int], speeds: Mapping[str, float], spread: NodeRates | None = None
 ) -> dict[str, Any]:
-    """A workload with a rate for each gang, on as few nodes as it needs or,
-    with a ``spread``, on so many.
+    """A workload with a rate for each gang on the fewest nodes; for gangs in ``spread``, on the
+    numbers of nodes listed there.
     """
     sizes = sorted(set(gangs))
     return {
@@ -45,7 +44,7 @@ def recorded_workload(
 
 
 def gangs_of_models(models: Sequence[str], gangs: IntArray, rows: IntArray) -> dict[str, set[int]]:
-    """The gangs of each model among some jobs."""
+    """The gang sizes that occur for each model among these jobs."""
     found: dict[str, set[int]] = {}
     for row, gang in zip(rows.tolist(), gangs[rows].tolist(), strict=True):
         found.setdefault(models[row], set()).add(gang)
@@ -58,8 +57,8 @@ def arrived(
     """The jobs that have arrived by ``at`` in the order of their arrival, and the clock.
 
     Without ``at`` these are all jobs, and the clock is the first arrival. Jobs of the same time
-    stay in the order of the file: the simulators of these traces sort so too. Of some ``rows``
-    alone if they are given.
+    stay in the order of the file, as in the simulators of these traces. If ``rows`` is given, only
+    these jobs are used.
     """
     rows = np.arange(len(arrival)) if rows is None else rows
     order = rows[np.argsort(arrival[rows], kind="stable")]
@@ -70,7 +69,7 @@ def arrived(
 
 @dataclass(frozen=True)
 class RecordedJobs:
-    """Jobs as a cluster recorded them, in any order; arrays over jobs.
+    """Recorded jobs of a cluster, in any order; arrays over jobs.
 
     Attributes
     ----------
@@ -93,7 +92,7 @@ class RecordedJobs:
 
 @dataclass(frozen=True)
 class ImportedLog:
-    """An instance made of a log, and how many of its jobs were left out, by reason."""
+    """An instance from a log, and the number of jobs that were left out, by reason."""
 
     instance: Instance
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -132,11 +131,11 @@ def recorded_instance(
     UsageError
         A speed of an unknown pool, or one that is not above 0.
     """
-    # An unknown pool is refused before the log is looked at
+    # Refuse unknown pools before processing the log
     factors = speeds_of([str(pool["name"]) for pool in pools], speeds)
     if not len(jobs.arrival):
         raise InvalidInput("", "no jobs", "at least one that ran")
-    # Logs count from any origin; an instance counts from its first job
+    # Times of logs have any origin; the clock of the instance is 0 at the first job
     arrival = jobs.arrival - jobs.arrival.min()
     order, now = arrived(arrival, at)
     return Instance.from_arrays(

@@ -1,10 +1,10 @@
-"""Import of Shockwave's traces (Zheng et al., NSDI 2023):
-Gavel's, with batch sizes that change as jobs progress.
+"""Import of Shockwave's traces (Zheng et al., NSDI 2023): like Gavel's, but with batch sizes that
+change while jobs run.
 
 A trace has Gavel's 10 columns and two more, 12 in all: ``job_type, command, working_directory,
 num_steps_arg, needs_data_dir, total_steps, scale_factor, mode, priority_weight, SLO, duration,
 arrival_time``. The throughput table is in Gavel's format. ``total_steps`` are steps of the first
-batch, and ``duration`` is what they take on a v100 in that batch; a change of batch makes a job
+batch, and ``duration`` is their time on a v100 with that batch; a change of batch makes a job
 shorter or longer (`optsched.formats.batch_schedules`).
 """
 
@@ -50,9 +50,9 @@ class ShockwaveTrace:
     Attributes
     ----------
     jobs : GavelTrace
-        What it shares with Gavel's.
+        The columns of Gavel's format.
     mode : tuple of str
-        How the batch of each job changes.
+        Mode of batch changes of each job.
     duration : FloatArray, shape (jobs,)
         Seconds of each job on the reference, in its first batch.
     """
@@ -163,7 +163,7 @@ def _document(
     planned: bool,
     name: str,
 ) -> dict[str, Any]:
-    """The document of files that are read already; see `import_shockwave`."""
+    """The document from parsed files; see `import_shockwave`."""
     jobs = shockwave.jobs
     instance = gavel_document(
         table,
@@ -175,7 +175,7 @@ def _document(
         durations=shockwave.duration,
         name=name,
     )
-    # Shockwave's experiments have other rounds than Gavel's
+    # Shockwave's experiments have another round length than Gavel's
     instance["round"] = ROUND
     count = len(instance["jobs"])
     types = {job_type: (job_type, 1.0) for job_type in instance["workloads"]}
@@ -187,7 +187,8 @@ def _document(
             if size != first:
                 job_type = f"{model} (batch size {size}) in steps of {first}"
             if job_type not in types:
-                # An epoch stays an epoch: a step of the larger batch counts as several of the first
+                # The number of epochs does not change, so a step of the larger batch counts as
+                # several of the first
                 factor = steps_of_epoch(model, first) / steps_of_epoch(model, size)
                 larger = job_type_of(model, size)
                 types[job_type] = (larger, factor)
@@ -211,9 +212,7 @@ def _changes(
     pools: tuple[str, ...],
     planned: bool,
 ) -> Iterator[tuple[int, int, str, int]]:
-    """Of the changes of a job's batch:
-    the steps done, the batch from then on, the model, and the first batch.
-    """
+    """Batch changes of a job: steps done, batch from then on, model, and first batch."""
     jobs = trace.jobs
     mode = trace.mode[row]
     gpus = int(trace.jobs.gpus[row])
@@ -229,7 +228,7 @@ def _changes(
         return
     first = int(match[2])
     steps = steps_of_epoch(model, first)
-    # The last epoch may be cut short
+    # The last epoch may be incomplete
     epochs = -(-int(jobs.steps[row]) // steps)
     if epochs > MOST_EPOCHS:
         found = f"{jobs.steps[row]:.15g}, {epochs} epochs of {steps} steps"
@@ -238,7 +237,7 @@ def _changes(
         )
     now = first
     for epoch, size in batch_changes(mode, model, first, gpus, epochs, planned=planned):
-        # The simulator keeps the batch where the table has no rate for the next one
+        # As in the simulator, keep the batch if the table has no rate for the next one
         runs = size == first or any(
             table.rate(pool, job_type_of(model, size), gpus) > 0 for pool in pools
         )

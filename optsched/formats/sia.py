@@ -2,8 +2,8 @@
 and Pollux (Qiao et al., OSDI 2021).
 
 A workload is a CSV table with a job a line, in order of arrival:
-``name,time,application,num_replicas,batch_size``. Times are in seconds. What a job of an
-application does is in a folder of profiles (`optsched.formats.sia_profiles`).
+``name,time,application,num_replicas,batch_size``. Times are in seconds. The behaviour of an
+application is in a folder of profiles (`optsched.formats.sia_profiles`).
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ COLUMNS: dict[str, Kind] = {
     "num_replicas": "whole",
     "batch_size": "whole",
 }
-# GPUs of an adaptive job, at most, as in the simulators.
+# Most GPUs of an adaptive job, as in the simulators.
 MOST_GPUS = 64
 
 # Nodes and GPUs of a node, by pool.
 Sizes = Mapping[str, tuple[int, int]]
-# Steps of the first batch per second in each epoch, by pool and GPUs; 0 where the job cannot run
-# so.
+# Steps of the first batch per second in each epoch, by pool and GPUs; 0 if the job cannot run
+# there.
 Rates = dict[str, dict[int, FloatArray]]
 
 
 @dataclass(frozen=True)
 class Pace:
-    """What is known of an application beside its profiles.
+    """Data of an application in addition to its profiles.
 
     Attributes
     ----------
     slowdown : float
-        Seconds that a real step takes for one of the profiles; above 0.
+        Time of a real step divided by that in the profiles; above 0.
     restart : float
-        Seconds that a start or a move costs.
+        Seconds that a start or a migration costs.
     """
 
     slowdown: float = 1.0
@@ -155,7 +155,8 @@ def import_sia(
     gpus_asked = table.numbers["num_replicas"].astype(int).tolist()
     batch_asked = table.numbers["batch_size"].astype(int).tolist()
     requests = list(zip(gpus_asked, batch_asked, strict=True))
-    # Jobs of one kind have the same rates: all of an application, or those that ask for the same
+    # Jobs of one kind have the same rates: all jobs of an application, or those with the same
+    # requests
     kinds = [
         application if adaptive else f"{application}/{gpus}x{batch}"
         for application, (gpus, batch) in zip(own, requests, strict=True)
@@ -210,8 +211,8 @@ def _rates(
     most: int,
     asked: tuple[int, int] | None,
 ) -> Rates:
-    """Rates in every pool: with the GPUs and the batch that were asked for,
-    or (None) with the best ones.
+    """Rates in every pool: with the requested GPUs and batch, or (None) with the best batch for
+    every number of GPUs.
     """
     if asked is None:
         return {
@@ -254,7 +255,7 @@ def _applications(
 
 
 def _check_batches(table: Table, applications: Mapping[str, Application]) -> None:
-    """Refuse batches outside the range in which the profiles have the gradient."""
+    """Refuse batches outside of the range with gradient statistics in the profiles."""
     batch = table.numbers["batch_size"].astype(np.int64)
     first, last = (
         np.array([applications[name].training.batch[end] for name in table.cells["application"]])
@@ -278,7 +279,7 @@ def _adaptive(
     """Rates with the best batch for each number of GPUs in each epoch."""
     training = application.training
     times = application.times[pool]
-    # No more GPUs than the pool has, and each with at least the fewest samples of the profiles
+    # At most the GPUs of the pool, each with at least the fewest samples of the profiles
     limit = min(nodes * size, most, int(training.batch[-1] // times.least))
     most_samples = {count: times.most(count, size) for count in range(1, limit + 1)}
     counts = [count for count, samples in most_samples.items() if samples >= times.least]
@@ -288,8 +289,8 @@ def _adaptive(
     ways = len(counts)
 
     def seconds(samples: FloatArray, passes: IntArray, row: IntArray) -> FloatArray:
-        # What is asked is the same in all epochs: only the noise of the gradient changes from one
-        # to the next
+        # Step times are the same in all epochs; only the gradient noise changes from one to the
+        # next
         samples_of_way = samples.reshape(-1, epochs, ways)[:, 0]
         passes_of_way = passes.reshape(-1, epochs, ways)[:, 0]
         T = np.empty(samples_of_way.shape)
@@ -320,16 +321,15 @@ def _tuned(
     gpus: int,
     batch: int,
 ) -> dict[int, FloatArray]:
-    """Rates with the GPUs and the batch that a job asks for, in as few passes as were seen to fit.
-
-    One GPU takes a batch above M0 in two passes at least.
+    """Rates with the GPUs and the batch that a job requests, in the fewest passes that fit in the
+    profiles. A single GPU takes a batch above M0 in at least two passes.
     """
     training = application.training
     times = application.times[pool]
     most = times.most(gpus, size)
     if gpus > nodes * size or not most >= 1:
         return {}
-    # 1e-8 keeps a quotient that is whole but for rounding from being raised to the next number
+    # 1e-8 keeps a quotient that is an integer up to rounding errors from being rounded up
     local = np.ceil(batch / gpus - 1e-8)
     passes = max(
         int(np.ceil(local / most - 1e-8)), 2 if gpus == 1 and batch > training.batch[0] else 1
@@ -339,7 +339,7 @@ def _tuned(
     if not T > 0:
         return {}
     epochs = np.arange(len(training.progress))
-    # A larger batch is worth less than its samples, and the more so the less noise there is
+    # The gain of a larger batch is less than proportional, especially with little noise
     gain = training.gain(epochs, np.full(len(epochs), gpus * samples * passes))
     return {gpus: gain / (T * application.pace.slowdown)}
 
@@ -351,7 +351,7 @@ def _seconds(
     samples: FloatArray,
     passes: IntArray,
 ) -> FloatArray:
-    """A step of several passes exchanges gradients in the last one."""
+    """Seconds of a step; with several passes, only the last one exchanges gradients."""
     step, sync = times.at(gpus, size, samples)
     return step + (passes - 1) * (step - sync)
 
@@ -361,7 +361,7 @@ def _epoch(kind: str, epoch: int) -> str:
 
 
 def _workloads(kind: str, name: str, rates: Rates, application: Application) -> dict[str, Any]:
-    """A workload for each epoch."""
+    """One workload per epoch."""
     made = {}
     for epoch in range(len(application.training.progress)):
         throughput = {
@@ -375,11 +375,8 @@ def _workloads(kind: str, name: str, rates: Rates, application: Application) -> 
 
 
 def _regimes(instance: Instance, trainings: Sequence[Training]) -> Regimes:
-    """Every job changes to the workload of the next epoch when the epoch ends;
-    their workloads follow each other.
-    """
-    # `_workloads` puts the epochs of a kind next to each other, so the next epoch is the next
-    # workload
+    """Regimes: at the end of an epoch, a job changes to the workload of the next epoch."""
+    # `_workloads` lists the epochs of a kind consecutively, so the next epoch is the next workload
     first = instance.jobs_table.workload
     more = np.array([len(training.progress) - 1 for training in trainings], np.int64)
     after = np.concatenate([training.progress[:-1] for training in trainings])

@@ -1,5 +1,5 @@
 """Profiles of Sia's and Pollux's simulators:
-times of steps, and how the gradient's noise changes over a training.
+times of steps, and gradient noise over the course of a training.
 
 The folder of an application has, for each kind of machine G, ``placements-G.csv``
 (``placement,local_bsz,step_time, sync_time``; a digit for each node, its GPUs) and
@@ -44,24 +44,23 @@ SPREAD: dict[str, Kind] = {
     "step_time": "number",
     "sync_time": "number",
 }
-# In the names of applications whose replicas are pipelines over several GPUs, as in Sia's
-# simulator.
+# Marks names of applications whose replicas are pipelines over several GPUs, as in Sia's simulator.
 PIPELINE = "pmp"
 DIGITS = re.compile("[1-9]+", re.ASCII)
-# Nodes beyond which the simulators look a step up as if it were on so many.
+# The simulators look up larger numbers of nodes as this number.
 MOST_NODES = 16
 
 
 @dataclass(frozen=True)
 class Training:
-    """A training as it was seen with several batch sizes.
+    """A training that was measured with several batch sizes.
 
     Attributes
     ----------
     batch : FloatArray, shape (B,)
         Batch sizes, ascending; the first is M0.
     progress : FloatArray, shape (E,)
-        Steps of M0 that are done at the end of each epoch: the fewest of all batch sizes, as in the
+        Steps of M0 done at the end of each epoch: the minimum over batch sizes, as in the
         simulators.
     sqr, var : FloatArray, shape (B, E)
         |G|^2 and the variance of its estimate at M0, in each epoch.
@@ -73,8 +72,8 @@ class Training:
     var: FloatArray
 
     def gain(self, epoch: IntArray, batch: FloatArray) -> FloatArray:
-        """Steps of M0 that a step with a batch is worth, elementwise;
-        statistics are linear between batch sizes.
+        """Progress of a step with a batch, in steps of M0, elementwise; statistics are interpolated
+        linearly between batch sizes.
         """
         low = np.clip(
             np.searchsorted(self.batch, batch, side="right") - 1, 0, max(len(self.batch) - 2, 0)
@@ -110,8 +109,8 @@ class EpochNoise(GradientNoise):
         )
 
     def gain(self, batch: object) -> FloatArray:
-        """Steps of M0 that one step with a batch is worth,
-        with the statistics of that batch size.
+        """Progress of one step with a batch, in steps of M0, with the statistics of that batch
+        size.
         """
         return self.training.gain(self.epoch, np.asarray(batch, np.float64))
 
@@ -123,10 +122,10 @@ class StepTimes:
     Attributes
     ----------
     placed : mapping from str to FloatArray, shape (N, 3)
-        By placement, nodes from few to many GPUs: samples of a GPU (ascending), seconds of a step,
-        and of it those in which gradients were exchanged.
+        By placement (nodes sorted by GPUs): samples of a GPU (ascending), seconds of a step, and
+        seconds of its gradient exchange.
     spread : FloatArray, shape (S, 5)
-        Nodes, GPUs, samples of a GPU, and the two times; without looking at the placement.
+        Nodes, GPUs, samples of a GPU, and the two times, ignoring the placement.
     """
 
     placed: dict[str, FloatArray]
@@ -139,8 +138,8 @@ class StepTimes:
 
     @cached_property
     def _between(self) -> LinearNDInterpolator | None:
-        """Linear between the points of both tables, where there are enough for that;
-        the means of equal placements.
+        """Linear interpolation between the points of both tables (means of equal ones); None if
+        there are too few points.
         """
         rows = [
             np.column_stack(
@@ -160,9 +159,7 @@ class StepTimes:
             return None
 
     def at(self, gpus: int, per_node: int, samples: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Seconds of a step and of its exchange, on as few nodes as can be;
-        NaN where they are not known.
-        """
+        """Seconds of a step and of its exchange on the fewest nodes; NaN if unknown."""
         digits = placement(gpus, per_node)
         if digits in self.placed:
             points = self.placed[digits]
@@ -183,20 +180,20 @@ class StepTimes:
         return found[:, 0], found[:, 1]
 
     def most(self, gpus: int, per_node: int) -> float:
-        """Most samples of a GPU that so many GPUs were seen with;
-        NaN if so many or more never were.
+        """Most samples per GPU measured on this number of GPUs or more; NaN if there are no such
+        measurements.
         """
         digits = placement(gpus, per_node)
         if digits in self.placed:
             return float(self.placed[digits][-1, 0])
-        # What fitted on each of more GPUs fits on each of so many, too
+        # A number of samples that fits per GPU on more GPUs also fits on these
         there = (self.spread[:, 0] >= -(-gpus // per_node)) & (self.spread[:, 1] >= gpus)
         return float(self.spread[there, 2].max()) if there.any() else math.nan
 
 
 def placement(gpus: int, per_node: int) -> str:
-    """So many GPUs on as few nodes as can be, a digit for each, the smallest first:
-    12 on nodes of 8 are ``48``.
+    """Placement of GPUs on the fewest nodes: a digit per node, the smallest first; 12 GPUs on nodes
+    of 8 give ``48``.
     """
     rest = [str(gpus % per_node)] if gpus % per_node else []
     return "".join(rest + [str(per_node)] * (gpus // per_node))
@@ -237,7 +234,7 @@ def read_training(folder: Path) -> Training:
         both = table.numbers["grad_sqr"] + table.numbers["grad_var"]
         table.refuse("grad_var", both == 0, "grad_sqr and grad_var that are not both 0")
         tables.append(table)
-    # Batch sizes may have different numbers of epochs: those that all of them have are kept
+    # Batch sizes may have different numbers of epochs; keep the common ones
     epochs = min(map(len, tables))
     columns = [
         np.array([table.numbers[name][:epochs] for table in tables])
@@ -277,7 +274,7 @@ def read_step_times(folder: Path, machine: str) -> StepTimes:
     placed: dict[str, FloatArray] = {}
     for digits in dict.fromkeys(sorted_digits.tolist()):
         rows = np.flatnonzero(sorted_digits == digits)
-        # Other orders of the same nodes are not looked at
+        # Other orders of the same nodes are never looked up
         own = [row for row in rows.tolist() if cells[row] == digits]
         if own:
             samples, first = np.unique(columns[own, 0], return_index=True)
@@ -314,7 +311,7 @@ def applications_of(folder: Path) -> tuple[str, ...]:
 
 def application_folder(folder: Path, name: str, place: str) -> Path:
     """The folder of an application;
-    raises `InvalidInput` at ``place`` for one that there is not, or a pipeline.
+    raises `InvalidInput` at ``place`` for an unknown application or a pipeline.
     """
     known = applications_of(folder)
     if PIPELINE in name:

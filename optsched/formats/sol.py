@@ -1,8 +1,8 @@
 """Points of programs as ``.sol`` files:
 ``=obj= VALUE``, then a line ``NAME VALUE`` for every column.
 
-That is the form of MIPLIB. Read are also the files of HiGHS, SCIP, Gurobi and CBC; columns that a
-file does not name are 0, as all of these leave zeros out.
+This is the format of MIPLIB. Files of HiGHS, SCIP, Gurobi and CBC can be read too. Columns that a
+file does not name are 0, because all of these solvers leave out zeros.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ log = logging.getLogger("optsched")
 
 SUFFIX = ".sol"
 OBJECTIVE = "=obj="
-# Relative difference of objectives that are the same: some solvers print few digits.
+# Objectives with a smaller relative difference count as equal, because some solvers print few
+# digits.
 AGREES = 1e-6
-# How SCIP and CBC begin their files.
+# First lines of files of SCIP and CBC.
 HEADING = re.compile(
     r"solution status:|.*objective value|Stopped on|(Integer i|I)nfeasible|Unbounded", re.IGNORECASE
 )
@@ -33,7 +34,7 @@ HIGHS_COLUMNS = re.compile(r"^# Columns \d+\n(.*?)(?=^#|\Z)", re.MULTILINE | re.
 
 
 def sol_text(objective: float, names: Sequence[str], x: FloatArray) -> bytes:
-    """A point as the content of a ``.sol`` file, every number to its last bit."""
+    """A point as the content of a ``.sol`` file, without loss of digits."""
     lines = [f"{OBJECTIVE} {_number(objective)}"]
     lines += [f"{name} {_number(value)}" for name, value in zip(names, x.tolist(), strict=True)]
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")
@@ -47,16 +48,15 @@ def _number(value: float) -> str:
 def read_start(
     path: str | Path, names: Sequence[str], objective: Callable[[FloatArray], float]
 ) -> FloatArray:
-    """Read a point to start from, and warn where it looks like one of another program.
-
-    Names such as ``x_0`` are those of many programs. The log has how many columns the file names; a
-    warning says which it lacks, and when the objective that it states is not that of its point
-    here.
+    """Read a point to start from, and warn if it seems to belong to another program, because many
+    programs have names such as ``x_0``. The number of named columns is logged. There are warnings
+    for missing columns, and if the objective stated in the file differs from the objective of its
+    point in this program.
 
     Parameters
     ----------
     path, names
-        As for `read_sol`, which also says what is raised.
+        As in `read_sol`, which also documents the errors.
     objective : callable
         The program's objective at a point.
     """
@@ -74,7 +74,8 @@ def read_start(
             first,
         )
     here = objective(x)
-    # The same names occur in many programs; the objective shows that a point is of another one
+    # The same names occur in many programs; a different objective shows that the point belongs to
+    # another one
     if stated is not None and abs(stated - here) > AGREES * max(1.0, abs(stated), abs(here)):
         log.warning(
             "start: %s states the objective %.9g, its point has %.9g here: "
@@ -98,13 +99,12 @@ def read_sol(path: str | Path, names: Sequence[str]) -> FloatArray:
     Returns
     -------
     FloatArray, shape (N,)
-        In the order of ``names``; 0 where the file says nothing.
+        In the order of ``names``; 0 for columns that the file does not name.
 
     Raises
     ------
     InvalidInput
-        With file and line: a name that no column has or that comes twice, or what is not a finite
-        number.
+        With file and line: an unknown or repeated name, or a value that is not a finite number.
     """
     return _read(path, names)[0]
 
@@ -144,8 +144,8 @@ def _read(path: str | Path, names: Sequence[str]) -> tuple[FloatArray, set[str],
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines that may have a value, with their numbers;
-    of a file of HiGHS those of its section of columns.
+    """Lines that may have a value, with their numbers; in a file of HiGHS, only its section of
+    columns.
     """
     # A file of HiGHS also lists rows, whose names are not those of columns
     first = 1
@@ -159,8 +159,10 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _entry(line: str, place: dict[str, int], where: str, first: bool) -> tuple[str, float | None]:
-    """Name and value of a line; no name for the objective, and neither for a heading."""
-    # CBC marks columns out of their bounds
+    """Name and value of a line. The objective has the name "", a heading the name "" and the value
+    None.
+    """
+    # CBC marks columns that violate their bounds
     words = line.replace("**", " ").split()
     if words[0] == OBJECTIVE:
         return "", _finite(" ".join(words[1:]), where)

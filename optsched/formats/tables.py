@@ -24,7 +24,7 @@ log = logging.getLogger("optsched")
 
 DELIMITERS = ",;\t"
 MOST_LINE = 2**20
-# A count is a number that is large and whole as a rule: steps.
+# A count is a number that is usually large and an integer, such as steps.
 Kind = Literal["text", "number", "count", "rate", "whole", "seconds"]
 Cell = str | float | int
 EXPECTED: dict[Kind, str] = {
@@ -37,12 +37,12 @@ EXPECTED: dict[Kind, str] = {
 }
 # 400,000 and 400.000, 400'000, 400 000 as spreadsheets of many countries write them
 THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:[,.'\u2019\s]\d{3})+")
-# What spreadsheets save where nobody asks for CSV: a zip archive, or the older format
+# First bytes of spreadsheet files that are not CSV: a zip archive, or the older format
 SPREADSHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 
 
 def _seconds(cell: str) -> float:
-    """Seconds, which may be below 0 on a clock, or a duration with a unit."""
+    """Seconds (may be negative on a clock) or a duration with a unit."""
     duration = PATTERN.fullmatch(cell)
     return float(duration[1]) * UNITS[duration[2]] if duration else float(cell)
 
@@ -58,8 +58,8 @@ READERS: dict[Kind, Callable[[str], Cell]] = {
 
 
 class WrongCells:
-    """Gathers the errors of a table's cells, so that all are reported at once:
-    `MOST_SHOWN` of them, the others counted.
+    """Collects the errors of a table's cells to report them together: `MOST_SHOWN` are shown, the
+    others are counted.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class WrongCells:
         self.lines.add(line)
         self._count += len(errors) + error.more
         self._errors += [(line, one) for one in errors]
-        # A table of a million wrong cells must not become a million exceptions
+        # A table with a million wrong cells must not create a million exceptions
         if len(self._errors) > 50 * MOST_SHOWN:
             self._errors = self._first()
 
@@ -91,8 +91,8 @@ class WrongCells:
             self.add(line, error)
 
     def refuse(self, more: int = 0) -> None:
-        """Raise `InvalidInput` if there are any, in the order of the lines;
-        ``more`` were counted that nobody has here.
+        """Raise `InvalidInput` if there are errors, in the order of lines; ``more`` is the number
+        of other errors to count.
         """
         if self._errors:
             errors = [error for _, error in self._first()]
@@ -115,11 +115,11 @@ class Table:
     cells : mapping from str to tuple of str
         The cells of each column, without spaces around them.
     numbers : mapping from str to FloatArray, shape (N,)
-        The columns of numbers; NaN where a cell is empty.
+        The columns of numbers; NaN for empty cells.
     kinds : mapping from str to Kind
-        Of the columns that there may be.
+        Kinds of the allowed columns.
     written : mapping from str to str
-        How the file calls each column.
+        Name of each column in the file.
     """
 
     name: str
@@ -148,14 +148,14 @@ class Table:
         return InvalidInput(self.place(row, column), found, expected)
 
     def value(self, row: int, column: str) -> Cell | None:
-        """What a cell says; None if it is empty, or if there is no such column."""
+        """The value of a cell; None if it is empty, or if there is no such column."""
         cell = self.cells[column][row] if column in self.cells else ""
         if not cell:
             return None
         return READERS[self.kinds[column]](cell)
 
     def documents(self) -> list[dict[str, Cell]]:
-        """Of each row what its cells say that are not empty, by column."""
+        """The non-empty cells of each row, by column."""
         rows: list[dict[str, Cell]] = [{} for _ in range(len(self))]
         for column, cells in self.cells.items():
             read = READERS[self.kinds[column]]
@@ -195,7 +195,7 @@ class Table:
         allowed: Callable[[float], bool],
         expected: str,
     ) -> float:
-        """As `number`, of a cell that may not be empty."""
+        """As `number`, but the cell must not be empty."""
         value = self.number(row, column, allowed, expected)
         if value is None:
             raise self.error(row, column, "nothing", expected)
@@ -225,21 +225,21 @@ class Table:
         return np.asarray(numbers == 1)
 
     def names(self, column: str) -> tuple[str, ...]:
-        """Texts that differ; raises `InvalidInput` for those that come a second time."""
+        """Texts that must all differ; raises `InvalidInput` for repeated ones."""
         errors = WrongCells()
         self.find_repeated(column, errors)
         errors.refuse()
         return self.cells[column]
 
     def find_empty(self, column: str, wrong: WrongCells) -> None:
-        """Add to ``wrong`` the cells that are empty."""
+        """Add empty cells to ``wrong``."""
         expected = EXPECTED[self.kinds[column]]
         for row, cell in enumerate(self.cells[column]):
             if not cell:
                 wrong.add(int(self.line[row]), self.error(row, column, "nothing", expected))
 
     def find_repeated(self, column: str, wrong: WrongCells) -> None:
-        """Add to ``wrong`` the cells that come a second time, empty ones apart."""
+        """Add repeated cells to ``wrong``, except empty ones."""
         known: dict[str, int] = {}
         for row, cell in enumerate(self.cells[column]):
             if cell and known.setdefault(cell, row) != row:
@@ -267,7 +267,7 @@ class Table:
 
 
 def read_header(data: bytes, name: str) -> tuple[str, ...]:
-    """The cells of the first line of a table that is not empty; of an empty file none."""
+    """The cells of the first line that is not empty; () for an empty file."""
     for _, cells in csv_lines(data, name):
         return tuple(cell.strip() for cell in cells)
     return ()
@@ -289,30 +289,31 @@ def read_table(
     """Read a table whose first line names the columns.
 
     UTF-8 with or without a byte order mark; any line ends; cells in double quotes; commas,
-    semicolons or tabs between cells, whichever the first line has most of. Spaces around cells
-    don't count, nor do empty lines, nor the case of the columns' names.
+    semicolons or tabs between cells, whichever the first line has most of. Spaces around cells,
+    empty lines, and the case of column names are ignored.
 
     Parameters
     ----------
     source : path or bytes
     otherwise : str
-        What messages call the table where only its contents are known.
+        Name of the table in messages if only its contents are known.
     columns : mapping
-        Columns that there may be, and what their cells hold.
+        Allowed columns, and the kinds of their cells.
     required : sequence of str
-        Columns that there must be, without empty cells.
+        Required columns, without empty cells.
     synonyms : mapping, optional
         Other names that a file may have for a column.
     least : str, optional
-        What a row is, of which there must be at least one; None if a table may be empty.
+        Name of a row in messages; at least one is required. None if a table may be empty.
     others : bool, default False
-        There may be other columns, which are texts; they are refused otherwise.
+        Whether other columns (texts) are allowed.
     remedy : str
-        What else to do about other columns, at the end of their message.
+        Advice about other columns, appended to their message.
     distinct : sequence of str
-        Columns whose cells must differ, those that are empty apart.
+        Columns whose cells must differ, except empty ones.
     wrong : WrongCells, optional
-        Takes the errors of cells, which are raised otherwise; rows that cannot be read are left out.
+        If given, errors of cells are added to it instead of raised, and unreadable rows are left
+        out.
 
     Raises
     ------
@@ -356,11 +357,11 @@ def read_headless(
     Parameters
     ----------
     source, otherwise, required
-        As for `read_table`; ``required`` are those of the columns that the layout has.
+        As in `read_table`; required columns that the layout lacks are ignored.
     layouts : collection of sequences of str
-        Columns that there may be, in order; the number of cells in the first line says which.
+        Possible lists of columns, in order; the number of cells in the first line selects one.
     columns : mapping
-        What the cells of columns hold that are no texts.
+        Kinds of the columns that are not texts.
 
     Raises
     ------
@@ -368,7 +369,7 @@ def read_headless(
         With ``file:line:column N (NAME)``, what was found and what was expected, of each wrong cell.
     """
     name = called(source, otherwise)
-    # Not by csv: a cell may hold quotes and line separators of its own
+    # Do not use csv here: cells may contain quotes and line separators
     text = enumerate(_decoded(contents(source), name).split("\n"), 1)
     rows = [(number, line.split("\t")) for number, line in text if line.strip()]
     widths = {len(layout): layout for layout in layouts}
@@ -382,8 +383,8 @@ def read_headless(
     written = {column: f"column {place} ({column})" for place, column in enumerate(layout, 1)}
     kinds: dict[str, Kind] = {**dict.fromkeys(layout, "text"), **columns}
     wrong = WrongCells()
-    there = [column for column in required if column in layout]
-    table = _checked_table(name, rows, written, kinds, there, (), wrong)
+    present = [column for column in required if column in layout]
+    table = _checked_table(name, rows, written, kinds, present, (), wrong)
     wrong.refuse()
     return table
 
@@ -397,7 +398,7 @@ def _checked_table(
     distinct: Sequence[str],
     wrong: WrongCells,
 ) -> Table:
-    """The table of the rows whose cells can be read; the errors of the others go to ``wrong``."""
+    """The table of the readable rows; errors of the others are added to ``wrong``."""
     rows = _with_all_cells(rows, len(written), name, wrong)
     cells = {
         column: tuple(cells[place].strip() for _, cells in rows)
@@ -420,7 +421,7 @@ def _checked_table(
 def _with_all_cells(
     rows: Sequence[tuple[int, list[str]]], columns: int, name: str, wrong: WrongCells
 ) -> list[tuple[int, list[str]]]:
-    """The rows with a cell in each column; the others go to ``wrong``."""
+    """The rows with a cell in each column; errors of the others are added to ``wrong``."""
     for number, cells in rows:
         if len(cells) != columns:
             expected = f"{columns}, as in the first line"
@@ -431,10 +432,8 @@ def _with_all_cells(
 def known_columns(
     header: Sequence[str], columns: Iterable[str], synonyms: Mapping[str, str] | None = None
 ) -> list[str]:
-    """The columns that the cells of a header mean; cells that mean none stay as they are.
-
-    A name that fits exactly comes first. Where it is none, its case does not count, if one column alone
-    is meant so.
+    """The columns that the cells of a header mean; unknown cells are returned unchanged. An exact
+    name comes first. Otherwise the case is ignored, if the result is unique.
     """
     exact = {column: column for column in columns} | dict(synonyms or {})
     folded: dict[str, set[str]] = {}
@@ -448,12 +447,12 @@ def known_columns(
 
 
 def _numbers(table: Table, column: str, wrong: WrongCells) -> FloatArray:
-    """All cells at once or, where that fails, one by one; those that are wrong go to ``wrong``."""
+    """Parse all cells at once or, if that fails, one by one; errors are added to ``wrong``."""
     cells = table.cells[column]
     kind = table.kinds[column]
     try:
         values = np.array(list(map(READERS[kind], cells)), np.float64)
-        # Python reads 1_000 as a number, and float reads inf and nan; a table may have neither
+        # Python reads 1_000, inf and nan as numbers; a table must not have them
         if np.isfinite(values).all() and not any("_" in cell for cell in cells):
             return values
     except (ValueError, OverflowError):
@@ -477,7 +476,7 @@ def _decoded(data: bytes, name: str) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # The text that was decoded: without the byte order mark
+        # Position in the decoded text, without the byte order mark
         decoded, start = error.object, error.start
         line = decoded[:start].count(b"\n") + 1
         found = f"the byte 0x{decoded[start]:02x}"
@@ -490,10 +489,10 @@ def _decoded(data: bytes, name: str) -> str:
 
 
 def _refuse_long_lines(data: bytes, name: str) -> None:
-    """Refuse a line of `MOST_LINE` bytes or more before any copy of it is made;
-    one twice as long never passes.
+    """Refuse long lines (`MOST_LINE` bytes) before any copy is made; a line of twice the length is
+    always found.
     """
-    # A line of twice the length spans a whole piece, so it is always found
+    # A line of twice the length spans a whole block, so it is always found
     for start in range(0, len(data) - MOST_LINE + 1, MOST_LINE):
         stop = start + MOST_LINE
         if data.find(b"\n", start, stop) < 0 and data.find(b"\r", start, stop) < 0:
@@ -505,13 +504,13 @@ def _refuse_long_lines(data: bytes, name: str) -> None:
 
 def csv_lines(data: bytes, name: str) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells) of the lines that are not empty;
-    a quoted cell may go over several lines. Raises `InvalidInput` with ``name:line``.
+    a quoted cell may span several lines. Raises `InvalidInput` with ``name:line``.
     """
     text = _decoded(data, name)
-    # Delimiters in quotes are part of a name, and do not count
+    # Delimiters in quotes are part of a name, so they are not counted
     head = next((line for line in text.splitlines() if line.strip(" \t,;")), "")
     unquoted = "".join(head.split('"')[::2])
-    # The first of equals: a comma
+    # In a tie the first one is taken: a comma
     delimiter = max(DELIMITERS, key=unquoted.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     line = 1
@@ -530,7 +529,7 @@ def csv_lines(data: bytes, name: str) -> Iterator[tuple[int, list[str]]]:
 
 
 SPOKEN = {"job": "id", "job name": "id", "job id": "id", "name": "id", "gpu count": "gpus"}
-"""What people call columns in tables of their own."""
+"""Common other names of columns."""
 
 
 def _check_header(
@@ -540,7 +539,7 @@ def _check_header(
     required: Sequence[str],
     remedy: str,
 ) -> None:
-    """Refuse unknown columns, those that come twice and those that are missing, all at once."""
+    """Refuse unknown, repeated and missing columns, all in one error."""
     wrong = WrongCells()
     for row, column in enumerate(header):
         if column not in columns:
@@ -572,7 +571,7 @@ def _number(cell: str, kind: Kind, place: str) -> float:
 
 
 def _spreadsheet_hint(cell: str, kind: Kind) -> str:
-    """How to write a number that a spreadsheet wrote in the way of its country."""
+    """A hint for a number in the format of a national locale."""
     if THOUSANDS.fullmatch(cell):
         return ", without thousands separators"
     if kind != "whole" and "," in cell:
@@ -581,9 +580,9 @@ def _spreadsheet_hint(cell: str, kind: Kind) -> str:
 
 
 def _warn_of_thousands(table: Table, column: str) -> None:
-    """Warn of a column of counts in which every point may stand between thousands."""
+    """Warn of a column of counts in which every point may be a thousands separator."""
     cells = [cell for cell in table.cells[column] if cell]
-    # One point alone: 1.234.567 is no number, and is refused
+    # Only numbers with one point matter: 1.234.567 is not a number and is refused
     if cells and all("." in cell and THOUSANDS.fullmatch(cell) for cell in cells):
         log.warning(
             "%s: column %s: %s is read as %s: write numbers without thousands separators",

@@ -2,7 +2,7 @@
 a trace of jobs and a cluster become an instance.
 
 A trace is a CSV table with a job a line: ``job_id``, ``num_gpu``, ``submit_time`` and ``duration``
-in seconds, ``model_name``; ``iterations`` and ``interval`` (seconds to the next job) add nothing.
+in seconds, ``model_name``; ``iterations`` and ``interval`` (seconds to the next job) are not used.
 The simulator sorts jobs by ``submit_time``, and so does the import: those of the same time stay in
 the order of the file. A cluster is a CSV table of one line: ``num_switch``, ``num_node_p_switch``,
 ``num_gpu_p_node``, ``num_cpu_p_node``, ``mem_p_node`` in GB.

@@ -216,7 +216,7 @@ class TableModel(RateModel):
 
     @classmethod
     def refuse_plain_numbers(cls, instance: Instance) -> None:
-        """Refuse plain numbers of workloads (rates on 1 GPU) that larger gangs would have to use."""
+        """Refuse plain numbers of workloads (rates on 1 GPU) that larger gangs would need."""
         if not instance.workloads or not instance.rates.has_plain_numbers:
             return
         table = instance.jobs_table

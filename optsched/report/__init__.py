@@ -1,5 +1,5 @@
 """Reports: pictures of solutions, traces and simulations;
-matplotlib is loaded when one is drawn.
+matplotlib is imported only when a picture is drawn.
 """
 
 from optsched.report.answers import SolutionFile

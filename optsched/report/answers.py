@@ -1,5 +1,5 @@
-"""Allocation, schedule, rounds and placement as pictures need them,
-from a `Solution` or from a solution file.
+"""Allocation, schedule, rounds and placement in the form that pictures use, from a `Solution` or a
+solution file.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from optsched.solution.document import CertificateDocument, SolutionDocument
 
 @dataclass(frozen=True)
 class SolutionFile:
-    """A solution file, read back; what it shares with `Solution` has the same name here.
+    """A solution file that was read. Attributes that `Solution` has too have the same names.
 
     Attributes
     ----------
     instance : Instance
-        The one that was solved: its hash is checked.
+        The instance that was solved; its hash is checked.
     document : SolutionDocument
     """
 
@@ -47,7 +47,7 @@ class SolutionFile:
         Raises
         ------
         InvalidInput
-            If it cannot be read, has not the shape of the format, or belongs to another instance.
+            If it cannot be read, does not have the format, or belongs to another instance.
         """
         if isinstance(source, Mapping):
             return cls._of(instance, dict(source))
@@ -87,7 +87,7 @@ class SolutionFile:
 
     @property
     def status(self) -> Status:
-        """What the solution is worth."""
+        """Status of the solution."""
         return self.document.status
 
     @property
@@ -97,7 +97,7 @@ class SolutionFile:
 
     @property
     def objective(self) -> float | None:
-        """In the formulation's units."""
+        """The objective in units of the formulation."""
         return self.document.objective
 
     @property
@@ -117,7 +117,7 @@ class SolutionFile:
 
 
 Answer = Solution | SolutionFile
-# The parts of a solution that are drawn alone: they have no status and no objective to tell.
+# Parts of a solution that can be drawn alone; they have no status and no objective.
 Part = Allocation | Schedule | Rounds | Prices
 Shown = Answer | Part
 
@@ -130,7 +130,7 @@ def instance_of(shown: Shown) -> Instance:
 
 
 def headline(answer: Shown, *more: str) -> str:
-    """The line below a title: formulation, status and objective, and what the picture adds."""
+    """The subtitle: formulation, status and objective, and additional texts of the picture."""
     if isinstance(answer, Part):
         return "; ".join(filter(None, more))
     value = "" if answer.objective is None else f", objective {amount(answer.objective)}"
@@ -152,9 +152,9 @@ class Runs:
     job, partner, pool : IntArray
         Rows of the job table and of the pools; -1 for no partner, no pool.
     gpus : FloatArray
-        GPUs held; of a share of a GPU that share.
+        GPUs held; for a share of a GPU, the share.
     start, end : FloatArray
-        Seconds, on the clock or from the beginning of the window, as the owner says.
+        Seconds, on the clock or from the beginning of the window, depending on the caller.
     """
 
     job: IntArray
@@ -171,14 +171,14 @@ class Runs:
 @dataclass(frozen=True)
 class AllocatedRows:
     """Rows of an allocation:
-    who has which pool (-1: none) for what fraction of the time; arrays of equal length.
+    job, pool (-1: none) and fraction of the time; arrays of equal length.
 
     Attributes
     ----------
     job, partner, pool : IntArray
         Rows of the job table and of the pools; -1 for no partner, no pool.
     gpus, fraction : FloatArray
-        GPUs held (of a share of a GPU that share), and the fraction of the time.
+        GPUs held (for a share of a GPU, the share), and the fraction of the time.
     option : IntArray
         Rows of the instance's options; -1 for none.
     """
@@ -193,19 +193,18 @@ class AllocatedRows:
 
 @dataclass(frozen=True)
 class WindowSlices:
-    """Rounds: stretches of rows of the allocation,
-    where rows that run on in the next slice are one stretch.
+    """Rounds as stretches: a row of the allocation that runs in consecutive slices is one stretch.
 
     Attributes
     ----------
     runs : Runs
-        From 0, in seconds.
+        The stretches, in seconds from the beginning of the window.
     cuts : FloatArray
         Ends of the slices.
     window : float
         Seconds.
     scale : float
-        Share of every fraction of the allocation that the slices realise.
+        Factor on all fractions of the allocation that the slices realise.
     """
 
     runs: Runs
@@ -227,7 +226,7 @@ class GpusInUse:
 
 
 def shares_of(source: Allocation | Rounds | SolutionFile) -> AllocatedRows:
-    """The rows of an allocation, or of the one that was cut into rounds."""
+    """The rows of an allocation, or of the allocation of rounds."""
     if isinstance(source, SolutionFile):
         return _allocation_in(source)
     rows, C = source.rows, source.classes
@@ -240,7 +239,7 @@ def shares_of(source: Allocation | Rounds | SolutionFile) -> AllocatedRows:
 
 
 def schedule_of(answer: Answer | Schedule) -> Runs:
-    """The schedule, in absolute seconds; raises `UsageError` where there is none."""
+    """The schedule, in absolute seconds; raises `UsageError` if there is none."""
     if isinstance(answer, SolutionFile):
         return _schedule_in(answer)
     schedule = answer if isinstance(answer, Schedule) else answer.schedule
@@ -255,7 +254,7 @@ def schedule_of(answer: Answer | Schedule) -> Runs:
 
 
 def slices_of(answer: Answer | Rounds) -> WindowSlices:
-    """The rounds; raises `UsageError` where there are none."""
+    """The rounds; raises `UsageError` if there are none."""
     if isinstance(answer, SolutionFile):
         return _slices_in(answer)
     rounds = answer if isinstance(answer, Rounds) else answer.rounds
@@ -268,7 +267,7 @@ def slices_of(answer: Answer | Rounds) -> WindowSlices:
 
 
 def placement_of(answer: Answer) -> tuple[GpusInUse, ...]:
-    """The placement; raises `UsageError` where there is none."""
+    """The placement; raises `UsageError` if there is none."""
     if isinstance(answer, SolutionFile):
         return _placement_in(answer)
     placement = answer.placement
@@ -315,20 +314,20 @@ def _slices(
 def _joined(
     length: FloatArray, runs: np.ndarray
 ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-    """Row, start and end of every stretch of slices in which a row runs without a break;
-    and the ends of slices.
+    """Row, start and end of every stretch of consecutive slices in which a row runs; and the ends
+    of slices.
     """
     edge = np.concatenate(([0.0], np.cumsum(length)))
     border = np.zeros((1, runs.shape[1]), bool)
     change = np.diff(np.concatenate((border, runs, border)).astype(np.int8), axis=0)
     row, begin = np.nonzero(change.T == 1)
-    # Beginnings and ends of a row alternate, so both come in the same order
+    # Begins and ends of a row alternate, so the two lists match
     _, after = np.nonzero(change.T == -1)
     return row, edge[begin], edge[after], edge[1:]
 
 
 # --- from the rows of a file ---------------------------------------------------------------------
-# The document has the right shape; what its rows name is looked up in the instance here.
+# The document has the format; the names in its rows are looked up in the instance here.
 
 
 def _schedule_in(file: SolutionFile) -> Runs:

@@ -1,6 +1,4 @@
-"""What the formulations of a comparison make of an instance:
-one panel for each measure that they share.
-"""
+"""The results of several formulations on an instance: one panel per measure."""
 
 from __future__ import annotations
 
@@ -26,12 +24,12 @@ if TYPE_CHECKING:
     from optsched.study.comparison import Comparison
 
 MOST_ANSWERS = 30
-"""Formulations that a picture has room for."""
+"""Most formulations in a picture."""
 
 
 class Panel(NamedTuple):
-    """A measure of `optsched.solution.measures.Measures`, its title, which end is good,
-    and its numbers in words.
+    """A measure of `optsched.solution.measures.Measures`, its title, its better direction, and the
+    format of its numbers.
     """
 
     measure: str
@@ -52,7 +50,7 @@ PANELS = (
 def comparison_picture(comparison: Comparison) -> Axes:
     """Draw the measures of all answers side by side, a bar for each formulation.
 
-    A measure that no answer has is left out; an answer that lacks a measure says so.
+    A measure that no answer has is left out; a missing value of one answer is marked.
 
     Parameters
     ----------
@@ -88,13 +86,13 @@ def comparison_picture(comparison: Comparison) -> Axes:
     subtitle = count(len(rows), "formulation") + (
         f", {left_out} without an answer" if left_out else ""
     )
-    # Before the panels are drawn: the head clears the name of its axis
+    # Draw the head before the panels, because it clears the name of its axis
     head(axes[0], f"{comparison.instance.name}: what each formulation makes of it", subtitle)
     names = [short(row.formulation, 30) for row in rows]
     for ax, panel in zip(axes, panels, strict=True):
         _draw(ax, panel, values[panel])
     axes[0].set_yticks(range(len(rows)), names, fontsize=LABEL)
-    # Shared by all panels: the first formulation is on top
+    # Inverts the shared axis, so that the first formulation is on top
     axes[0].invert_yaxis()
     return axes[0]
 
@@ -103,7 +101,7 @@ def _draw(ax: Axes, panel: Panel, values: list[float | None]) -> None:
     plain_frame(ax, "left")
     largest = max(value for value in values if value is not None)
     ax.barh(range(len(values)), [value or 0.0 for value in values], 0.62, color=MAIN)
-    # With room for the numbers
+    # Leave room for the numbers
     ax.set_xlim(0.0, 1.35 * largest or 1.0)
     for row, value in enumerate(values):
         text = "none" if value is None else panel.words(value)

@@ -1,9 +1,8 @@
-"""The cluster as its picture shows it:
-hosts with their GPUs, in groups under leaf switches, and links between them.
-
-The topology graph may be the default tree or anybody's node-link document. Names say what its
-vertices are: a node of the cluster is a host; ``node/index`` is a GPU and counts as its host, and
-so does what else is inside of it (`optsched.instance.topology.insides`); all others are switches.
+"""The cluster for its picture: hosts with their GPUs, in groups under leaf switches, and links
+between them. The topology graph is the default tree or a node-link document. Its vertices are
+recognised by their names: a node of the cluster is a host; ``node/index`` is a GPU; GPUs and other
+vertices inside a host (`optsched.instance.topology.insides`) are merged into it; all other vertices
+are switches.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_GPUS = 100_000
 WORDS = {"drain": "drained"}
-# States of a host in words; the last: up, but only from a time after now.
+# States of a host as text; the last one is for hosts that become available later.
 STATES = (*(WORDS.get(state, state) for state in NODE_STATES), "not yet available")
 
 # A host by its number, a switch by its name.
@@ -35,7 +34,7 @@ Vertex = int | str
 
 @dataclass(frozen=True)
 class Link:
-    """Two ends, and GB/s per direction of all parallel links together (inf: not stated)."""
+    """A link: two ends, and the total GB/s per direction of parallel links (inf: not stated)."""
 
     ends: tuple[Vertex, Vertex]
     bandwidth: float
@@ -52,8 +51,7 @@ class HostGroup:
         Switches that every host of the group is linked to; may be empty.
     hosts : IntArray
     inside, uplink : tuple of float
-        Bandwidths (GB/s) that occur inside a host, and from a host to a leaf switch; sorted, each
-        once.
+        Distinct bandwidths (GB/s) inside hosts, and from hosts to leaf switches; sorted.
     """
 
     pool: int
@@ -70,15 +68,15 @@ class Fabric:
     Attributes
     ----------
     names : tuple of str
-        Of the hosts, pool by pool.
+        Names of the hosts, pool by pool.
     gpus, state, first : IntArray, shape (hosts,)
         GPUs, index into `STATES`, and the number of the first GPU among all.
     groups : tuple of HostGroup
-        Those under the same leaf switches are neighbours.
+        Groups under the same leaf switches are consecutive.
     levels : mapping of str to int
-        Switches above the leaves and how many links they are above one.
+        Switches above the leaves, and their distance in links from a leaf.
     links : tuple of Link
-        Between switches, or between hosts; those of a host with its leaf switches are in the
+        Links between switches, or between hosts; links of a host to its leaf switches are in the
         groups.
     """
 
@@ -121,7 +119,7 @@ def fabric_of(instance: Instance) -> Fabric:
     uplinks: dict[int, dict[str, float]] = {}
     others = []
     for (one, other), bandwidth in links.items():
-        # Of a host and a switch the host comes first
+        # In a link of a host and a switch, the host comes first
         if isinstance(one, int) and isinstance(other, str):
             uplinks.setdefault(one, {})[other] = bandwidth
         else:
@@ -154,9 +152,7 @@ def fabric_of(instance: Instance) -> Fabric:
 def _condensed(
     graph: networkx.Graph[Any], counts_as: Mapping[Any, Vertex]
 ) -> tuple[dict[tuple[Vertex, Vertex], float], dict[int, list[float]]]:
-    """Links between hosts and switches with the sum of their bandwidths,
-    and the bandwidths inside each host.
-    """
+    """Links between hosts and switches with total bandwidths, and bandwidths inside each host."""
     links: dict[tuple[Vertex, Vertex], float] = {}
     inside: dict[int, list[float]] = {}
     bandwidth: float
@@ -171,8 +167,8 @@ def _condensed(
 
 
 def _levels(leaves: Iterable[str], links: Iterable[Link]) -> dict[str, int]:
-    """Links from each further switch to the nearest leaf switch;
-    those that reach none are above all others.
+    """Distance in links from each other switch to the nearest leaf switch; switches that reach none
+    are placed on top.
     """
     near: dict[str, set[str]] = {}
     for link in links:

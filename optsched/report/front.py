@@ -26,24 +26,24 @@ from optsched.solution import Status
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Points that have their numbers beside them, at most.
+# Most points with numbers.
 LABELLED = 12
 
 
 @dataclass(frozen=True)
 class FrontLines:
-    """What the picture of a front shows.
+    """The data of the picture of a front.
 
     Attributes
     ----------
     first, second : FloatArray, shape (P,)
-        Objectives of the points, the best for the first one first; finite.
+        Finite objectives of the points, sorted by the first one, the best first.
     proved : BoolArray, shape (P,)
         Whether each point is proven optimal.
     joined : bool
-        Whether compromises between neighbours exist: not for whole jobs.
+        Whether allocations between neighbouring points exist; not for whole jobs.
     ideal, nadir : (float, float) or None
-        None where one of their coordinates does not exist.
+        None if one of the coordinates does not exist.
     title, subtitle, first_axis, second_axis : str
     """
 
@@ -60,12 +60,12 @@ class FrontLines:
 
     @classmethod
     def of(cls, front: Front) -> FrontLines:
-        """What a front shows.
+        """Collect the data of a front.
 
         Raises
         ------
         UsageError
-            If there is no point with two objectives that exist.
+            If no point has two finite objectives.
         """
         both = np.array([point.objectives for point in front.points], np.float64).reshape(-1, 2)
         seen = np.isfinite(both).all(axis=1)
@@ -111,8 +111,8 @@ class FrontLines:
 
 
 def _unit(axis: Axis, values: FloatArray) -> tuple[float, str]:
-    """What values of an objective are divided by, and its title:
-    long times are read in hours or days.
+    """Divisor for the values of an objective, and its axis title: long times are shown in hours or
+    days.
     """
     if axis.unit != "s":
         return 1.0, axis.title
@@ -124,8 +124,8 @@ def front_picture(front: Front, ax: Axes | None = None) -> Axes:
     """Draw a front: its points with their numbers, the ideal and the nadir that it lies between.
 
     The ideal has the best of both objectives, which no allocation reaches unless they agree; the
-    nadir has the worst of both that the front (as far as it is drawn) accepts. Points are joined
-    where jobs share time, as everything between two allocations can be had then.
+    nadir has the worst of both that the front (as far as it is drawn) accepts. Points are joined if
+    jobs share time, because every allocation between two points is then possible.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def _draw(ax: Axes, lines: FrontLines) -> None:
             )
     _number(ax, lines)
     ax.ticklabel_format(useOffset=False, style="plain")
-    # Room for the numbers
+    # Leave room for the numbers
     ax.margins(x=0.17, y=0.09)
     grid_below(ax)
     legend_below(ax, ax.get_legend_handles_labels()[0], 0.5, 4)
@@ -189,9 +189,7 @@ def _draw(ax: Axes, lines: FrontLines) -> None:
 
 
 def _number(ax: Axes, lines: FrontLines) -> None:
-    """The numbers of the points beside them, on the side of the nadir;
-    of many points those of the ends alone.
-    """
+    """Write the numbers of the points on the side of the nadir; of many points, only the ends."""
     last = len(lines.first) - 1
     rows = range(last + 1) if last < LABELLED else (0, last)
     ideal = lines.ideal or (0.0, 0.0)

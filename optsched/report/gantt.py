@@ -1,5 +1,5 @@
-"""Gantt diagrams: what runs when, on lanes of GPUs pool by pool;
-of a schedule, and of the rounds of an allocation.
+"""Gantt charts of a schedule, and of the rounds of an allocation: time against lanes of GPUs, pool
+by pool.
 """
 
 from __future__ import annotations
@@ -58,22 +58,22 @@ if TYPE_CHECKING:
 
 # --- lanes ---------------------------------------------------------------------------------------
 
-# A GPU is cut into at most so many lanes where jobs hold shares of it.
+# Most lanes per GPU, if jobs hold shares of GPUs.
 FINEST = 8
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """Blocks of neighbouring lanes; a stretch that finds no room in one piece has several.
+    """Blocks of adjacent lanes; a stretch that does not fit in one piece has several.
 
     Attributes
     ----------
     stretch, lane, height : IntArray, shape (B,)
-        Whose block it is, its first lane and how many it covers.
+        Stretch of the block, its first lane and its number of lanes.
     per_gpu : int
         Lanes of a GPU.
     count : int
-        Lanes in all: those of the pool's GPUs, and more where more run at a time than fit.
+        Number of lanes: those of the pool's GPUs, or more if more GPUs are held at a time.
     """
 
     stretch: IntArray
@@ -86,12 +86,11 @@ class Lanes:
 def lay_out(
     start: FloatArray, end: FloatArray, gpus: FloatArray, owner: IntArray, size: int
 ) -> Lanes:
-    """Greedy packing in order of start; as many lanes are used as GPUs are held at a time, no more.
+    """Greedy packing in order of start. It uses no more lanes than GPUs are held at one time.
 
-    Each stretch takes lanes that are free when it starts: those that its owner had before if it
-    can, else the smallest gap that holds it in one piece, else the lowest free lanes. All free
-    lanes are equally good for what comes later, so no stretch ever needs a lane beyond the largest
-    number of GPUs held at once.
+    Each stretch takes lanes that are free when it starts: the former lanes of its owner if
+    possible, else the smallest gap that holds it in one piece, else the lowest free lanes. A
+    stretch may be split over any free lanes, so the largest number of GPUs held at once is enough.
 
     Parameters
     ----------
@@ -130,24 +129,23 @@ def lay_out(
 
 
 def _smallest_gap(free: IntArray, wanted: int) -> IntArray:
-    """The lowest lanes of the smallest run of free ones that is long enough,
-    else the lowest free lanes.
-    """
+    """The lowest lanes of the smallest sufficient run of free lanes, else the lowest free lanes."""
     runs = [run for run in _neighbours(free) if len(run) >= wanted]
     return min(runs, key=len)[:wanted] if runs else free[:wanted]
 
 
 def _neighbours(lanes: IntArray) -> list[IntArray]:
-    """Sorted lanes cut into runs of consecutive numbers."""
+    """Split sorted lanes into runs of consecutive numbers."""
     return np.split(lanes, np.flatnonzero(np.diff(lanes) != 1) + 1)
 
 
-# --- what is shown -------------------------------------------------------------------------------
+# --- the data that is shown
+# -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class GanttRows:
-    """What a Gantt diagram shows.
+    """The data of a Gantt chart.
 
     Attributes
     ----------
@@ -157,10 +155,10 @@ class GanttRows:
     unit : str
         ``s``, ``min``, ``h``, ``days`` or ``%``.
     deadline : FloatArray, shape (S,)
-        Of the job of each stretch, in the unit of the axis; inf for none, and for all but the job's
-        last stretch.
+        Deadline of the job of each stretch, in the unit of the axis; inf for none, and for all
+        stretches of a job except the last.
     now : float or None
-        On the axis.
+        Position of now on the axis.
     cuts : FloatArray
         Ends of slices on the axis.
     title, subtitle, axis : str
@@ -178,7 +176,7 @@ class GanttRows:
 
     @classmethod
     def of_schedule(cls, answer: Answer | Schedule) -> GanttRows:
-        """The schedule of a solution or of a solution file, on an axis that counts from now."""
+        """The schedule of a solution or of a solution file; the axis starts at now."""
         runs = schedule_of(answer)
         instance = instance_of(answer)
         if not len(runs):
@@ -206,7 +204,7 @@ class GanttRows:
     @classmethod
     def of_rounds(cls, answer: Answer | Rounds) -> GanttRows:
         """The rounds of a solution or of a solution file:
-        seconds where the window is known, else percent of it.
+        in seconds if the window is known, else in percent of it.
         """
         slices = slices_of(answer)
         instance = instance_of(answer)
@@ -247,17 +245,17 @@ def _amounts(runs: Runs) -> str:
 
 # --- bands ---------------------------------------------------------------------------------------
 
-# Inches: of a GPU, of a band at least and at most, and of all bands together.
+# Inches: height of a GPU, least and largest height of a band, and height of all bands.
 OF_GPU, SMALLEST, LARGEST, PAGE = 0.27, 0.42, 4.5, 7.5
 # Inches between bands.
 GAP = 0.12
-# With more pools than this, those on which nothing runs are left out.
+# With more pools than this, idle pools are left out.
 MAX_IDLE = 8
 
 
 @dataclass(frozen=True)
 class Band:
-    """One pool of the diagram.
+    """One pool of the chart.
 
     Attributes
     ----------
@@ -265,13 +263,13 @@ class Band:
         Row of the pools, -1 for stretches without one.
     label : str
     gpus : int
-        Of the pool; without a pool as many as are held at a time.
+        GPUs of the pool; without a pool, the most that are held at a time.
     runs : IntArray
         The stretches that run here.
     lanes : Lanes
-        Their blocks; ``lanes.stretch`` counts in ``runs``.
+        Their blocks; ``lanes.stretch`` is an index into ``runs``.
     top, inches, gap : float
-        Where the band begins, its height, and what is left free above it.
+        Position of the band, its height, and the gap above it.
     """
 
     label: str
@@ -289,7 +287,7 @@ class Band:
 
 
 def bands_of(instance: Instance, runs: Runs) -> list[Band]:
-    """The bands from top to bottom: pools in their order, then what runs without one."""
+    """The bands from top to bottom: pools in their order, then stretches without a pool."""
     pools = instance.cluster.pools
     used = set(runs.pool.tolist())
     shown = [row for row in range(len(pools)) if row in used or len(pools) <= MAX_IDLE]
@@ -319,16 +317,16 @@ def bands_of(instance: Instance, runs: Runs) -> list[Band]:
 
 # Inches of a picture.
 WIDTH = 10.5
-# Blocks that are looked at for room for a label, the largest first.
+# Most blocks that are tried for a label, the largest first.
 MAX_LABELS = 250
-# Ends of slices that are drawn.
+# Most ends of slices that are drawn.
 MAX_CUTS = 80
-# Deadlines that are marked; of more, only those that are missed.
+# Most deadlines that are marked; with more, only missed ones are.
 MAX_DEADLINES = 60
-# Blocks up to which those that touch get different colours; more are too small to be distinguished
-# anyway.
+# Up to this many blocks, adjacent ones get different colours; more blocks are too small to be
+# distinguished.
 MAX_TOUCHING = 20_000
-# Inches of the lowest block that has room for a name.
+# Least height in inches of a block with a name.
 LOWEST = 0.115
 
 
@@ -359,9 +357,8 @@ class Blocks:
 def schedule_gantt(answer: Answer | Schedule, ax: Axes | None = None) -> Axes:
     """Draw the schedule of a solution: time from now against the GPUs of each pool.
 
-    A stretch is as high as the GPUs that it holds; which GPUs it is drawn on is chosen to fit
-    (`lay_out`) and says nothing about the placement. Deadlines that are kept are thin marks, missed
-    ones crosses.
+    The height of a stretch is the number of its GPUs. Its lanes are chosen to fit (`lay_out`) and
+    do not show the placement. Deadlines that are kept are thin marks, missed ones crosses.
 
     Parameters
     ----------
@@ -438,9 +435,7 @@ def _draw(rows: GanttRows, ax: Axes | None) -> Axes:
 def draw_ground(
     ax: Axes, bands: Iterable[tuple[float, float]], lines: Sequence[float], linewidth: float
 ) -> None:
-    """The ground of a Gantt diagram:
-    bands from top to bottom, thin lines in them, the grid of the time.
-    """
+    """The background of a Gantt chart: bands with thin lines in them, and the time grid."""
     for top, bottom in bands:
         ax.axhspan(top, bottom, color=PANEL, linewidth=0, zorder=0)
     ax.hlines(lines, *ax.get_xlim(), color=PAPER, linewidth=linewidth, zorder=0.5)
@@ -449,14 +444,14 @@ def draw_ground(
 
 
 def _draw_pools(ax: Axes, bands: Sequence[Band]) -> None:
-    """The bands of the pools, with a thin line between GPUs where there is room for it."""
+    """Draw the bands of the pools, with thin lines between GPUs if there is room."""
     lines = [
         band.top + band.of_gpu * np.arange(1, band.gpus) for band in bands if band.of_gpu >= 0.1
     ]
     edges = [(band.top, band.top + band.inches) for band in bands]
     draw_ground(ax, edges, np.concatenate([np.zeros(0), *lines]).tolist(), 0.8)
     for band in bands:
-        # More runs at a time than the pool has: a line where its GPUs end
+        # If more GPUs are held than the pool has, draw a line at its capacity
         if band.lanes.count > band.gpus * band.lanes.per_gpu:
             end = band.top + band.of_gpu * band.gpus
             ax.hlines(end, *ax.get_xlim(), color=WARNING, linewidth=1.0, zorder=3)
@@ -499,9 +494,7 @@ def _stretches(rows: GanttRows, bands: Sequence[Band]) -> Blocks:
 
 
 def beside(blocks: Blocks) -> Mapping[int, set[int]]:
-    """Jobs of which blocks touch:
-    one ends where the other begins, or they lie on neighbouring lanes.
-    """
+    """Jobs with adjacent blocks: one ends where the other begins, or they are on adjacent lanes."""
     found: dict[int, set[int]] = {}
     if len(blocks.job) > MAX_TOUCHING:
         return found
@@ -519,7 +512,7 @@ def beside(blocks: Blocks) -> Mapping[int, set[int]]:
 
 
 def write_names(ax: Axes, names: JobNames, blocks: Blocks, colours: Mapping[int, str]) -> None:
-    """The name of a job in the largest block of each stretch that has room for it."""
+    """Write the name of a job into the largest block of each stretch, if there is room."""
     named = set()
     inch = size_of(ax)[0] / float(np.ptp(ax.get_xlim()))
     width = (blocks.right - blocks.left) * inch
@@ -567,8 +560,8 @@ def add_boxes(ax: Axes, blocks: Blocks, colours: Mapping[int, str]) -> Collectio
 
 
 def _draw_deadlines(ax: Axes, rows: GanttRows, bands: Sequence[Band]) -> None:
-    """A mark at each deadline, joined to the end of the job's last stretch;
-    a cross where it is missed.
+    """Mark each deadline and join it to the end of the job's last stretch; a missed one gets a
+    cross.
     """
     missed = rows.runs.end > rows.deadline + 1e-9 * (1.0 + abs(rows.deadline))
     shown = (

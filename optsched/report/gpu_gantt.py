@@ -1,5 +1,5 @@
-"""Who held which GPUs when in a simulation: GPUs by pool and node against time;
-of large clusters, nodes.
+"""Gantt chart of a simulation: which job held which GPUs, by pool and node, against time; for large
+clusters, nodes instead of GPUs.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ if TYPE_CHECKING:
 
 
 # --- which GPUs ----------------------------------------------------------------------------------
-# A simulation keeps the lowest GPU of each stretch, how many GPUs there are, and over how many
-# nodes they are spread. So the node of a stretch on one node is known, and the first node of any
-# other; the rest is chosen such that no GPU is held twice.
+# A simulation stores the lowest GPU of each stretch, its number of GPUs, and its number of nodes.
+# So for a stretch on one node the node is known, for others the first node. The other GPUs are
+# chosen here such that no GPU is held twice.
 
 
 @dataclass(frozen=True)
 class Holders:
-    """Stretches of time in which somebody holds the same GPUs:
-    one job, or several that share them; by start.
+    """Stretches of time in which one job, or several that share GPUs, hold the same GPUs; sorted by
+    start.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Holders:
 
     @classmethod
     def of(cls, segments: Segments) -> Holders:
-        """Segments that overlap on the same lowest GPU share their GPUs: they are one holder."""
+        """Overlapping segments with the same lowest GPU share GPUs, so they are one holder."""
         count = len(segments)
         order = np.lexsort((segments.start, segments.first_gpu))
         start = segments.start[order]
@@ -121,7 +121,7 @@ class Holders:
 
 @dataclass(frozen=True)
 class GpusOnNodes:
-    """GPUs of one node that a holder has; arrays of equal length, by holder.
+    """Numbers of GPUs of holders on nodes; arrays of equal length, sorted by holder.
 
     Attributes
     ----------
@@ -136,8 +136,8 @@ class GpusOnNodes:
 def parts_on_nodes(instance: Instance, holders: Holders) -> GpusOnNodes:
     """The nodes of each holder, and its GPUs on each.
 
-    Those on one node are known. A gang on several takes, in order of start, its first node and then
-    those of the pool that have the most GPUs free all the time that it runs.
+    For holders on one node, the node is known. A gang on several nodes, in order of start, gets its
+    first node and then the nodes of the pool with the most GPUs that are free during its whole run.
     """
     numbering = instance.cluster.numbering
     node = numbering.node_of(holders.first_gpu)
@@ -181,8 +181,8 @@ def _free(
     mine: IntArray,
     times: FloatArray,
 ) -> IntArray:
-    """GPUs that holders on one node leave free, shape (nodes of the pool, times):
-    from each time to the next.
+    """GPUs that holders on one node leave free between consecutive times, shape (nodes of the pool,
+    times).
     """
     change = np.zeros((len(members), len(times) + 1), np.int32)
     row = node[mine] - members[0]
@@ -194,13 +194,11 @@ def _free(
 
 
 def _shared_out(free: IntArray, first: int, gpus: int, nodes: int) -> tuple[IntArray, IntArray]:
-    """Rows of nodes with GPUs of a gang, and how many on each:
-    on as many nodes as it is said to be on.
-    """
+    """Nodes of a gang and its GPUs on each, on the stated number of nodes."""
     later = np.arange(first + 1, len(free))
     others = later[np.argsort(-free[later], kind="stable")][: nodes - 1]
     row = np.concatenate([[first], np.sort(others)]).astype(np.int64)
-    # One at least on each
+    # At least one on each node
     left = gpus - len(row)
     count = np.ones(len(row), np.int64)
     for place in np.argsort(-free[row], kind="stable").tolist():
@@ -211,11 +209,9 @@ def _shared_out(free: IntArray, first: int, gpus: int, nodes: int) -> tuple[IntA
 
 
 def gpus_of(instance: Instance, holders: Holders, parts: GpusOnNodes) -> tuple[IntArray, IntArray]:
-    """GPUs that holders are drawn on: pairs of holder and GPU, by holder.
-
-    In order of start, a holder has the lowest GPU that it is known to have where that is free, and
-    then the next ones of its nodes. Where the nodes that were chosen for gangs leave too few, fewer
-    are drawn.
+    """GPUs on which holders are drawn: pairs of holder and GPU, sorted by holder. In order of
+    start, a holder gets its known lowest GPU if it is free, then the next free ones of its nodes.
+    If the nodes that were chosen for gangs have too few free GPUs, fewer are drawn.
     """
     start = instance.cluster.numbering.start
     until = np.full(int(start[-1]), -np.inf)
@@ -238,15 +234,15 @@ def gpus_of(instance: Instance, holders: Holders, parts: GpusOnNodes) -> tuple[I
 
 
 # --- blocks --------------------------------------------------------------------------------------
-# Each GPU has a row; a block covers neighbouring rows of one node from start to end.
+# Each GPU has a row; a block covers adjacent rows of one node from start to end.
 
-# Inches: of a GPU and of all of them at most, and between pools.
+# Inches: largest height of a GPU, largest height of all GPUs, and gap between pools.
 OF_GPU, PAGE, GAP = 0.16, 5.6, 0.1
 
 
 @dataclass(frozen=True)
 class GpuRows:
-    """Where GPUs are drawn: inches from the upper edge.
+    """Vertical positions of GPUs: inches from the upper edge.
 
     Attributes
     ----------
@@ -283,9 +279,8 @@ def blocks_of(
     rows: GpuRows,
     origin: float,
 ) -> tuple[Blocks, int]:
-    """Rectangles in seconds and inches; where two jobs share GPUs, halves lie over those.
-
-    And how many halves.
+    """Rectangles in seconds and inches. If two jobs share GPUs, half-height rectangles are added on
+    top; also returns their number.
     """
     order = np.lexsort((gpu, holder))
     holder = holder[order]
@@ -343,17 +338,17 @@ def shared_spells(
 
 # --- drawing -------------------------------------------------------------------------------------
 
-# GPUs that have a row each; of more, each node has one.
+# Most GPUs with one row each; with more, there is one row per node.
 MOST_GPUS = 160
-# Stretches that are drawn, as blocks and summed by node; of more, the first hours.
+# Most stretches that are drawn, as blocks and summed by node; with more, only the first hours are.
 MOST_STRETCHES, MOST_ON_NODES = 1500, 15_000
-# Blocks of a vector graphic, at most; more become a bitmap in it.
+# Most blocks in a vector graphic; more become a bitmap in it.
 VECTORS = 600
 # Columns of the picture of nodes.
 WINDOWS = 400
 # Inches that the name of a node needs.
 LABELLED = 0.14
-# Lengths of the part of a long simulation that is drawn, in seconds.
+# Possible lengths, in seconds, of the part of a long simulation that is drawn.
 SPANS = (
     60.0,
     600.0,
@@ -438,7 +433,7 @@ def _span(low: float, high: float) -> str:
 
 
 def _window(segments: Segments, origin: float, most: int) -> tuple[float, float]:
-    """From the first arrival on, as long as there are not too many stretches."""
+    """The window: from the first arrival on, as long as the number of stretches allows."""
     last = float(segments.end.max()) - origin
     if len(segments) <= most:
         return 0.0, last
@@ -447,13 +442,13 @@ def _window(segments: Segments, origin: float, most: int) -> tuple[float, float]
 
 
 def _between(segments: Segments, low: float, high: float) -> Segments:
-    """Those that run in a window."""
+    """The segments that run in a window."""
     return segments.take((segments.start < high) & (segments.end > low))
 
 
 def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> None:
-    """The ground: pools and nodes, with their names on the left;
-    those of pools on the right where nodes have one.
+    """Draw pools and nodes with their names on the left; if nodes have names, those of pools are on
+    the right.
     """
     numbering = simulation.trace.instance.cluster.numbering
     node_top = rows.top[numbering.start[:-1][np.diff(numbering.start) > 0]]
@@ -487,9 +482,7 @@ def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> Non
 def _draw_jobs(
     ax: Axes, simulation: Simulation, shown: Segments, rows: GpuRows, unit: float
 ) -> str:
-    """A block for each stretch on neighbouring GPUs of a node;
-    returns what is to be said of them.
-    """
+    """Draw a block for each stretch on adjacent GPUs of a node; returns notes for the subtitle."""
     instance = simulation.trace.instance
     holders = Holders.of(shown)
     holder, gpu = gpus_of(instance, holders, parts_on_nodes(instance, holders))
@@ -515,15 +508,15 @@ def _draw_jobs(
 
 
 def _misfits(drawn: int, wanted: int) -> list[str]:
-    """What is to be said where the nodes that were chosen for gangs leave too few GPUs."""
+    """A note if the nodes that were chosen for gangs have too few free GPUs."""
     return [f"{wanted - drawn:,} of {wanted:,} places on GPUs do not fit"] if drawn < wanted else []
 
 
 def _draw_nodes(
     ax: Axes, simulation: Simulation, shown: Segments, rows: GpuRows, unit: float
 ) -> str:
-    """The part of the GPUs of each node that is held, window by window;
-    returns what is to be said of it.
+    """Draw the fraction of the GPUs of each node that is held, per time window; returns notes for
+    the subtitle.
     """
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -579,7 +572,7 @@ def held_by_window(
     gpus, node : IntArray
     nodes : int
     span : float
-        Seconds that all windows have together.
+        Seconds of all windows together.
     """
     width = span / WINDOWS
     inside = np.zeros((nodes, WINDOWS + 1))

@@ -1,4 +1,4 @@
-"""The allocation as a picture: which job has which pool for what fraction of the time."""
+"""The allocation as a picture: fraction of time of each job on each pool."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 ANSWERED = (Status.OPTIMAL, Status.FEASIBLE)
-# Rows that still have room for a label and for the numbers.
+# Most rows with a label and numbers.
 MAX_LABELLED = 50
-# Rows of a picture that has no room for labels.
+# Most rows without labels.
 MAX_BANDS = 400
-# Width of a picture of many places.
+# Width of a picture with many places.
 MOST_INCHES = 24.0
-# Smaller fractions are drawn as none.
+# Smaller fractions are drawn as 0.
 VISIBLE = 5e-4
 # Fractions from `VISIBLE` to 1, evenly spaced.
 COLOURS = ("#e3edf8", "#c6dbef", "#93c0e0", "#4f97cb", "#1c61a5", "#08306b")
@@ -42,26 +42,26 @@ COLOURS = ("#e3edf8", "#c6dbef", "#93c0e0", "#4f97cb", "#1c61a5", "#08306b")
 
 @dataclass(frozen=True)
 class HeatmapRows:
-    """What the heatmap shows: mean fractions of time, one row per job or per group of jobs.
+    """The data of the heatmap: mean fractions of time, one row per job or per group of jobs.
 
     Attributes
     ----------
     fraction : FloatArray, shape (rows, places)
-        Of wall-clock time; a job that shares GPUs counts as if it had them alone.
+        Fraction of wall-clock time; sharing GPUs with another job makes no difference.
     runs : BoolArray, shape (rows, places)
-        Whether a job of the row can run there at all.
+        Whether a job of the row can run there.
     labels : tuple of str
-        One per row; empty where there are too many rows for labels.
+        One per row; empty if there are too many rows for labels.
     size : IntArray, shape (rows,)
         Jobs in each row.
     places : tuple of str
-        The pools; then, where some option uses none, the resources of such options if each uses one
-        at most, such as the agents of an assignment; ``no pool`` for all others. Pools are left out
-        if nobody can use any.
+        First the pools (left out if no job can use one). If some options use no pool, then their
+        resources if each such option uses at most one (such as the agents of an assignment), else
+        ``no pool``.
     row_words : str
-        What a row is.
+        Description of a row.
     used, capacity : FloatArray, shape (places,)
-        GPUs in use, mean over time, and usable GPUs; of resources their use and capacity; NaN for
+        Mean GPUs in use over time, and usable GPUs; for resources, their use and capacity; NaN for
         ``no pool``.
     pooled : bool
         Whether the pools are among the places.
@@ -79,10 +79,9 @@ class HeatmapRows:
 
 
 def heatmap_rows(source: Allocation | SolutionFile) -> HeatmapRows:
-    """Fractions by job and pool, put together until the rows fit on a page.
-
-    A row is a job; else a class of jobs that are equal for the formulation; and if even these are
-    too many, the jobs are sorted by the pool that they use most, and neighbours are put together.
+    """Fractions by job and pool, aggregated until the rows fit on a page. A row is a job. If there
+    are too many jobs, a row is a class of jobs that are equal for the formulation. If there are too
+    many classes, jobs are sorted by the pool that they use most, and consecutive jobs are merged.
     """
     shares = shares_of(source)
     C = source.classes
@@ -115,7 +114,7 @@ def heatmap_rows(source: Allocation | SolutionFile) -> HeatmapRows:
 
 @dataclass(frozen=True)
 class _RunPlaces:
-    """Where jobs run: pools, and resources that options without a pool use.
+    """The places where jobs run: pools, and resources of options without a pool.
 
     Attributes
     ----------
@@ -182,13 +181,13 @@ def _options(C: Classes) -> IntArray:
 
 
 def _by_job(C: Classes, shares: AllocatedRows, places: _RunPlaces) -> tuple[FloatArray, BoolArray]:
-    """Fractions of every job in every place, and where it can run."""
+    """Fractions of every job in every place, and whether it can run there."""
     fraction = np.zeros((len(C.instance.jobs_table), len(places.names)))
     shared = shares.partner >= 0
     place = places.at(shares.pool, shares.option)
     np.add.at(fraction, (shares.job, place), shares.fraction)
     np.add.at(fraction, (shares.partner[shared], place[shared]), shares.fraction[shared])
-    # The last class: not in the program (-1)
+    # The last class is for jobs that are not in the program (-1)
     of_class = np.zeros((len(C) + 1, len(places.names)), bool)
     column = places.at(C.pool, _options(C))
     of_class[C.class_a, column] = True
@@ -206,8 +205,8 @@ def _means(fraction: FloatArray, runs: BoolArray, group: IntArray) -> tuple[Floa
 
 
 def _bands(fraction: FloatArray) -> IntArray:
-    """Group of each job: sorted by the place used most, then by how much,
-    and cut into bands of nearly equal size.
+    """Group of each job: jobs are sorted by the place that they use most, then by its fraction, and
+    cut into bands of nearly equal size.
     """
     count = len(fraction)
     most = fraction.argmax(axis=1)
@@ -232,8 +231,8 @@ def allocation_heatmap(solution: Answer | Allocation, ax: Axes | None = None) ->
     """Draw the allocation of a solution: jobs x pools, coloured by fraction of time.
 
     A job alone on a pool for half of the time counts 0.5 there, whatever its GPUs; a pair that
-    shares GPUs counts for both jobs. Places where a job cannot run are grey. Many jobs are put
-    together (`heatmap_rows`).
+    shares GPUs counts for both jobs. Places where a job cannot run are grey. Many jobs are merged
+    into fewer rows (`heatmap_rows`).
 
     Parameters
     ----------

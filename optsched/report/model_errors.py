@@ -1,5 +1,5 @@
-"""How well models tell times as a picture:
-predicted against measured, a panel for each model and split.
+"""Prediction errors of models as a picture: predicted against measured times, a panel for each
+model and split.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
 # Inches of a side of a panel.
 SIDE = 3.6
-# Workloads in the legend.
+# Most workloads in the legend.
 NAMED = 12
 MOST_PANELS = 40
-# Points that have their intervals drawn, at most; where there are more, points are smaller too.
+# Most points with intervals; if there are more, points are smaller too.
 INTERVALS = 150
-# Labels of an axis, at most; their numbers may be as long as 0.0015.
+# Most labels of an axis; numbers may be as long as 0.0015.
 TICKS = 6
 
 
 def evaluation_picture(found: Evaluation) -> Axes:
-    """Draw what models said of times that they were not fitted to,
-    against the measured times, on logarithmic axes.
+    """Draw predictions for times that models were not fitted to, against the measured times, on
+    logarithmic axes.
 
-    A row of panels for each model, a column for each split; a point for each step, coloured by its
-    workload, with the interval that should hold the nominal share of them (of many points those of
-    `INTERVALS`). On the diagonal a prediction is right.
+    There is a row of panels for each model and a column for each split. Each step is a point,
+    coloured by its workload, with its interval at the nominal level (with many points, only
+    `INTERVALS` of them). Points on the diagonal are exact.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def evaluation_picture(found: Evaluation) -> Axes:
     Raises
     ------
     UsageError
-        If no model had a word for any time, or there are too many panels.
+        If no model has any prediction, or there are too many panels.
     SolverUnavailable
         If matplotlib is not installed.
     """
@@ -97,9 +97,7 @@ def evaluation_picture(found: Evaluation) -> Axes:
 
 
 def _limits(drawn: list[Points]) -> tuple[float, float]:
-    """Of both axes of all panels,
-    from the points and not from their intervals, which may be endless.
-    """
+    """Limits of both axes of all panels, from the points; their intervals may be infinite."""
     every = np.concatenate(
         [values[points.known] for points in drawn for values in (points.seconds, points.predicted)]
     )

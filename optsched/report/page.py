@@ -1,5 +1,5 @@
 """One self-contained page of HTML:
-sections one below the other, no scripts, nothing fetched from elsewhere.
+sections one below the other, no scripts, no external resources.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def words_html(text: str) -> str:
-    """A paragraph of explanation; nothing without words."""
+    """A paragraph of explanation; empty for an empty text."""
     return f'<p class="words">{escape(text)}</p>' if text else ""
 
 
 def summary_html(table: SummaryTable) -> str:
-    """A table of results with the words on how to read it."""
+    """A table of results with its explanation."""
     kinds = [column.kind == "text" for column in table.columns]
     return words_html(table.words) + table_html(
         [column.name for column in table.columns], table.texts, kinds
@@ -40,7 +40,7 @@ def summary_html(table: SummaryTable) -> str:
 
 
 def folded(title: str, html: str) -> str:
-    """Something that is shown when it is asked for."""
+    """Content that is collapsed until the reader opens it."""
     return f"<details><summary>{escape(title)}</summary>\n{html}\n</details>"
 
 
@@ -51,7 +51,7 @@ def picture_html(ax: Axes, words: str) -> str:
 
 def inline_svg(ax: Axes, label: str) -> str:
     """The figure of these axes as an SVG element, with text as text,
-    whose ids no other picture of a page has.
+    with ids that are unique within a page.
     """
     from matplotlib import rc_context
 
@@ -61,7 +61,7 @@ def inline_svg(ax: Axes, label: str) -> str:
     buffer = io.StringIO()
     plain_text(figure)
     with rc_context({"svg.hashsalt": "optsched", "svg.fonttype": "none"}), quiet_glyphs():
-        # Its own ground: in a dark notebook, dark text on a transparent one could not be read
+        # Set a background: dark text on a transparent background is not readable in a dark notebook
         figure.savefig(buffer, format="svg", metadata=UNDATED["svg"], facecolor=PAPER)
     text = drawable(buffer.getvalue())
     text = text[text.index("<svg") :].rstrip()
@@ -111,7 +111,7 @@ class Section:
     title : str
         Plain text.
     html : str
-        What follows it, as HTML that is escaped already.
+        Content, as HTML that is already escaped.
     """
 
     title: str
@@ -144,7 +144,7 @@ def write_page(text: str, path: str | Path) -> None:
 
 
 def _anchors(titles: Sequence[str]) -> list[str]:
-    """A name for each section, all of them different."""
+    """A unique anchor for each section."""
     found = []
     for title in titles:
         name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
-# One colour per job; more jobs begin again with the first.
+# Colours of jobs; with more jobs, they repeat.
 JOBS = (
     "#0072b2",
     "#e69f00",
@@ -30,9 +30,9 @@ JOBS = (
 INK, PALE_INK, MUTED = "#1a1a1a", "#ffffff", "#555555"
 # Thin lines, ground of a group, ground of the picture.
 LINE, PANEL, PAPER = "#c9c5be", "#f4f2ee", "#ffffff"
-# What cannot be used, or has no worth.
+# Unusable places, and zero values.
 IDLE = "#e4e0da"
-# The two lines of a diagram, and what is wrong.
+# The two lines of a diagram, and errors.
 MAIN, SECOND, WARNING = "#1c61a5", "#d55e00", "#b2182b"
 # Sizes in points.
 TITLE, SUBTITLE, LABEL, SMALL = 12.0, 8.5, 9.0, 7.5
@@ -42,7 +42,7 @@ STYLES = ("-", "--", "-.", ":")
 
 
 def line_style(place: int) -> tuple[str, str]:
-    """Colour and style of the n-th line of a diagram; no line differs by its colour alone."""
+    """Colour and style of the n-th line of a diagram; lines differ in more than colour."""
     style = STYLES[(place // len(LINES) + place) % len(STYLES)]
     return LINES[place % len(LINES)], style
 
@@ -50,11 +50,10 @@ def line_style(place: int) -> tuple[str, str]:
 def job_colours(
     jobs: Iterable[int], beside: Mapping[int, AbstractSet[int]] | None = None
 ) -> Mapping[int, str]:
-    """A colour for each job (row of the job table), the same in every picture as far as that goes.
-
-    Job r would like colour r (modulo their number) and takes the next free one if another has it;
-    so up to twelve jobs always differ. Of more jobs each gets its own choice, and colours repeat; a
-    job that is ``beside`` others of the same colour takes the next one that none of them has.
+    """A colour for each job (row of the job table), if possible the same in every picture. Job r
+    gets colour r (modulo the number of colours), or the next free one, so up to twelve jobs all
+    differ. With more jobs colours repeat; then a job that is ``beside`` others of the same colour
+    takes the next colour that none of them has.
     """
     rows = sorted(set(jobs))
     count = len(JOBS)
@@ -79,7 +78,7 @@ def job_colours(
 
 
 def ink_on(colour: str) -> str:
-    """Dark or pale ink, whichever is read better on a colour (by its relative luminance)."""
+    """The text colour, dark or light, with more contrast on a background (relative luminance)."""
     channels = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
     linear = [
         value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4

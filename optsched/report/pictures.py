@@ -1,5 +1,5 @@
-"""What all pictures share:
-matplotlib on demand, and files whose bytes depend on the picture alone.
+"""Common functions of pictures: matplotlib on demand, and files whose bytes depend only on the
+picture.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Metadata of each file format without the time and the version that matplotlib would write by
-# itself.
+# Metadata of each file format, without the time and the version that matplotlib writes by default.
 UNDATED: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
     "svg": {"Date": None, "Creator": None},
@@ -36,7 +35,7 @@ UNDATED: dict[str, dict[str, Any]] = {
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # Dots per inch of bitmaps.
 RESOLUTION = 150
-# How the legends of all pictures look.
+# Style of all legends.
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": SMALL + 0.5}
 
 
@@ -56,14 +55,14 @@ def require_matplotlib() -> None:
 
 
 def new_axes(width: float, height: float) -> Axes:
-    """Axes on a figure of their own (inches),
-    which no window and no global state of matplotlib holds on to.
+    """Axes on a new figure (inches) that is not registered in any window or global state of
+    matplotlib.
     """
     return new_figure(width, height).add_subplot()
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure of a size in inches, which no window holds on to."""
+    """A new figure (inches) that is not registered in any window."""
     require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -74,7 +73,7 @@ def new_panels(
     width: float, height: float, rows: int = 2, columns: int = 2, *, one_scale: bool = False
 ) -> tuple[Figure, np.ndarray]:
     """A figure (inches) with rows of axes;
-    on ``one_scale`` all of a row share the vertical axis.
+    with ``one_scale`` the axes of a row share the vertical axis.
     """
     figure = new_figure(width, height)
     engine = figure.get_layout_engine()
@@ -83,7 +82,7 @@ def new_panels(
 
 
 def figure_of(ax: Axes) -> Figure:
-    """The figure that axes are on, itself on no other one."""
+    """The outermost figure of the axes."""
     figure = ax.get_figure(root=True)
     assert figure is not None
     return figure
@@ -129,8 +128,7 @@ def save_picture(ax: Axes, path: str | Path) -> None:
 def quiet_glyphs() -> Iterator[None]:
     """Let matplotlib draw a box for a character that its font lacks, without a warning.
 
-    Names of jobs may hold any character, such as an emoji; a user cannot act on the
-    warning.
+    Names of jobs may contain any character, such as an emoji, and a user cannot fix the font.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from", UserWarning)
@@ -138,18 +136,17 @@ def quiet_glyphs() -> Iterator[None]:
 
 
 def drawable(text: str) -> str:
-    """A text without the control characters that no XML can hold, as names of jobs may have."""
+    """Remove control characters that XML cannot contain; names of jobs may have them."""
     return NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def plain_text(figure: Figure) -> None:
-    """Take the texts of a figure as they stand: a dollar sign in a name begins no formula.
-
-    Powers of ten on a logarithmic axis are formulas, which matplotlib writes itself.
+    """Disable formulas in the texts of a figure, so that a dollar sign in a name is shown. Labels
+    of logarithmic axes are excluded: matplotlib writes powers of ten as formulas.
     """
     from matplotlib.text import Text
 
-    # Labels of ticks are made when they are asked for
+    # Labels of ticks are created on access
     for ax in figure.axes:
         ax.get_xticklabels()
         ax.get_yticklabels()
@@ -169,17 +166,17 @@ def head(ax: Axes, title: str, subtitle: str, x: str = "", y: str = "") -> None:
     text = ax.annotate(
         subtitle, (0, 1), (0, 6), "axes fraction", "offset points", fontsize=SUBTITLE, color=MUTED
     )
-    # A long line must not squeeze the picture
+    # A long text must not make the picture smaller
     text.set_in_layout(False)
 
 
 def width_of(text: str, size: float) -> float:
-    """Inches that a text of a size in points takes, nearly."""
+    """Approximate width in inches of a text of a size in points."""
     return 0.0083 * size * len(text)
 
 
 def plain_frame(ax: Axes, *sides: str) -> None:
-    """Keep the frame on these sides alone (left, bottom ...), thin; ticks without marks."""
+    """Keep a thin frame only on these sides (left, bottom ...), and ticks without marks."""
     for side, spine in ax.spines.items():
         spine.set_visible(side in sides)
         spine.set_color(LINE)
@@ -222,7 +219,7 @@ def round_factors(low: float, high: float, factors: Sequence[float]) -> list[flo
 def rectangles(
     left: FloatArray, top: FloatArray, right: FloatArray, bottom: FloatArray
 ) -> list[FloatArray]:
-    """Corners of rectangles, as collections of polygons take them."""
+    """Corners of rectangles, in the form that polygon collections need."""
     corners = np.stack([left, top, right, top, right, bottom, left, bottom], axis=1)
     return list(corners.reshape(-1, 4, 2))
 
@@ -230,7 +227,7 @@ def rectangles(
 def legend_beside(
     ax: Axes, handles: Sequence[Artist] | None = None, handlelength: float | None = None
 ) -> None:
-    """A legend to the right of the axes; of all that has a label where no ``handles`` are given."""
+    """A legend to the right of the axes; without ``handles``, of all labelled artists."""
     ax.legend(
         handles=handles,
         loc="upper left",
@@ -243,7 +240,7 @@ def legend_beside(
 
 
 def legend_below(ax: Axes, handles: Sequence[Artist], gap: float, columns: int = 4) -> None:
-    """A legend under the axes, so many inches below their lower edge."""
+    """A legend ``gap`` inches below the lower edge of the axes."""
     from matplotlib.transforms import ScaledTranslation
 
     figure = figure_of(ax)
@@ -274,12 +271,12 @@ def size_of(ax: Axes) -> tuple[float, float]:
 
 
 def short(text: str, most: int) -> str:
-    """A text of at most so many characters."""
+    """Shorten a text to at most ``most`` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
-    """The unit in which so many seconds are read best, and its name: ms, s, min, h, days."""
+    """A suitable unit for a duration, and its name: ms, s, min, h, days."""
     for limit, unit, name in (
         (0.2, 1e-3, "ms"),
         (180.0, 1.0, "s"),
@@ -312,7 +309,7 @@ def round_width(span: float, most: int, least: float) -> float:
 
 
 MOST_TIMES = 9
-"""Marks of an axis of durations at most: labels must not touch."""
+"""Most ticks of an axis of durations, so that labels do not overlap."""
 
 
 def time_ticks(ax: Axes) -> None:

@@ -27,7 +27,7 @@ from optsched.traces import Trace, describe
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# What can be drawn of a solution, and of a solution file.
+# Pictures of a solution and of a solution file, by kind.
 PICTURES: dict[str, Callable[[Answer], Axes]] = {
     "allocation": allocation_heatmap,
     "topology": topology_picture,
@@ -40,7 +40,7 @@ PICTURES: dict[str, Callable[[Answer], Axes]] = {
 
 def solution_picture(answer: Answer, kind: str | None = None) -> Axes:
     """A picture of a kind in `PICTURES`;
-    by default the slices of GPUs where there are layouts, the schedule where there is one, else the
+    by default the slices of GPUs if there are layouts, the schedule if there is one, else the
     allocation.
     """
     if kind is None:

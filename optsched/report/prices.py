@@ -26,22 +26,22 @@ from optsched.solution import Prices, Status
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Resources that are shown, the dearest first.
+# Most resources that are shown, the most expensive first.
 MOST_RESOURCES = 50
 
 
 @dataclass(frozen=True)
 class PriceBars:
-    """What the picture of the prices shows.
+    """The data of the picture of prices.
 
     Attributes
     ----------
     names : tuple of str
-        Resources, the dearest first; equal prices in the order of the resources.
+        Resources, the most expensive first; those with equal prices in their usual order.
     price, used : FloatArray, shape (R,)
-        Improvement of the objective per unit; share of the capacity in use (NaN where nobody says).
+        Improvement of the objective per unit; share of the capacity in use (NaN if unknown).
     hidden : int
-        Further resources that there is no room for; none of them is dearer.
+        Number of cheaper resources that are not shown.
     title, subtitle, axis : str
     """
 
@@ -99,7 +99,7 @@ class PriceBars:
 
 
 def price_bars(answer: Answer | Prices, ax: Axes | None = None) -> Axes:
-    """Draw the prices of a solution as horizontal bars, the dearest on top; those of 0 are grey.
+    """Draw the prices of a solution as horizontal bars, the highest on top; prices of 0 are grey.
 
     A price is the improvement of the objective per unit of the resource, at the margin.
 
@@ -156,7 +156,7 @@ def _draw(ax: Axes, bars: PriceBars) -> None:
     ax.set_yticks(rows, labels)
     for label, dear in zip(ax.get_yticklabels(), worth.tolist(), strict=True):
         label.set_color(INK if dear else MUTED)
-    # Downwards, so that the dearest is on top
+    # Invert the axis, so that the highest price is on top
     ax.set_ylim(len(rows) - 0.4, -0.6)
     if not worth.all():
         ax.axhspan(

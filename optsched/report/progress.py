@@ -32,15 +32,15 @@ from optsched.solvers import Progress
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Events that are kept; of more, every other one is dropped.
+# Most events that are kept; beyond that, every second one is dropped.
 MOST_EVENTS = 20_000
 
 
 class ProgressRecorder:
     """Keeps the events of a solver: ``optsched.solve(..., on_progress=recorder)``.
 
-    Solvers call it from a thread of theirs. Events that repeat incumbent and bound are kept once
-    more at the end of their stretch only, so that a long search stays small.
+    Solvers may call it from another thread. Of consecutive events with the same incumbent and bound
+    only the first and the last are kept, to save memory in a long search.
     """
 
     def __init__(self) -> None:
@@ -58,13 +58,13 @@ class ProgressRecorder:
                 self._events[-1] = event
             else:
                 self._events.append(event)
-            # The first and the last event stay: the picture begins and ends with them
+            # Keep the first and the last event, where the picture begins and ends
             if len(self._events) > MOST_EVENTS:
                 self._events[1:-1] = self._events[1:-1:2]
 
     @property
     def events(self) -> tuple[Progress, ...]:
-        """What was kept so far, in order."""
+        """The events kept so far, in order."""
         with self._lock:
             return tuple(self._events)
 
@@ -75,7 +75,7 @@ def _equal(one: Progress, other: Progress) -> bool:
 
 @dataclass(frozen=True)
 class ProgressLines:
-    """What the picture of the progress shows; arrays of equal length.
+    """The data of the picture of progress; arrays of equal length.
 
     Attributes
     ----------
@@ -84,9 +84,10 @@ class ProgressLines:
     incumbent, bound : FloatArray
         Best objective and bound so far; NaN where unknown.
     runs : tuple of float
-        Seconds at which each further run of the solver began; a formulation may need several.
+        Times in seconds at which each later run of the solver began; a formulation may need several
+        runs.
     gap : float or None
-        At the end.
+        Gap at the end.
     title, subtitle, axis : str
     """
 
@@ -100,8 +101,8 @@ class ProgressLines:
     axis: str
 
     def primal_integral(self, best: float | None = None) -> float:
-        """Area under the relative distance of the incumbent from the best objective: how late and how bad
-        solutions were, in seconds.
+        """Area under the relative distance of the incumbent from the best objective: it measures
+        how late and how bad solutions were, in seconds.
 
         ::
 
@@ -135,14 +136,14 @@ class ProgressLines:
         subtitle: str = "",
         axis: str = "objective",
     ) -> ProgressLines:
-        """From events alone. Where the clock of the events goes back, a new run began."""
+        """From events only. If the clock of the events goes back, a new run began."""
         kept = tuple(events)
         if not any(event.incumbent is not None or event.bound is not None for event in kept):
             raise UsageError(
                 "the solver reported neither an incumbent nor a bound: there is no progress to draw"
             )
         elapsed = np.array([event.elapsed for event in kept])
-        # Each run has its own clock: a later run begins where the one before it ended
+        # Each run has its own clock; append a later run at the end of the previous one
         again = np.flatnonzero(np.diff(elapsed) < 0) + 1
         shift = np.zeros(len(kept))
         shift[again] = elapsed[again - 1]
@@ -168,7 +169,7 @@ class ProgressLines:
         events: Iterable[Progress],
         report: Callable[[float], float] | None = None,
     ) -> ProgressLines:
-        """From the events of a solution's run, which its own objective and bound end.
+        """From the events of a solution's run; its objective and bound are the last point.
 
         Parameters
         ----------
@@ -184,7 +185,7 @@ class ProgressLines:
         final = last if again else max(last, solution.timings.get("solve", 0.0))
         reported.append(Progress(final, solution.objective, solution.bound))
         words, unit = objective_words(solution.formulation)
-        # Long times are read in hours or days
+        # Show long times in hours or days
         if unit == "s":
             known = [
                 abs(value)
@@ -228,7 +229,7 @@ def progress_picture(lines: ProgressLines | Iterable[Progress], ax: Axes | None 
     Raises
     ------
     UsageError
-        If no event tells an incumbent or a bound.
+        If no event has an incumbent or a bound.
     SolverUnavailable
         If matplotlib is not installed.
     """
@@ -263,7 +264,9 @@ def _draw(ax: Axes, lines: ProgressLines) -> None:
 
 
 def _draw_steps(ax: Axes, lines: ProgressLines, time: FloatArray) -> None:
-    """The lines of bound and incumbent, as far as there are any; few points are marked."""
+    """Draw the lines of bound and incumbent if they exist; if there are few points, they are
+    marked.
+    """
     for values, colour, label, style in (
         (lines.bound, SECOND, "bound", (0, (4, 1.5))),
         (lines.incumbent, MAIN, "incumbent", "solid"),
@@ -284,7 +287,7 @@ def _draw_steps(ax: Axes, lines: ProgressLines, time: FloatArray) -> None:
 
 
 def _fill_gap(ax: Axes, lines: ProgressLines, time: FloatArray) -> None:
-    """The area between the lines, where they differ."""
+    """Shade the area between the lines."""
     known = np.isfinite(lines.incumbent) & np.isfinite(lines.bound)
     if (known & (lines.incumbent != lines.bound)).any():
         ax.fill_between(
@@ -302,7 +305,7 @@ def _fill_gap(ax: Axes, lines: ProgressLines, time: FloatArray) -> None:
 
 
 def _write_gap(ax: Axes, gap: float | None, end: float) -> None:
-    """The last gap, in the upper right corner."""
+    """Write the last gap into the upper right corner."""
     ax.annotate(
         "no gap is known" if gap is None else f"gap {share(gap)} after {time_words(end)}",
         (1, 1),
@@ -319,7 +322,7 @@ def _write_gap(ax: Axes, gap: float | None, end: float) -> None:
 
 
 def _say_that_nothing_went_on(ax: Axes, lines: ProgressLines) -> None:
-    """A run that reports its end alone has no lines and no legend: words take their place."""
+    """If a run reported only its end, write a text instead of lines and a legend."""
     known = [
         f"{name} {values[np.isfinite(values)][-1]:,.6g}"
         for name, values in (("incumbent", lines.incumbent), ("bound", lines.bound))
@@ -342,8 +345,8 @@ def _say_that_nothing_went_on(ax: Axes, lines: ProgressLines) -> None:
 
 
 def _range(lines: ProgressLines) -> tuple[float, float]:
-    """Limits of the axis: the last tenth of what happened counts,
-    first values that are far off run out of it.
+    """Limits of the axis, from the last tenth of the events; early values far from these are cut
+    off.
     """
     values = np.concatenate((lines.incumbent, lines.bound))
     values = values[np.isfinite(values)]

@@ -1,4 +1,4 @@
-"""The page of a sweep: what was run where, tables, profiles, every row."""
+"""The page of a sweep: description, tables, profiles, all rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 # --- performance profiles ------------------------------------------------------------------------
 
-# How far beyond the last step the lines go.
+# Factor by which lines extend beyond the last step.
 ROOM = 1.15
 
 
@@ -48,8 +48,8 @@ def profile_picture(
     axis: str = "time over the least time",
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a profile: on the left how often a method is the best,
-    on the right how many problems it solves at all.
+    """Draw a performance profile: the left end shows how often a method is the best, the right end
+    how many problems it solves.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def profile_picture(
 
 
 def _ticks(ax: Axes, end: float) -> None:
-    """Factors as people say them: 1, 2, 5, 10 ...; near 1 in percent more than the best."""
+    """Ticks at common factors (1, 2, 5, 10 ...); near 1, in percent above the best."""
     if end >= 2:
         factors = [1] if end >= 1e3 else [1, 2, 5] if end >= 10 else [1, 1.5, 2, 3, 5, 7]
         fixed_ticks(ax, round_factors(1.0, end, factors))
@@ -124,7 +124,7 @@ def _by_height(ax: Axes, solved: Sequence[int]) -> list[Artist]:
 
 # --- the page ------------------------------------------------------------------------------------
 
-# Rows that are listed.
+# Most rows that are listed.
 MOST_ROWS = 5000
 ROW_COLUMNS = (
     ("instance", "text"),
@@ -152,7 +152,7 @@ ROW_COLUMNS = (
 def result_sections(
     results: Results, tables: Sequence[SummaryTable], files: Sequence[str]
 ) -> list[Section]:
-    """The sections of a sweep, to stand alone or among others."""
+    """The sections of a sweep, for a page of their own or a part of another page."""
     sections = [Section("What was run", facts_html(facts(results, files)))]
     by_name = {table.name: table for table in tables}
     pictures = {
@@ -172,7 +172,7 @@ def result_sections(
 
 
 def facts(results: Results, files: Sequence[str]) -> list[tuple[str, str]]:
-    """Where rows come from, how many, when and with what they were made."""
+    """Facts about the rows: files, number, date, versions and machine."""
 
     def values_of(name: str) -> str:
         found = dict.fromkeys(str(row[name]) for row in results.rows if row.get(name) is not None)
@@ -210,7 +210,7 @@ def facts(results: Results, files: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def rows_html(results: Results) -> str:
-    """Every row, folded away."""
+    """All rows, collapsed."""
     columns = [
         (name, kind)
         for name, kind in ROW_COLUMNS
@@ -226,7 +226,7 @@ def rows_html(results: Results) -> str:
 
 
 def time_picture(results: Results) -> Axes | None:
-    """The profile of times; None where there are not two methods to compare, or no times."""
+    """The profile of times; None if there are fewer than two methods, or no times."""
     return _picture(
         results,
         time_profile(results),
@@ -237,7 +237,7 @@ def time_picture(results: Results) -> Axes | None:
 
 def gap_picture(results: Results) -> Axes | None:
     """The profile of objectives;
-    None where there are not two methods to compare, or no objectives.
+    None if there are fewer than two methods, or no objectives.
     """
     return _picture(
         results,

@@ -29,11 +29,11 @@ class Policy:
     Attributes
     ----------
     name : str
-        The policy, with the options of the simulation that are not the same in all simulations.
+        The policy, with those options of the simulation that differ between simulations.
     runs : tuple of int
-        Which of the simulations are its own: one for each seed, in the order given.
+        Indices of its simulations: one per seed, in the given order.
     colour, style : str
-        Of its lines.
+        Colour and style of its lines.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Simulated:
     rho : str
         Definition of the finish-time ratio (`finish_time_ratios`).
     unfair : float
-        Ratio beyond which a job is unfairly treated.
+        A job with a larger ratio counts as unfairly treated.
     """
 
     simulations: tuple[Simulation, ...]
@@ -66,7 +66,7 @@ class Simulated:
         rho: RHO = "isolated",
         unfair: float = 1.0,
     ) -> Simulated:
-        """Arrange simulations; what is arranged already stays as it is.
+        """Group simulations; a `Simulated` is returned unchanged.
 
         Raises
         ------
@@ -86,8 +86,8 @@ class Simulated:
 
     @cached_property
     def policies(self) -> tuple[Policy, ...]:
-        """The policies in the order in which they first come."""
-        # Runs that differ in their seeds alone are of one policy
+        """The policies in order of first appearance."""
+        # Runs that differ only in their seeds belong to one policy
         options = [{**run.options, "seed": None} for run in self.simulations]
         varied = [
             name
@@ -105,9 +105,9 @@ class Simulated:
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
-        """What each simulation was of: trace, seed, and how often its policy met the two before."""
-        # A policy may meet a trace with a seed several times, as with other options of the
-        # simulation: the first such run is compared with the first of the other policy, and so on
+        """The problem of each simulation: trace, seed, and a counter of repeated runs."""
+        # A policy may have several runs of a trace with the same seed, for example with other
+        # options. The first run is compared with the first run of the other policy, and so on
         found: list[Problem] = [("", None, 0)] * len(self.simulations)
         for policy in self.policies:
             met: Counter[tuple[str, Any]] = Counter()
@@ -125,7 +125,7 @@ class Simulated:
 
     @cached_property
     def metrics(self) -> tuple[Metrics, ...]:
-        """The numbers that describe each simulation."""
+        """The metrics of each simulation."""
         return tuple(run.metrics(rho=self.rho, unfair=self.unfair) for run in self.simulations)
 
     @cached_property
@@ -135,12 +135,12 @@ class Simulated:
 
     @property
     def jobs(self) -> int:
-        """Measured jobs of all simulations."""
+        """Number of measured jobs of all simulations."""
         return sum(int(run.measured.sum()) for run in self.simulations)
 
     @property
     def seeds(self) -> int:
-        """Runs of the policy that has the most."""
+        """Largest number of runs of a policy."""
         return max(len(policy.runs) for policy in self.policies)
 
 

@@ -1,6 +1,4 @@
-"""Simulations as a page and as one picture:
-what was simulated, what came of it, how policies differ.
-"""
+"""Simulations as a page and as one picture: setup, results, and differences between policies."""
 
 from __future__ import annotations
 
@@ -68,7 +66,7 @@ if TYPE_CHECKING:
 
 
 def facts(shown: Simulated) -> list[tuple[str, str]]:
-    """What was simulated, and how."""
+    """Facts about traces and options."""
     traces = list({run.trace.sha256: run.trace for run in shown.simulations}.values())
     options = [
         {name: value for name, value in run.options.items() if name != "seed"}
@@ -117,7 +115,7 @@ def _arrival_words(trace: Trace) -> str:
 
 
 def notices(shown: Simulated) -> list[tuple[str, str]]:
-    """Who said what; equal words of several seeds once."""
+    """Notices by policy; equal ones of several seeds are listed once."""
     notes = []
     for policy in shown.policies:
         found = Counter(
@@ -138,7 +136,7 @@ def notices(shown: Simulated) -> list[tuple[str, str]]:
 
 # --- the page ------------------------------------------------------------------------------------
 
-# Policies whose GPUs are drawn.
+# Most policies whose GPUs are drawn.
 MOST_GANTTS = 4
 
 
@@ -155,8 +153,7 @@ def write_simulation_page(
     Parameters
     ----------
     simulations : sequence of Simulation
-        Of any policies, seeds and options; the first policy is the one that others are compared
-        with.
+        Any policies, seeds and options; the others are compared with the first policy.
     path : str or Path
     title : str
     rho : str
@@ -199,7 +196,7 @@ def simulation_picture(simulations: Sequence[Simulation] | Simulated) -> Axes:
     drawn = 0
     draws = (completion_times_picture, fairness_picture, utilisation_picture, queue_picture)
     for draw, ax in zip(draws, panels.ravel(), strict=True):
-        # One picture may have nothing to show, such as completion times of a run that was cut short
+        # Skip pictures without data, such as completion times of a run that was stopped early
         try:
             draw(shown, ax)
             drawn += 1
@@ -236,7 +233,7 @@ def simulation_picture(simulations: Sequence[Simulation] | Simulated) -> Axes:
 def simulation_sections(
     simulations: Sequence[Simulation] | Simulated, *, rho: RHO = "isolated", unfair: float = 1.0
 ) -> list[Section]:
-    """The sections of a page about simulations, to stand alone or among others;
+    """The sections of a page about simulations, for a page of their own or a part of another page;
     see `write_simulation_page`.
     """
     shown = Simulated.of(simulations, rho, unfair)
@@ -294,7 +291,7 @@ def simulation_sections(
 
 
 def _verdict(shown: Simulated) -> str:
-    """Which policy is best in what, or that none is."""
+    """The best policies by figure, or a sentence that there is no difference."""
     best = best_policies(shown)
     if not best:
         return words_html(
@@ -312,7 +309,7 @@ def _table(shown: Simulated, name: str, metrics: Sequence[str], words: str = "")
 
 
 def _drawn(draw: Callable[[], Axes], words: str) -> str:
-    """A picture with its caption, or the sentence that says why there is none."""
+    """A picture with its caption, or the reason why there is none."""
     try:
         return picture_html(draw(), words)
     except UsageError as nothing:
@@ -358,7 +355,7 @@ def _rho_words(shown: Simulated) -> str:
 
 
 def _gantts(shown: Simulated) -> str:
-    """The GPUs of the first run of each policy; all but the first folded away."""
+    """The GPU Gantt charts of the first run of each policy; all except the first are collapsed."""
     parts = []
     for place, policy in enumerate(shown.policies[:MOST_GANTTS]):
         run = shown.simulations[policy.runs[0]]

@@ -1,4 +1,4 @@
-"""What a simulated cluster does over time: part of the GPUs that jobs hold, jobs that wait."""
+"""Pictures of simulations: completion times, fairness, and GPUs held and jobs waiting over time."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 # Points of a line, at most.
 POINTS = 400
-# An axis on which values span more powers of ten than this is logarithmic.
+# If values span more powers of ten than this, the axis is logarithmic.
 DECADES = 1.0
-# Names that find room in a picture; more stand beside it.
+# Most names inside a picture; more are put beside it.
 INSIDE = 8
-# Policies whose seeds are shown as bands, at most: more bands hide each other.
+# Most policies with bands for their seeds; more bands would hide each other.
 BANDS = 4
 SHARE = "share of the jobs"
-# Letters of a name in a legend.
+# Most letters of a name in a legend.
 NAME = 44
-# What a completion time is compared with, by definition of rho.
+# Denominator of rho, by definition.
 DEFINITIONS = {
     "isolated": "over the time with 1/n of every pool to itself",
     "contention": "over the time on its own GPUs x max(1, jobs there / GPUs)",
@@ -63,8 +63,8 @@ def completion_times_picture(
     one line for each policy.
 
     The jobs of all seeds of a policy are one line; the band around it goes from the lowest to the
-    highest of its seeds. Jobs that never ended count, so that the line of a policy ends where it
-    leaves them.
+    highest of its seeds. Jobs that never ended are included in the total, so the line of a policy
+    then ends below 1.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def band_of(ax: Axes, policy: Policy, x: FloatArray, low: FloatArray, high: Floa
 
 
 def legend(ax: Axes, inside: bool = True) -> None:
-    """The names of the policies: in the picture where few, else beside it."""
+    """The legend of the policies: inside the picture if there are few, else beside it."""
     names = len(ax.get_legend_handles_labels()[1])
     if inside and names <= INSIDE:
         ax.legend(**LEGEND, loc="best", handlelength=2.6, labelcolor=INK)
@@ -153,7 +153,7 @@ def legend(ax: Axes, inside: bool = True) -> None:
 
 
 def _known(values: Sequence[FloatArray], nothing: str) -> FloatArray:
-    """The values that there are; raises `UsageError` where there is none."""
+    """The known values; raises `UsageError` if there are none."""
     known = np.concatenate([run[~np.isnan(run)] for run in values])
     if not len(known):
         raise UsageError(f"there is nothing to draw: {nothing}")
@@ -204,7 +204,7 @@ def _draw_shares(shown: Simulated, values: Sequence[FloatArray], ax: Axes | None
 def _band(
     ax: Axes, policy: Policy, values: Sequence[FloatArray], start: float, end: float, wide: bool
 ) -> None:
-    """From the lowest to the highest share of the seeds."""
+    """The band between the lowest and the highest share over the seeds."""
     grid = np.geomspace(start, end, POINTS) if wide else np.linspace(start, end, POINTS)
     shares = np.array(
         [
@@ -217,7 +217,7 @@ def _band(
 
 
 def _shares_subtitle(shown: Simulated, values: Sequence[FloatArray]) -> str:
-    """The smaller line: how many jobs, and how many have no value."""
+    """The subtitle: number of jobs, and number of jobs without a value."""
     without = sum(int(np.isnan(run).sum()) for run in values)
     parts = [_jobs_words(shown)]
     if without:
@@ -228,7 +228,7 @@ def _shares_subtitle(shown: Simulated, values: Sequence[FloatArray]) -> str:
 
 
 def _jobs_words(shown: Simulated) -> str:
-    """Measured jobs behind a line: policies are mostly compared on the same ones."""
+    """Number of measured jobs per policy; usually it is the same for all."""
     jobs = [
         sum(int(shown.simulations[run].measured.sum()) for run in policy.runs)
         for policy in shown.policies
@@ -241,7 +241,7 @@ def _jobs_words(shown: Simulated) -> str:
 
 
 def _factors(ax: Axes) -> None:
-    """Ratios as people say them."""
+    """Ticks at round ratios."""
     low, high = ax.get_xlim()
     ticks = round_factors(low, high, (1, 2, 5) if high / low < 1e4 else (1,))
     fixed_ticks(ax, ticks)
@@ -249,13 +249,13 @@ def _factors(ax: Axes) -> None:
 
 # --- over the time -------------------------------------------------------------------------------
 
-# Rounds that are drawn one by one, at most; of more, and of several seeds, means over windows are
+# Most rounds that are drawn one by one. With more, and for several seeds, means over windows are
 # drawn.
 EXACT = 300
 # Windows along the time, at most.
 WINDOWS = 240
 
-# Of rounds: an amount per second, and what it is a part of.
+# Functions of rounds: an amount, and the total that it is a part of.
 Amounts = Callable[["RoundLog"], tuple[FloatArray, FloatArray]]
 
 
@@ -304,13 +304,13 @@ def busy_gpus(rounds: RoundLog) -> tuple[FloatArray, FloatArray]:
 
 
 def waiting_jobs(rounds: RoundLog) -> tuple[FloatArray, FloatArray]:
-    """Jobs that wait in each round; a part of nothing."""
+    """Jobs that wait in each round; there is no total."""
     return rounds.waiting.astype(float), np.ones(len(rounds))
 
 
 def _draw_over_time(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tuple[Axes, str, str]:
     """The lines of all policies;
-    the smaller line below the title, and the name of the axis of time.
+    returns the subtitle and the name of the time axis.
     """
     running = [run for run in shown.simulations if len(run.rounds)]
     span = max((float(run.rounds.end.max()) - first_arrival(run) for run in running), default=0.0)
@@ -320,7 +320,7 @@ def _draw_over_time(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tupl
     plain_frame(ax, "left", "bottom")
     unit, name = time_unit(span)
     exact = shown.seeds == 1 and all(len(run.rounds) <= EXACT for run in shown.simulations)
-    # Windows are not below the usual round
+    # Windows are at least as long as a typical round
     usual = max(float(np.median(run.rounds.end - run.rounds.start)) for run in running)
     width = round_width(span, WINDOWS, usual)
     edges = np.arange(int(np.ceil(span / width * (1 - 1e-12))) + 1, dtype=np.float64) * width
@@ -343,7 +343,7 @@ def _draw_over_time(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tupl
 
 def _rounds(run: Simulation, amounts: Amounts) -> tuple[FloatArray, FloatArray]:
     """Steps of a line through all rounds;
-    broken where there is none, or nothing to be a part of.
+    the line is interrupted between rounds, and where the total is 0.
     """
     rounds = run.rounds
     origin = first_arrival(run)
@@ -374,8 +374,8 @@ def _windows(
 
 
 def window_means(run: Simulation, amounts: Amounts, edges: FloatArray) -> FloatArray:
-    """Integral of an amount over each window, by that of what it is a part of;
-    NaN where the run has no time in it.
+    """Integral of an amount over each window, divided by that of its total; NaN for windows outside
+    of the run.
 
     Parameters
     ----------
@@ -403,7 +403,7 @@ def window_means(run: Simulation, amounts: Amounts, edges: FloatArray) -> FloatA
 
 
 def _width_words(width: float) -> str:
-    """``15 min``, ``2 h``: of windows that are whole in one of the units."""
+    """``15 min``, ``2 h``: the width of windows, in a unit where it is an integer."""
     unit, name = next(
         (unit, name)
         for unit, name in ((86_400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))

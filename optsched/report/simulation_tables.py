@@ -16,11 +16,11 @@ from optsched.display.text import enumerated, signed_percent
 from optsched.report.pictures import time_unit
 from optsched.report.simulated import Policy, Simulated, seed_of
 
-# After the point, at most, of a mean with an interval.
+# Most decimals of a mean with an interval.
 DIGITS = 6
-# Seeds from which a mean has an interval: that of two is wider than what it is about.
+# Fewest seeds for an interval of a mean; with two, it would be too wide to be useful.
 ENOUGH = 3
-# A difference with a p below this is hardly chance.
+# Significance level of differences.
 SIGNIFICANT = 0.05
 
 
@@ -49,9 +49,9 @@ SUMMARY = (
     "unfair_fraction",
     "deadlines_met",
 )
-# Figures that depend on what the trace states; without it they have no column.
+# Figures that need data of the trace; without these they have no column.
 STATED = ("deadlines_met", *COST)
-# Who is best is said of these figures: the smallest is best, or the largest.
+# Figures for which the best policy is named, and whether the smallest or the largest value is best.
 BEST = {
     "mean_jct": min,
     "p99_jct": min,
@@ -63,7 +63,7 @@ BEST = {
     "restarts_per_job": min,
     "cost": min,
 }
-# What policies are compared by.
+# Figures by which policies are compared.
 COMPARED = (*TIMES, *FAIRNESS, "utilisation", "gpu_hours", "restarts_per_job", *COST)
 
 
@@ -73,8 +73,8 @@ def metrics_table(
     """A row for each policy:
     means over its seeds, with half of the 95 % interval where they differ.
 
-    Where a run of a policy has no value, the policy has none: no mean is taken over what happens to
-    be known.
+    If one run of a policy has no value, the policy has none: a mean over only the known values
+    would be misleading.
     """
     columns = [Column("policy", "text")]
     cells = []
@@ -101,12 +101,12 @@ def metrics_table(
 def best_policies(shown: Simulated) -> list[tuple[str, str]]:
     """Which policy is best in each figure, which is worst, and by means over the seeds.
 
-    Policies without a value in some run are left out, and figures in which all are alike.
+    Policies without a value in some run, and figures that are equal for all policies, are left out.
     """
     found = []
     all_end = all(metrics["completed"] == metrics["jobs"] for metrics in shown.metrics)
     for metric, best in BEST.items():
-        # Means over the jobs that happened to end flatter who left the long ones
+        # Means over completed jobs would favour policies that leave long jobs unfinished
         if metric in (*TIMES, *FAIRNESS) and not all_end:
             continue
         means = {
@@ -127,7 +127,9 @@ def best_policies(shown: Simulated) -> list[tuple[str, str]]:
 
 
 def comparison_table(shown: Simulated) -> SummaryTable:
-    """Each policy less the first, on simulations of the same trace with the same seed."""
+    """Difference of each policy from the first, on simulations of the same trace with the same
+    seed.
+    """
     first = shown.policies[0]
     rows = []
     for metric in COMPARED:
@@ -136,8 +138,8 @@ def comparison_table(shown: Simulated) -> SummaryTable:
             continue
         scale, words_and_unit = _scale(metric, known)
         compared = [_compared(shown, metric, first, other, scale) for other in shown.policies[1:]]
-        # Within a figure, as `figure_pairs` does: over all figures, which depend on each other,
-        # the few seeds of a simulation could never tell a difference from chance
+        # Adjust p within a figure, as in `figure_pairs`. Over all figures, which depend on each
+        # other, the few seeds of a simulation could never reach significance
         adjusted = holm([p for _, p in compared])
         rows += [
             (words_and_unit, *cells, cell_text(p, "p"), cell_text(value, "p"))
@@ -186,7 +188,7 @@ def _least_pairs(comparisons: int) -> int:
 def _compared(
     shown: Simulated, metric: str, first: Policy, other: Policy, scale: float
 ) -> tuple[list[str], float | None]:
-    """Cells of a row of the comparison behind the name of the metric, and p."""
+    """Cells of a row of the comparison after the name of the metric, and p."""
     both = [
         (a / scale, b / scale)
         for a, b in (
@@ -202,7 +204,7 @@ def _compared(
         return [*cells, *[NO_VALUE] * 6], None
     result = paired(values.tolist(), base.tolist(), ratio=False, method="t")
     assert result.estimate is not None
-    # Differences that are all equal have no spread: an interval of width 0 would claim too much
+    # If all differences are equal, there is no spread; an interval of width 0 would be misleading
     varies = bool(np.ptp(values - base) > 1e-12 * np.abs([values, base]).max())
     mean = float(base.mean())
     relative = NO_VALUE if mean == 0 else signed_percent(result.estimate / abs(mean))
@@ -302,13 +304,13 @@ def _values(shown: Simulated, metric: str, policy: Policy) -> list[float | None]
 
 
 def _known(shown: Simulated, metric: str) -> FloatArray:
-    """Values of all runs that have one."""
+    """The known values of all runs."""
     found = (metrics[metric] for metrics in shown.metrics)
     return np.array([value for value in found if value is not None], np.float64)
 
 
 def _scale(metric: str, known: FloatArray) -> tuple[float, str]:
-    """The unit in which a metric is shown, in its own units, and its heading with that unit."""
+    """Divisor that converts a metric to the unit that is shown, and its heading with that unit."""
     kind = KINDS.get(metric)
     if kind is SHARE:
         return 0.01, f"{title(metric)}, %"
@@ -321,7 +323,7 @@ def _scale(metric: str, known: FloatArray) -> tuple[float, str]:
 def _mean_text(values: Sequence[float | None], scale: float, most: float | None = None) -> str:
     """A mean with its interval; a share is at most ``most`` and at least 0."""
     known = [value / scale for value in values if value is not None]
-    # A mean over the seeds that happen to have a value would flatter the policy
+    # A mean over only the seeds with a value would favour the policy
     if len(known) < len(values):
         return NO_VALUE
     interval = mean_interval(known, "t")

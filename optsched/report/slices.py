@@ -1,4 +1,6 @@
-"""GPUs that are cut into slices, as a picture: the layout of each, and who runs where."""
+"""GPUs that are cut into slices (MIG), as a picture: the layout of each, and the jobs in the
+slices.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +32,18 @@ WIDTH = 7.0
 
 @dataclass(frozen=True)
 class SliceRows:
-    """What the picture of slices shows: a row for each GPU.
+    """The data of the picture of slices: a row for each GPU.
 
     Attributes
     ----------
     gpus : tuple of tuples of GpuSlice
-        The slices of each GPU, those that are drawn.
+        The slices of each GPU that is drawn.
     hidden : int
-        Further GPUs that there is no room for.
+        Number of GPUs that are not drawn.
     owners : tuple of str
         Workloads, or jobs without one, in the order of their colours.
     memory_slices : int
-        Of the GPUs with the most.
+        Largest number of memory slices of a GPU.
     title, subtitle : str
     """
 
@@ -82,7 +84,7 @@ class SliceRows:
 
 
 def owner_of(each: GpuSlice) -> str:
-    """Whose colour a slice has."""
+    """Workload or job that determines the colour of a slice."""
     return each.workload or each.job
 
 
@@ -105,7 +107,7 @@ def slices_picture(answer: Answer, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     answer : Solution or SolutionFile
-        Of a formulation that decides layouts.
+        A solution of a formulation that decides layouts.
     ax : matplotlib axes, optional
         Where to draw; by default on a figure of its own, of a size that fits.
 

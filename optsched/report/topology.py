@@ -64,8 +64,8 @@ class TopologyCells:
     gpu, job : IntArray, shape (C,)
         A GPU (counted over all hosts) and a job (row of the job table) that holds it.
     left, width : FloatArray, shape (C,)
-        Which part of the GPU: its share of it, behind those of others. Shares of more than a whole GPU, as
-        of jobs in a pair, are shortened alike.
+        Part of the GPU that is drawn for the job: its share, after those of other jobs. If shares
+        add up to more than a GPU, as for pairs, they are scaled down.
     title, subtitle : str
     """
 
@@ -80,7 +80,7 @@ class TopologyCells:
 
     @classmethod
     def of_instance(cls, instance: Instance) -> TopologyCells:
-        """The cluster as it is now, with the GPUs that running jobs hold."""
+        """The cluster with the GPUs that running jobs hold now."""
         running = instance.jobs_table.running
         held = [GpusInUse((job,), gpus) for job, (_, gpus, _) in sorted(running.items())]
         made = _cells(instance, held)
@@ -148,10 +148,10 @@ FULL = 1.0 - 1e-9
 
 # --- layout --------------------------------------------------------------------------------------
 # All lengths are inches, from the upper left corner. Hosts are in panels, one per group, under bars
-# for their leaf switches; further switches are above these, level by level. A small cluster has
-# names and numbers; of a large one only cells are left, as large as the page allows.
+# for their leaf switches; other switches are above these, level by level. A small cluster has names
+# and numbers; for a large one only cells are drawn, as large as the page allows.
 
-# Up to so many hosts and GPUs there is room for names and numbers.
+# Most hosts and GPUs for a picture with names and numbers.
 NAMED_HOSTS, NAMED_GPUS = 48, 400
 # Side of a GPU with its number.
 CELL = 0.27
@@ -159,10 +159,10 @@ CELL = 0.27
 CELLS = (0.2, 0.16, 0.13, 0.1, 0.08, 0.06, 0.045, 0.035, 0.025, 0.018, 0.012, 0.008)
 # Largest width and height of the hosts.
 PAGE = (12.5, 8.5)
-# Width per height that is aimed at.
+# Preferred ratio of width to height.
 ASPECT = 1.9
-# With more blocks than this they stand in several shelves, and links above the leaf switches are
-# not drawn.
+# With more blocks than this, they are arranged in several shelves, and links above the leaf
+# switches are not drawn.
 MOST_LINKED = 12
 BAR, BAR_GAP, LEVEL, MARGIN = 0.2, 0.08, 0.62, 0.13
 LINE_HEIGHT = 0.155
@@ -170,7 +170,7 @@ LINE_HEIGHT = 0.155
 
 @dataclass(frozen=True)
 class Sizes:
-    """Lengths that go with the side of a cell."""
+    """Lengths that depend on the side of a cell."""
 
     cell: float
     named: bool
@@ -203,7 +203,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class HostPanel:
-    """A group and its rectangle; ``rows`` are the numbers of its hosts, row by row."""
+    """A group and its rectangle; ``rows`` has the numbers of its hosts, row by row."""
 
     group: HostGroup
     left: float
@@ -229,7 +229,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class ClusterLayout:
-    """Everything with its place.
+    """Positions of all parts of the picture.
 
     Attributes
     ----------
@@ -242,7 +242,7 @@ class ClusterLayout:
     leaves : tuple of Bar
         A switch with hosts in several blocks has a bar over each.
     switches : mapping of str to Bar
-        Those above the leaves; empty where they are not drawn.
+        Switches above the leaves; empty if they are not drawn.
     width, height : float
     linked : bool
         Whether links above the leaf switches are drawn.
@@ -266,7 +266,7 @@ def grid(gpus: int) -> tuple[int, int]:
 
 
 def header_of(fabric: Fabric, group: HostGroup) -> str:
-    """How many hosts of what size."""
+    """Text: number and size of the hosts of a group."""
     sizes = fabric.gpus[group.hosts]
     low = int(sizes.min())
     high = int(sizes.max())
@@ -275,14 +275,14 @@ def header_of(fabric: Fabric, group: HostGroup) -> str:
 
 
 def bandwidth_words(values: tuple[float, ...]) -> str:
-    """``12.5``, ``10 to 25``, or nothing."""
+    """Text such as ``12.5`` or ``10 to 25``; empty if there is no value."""
     if not values:
         return ""
     return f"{values[0]:g}" if len(values) == 1 else f"{values[0]:g} to {values[-1]:g}"
 
 
 def bandwidths_of(group: HostGroup) -> str:
-    """Bandwidths inside a host and to its switches, where stated."""
+    """Text: bandwidths inside a host and to its switches, if stated."""
     inside = bandwidth_words(group.inside)
     uplink = bandwidth_words(group.uplink)
     parts = [f"{inside} inside" if inside else "", f"{uplink} up" if uplink else ""]
@@ -291,9 +291,7 @@ def bandwidths_of(group: HostGroup) -> str:
 
 
 def lay_out(fabric: Fabric) -> ClusterLayout:
-    """Place everything: with names where there is room,
-    else with the largest cells that fit on a page.
-    """
+    """The layout: with names if there is room, else with the largest cells that fit on a page."""
     if len(fabric.names) <= NAMED_HOSTS and fabric.total <= NAMED_GPUS:
         made = _best(fabric, Sizes(CELL, True))
         if made.width <= 1.3 * PAGE[0] and made.height <= 1.3 * PAGE[1]:
@@ -306,7 +304,7 @@ def lay_out(fabric: Fabric) -> ClusterLayout:
 
 
 def _best(fabric: Fabric, sizes: Sizes) -> ClusterLayout:
-    """The arrangement whose shape is nearest to the one aimed at."""
+    """The arrangement whose ratio of width to height is closest to the preferred one."""
     blocks = _blocks(fabric)
     largest = max((len(group.hosts) for group in fabric.groups), default=0)
     if not largest:
@@ -336,7 +334,7 @@ def _blocks(fabric: Fabric) -> list[list[HostGroup]]:
 
 
 def _panel(fabric: Fabric, group: HostGroup, sizes: Sizes, depth: int) -> tuple[float, float, int]:
-    """Width and height of a panel with so many rows of hosts at most, and its hosts per row."""
+    """Width and height of a panel with at most ``depth`` rows of hosts, and its hosts per row."""
     across = math.ceil(len(group.hosts) / depth)
     rows = math.ceil(len(group.hosts) / across)
     (width, height), (gap_x, gap_y) = sizes.host(group, fabric), sizes.gap
@@ -369,7 +367,7 @@ def _extent(
 def _place(
     fabric: Fabric, blocks: list[list[HostGroup]], sizes: Sizes, shelves: int, depth: int
 ) -> ClusterLayout:
-    """The arrangement with so many shelves, and so many rows of hosts in a panel at most."""
+    """The arrangement with a number of shelves and a limit on rows of hosts per panel."""
     linked = len(blocks) <= MOST_LINKED
     per_shelf = math.ceil(len(blocks) / shelves)
     top = LEVEL * max(fabric.levels.values(), default=0) if linked else 0.0
@@ -411,7 +409,7 @@ def _place_hosts(
     host: FloatArray,
     gpu: FloatArray,
 ) -> HostPanel:
-    """Put the hosts of a group and their GPUs into their arrays."""
+    """Set the positions of the hosts of a group and their GPUs."""
     (left, top), (wide, high), gap = corner, sizes.host(group, fabric), sizes.gap
     width, height, across = _panel(fabric, group, sizes, depth)
     place = np.arange(len(group.hosts))
@@ -433,8 +431,8 @@ def _place_hosts(
 
 
 def _place_switches(fabric: Fabric, leaves: list[Bar], right: float) -> dict[str, Bar]:
-    """Switches above the leaves, each over the middle of what it is linked to,
-    and apart from its neighbours.
+    """Positions of switches above the leaves: each centred over the parts that it is linked to,
+    without overlap.
     """
     middle = {bar.name: bar.middle for bar in reversed(leaves)}
     top = max(fabric.levels.values(), default=0)
@@ -470,7 +468,7 @@ def _place_switches(fabric: Fabric, leaves: list[Bar], right: float) -> dict[str
 
 # Of hosts in each state.
 HATCHES = ("", "////", "xxxx", "....", "\\\\\\\\")
-# Up to so many jobs have numbers where there is room for them, though colours repeat.
+# Most jobs with numbers (if there is room); colours may repeat.
 NUMBERED = 36
 SWITCH = "#4a4a4a"
 # More cells than this are a bitmap in svg and pdf too.
@@ -546,9 +544,7 @@ def _draw(cells: TopologyCells, layout: ClusterLayout, ax: Axes | None) -> Axes:
 
 
 def _own_axes(layout: ClusterLayout, words: float, lines: int) -> Axes:
-    """Axes whose unit is an inch,
-    with room for the words above and so many lines of the legend below.
-    """
+    """Axes in inches, with room for texts above and ``lines`` lines of the legend below."""
     width = layout.width + 0.12
     height = layout.height + 0.12
     above = 0.62
@@ -568,8 +564,8 @@ def link_width(bandwidth: float) -> float:
 
 
 def _draw_panel(ax: Axes, cells: TopologyCells, layout: ClusterLayout, panel: HostPanel) -> None:
-    """The ground of a group with its words,
-    and in a picture with names the links from its hosts to the leaf switch.
+    """Draw the background of a group with its texts and, in a picture with names, the links from
+    its hosts to the leaf switch.
     """
     group = panel.group
     named = layout.sizes.named
@@ -625,8 +621,8 @@ def _draw_switch(ax: Axes, bar: Bar) -> None:
 
 
 def _draw_links(ax: Axes, cells: TopologyCells, layout: ClusterLayout) -> None:
-    """Links between switches as straight lines, or as a bracket between neighbours;
-    between hosts below their boxes.
+    """Draw links between switches as straight lines, or as brackets between adjacent ones; links
+    between hosts are below their boxes.
     """
     from matplotlib.collections import LineCollection
 
@@ -667,9 +663,7 @@ def _draw_links(ax: Axes, cells: TopologyCells, layout: ClusterLayout) -> None:
 
 
 class Labels:
-    """Texts on lines, each where it covers none before it;
-    one that finds no such place is left out.
-    """
+    """Labels on lines. Each is placed where it does not cover an earlier one, or left out."""
 
     def __init__(self) -> None:
         self.placed: list[tuple[float, float, str]] = []
@@ -690,8 +684,8 @@ class Labels:
 def _end(
     vertex: Vertex, bars: Mapping[str, Bar], layout: ClusterLayout
 ) -> tuple[float, float] | None:
-    """Where a link ends: the upper edge of a switch, the middle of a host;
-    None where it is not drawn.
+    """End point of a link: the upper edge of a switch, the middle of a host; None if it is not
+    drawn.
     """
     if isinstance(vertex, int):
         left, top, width, height = layout.host[vertex].tolist()
@@ -744,9 +738,7 @@ def _draw_hosts(ax: Axes, cells: TopologyCells, layout: ClusterLayout) -> None:
 def _draw_gpus(
     ax: Axes, cells: TopologyCells, layout: ClusterLayout, colours: Mapping[int, str]
 ) -> None:
-    """Free cells, held cells or stripes of them,
-    and the numbers of the jobs where there is room.
-    """
+    """Draw free and held cells (or stripes), and the numbers of the jobs if there is room."""
     from matplotlib.collections import PolyCollection
 
     fabric = cells.fabric
@@ -754,7 +746,7 @@ def _draw_gpus(
     named = layout.sizes.named
     margin = 0.08 * side
     free = np.repeat(fabric.state == 0, fabric.gpus)
-    # Of a GPU that is held in part the free part is seen beside the stripes.
+    # If a GPU is partly held, its free part is visible beside the stripes.
     free &= np.bincount(cells.gpu, cells.width, len(free)) < FULL
     inner = np.full(len(layout.gpu), side - 2 * margin)
     corner = layout.gpu + margin
@@ -794,7 +786,7 @@ def _draw_gpus(
             strict=True,
         ):
             if width_of(str(number[job]), points) > wide:
-                continue  # a thin stripe: its colour says whose it is
+                continue  # a thin stripe shows its job only by colour
             ax.text(
                 x,
                 y,
@@ -835,7 +827,7 @@ def _add_rounded(
 
 
 def _handles(cells: TopologyCells, colours: Mapping[int, str], most: int) -> list[Patch]:
-    """Of the legend: the jobs if there are few enough, and what else there is to tell apart."""
+    """Entries of the legend: the jobs if there are few, and other colours and hatches."""
     from matplotlib.patches import Patch
 
     names = cells.instance.jobs_table.names

@@ -1,4 +1,4 @@
-"""A trace as a page of pictures: arrivals, what they ask of the cluster, durations and gangs."""
+"""A trace as a page of pictures: arrivals, load, durations and gangs."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 BINS = 150
 # Points of a cumulative line, at most.
 STEPS = 1000
-# Bars of gang sizes; further ones share the last.
+# Most bars of gang sizes; other sizes share the last one.
 GANGS = 12
-# Bars are at least so wide, in seconds.
+# Least width of bars, in seconds.
 NARROWEST = 300.0
 
 
@@ -78,8 +78,8 @@ def arrivals_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
 
 
 def load_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
-    """Draw the GPU-hours that arrive over those
-    that the cluster has meanwhile; above 1 jobs must wait.
+    """Draw the GPU-hours that arrive divided by the GPU-hours of the cluster in that time; above 1,
+    jobs must wait.
     """
     _some(summary)
     ax = ax or new_axes(6.0, 3.6)

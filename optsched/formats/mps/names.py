@@ -1,4 +1,4 @@
-"""Names of the columns and rows of a program, and what they mean: jobs, pools, requirements."""
+"""Names of the columns and rows of a program, and their meaning: jobs, pools, requirements."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from optsched.solution.plan import LinearPlan, Plan
 
 SUFFIXES = {".mps": "mps", ".lp": "lp"}
 FORBIDDEN = re.compile(r"[^A-Za-z0-9_]+")
-# Characters of a name's parts; CBC takes names of up to 100.
+# Most characters of each part of a name; CBC accepts names of up to 100.
 LONGEST = 40
-# Words of the formats, and the names of HiGHS for the objective and the right-hand side.
+# Reserved words: keywords of the formats, and names that HiGHS uses for the objective and the
+# right-hand side.
 RESERVED = re.compile(
     r"bin(ary|aries)?|bounds?|end|free|gen(erals?)?|int(egers?)?|(max|min)(imi[sz]e|imum)?|name|obj|ranges|rhs(_v)?"
     r"|s|sec|semi|sos|st|subject|such|to",
     re.IGNORECASE,
 )
-# How a number begins to a reader of LP files: HiGHS takes ``info`` for infinity.
+# Beginnings that readers of LP files take for numbers: HiGHS reads ``info`` as infinity.
 NUMBER_LIKE = re.compile(r"[^a-z]|e\d|inf|nan", re.IGNORECASE)
 
 
@@ -67,12 +68,13 @@ def program_names(
 
 def _block_names(block: Block, words: Sequence[str] | None) -> list[str]:
     stem = FORBIDDEN.sub("_", block.name)[:LONGEST].strip("_") or "block"
-    # A name that begins like a number is read as one in LP files
+    # In LP files a name that begins like a number is read as a number
     if NUMBER_LIKE.match(stem):
         stem = f"b_{stem}"
     if words is not None:
         ends = [FORBIDDEN.sub("_", word)[:LONGEST].strip("_") for word in words]
-        # Words that collide once forbidden characters are replaced would hide which row is which
+        # If words become equal when forbidden characters are replaced, use numbers, so that rows
+        # can be distinguished
         if all(ends) and len(set(ends)) == len(ends):
             return [f"{stem}_{end}" for end in ends]
     if len(block) == 1 and not RESERVED.fullmatch(stem):
@@ -81,7 +83,9 @@ def _block_names(block: Block, words: Sequence[str] | None) -> list[str]:
 
 
 def _unique(names: list[str]) -> tuple[str, ...]:
-    """Two blocks whose names differ in forbidden characters only are distinguished by a number."""
+    """Make names unique: if names become equal because forbidden characters were replaced, a number
+    is appended.
+    """
     used = set()
     for place, name in enumerate(names):
         free = name
@@ -94,11 +98,11 @@ def _unique(names: list[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-# --- back to the user's words ---------------------------------------------------------------------
+# --- the meaning of names ---------------------------------------------------------------------
 
 
 def linear_program(program: AllocationProgram | Plan) -> LinearProgram:
-    """The linear program that is written; of a timeline the one indexed by time."""
+    """The linear program to write; for a timeline, its time-indexed program."""
     if isinstance(program, AllocationProgram):
         return program.to_linear()
     return (
@@ -121,7 +125,7 @@ def allocation_names(program: AllocationProgram | Plan, arrays: LinearArrays) ->
 def names_document(
     program: AllocationProgram | Plan, arrays: LinearArrays, names: ProgramNames
 ) -> dict[str, Any]:
-    """What every name of an exported program means.
+    """The meaning of every name of an exported program.
 
     Columns of ``x`` (of a ratio: ``y``, x times ``tau``) have job (and partner), pool, gpus, nodes;
     rows have the job, the resource with its capacity, or the text of the requirement. A class of

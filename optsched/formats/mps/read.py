@@ -1,9 +1,9 @@
 """Linear and mixed-integer programs from MPS and LP files, read by HiGHS.
 
 MPS: fixed and free format, OBJSENSE, ranges, all kinds of linear bounds, integer markers, the
-objective's constant as the negative right-hand side of the objective row; free rows (N) drop out.
-LP: what HiGHS takes (a row with two sides must be written as two rows). Either may be compressed
-with gzip. What HiGHS would repair in silence is refused.
+objective's constant as the negative right-hand side of the objective row; free rows (N) are
+dropped. LP: as HiGHS reads it (a row with two sides must be written as two rows). Both may be
+compressed with gzip. Errors that HiGHS would repair silently are refused.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from optsched.program.bounds import implied_bounds
 log = logging.getLogger("optsched")
 
 GZIP = ".gz"
-# Warnings of HiGHS after which the program is still the one in the file, or that are reported
-# elsewhere.
+# Warnings of HiGHS that can be ignored: the program is still the one in the file, or the problem is
+# reported elsewhere.
 HARMLESS = (
     "switching to fixed format",
     "inconsistent bounds",
@@ -41,7 +41,7 @@ HARMLESS = (
 
 @dataclass(frozen=True, repr=False)
 class ReadProgram(Displayed):
-    """A program as a file has it.
+    """A program read from a file.
 
     Attributes
     ----------
@@ -97,12 +97,12 @@ def read_program(path: str | Path) -> ReadProgram:
         data = unpacked(data, "a program", file)
     if not data.strip():
         raise InvalidInput(file, "an empty file", "a program")
-    # HiGHS repairs what is wrong without a word, so the text is checked first
+    # HiGHS repairs errors silently, so the text is checked first
     scan = Scan.of(data.decode("utf-8", "surrogateescape"), file) if kind == "mps" else None
     model, words = _by_highs(data, kind, file, scan is None or not scan.fixed)
     try:
         arrays, names = _arrays(model, file)
-    except UnicodeDecodeError:  # HiGHS hands names over as they are in the file
+    except UnicodeDecodeError:  # HiGHS returns names with the bytes of the file
         raise _no_utf8(data, file) from None
     if scan is not None:
         if arrays.A.nnz != scan.nonzeros:
@@ -116,7 +116,7 @@ def read_program(path: str | Path) -> ReadProgram:
 
 
 def _no_utf8(data: bytes, file: str) -> InvalidInput:
-    """Where the first text is, outside of comments, that is not UTF-8."""
+    """The error for the first text outside of comments that is not UTF-8."""
     for number, line in enumerate(data.splitlines(), 1):
         try:
             line.decode()
@@ -129,13 +129,13 @@ def _no_utf8(data: bytes, file: str) -> InvalidInput:
 
 
 def show_path(path: Path) -> str:
-    """A path as messages name it."""
+    """A path for messages."""
     text = str(path)
     return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 def _by_highs(data: bytes, kind: str, file: str, free: bool) -> tuple[Any, str]:
-    """The model as HiGHS has it, and its remarks."""
+    """The model read by HiGHS, and its warnings."""
     try:
         import highspy
     except ImportError as error:
@@ -291,8 +291,8 @@ def _check_numbers(
 
 
 def _warn_of_defaults(scan: Scan, file: str) -> None:
-    """Integer columns without a bound are the point in which readers differ:
-    HiGHS takes 0 or 1, as others do.
+    """Warn of integer columns without bounds, which readers treat differently: HiGHS and others
+    take 0 or 1.
     """
     count = sum(integer and name not in scan.bounded for name, integer in scan.columns.items())
     if count:

@@ -1,8 +1,8 @@
-"""What is wrong in an MPS file, and in which line.
+"""Find errors in an MPS file, with their lines.
 
 HiGHS reads ``1O0`` as 1, ``abc`` as 0, invents a column where a bound names one that does not
-exist, and leaves out what is given twice. A program that is not what its author wrote is worse than
-an error, so the text is checked before HiGHS has it.
+exist, and drops repeated entries. Solving a different program silently is worse than an error, so
+the text is checked before HiGHS reads it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ VALUED, BARE = ("UP", "LO", "FX", "UI", "LI"), ("FR", "MI", "PL", "BV")
 SENSES = ("MAX", "MIN", "MAXIMIZE", "MINIMIZE", "MAXIMISE", "MINIMISE")
 SECTIONS = ("NAME", "ROWS", "COLUMNS", "RHS", "RANGES", "BOUNDS", "OBJSENSE", "ENDATA")
 PIECE = 2**20
-# Columns of the text that each field of the fixed format takes.
+# Text columns of each field in the fixed format.
 FIELDS = ((1, 3), (4, 12), (14, 22), (24, 36), (39, 47), (49, 61))
 
 
 @dataclass
 class Scan:
     """One pass over the lines of an MPS file;
-    raises `InvalidInput` with the line at the first thing that is wrong.
+    raises `InvalidInput` with the line of the first error.
 
     Attributes
     ----------
     name : str
-        What NAME says.
+        Name of the program, from the section NAME.
     rows : dict
-        Type of each row: N, L, G or E. The first N row is the objective; further ones are free and
-        drop out.
+        Type of each row: N, L, G or E. The first N row is the objective; other N rows are free and
+        are dropped.
     columns : dict
         Whether each column is between integer markers.
     bounded : set of str
@@ -185,7 +185,7 @@ class Scan:
             self._number(text)
 
     def _one_set(self, name: str) -> None:
-        """Several sets of sides or bounds in one file leave it open which one counts."""
+        """Refuse several sets of sides or bounds: it is not defined which one to use."""
         if self._sets.setdefault(self._section, name) != name:
             found = f"the set {show(name)} after {show(self._sets[self._section])}"
             raise self._refuse(found, f"one set of {self._section}")
@@ -227,7 +227,7 @@ class Scan:
 
 def _lines(text: str) -> Iterator[str]:
     """``text.splitlines()``, piece by piece:
-    a list of empty lines takes eight times the memory of the text.
+    a list of all lines could take eight times the memory of the text.
     """
     start = 0
     while start < len(text):

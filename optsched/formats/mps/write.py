@@ -1,10 +1,11 @@
 """Export of linear programs as MPS and LP files,
 with names that lead back to jobs, pools and requirements.
 
-HiGHS writes the files, with 15 digits per number. What readers take differently is avoided where
-the format allows it: integer columns carry an upper bound, sections of LP files their full heading,
-and names are plain ASCII. A maximum is ``OBJSENSE MAX`` in an MPS file: HiGHS, SCIP, Gurobi and
-CPLEX read that, CBC does not and needs the option ``-max``. LP files have no such trap.
+HiGHS writes the files, with 15 digits per number. Constructs that readers interpret differently are
+avoided where possible: integer columns have an upper bound, sections of LP files have full
+headings, and names are plain ASCII. A maximum is ``OBJSENSE MAX`` in an MPS file, which HiGHS,
+SCIP, Gurobi and CPLEX read; CBC does not, and needs the option ``-max``. LP files do not have this
+problem.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ from optsched.formats.mps.names import FORBIDDEN, ProgramNames
 from optsched.program import LinearArrays
 
 COMMENT = {"mps": "*", "lp": "\\"}
-# A row without a term, which HiGHS writes and does not read.
+# A row without terms, which HiGHS can write but not read.
 EMPTY_ROW = re.compile(rb"^( \S+:)( (?:<=|>=|=) )", re.MULTILINE)
 COLUMNS = re.compile(rb"^COLUMNS\n.*?^RHS\n", re.MULTILINE | re.DOTALL)
-# From here on HiGHS takes a bound for none.
+# HiGHS treats bounds from this size on as infinite.
 HIGHS_INFINITY = 1e20
-# How far a bound may be off a whole number and still count as it.
+# Tolerance for a bound to count as an integer.
 WHOLE = 1e-6
 SECTION = re.compile(rb"^(bin|gen|semi)\n((?: .*\n)?)", re.MULTILINE)
 LONG_HEADING = {b"bin": b"binaries\n", b"gen": b"generals\n", b"semi": b"semi-continuous\n"}
 INTEGER_BOUND = re.compile(rb"^ (U|L)I BOUND", re.MULTILINE)
-# Every reader knows UP and LO; UI and LI, which say the same of an integer column, PuLP does not.
+# UP and LO are known to all readers; PuLP does not know UI and LI, which mean the same for integer
+# columns.
 PLAIN_BOUND = {b"U": b" UP BOUND", b"L": b" LO BOUND"}
 
 
@@ -54,7 +56,7 @@ def program_text(
     kind : {"mps", "lp"}
         In an LP file a row with two different sides is written twice, as ``NAMElo`` and ``NAMEup``.
     name : str
-        Of the program; kept in MPS files.
+        Name of the program; written to MPS files only.
     comments : sequence of str
         Lines at the head of the file.
 
@@ -77,7 +79,7 @@ def program_text(
 
 def _plain_lp(body: bytes, arrays: LinearArrays, names: ProgramNames) -> bytes:
     """An LP file that other readers take:
-    headings in full, a term for rows and columns that have none.
+    full headings, and a term for rows and columns without terms.
     """
     body = SECTION.sub(_section, body)
     bare = "".join(f"+0 {names.columns[column]} " for column in _without_entries(arrays))
@@ -89,7 +91,7 @@ def _plain_lp(body: bytes, arrays: LinearArrays, names: ProgramNames) -> bytes:
 
 def _plain_mps(body: bytes, arrays: LinearArrays, names: ProgramNames) -> bytes:
     """An MPS file that other readers take:
-    plain types of bounds, and markers around integer columns alone.
+    plain types of bounds, and markers around exactly the integer columns.
     """
     body = INTEGER_BOUND.sub(lambda match: PLAIN_BOUND[match[1]], body)
     if arrays.is_integer and (np.diff(arrays.A.indptr) == 0).any():
@@ -99,7 +101,7 @@ def _plain_mps(body: bytes, arrays: LinearArrays, names: ProgramNames) -> bytes:
 
 def _marked(section: bytes, arrays: LinearArrays, names: ProgramNames) -> bytes:
     """The section COLUMNS with new markers:
-    HiGHS neither opens nor closes them at columns without coefficients.
+    HiGHS neither opens nor closes markers at columns without coefficients.
     """
     integer = {
         name for name, marked in zip(names.columns, arrays.integer.tolist(), strict=True) if marked
@@ -123,12 +125,12 @@ def _marked(section: bytes, arrays: LinearArrays, names: ProgramNames) -> bytes:
 
 
 def _without_entries(arrays: LinearArrays) -> list[int]:
-    """Columns in no row and not in the objective."""
+    """Columns without coefficients in rows and objective."""
     return np.flatnonzero((np.diff(arrays.A.indptr) == 0) & (arrays.cost == 0)).tolist()
 
 
 def _section(match: re.Match[bytes]) -> bytes:
-    """The heading of a section in full, as CBC wants it; an empty section goes."""
+    """The full heading of a section, which CBC needs; an empty section is removed."""
     return LONG_HEADING[match[1]] + match[2] if match[2] else b""
 
 
@@ -171,18 +173,17 @@ def _load(arrays: LinearArrays, names: ProgramNames, name: str) -> Any:
 
 
 def _bounds(arrays: LinearArrays) -> tuple[FloatArray, FloatArray]:
-    """Column bounds; of integer columns whole numbers,
-    and the implied upper bound where there is none.
-
-    Readers differ in what they assume of an integer column without an upper bound, and HiGHS 1.13.1
-    takes feasible programs with a bound such as 0.5 for infeasible.
+    """Column bounds. Bounds of integer columns are rounded to integers, and a missing upper bound
+    is replaced by the implied one. The reasons: readers make different assumptions about integer
+    columns without an upper bound, and HiGHS 1.13.1 reports feasible programs with a bound such as
+    0.5 as infeasible.
     """
-    # Below its lower bound: the rows cannot be met
+    # An implied upper bound below the lower bound: the rows are infeasible
     implied = np.maximum(arrays.implied_upper, arrays.lower)
     needs_bound = np.isposinf(arrays.upper) & (np.abs(implied) < HIGHS_INFINITY)
     upper = np.where(arrays.integer & needs_bound, implied, arrays.upper)
-    # Bounds of integer columns become whole, which changes no feasible point
+    # Rounding bounds of integer columns inwards does not change the feasible points
     whole = np.ceil(arrays.lower - WHOLE), np.floor(upper + WHOLE)
-    # No whole number between 0.2 and 0.8: that is for solvers to say
+    # If there is no integer between the bounds (0.2 and 0.8), keep them: solvers will report it
     rounded = arrays.integer & (whole[0] <= whole[1])
     return np.where(rounded, whole[0], arrays.lower), np.where(rounded, whole[1], upper)
