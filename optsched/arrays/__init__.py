@@ -79,7 +79,9 @@ def without_repeats(column: NDArray[Scalar]) -> NDArray[Scalar]:
 
 def take_rows(column: NDArray[Scalar], rows: AnyArray | None) -> NDArray[Scalar]:
     """``column[rows]``, for row numbers or a mask; None means all rows and returns the column
-    itself. A constant column stays a constant.
+    itself.
+
+    A constant column stays a constant.
     """
     if rows is None:
         return column

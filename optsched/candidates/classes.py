@@ -296,8 +296,9 @@ class Candidates(Displayed):
         )
 
     def without_jobs(self, jobs: BoolArray, why: str) -> Candidates:
-        """The same candidates without these jobs; they are unplaced for the reason ``why``. The
-        mask replaces an earlier one of the same reason.
+        """The same candidates without these jobs; they are unplaced for the reason ``why``.
+
+        The mask replaces an earlier one of the same reason.
         """
         if not jobs.any() and why not in self.not_meant:
             return self
@@ -615,8 +616,10 @@ class Classes(DisplayedTable):
     @cached_property
     def configuration_labels(self) -> IntArray:
         """The configuration of each column as numbers that stay the same in later compiles; shape
-        (N, `LABELS`). Pool, GPUs, nodes and level (`LEVEL`), place in the job's own list of options
-        (-1: none), workers, servers, and the bits of the share.
+        (N, `LABELS`).
+
+        Pool, GPUs, nodes and level (`LEVEL`), place in the job's own list of options (-1: none),
+        workers, servers, and the bits of the share.
         """
         return self.labels_of(np.arange(self.columns, dtype=np.int64))
 

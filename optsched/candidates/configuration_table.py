@@ -97,10 +97,12 @@ def configuration_table(
     task: CompileTask,
 ) -> tuple[ConfigurationTable, KindColumns, KindColumns]:
     """The table of all columns that `rated_columns` would make, the initial columns, and dropped
-    columns. The initial columns of a kind on a pool are those with the fewest GPUs, with the
-    highest rate per GPU, and with the highest rate. Normalisers and scales of formulations depend
-    on these only, so the program has the same units as the program of all configurations. Dropped
-    columns are kept only if the kind has no other column on the pool (to explain why).
+    columns.
+
+    The initial columns of a kind on a pool are those with the fewest GPUs, with the highest rate
+    per GPU, and with the highest rate. Normalisers and scales of formulations depend on these only,
+    so the program has the same units as the program of all configurations. Dropped columns are kept
+    only if the kind has no other column on the pool (to explain why).
     """
     limit = int(task.sizes.gpus.max())
     kind, gpus = task.kinds.counts(limit, task.table, complete=only_table(task.model))

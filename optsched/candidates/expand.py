@@ -155,6 +155,7 @@ def _cycle(count: int) -> tuple[IntArray, IntArray, FloatArray]:
 
 def _north_west(rows: int, columns: int) -> tuple[IntArray, IntArray, FloatArray]:
     """Transportation plan between ``rows`` equal supplies and ``columns`` equal demands of total 1.
+
     The plan follows from cutting [0, 1] at the multiples of 1/rows and of 1/columns. The cuts are
     computed exactly, as integer multiples of 1/(rows columns).
     """

@@ -51,10 +51,11 @@ Sifted = tuple[KindColumns, KindColumns]
 
 
 def rated_columns(task: CompileTask, counts: tuple[IntArray, IntArray]) -> Iterator[Sifted]:
-    """Columns of kinds without options:
-    GPU counts x pools x spreads, with rates from the tables, then from the model. ``counts`` are
-    pairs of a kind and its GPUs (`Kinds.counts`). Columns are made in blocks to save memory:
-    dropped columns are never all in memory.
+    """Columns of kinds without options: GPU counts x pools x spreads, with rates from the tables,
+    then from the model.
+
+    ``counts`` are pairs of a kind and its GPUs (`Kinds.counts`). Columns are made in blocks to save
+    memory: dropped columns are never all in memory.
     """
     for cells in _everywhere(*counts, task.sizes):
         task.timer.check()
@@ -221,8 +222,10 @@ def _with_model(
     edges: tuple[IntArray, IntArray],
 ) -> Prediction:
     """Ask the model for rates that neither the job nor its workload states, or for all rates if it
-    corrects stated ones. A table of the job itself is complete: configurations that it leaves out
-    have no rate, whatever the model says.
+    corrects stated ones.
+
+    A table of the job itself is complete: configurations that it leaves out have no rate, whatever
+    the model says.
     """
     model, (kind, way) = task.model, edges
     # A correcting model is also asked about stated rates.
@@ -359,10 +362,10 @@ def option_columns(task: CompileTask) -> KindColumns:
 
 
 def pair_columns(task: CompileTask, among: IntArray | None = None) -> KindColumns:
-    """Columns of co-located pairs:
-    an entry of two workloads makes a column for every pair of their kinds; an entry of two jobs
-    overrides it. An entry that states its number of nodes overrides one that does not (which means
-    the fewest).
+    """Columns of co-located pairs: an entry of two workloads makes a column for every pair of their
+    kinds; an entry of two jobs overrides it.
+
+    An entry that states its number of nodes overrides one that does not (which means the fewest).
 
     Both jobs hold the same GPUs, so both must be able to run on that count. In a pair of two jobs
     of one workload (or kind) the entry does not say which job has which rate, so each gets the mean

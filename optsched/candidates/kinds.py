@@ -133,8 +133,9 @@ class Kinds(Displayed):
 
     def of_same_jobs(self, before: Instance, now: Instance, future: bool) -> bool:
         """Whether instance ``now`` has the same jobs, rates and nodes as ``before``, from which
-        these kinds were made. Tables are compared by identity, because revised instances share
-        unchanged tables.
+        these kinds were made.
+
+        Tables are compared by identity, because revised instances share unchanged tables.
         """
         tables = (before, now, TABLES), (before.jobs_table, now.jobs_table, DECISIVE)
         same = all(getattr(a, name) is getattr(b, name) for a, b, names in tables for name in names)
@@ -220,7 +221,9 @@ def absence_of(instance: Instance, future: bool = False) -> NDArray[np.uint8]:
 
 def find_kinds(instance: Instance, future: bool = False) -> Kinds:
     """Group the jobs that have arrived (or all, with ``future``) and have steps left by the data
-    that determine their columns. A job that a co-location entry names is a separate kind.
+    that determine their columns.
+
+    A job that a co-location entry names is a separate kind.
     """
     table, jobs = instance.jobs_table, len(instance.jobs_table)
     absence = absence_of(instance, future)

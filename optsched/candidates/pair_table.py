@@ -325,8 +325,9 @@ def _needs(
 
 
 def _sorts(instance: Instance, kinds: Kinds, apart: bool) -> IntArray:
-    """Sort of each kind; with ``apart`` every kind is a separate sort. So is a kind whose job a
-    co-location entry names.
+    """Sort of each kind; with ``apart`` every kind is a separate sort.
+
+    So is a kind whose job a co-location entry names.
     """
     number = np.arange(len(kinds), dtype=np.int64)
     if apart:

@@ -116,8 +116,9 @@ class Uses(Displayed):
 
     def beyond(self, rows: IntArray, others: IntArray, *more: IntArray) -> Uses:
         """For each i, the resources that row ``rows[i]`` and the rows ``more[..][i]`` hold in
-        excess of row ``others[i]``. The row number ``len(self)`` stands for a row that holds
-        nothing.
+        excess of row ``others[i]``.
+
+        The row number ``len(self)`` stands for a row that holds nothing.
         """
         if not more and (others == len(self)).all():
             return self.take(rows)

@@ -106,7 +106,7 @@ def _jobs(source: str) -> list[Any]:
 
 
 def _view(found: AdmissionDecision) -> Iterator[RenderableType]:
-    """Who is admitted and when it ends, who is not and why, and whose plan changes."""
+    """Admitted jobs with their ends, refused jobs with reasons, and jobs whose plan changes."""
     from optsched.cli.tables import bullets, heading, name, optional, section, table
     from optsched.display import moment
     from optsched.study.admission import advice

@@ -149,7 +149,7 @@ def bench(
 
 
 def benchmark_of(swept: Swept, contest: Mapping[str, Any]) -> Benchmark:
-    """What the command line and a sweep file say together; the command line wins."""
+    """The benchmark of the command line and a sweep file; the command line takes precedence."""
     given = {**contest, **given_fields(swept, "set", "formulations", "option")}
     from optsched.benchmarking.sources import seeds_of
     from optsched.benchmarking.sweep import OWN, Benchmark
@@ -163,12 +163,12 @@ def benchmark_of(swept: Swept, contest: Mapping[str, Any]) -> Benchmark:
             )
         document = read_sweep(files[0])
         sources = _sources(document.instances, Path(files[0]).parent)
-        # Later entries win: what the command line says replaces the file
+        # Later entries override: the command line replaces the file
         given = {**options_of(document), **given}
     else:
         sources = _sources(swept.set, None)
     own = {source.formulation for source in sources if not source.program}
-    # One name for all can have options of its own (-O NAME:KEY=VALUE)
+    # A formulation can have its own options (-O NAME:KEY=VALUE)
     kept = given.pop("formulations", [(own.pop() if len(own) == 1 else OWN, {})])
     entries = swept.formulations or kept
     seeds = given.pop("seeds", None)
@@ -211,7 +211,7 @@ def _sources(given: Sequence[Any], folder: Path | None) -> list[ProblemSource]:
 def _with_options(
     entries: Sequence[tuple[str, Any]], texts: Sequence[str]
 ) -> list[tuple[str, dict[str, Any]]]:
-    """The formulations with the options of -O; those of -f win."""
+    """The formulations with the options of -O; options of -f override them."""
     from optsched.benchmarking.sweep import OWN
 
     made = []
@@ -219,7 +219,7 @@ def _with_options(
         given: dict[str, Any] = {}
         for text in texts:
             owner, colon, rest = text.partition(":")
-            # `a:b=c` has an owner; in `key=a:b` the colon belongs to the value
+            # `a:b=c` names its formulation; in `key=a:b` the colon belongs to the value
             one = bool(colon) and "=" not in owner
             if one and owner.strip() not in [other for other, _ in entries]:
                 known = ", ".join(dict.fromkeys(other for other, _ in entries if other != OWN))

@@ -1,4 +1,4 @@
-"""How a command is declared: arguments, options, guarded execution, and help in sections."""
+"""Declaration of commands: arguments, options, error handling, and help in sections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from optsched.cli.values import KINDS, TYPES, Kind, Log
 from optsched.errors import Interrupted, InvalidArgument, UsageError
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": WIDTH}
-# Help and errors are the library's own, in plain text.
+# Help and errors are plain text of this library, not of typer.
 PLAIN: dict[str, Any] = {
     "add_completion": False,
     "rich_markup_mode": None,
@@ -48,7 +48,7 @@ Help = Annotated[
 
 @dataclass(frozen=True)
 class Argument:
-    """A value that is given by its place.
+    """A positional value.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Option:
-    """A value that is given by name.
+    """A value that is given by an option.
 
     Attributes
     ----------
@@ -82,13 +82,13 @@ class Option:
     many : bool
         As in `Kind`.
     default : str, optional
-        The default as the help shows it, where that is not its ``str``.
+        Text of the default in the help, if it is not ``str`` of the default.
     source : bool
         As in `Argument`.
     replaces : bool
         Whether a file to write may be the one that the command reads, such as the state of rounds.
     count : bool
-        Whether the value is how often the option is given.
+        Whether the value is the number of times that the option is given.
     """
 
     help: str
@@ -106,7 +106,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Messages:
-    """The options that every command has."""
+    """The options of every command."""
 
     section: ClassVar = COMMON
 
@@ -130,7 +130,7 @@ class Command(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Arguments first, then options."""
-        # Click puts [OPTIONS] first; readers look for the arguments
+        # Click puts [OPTIONS] first, but readers look for the arguments
         names = [
             _name(parameter) if parameter.required else f"[{_name(parameter)}]"
             for parameter in self.get_params(ctx)
@@ -156,7 +156,7 @@ class Command(TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the epilog unchanged: it holds examples."""
-        # Click would fold the lines of the examples into a paragraph
+        # Click would join the lines of the examples into a paragraph
         if self.epilog:
             formatter.write_paragraph()
             formatter.write(f"Examples:\n{_indented(self.epilog)}\n")
@@ -164,13 +164,13 @@ class Command(TyperCommand):
 
 @dataclass(frozen=True)
 class Group:
-    """Commands that stand below another one.
+    """Subcommands of a command.
 
     Attributes
     ----------
     help : str
     commands : callable
-        Returns the function or the group of each command. A text ``module:name`` is where it is
+        Returns the function or the group of each command. A text ``module:name`` is its location
         below `optsched.cli`; a function ``prepare`` of that module runs before the command is made.
     """
 
@@ -179,8 +179,8 @@ class Group:
 
 
 class Made(Mapping[str, Any]):
-    """The commands of a group, each made when it is asked for:
-    to make all takes longer than most command lines run.
+    """The commands of a group, each made on first use, because making all takes longer than most
+    commands run.
     """
 
     def __init__(self, group: Group) -> None:
@@ -206,13 +206,13 @@ class Made(Mapping[str, Any]):
         home, found = self._found(name)
         if isinstance(found, Group):
             return make_group(name, found)
-        # Before options are read off the library, which may load numpy
+        # Before options are read from the library, which may load numpy
         if (prepare := getattr(home, "prepare", None)) is not None:
             prepare()
         return make_command(name, found)
 
     def _found(self, name: str) -> tuple[Any, Any]:
-        """The module of a command, if that is known, and its function or group."""
+        """The module of a command, if it is known, and its function or group."""
         declared = self._declared[name]
         if not isinstance(declared, str):
             return None, declared
@@ -221,7 +221,7 @@ class Made(Mapping[str, Any]):
         return home, getattr(home, attribute)
 
     def sentence(self, name: str) -> str:
-        """The first sentence of the help of a command, which is not made for it."""
+        """The first sentence of the help of a command, without making the command."""
         _, found = self._found(name)
         text = found.help if isinstance(found, Group) else inspect.cleandoc(found.__doc__ or "")
         return " ".join(text.split("\n\n")[0].split()).removesuffix(".")
@@ -231,7 +231,7 @@ class Commands(TyperGroup):
     """A list of commands, each with its first sentence in full, as plain text."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; typer would end without a word where Ctrl-C comes before it began."""
+        """Run a command; typer would end silently if Ctrl-C comes before the command begins."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -249,7 +249,7 @@ class Commands(TyperGroup):
 
 
 def _place(section: str) -> int:
-    """The place of a section in a help; those with the same place in the order of declaration."""
+    """Sort key of a section in a help; those with the same key are in declared order."""
     return SECTIONS.index(section) if section in SECTIONS else SECTIONS.index("")
 
 
@@ -262,7 +262,7 @@ def _indented(text: str) -> str:
 
 
 REQUIRED = inspect.Parameter.empty
-"""The default of a parameter that has to be given."""
+"""The default of a required parameter."""
 
 
 def keyword(name: str, annotation: Any, default: Any = REQUIRED) -> inspect.Parameter:
@@ -273,7 +273,7 @@ def keyword(name: str, annotation: Any, default: Any = REQUIRED) -> inspect.Para
 
 
 class _Parameter:
-    """A parameter of a command: as its function declares it, as typer sees it, and its value."""
+    """A parameter of a command: its declaration, its form for typer, and its value."""
 
     def __init__(self, name: str, annotation: Any, default: Any, section: str | None) -> None:
         self.name = name
@@ -329,7 +329,7 @@ class _Parameter:
         elif self._kind is not None:
             shown = str if required else str | None
             if not required:
-                # '' would be a text that was typed, and refused: it means an option left out.
+                # '' as a default means that the option was left out; a typed empty text is refused.
                 default = option.default or str(default) if default not in (None, "") else None
         declared = typer.Option(
             self._flag(option),
@@ -346,7 +346,7 @@ class _Parameter:
         return option.flag or flag_of(self.name)
 
     def value(self, given: Any) -> Any:
-        """The value of what typer found on the command line."""
+        """The value, from the texts that typer found on the command line."""
         if self._kind is None or not isinstance(self._declared, Option):
             return given
         # typer gives an empty list, or None, for an option that can be repeated and is not there
@@ -358,7 +358,9 @@ class _Parameter:
 
 
 def flag_of(name: str, kind: Kind | None = None) -> str:
-    """``--time-limit`` for ``time_limit``; ``--pool`` for ``pools`` that are given one by one."""
+    """``--time-limit`` for ``time_limit``; ``--pool`` for ``pools``, if values are given one by
+    one.
+    """
     many = kind is not None and kind.many
     return f"--{(name.removesuffix('s') if many else name).replace('_', '-')}"
 
@@ -366,8 +368,7 @@ def flag_of(name: str, kind: Kind | None = None) -> str:
 def derived_option(
     item: Described, kind: Kind | None, section: str, flag: str | None = None
 ) -> inspect.Parameter:
-    """An option that says what a parameter of the library says;
-    None means one that is not given.
+    """An option for a parameter of the library; None means that it is not given.
 
     Parameters
     ----------
@@ -395,7 +396,7 @@ def derived_option(
 def derived_command(
     run: Callable[..., int], words: str, examples: str, parameters: Iterable[inspect.Parameter]
 ) -> Callable[..., int]:
-    """``run(shell, **given)`` with a help and parameters that were read off the library."""
+    """``run(shell, **given)`` with help and parameters derived from the library."""
     run.__doc__ = f"{words}\n\nExamples:\n{inspect.cleandoc(examples)}"
     signature = inspect.Signature([keyword("shell", Shell), *parameters])
     run.__signature__ = signature  # type: ignore[attr-defined]
@@ -403,7 +404,7 @@ def derived_command(
 
 
 def _declaration(annotation: Any) -> tuple[Argument | Option | None, Kind | None]:
-    """The `Argument` or `Option` of an annotation, and how texts become its values."""
+    """The `Argument` or `Option` of an annotation, and its kind."""
     if get_origin(annotation) is not Annotated:
         return None, None
     shown, *extras = get_args(annotation)
@@ -412,7 +413,7 @@ def _declaration(annotation: Any) -> tuple[Argument | Option | None, Kind | None
         return declared, None
     if declared.read is not None:
         return declared, Kind(declared.read, declared.metavar or "", declared.many)
-    # Of ``int | None`` the kind is that of ``int``
+    # The kind of ``int | None`` is that of ``int``
     choices = [part for part in get_args(shown) if part is not type(None)]
     owner = choices[0] if get_origin(shown) in (Union, UnionType) else shown
     if get_origin(owner) is Annotated:
@@ -458,10 +459,10 @@ def _parameters(parameter: inspect.Parameter) -> list[_Parameter]:
 def make_command(name: str, function: Callable[..., int | None]) -> Any:
     """``function(shell, ...)`` as a command.
 
-    Of a parameter that is a dataclass every field becomes an argument or option, and of one that is
-    annotated by `Fields` those fields of the model. The options of `Messages` are added. Texts
-    become values, and errors exit codes; what the function returns is the exit code (None: 0). Its
-    docstring is the help, and what comes after a line ``Examples:`` its examples.
+    If a parameter is a dataclass, each of its fields becomes an argument or option; if it is
+    annotated with `Fields`, so do these fields of the model. The options of `Messages` are added.
+    Texts are converted to values, and errors to exit codes. The function returns the exit code
+    (None: 0). Its docstring is the help; the part after a line ``Examples:`` has the examples.
     """
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     # The last section of every help
@@ -480,7 +481,7 @@ def make_command(name: str, function: Callable[..., int | None]) -> Any:
                     for part in parameters
                     if part.name in given
                 }
-                # `_grouped` takes the fields of its dataclass out of what was read: the rest are
+                # `_grouped` removes the fields of its dataclass from the values; the rest are
                 # single parameters
                 groups: dict[str, Any] = {}
                 for parameter in own:
@@ -498,7 +499,7 @@ def make_command(name: str, function: Callable[..., int | None]) -> Any:
         except (Exception, KeyboardInterrupt) as error:
             return shell.failed(error)
 
-    # Typer reads the signature and the annotations, so the function gets those of its parameters
+    # Typer reads the signature and the annotations, so set them on the function
     seen = [part.for_typer() for part in parameters]
     run.__signature__ = inspect.Signature(seen, return_annotation=int)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in seen}
@@ -516,7 +517,7 @@ def make_group(
     Parameters
     ----------
     callback : callable, optional
-        What the group itself does, with options of its own; by default it shows its help.
+        Function of the group itself, with its own options; by default it shows its help.
     """
     app = typer.Typer(
         name=name, cls=Commands, context_settings=CONTEXT, add_help_option=False, **PLAIN
@@ -568,5 +569,5 @@ def _check_outputs(parameters: Sequence[_Parameter], given: Mapping[str, Any]) -
 
 
 def _grouped(owner: Any, given: dict[str, Any]) -> Any:
-    """A dataclass made of its part of the values, which are removed from them."""
+    """Make a dataclass from its values, and remove these from ``given``."""
     return owner(**{field.name: given.pop(field.name) for field in fields(owner)})

@@ -78,7 +78,7 @@ class Comparing:
 
     @property
     def entries(self) -> list[Entry] | None:
-        """The formulations with their options, of which those of -f win; None for all."""
+        """The formulations with their options (-f overrides -O); None for all."""
         entries = self.formulations
         if not self.options:
             return None if entries is None else list(entries)
@@ -143,7 +143,7 @@ def compare(
         notes=(note for solution in solutions for note in solution.notes),
         written=written_to(comparison=output),
     )
-    # One formulation that takes the instance is a comparison
+    # A comparison needs at least one formulation that accepts the instance
     codes = [_code(row) for row in found.rows]
     return 0 if 0 in codes else codes[0]
 

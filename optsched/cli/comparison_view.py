@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 
 # --- a comparison ---------------------------------------------------------------------------------
 
-# Measures with their headings here, which are shorter than in frames; some are made of several
-# fields.
+# Measures with their headings, which are shorter than in frames; some combine several fields.
 MEASURED = {
     "smallest_share": "min share",
     "mean_share": "mean share",
@@ -93,7 +92,7 @@ def comparison_view(comparison: Comparison) -> Iterator[RenderableType]:
 
 
 def _packed_notes(comparison: Comparison, labels: Mapping[int, str]) -> Iterator[str]:
-    """Which answers are of relaxations whose rows do not all fit into whole GPUs."""
+    """Notes on answers of relaxations whose rows do not all fit into whole GPUs."""
     for row in comparison.rows:
         if row.solution is not None and row.solution.packed is not None:
             relaxation = row.solution.packed.relaxation(comparison.instance.now)
@@ -128,7 +127,7 @@ def _outcome(row: ComparisonRow) -> list[str | Text]:
 
 
 def _measured(row: ComparisonRow) -> list[str]:
-    """What was measured of an answer, by the columns `MEASURED`."""
+    """Measures of an answer, in the columns `MEASURED`."""
     measures = row.measures
     if measures is None or row.solution is None:
         return [""] * len(MEASURED)
@@ -143,7 +142,7 @@ def _measured(row: ComparisonRow) -> list[str]:
 
 
 def _failures(rows: list[tuple[str, ComparisonRow]]) -> Iterator[RenderableType]:
-    """Why rows have no figures, and how many jobs are in no program."""
+    """Reasons for rows without figures, and numbers of jobs that are in no program."""
     reasons: dict[str, list[str]] = {}
     for label, row in rows:
         if row.error is not None:
@@ -183,7 +182,7 @@ def _failures(rows: list[tuple[str, ComparisonRow]]) -> Iterator[RenderableType]
 
 
 def pareto_view(front: Front) -> Iterator[RenderableType]:
-    """The axes, the points, and what is to be known of them."""
+    """The axes, the points, and notes."""
     first, second = front.axes
     yield heading(f"{name(front.instance.name)}: {first.formulation} against {second.formulation}")
     yield cluster_words(front.instance)
@@ -228,7 +227,7 @@ def _number(value: float) -> str:
 
 
 def _ends(front: Front) -> Iterator[RenderableType]:
-    """Why there are no points: an end without an optimum."""
+    """The reason why there are no points: an end without an optimum."""
     if front.points:
         return
     for axis, end in zip(front.axes, front.ends, strict=False):
@@ -263,7 +262,7 @@ SHOWN = 40
 
 
 def whatif_view(found: WhatIf) -> Iterator[RenderableType]:
-    """The objectives, the prices, and what is to be known of them."""
+    """The objectives, the prices, and notes."""
     base = found.base
     yield from title(base)
     words, unit = objective_words(base.formulation)
@@ -292,7 +291,7 @@ MIGRATIONS = 40
 
 
 def room_view(found: Room) -> Iterator[RenderableType]:
-    """Whether there is room, who moves for it, and what is known of fewer migrations."""
+    """Whether there is room, the migrations, and whether fewer migrations are possible."""
     yield heading(f"{name(found.instance.name)}: room for {name(found.job)}")
     lost = _of_free(found.before.gpus, float(found.before.free.sum()))
     then = "" if found.after is None else _of_free(found.after.gpus, float(found.after.free.sum()))
@@ -395,7 +394,7 @@ def _notes(found: WhatIf, held: bool, predicted: bool) -> Iterator[str]:
             "more GPUs, yet a worse objective: it measures jobs by what the whole cluster could give "
             "them, which grows with the cluster; held leaves that as it is"
         )
-    # A smaller cluster may leave jobs without a place, and the objective does not see those
+    # On a smaller cluster some jobs may not be able to run, and the objective does not count them
     old = {job for job, _ in found.base.unplaced}
     for change in found.changes:
         new = {job for job, _ in change.solution.unplaced}
@@ -410,7 +409,9 @@ def _notes(found: WhatIf, held: bool, predicted: bool) -> Iterator[str]:
 
 
 def _grows_yet_worse(found: WhatIf, change: Change) -> bool:
-    """Whether more of everything makes the objective worse, although it does not with all else held."""
+    """Whether added capacity makes the objective worse, although with all coefficients held it does
+    not.
+    """
     then, held = found.difference(change.solution), found.difference(change.held)
     if min(change.add.values()) < 0 or then is None or held is None:
         return False

@@ -1,8 +1,8 @@
-"""Options that are read off the library: parameters of its functions and fields of its models.
+"""Options derived from the library: parameters of its functions and fields of its models.
 
-What a parameter is comes once, where it is declared: its name, type and default in the code, and
-its help in the first sentence of its entry in the docstring. The name of the type says the unit:
-options of `Seconds` take 90, 5m and 2h.
+A parameter is defined once, where it is declared: its name, type and default in the code, its help
+in the first sentence of its entry in the docstring. The name of the type implies the unit: options
+of `Seconds` accept 90, 5m and 2h.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ class Described:
     ----------
     name : str
     type : str
-        As it is written, without None and without what it is made of: ``Seconds``, ``Mapping``.
+        Name of the type as written, without None and without type arguments: ``Seconds``,
+        ``Mapping``.
     required : bool
     default : object
-        None where it is required.
+        None if it is required.
     help : str
     """
 
@@ -55,7 +56,7 @@ class Fields:
     Attributes
     ----------
     model : str
-        ``module:Class``, which is imported when the command is asked for.
+        ``module:Class``, imported when the command is made.
     sections : mapping from str to str
         The names of the fields, with blanks between them, by section of the help.
     """
@@ -77,9 +78,9 @@ class Fields:
 
 
 def described(owner: Callable[..., Any]) -> dict[str, Described]:
-    """What a function takes, or what a pydantic model has, in the order of its declaration."""
+    """The parameters of a function, or the fields of a pydantic model, in declared order."""
     helps = _helps(inspect.getdoc(owner) or "")
-    # Both are text: the modules that are described postpone the evaluation of annotations
+    # Annotations are texts, because these modules postpone their evaluation
     written = inspect.unwrap(owner).__annotations__
     return {
         name: Described(
@@ -91,7 +92,7 @@ def described(owner: Callable[..., Any]) -> dict[str, Described]:
 
 def _declared(owner: Any) -> Iterator[tuple[str, bool, Any]]:
     """Name, whether it is required, and default of each parameter or field."""
-    # The signature of a model that is not complete yet says nothing
+    # An incomplete pydantic model has no useful signature
     if hasattr(owner, "model_fields"):
         for name, field in owner.model_fields.items():
             yield name, field.is_required(), None if field.is_required() else field.default
@@ -120,13 +121,13 @@ def opening(owner: Callable[..., Any]) -> str:
 
 @contextmanager
 def errors_name(flags: Mapping[str, str]) -> Iterator[None]:
-    """Errors inside that begin with the name of a parameter begin with its flag instead."""
+    """Context: in errors, replace a leading parameter name by its flag."""
     try:
         yield
     except WrongValue as error:
         flag = flags.get(error.path.rpartition(".")[2])
         plain = type(error)(error.path, error.found, error.expected, error.file)
-        # An error with a sentence of its own keeps it
+        # An error with its own sentence is not changed
         if flag is None or str(plain) != str(error):
             raise
         raise type(error)(flag, error.found, error.expected, error.file) from None

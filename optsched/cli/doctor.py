@@ -46,7 +46,7 @@ def doctor(shell: Shell, as_json: Json = False) -> int:
     if shell.quiet and not as_json:
         for check in failed:
             shell.complain(f"error: {check.name}: {check.words}")
-    # Why is said above
+    # The reason is printed above
     elif failed and not as_json:
         shell.complain(f"error: failed: {', '.join(check.name for check in failed)}")
     return SOLVER_FAILED if failed else 0
@@ -93,17 +93,16 @@ assert solver.solve(model) == cp_model.OPTIMAL and solver.value(y) == 4, "CP-SAT
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes
     ----------
     name : str
     ok : bool
     words : str
-        What was found.
+        The finding, as text.
     needed : bool
-        False of what optsched can do without, such as a commercial solver: where it is missing,
-        nothing has failed.
+        False for optional parts, such as a commercial solver: a missing one is not a failure.
     """
 
     name: str
@@ -117,7 +116,7 @@ class Check:
 
 
 def requirements() -> dict[str, str]:
-    """Version limits of the packages that optsched needs, as its metadata has them."""
+    """Version limits of the packages that optsched needs, from its metadata."""
     from importlib.metadata import requires
 
     found = {}
@@ -129,7 +128,7 @@ def requirements() -> dict[str, str]:
 
 
 def versions_here() -> dict[str, str | None]:
-    """Versions of Python, optsched and the packages it needs; None where one is missing."""
+    """Versions of Python, optsched and the packages it needs; None for missing ones."""
     from importlib.metadata import PackageNotFoundError, version
 
     from optsched import __version__
@@ -148,7 +147,7 @@ def versions_here() -> dict[str, str | None]:
 
 
 def all_checks() -> Iterator[Check]:
-    """Every check, one after the other; the slow ones run beside the others."""
+    """All checks in order; slow ones run in parallel with the others."""
     # Shared libraries of the two packages have clashed: each order is tried in a fresh process
     imports = [
         (order, _start_import(*order)) for order in (("highspy", "ortools"), ("ortools", "highspy"))
@@ -161,7 +160,7 @@ def all_checks() -> Iterator[Check]:
 
 
 def check_requirements(versions: dict[str, str | None], limits: dict[str, str]) -> Check:
-    """Whether every package is there in a version within its limits."""
+    """Check that every package is installed in a version within its limits."""
     wrong = []
     for name, limit in limits.items():
         found = versions.get(name)
@@ -197,7 +196,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def check_entry_points() -> Iterator[Check]:
-    """Whether everything in the catalogues can be loaded."""
+    """Check that every entry of the catalogues can be loaded."""
     from optsched.registry import GROUPS, load, names
 
     for what in GROUPS:
@@ -205,7 +204,7 @@ def check_entry_points() -> Iterator[Check]:
             found = names(what)
             for name in found:
                 load(what, name)
-            # Solvers have a check each, which says which of them are here.
+            # Each solver has its own check, which shows whether it is installed.
             text = f"{len(found)} names" if what == "solver" else ", ".join(found)
             ok, words = bool(found), text if found else "none was found; is optsched installed?"
         except Exception as error:  # a third party's package may fail in any way
@@ -215,7 +214,7 @@ def check_entry_points() -> Iterator[Check]:
 
 
 def check_solvers() -> Iterator[Check]:
-    """A tiny linear program solved and certified by each solver."""
+    """Check each solver with a tiny linear program, including the certificate."""
     from optsched.errors import SolverUnavailable
     from optsched.registry import load_solver, names
 
@@ -227,15 +226,15 @@ def check_solvers() -> Iterator[Check]:
             ok = False
             words = one_line(str(error))
             needed = not load_solver(name).optional
-        except Exception as error:  # the check is there to tell
+        except Exception as error:  # the check reports it
             ok = False
             words = f"{type(error).__name__}: {one_line(str(error))}"
         yield Check(f"solver {name}", ok, words, needed)
 
 
 def _solve_tiny(name: str) -> tuple[bool, str]:
-    """Maximise x + y with x + 2 y <= 4 and x <= 2: 3, in whole numbers too;
-    or share 3 GPUs among jobs alike.
+    """Maximise x + y with x + 2 y <= 4 and x <= 2: 3, also with integers; or share 3 GPUs equally
+    among jobs.
     """
     import numpy as np
 

@@ -78,7 +78,7 @@ def _pools(solution: Solution) -> Iterator[RenderableType]:
 
 
 def _holding(solution: Solution, holding: list[Mapping[str, Any]]) -> Iterator[RenderableType]:
-    """Jobs whose level is the smallest, by how much of the objective hangs on them."""
+    """Jobs with the smallest level, sorted by their effect on the objective."""
     if not holding:
         return
     words, _ = objective_words(solution.formulation)
@@ -106,7 +106,7 @@ def _requirements(requirements: list[Mapping[str, Any]]) -> Iterator[RenderableT
 # --- one job --------------------------------------------------------------------------------------
 
 MOST_POOLS = 4
-# Relative gap up to which a curve counts as concave.
+# A curve with a smaller relative gap counts as concave.
 CONCAVE = 1e-9
 
 
@@ -131,7 +131,7 @@ def job_view(found: JobExplanation) -> Iterator[RenderableType]:
 
 
 def job_facts(found: JobExplanation) -> Iterator[tuple[str, str]]:
-    """What the job is and gets."""
+    """Data of the job and its allocation."""
     instance = found.solution.instance
     row = instance.jobs_table.names.index(found.job)
     left = float(instance.jobs_table.steps_left[row])
@@ -159,8 +159,8 @@ def job_facts(found: JobExplanation) -> Iterator[tuple[str, str]]:
 
 
 def _scaling(found: JobExplanation) -> Iterator[tuple[str, str]]:
-    """Of a job that may have several numbers of GPUs:
-    by how much its rates in a pool are below a concave curve.
+    """For a job with several possible numbers of GPUs: by how much its rates in a pool are below a
+    concave curve.
     """
     by_pool: dict[str, dict[int, float]] = {}
     for way in found.ways:
@@ -203,7 +203,7 @@ def _place(record: dict[str, Any] | Any) -> str:
 
 
 def _pays(found: JobExplanation) -> Iterator[RenderableType]:
-    """What the job holds and what that costs."""
+    """Resources that the job holds, and their cost."""
     if not found.pays:
         return
     if found.no_prices is not None:
@@ -228,7 +228,7 @@ def _pays(found: JobExplanation) -> Iterator[RenderableType]:
 
 
 def _binding(found: JobExplanation) -> Iterator[RenderableType]:
-    """Rows without slack, with what easing them is worth."""
+    """Binding rows, with the gain from relaxing them."""
     eased = {"capacity": "one more is worth", "time": "as much time again would be worth"}
     items = []
     for item in found.binding:
@@ -238,10 +238,10 @@ def _binding(found: JobExplanation) -> Iterator[RenderableType]:
 
 
 def _ways(found: JobExplanation) -> Iterator[RenderableType]:
-    """Every column of its class: those in use, then the others, what costs least first."""
+    """All columns of its class: first those in use, then the others by reduced cost."""
     if not found.ways:
         return
-    # What costs least comes first: a small change of prices would bring it in
+    # Smallest reduced cost first: a small change of prices would bring this column in
     ways = sorted(found.ways, key=lambda way: (not way.in_use, -(way.gain or 0.0)))
     # Reduced costs exist only with duals
     priced = found.no_prices is None and any(way.gain is not None for way in ways)
@@ -279,14 +279,14 @@ def _source(way: Way) -> str:
 
 
 def _share(found: JobExplanation, way: Way) -> str:
-    """Of a plan, which way was chosen; else the fraction of time."""
+    """The chosen configuration for a plan; else the fraction of time."""
     if not way.in_use:
         return ""
     return "chosen" if found.solution.schedule is not None else percent(way.fraction)
 
 
 def _lacking(way: Way) -> str:
-    """``16 of v100, needs 20``: what keeps a whole job from running there beside the others."""
+    """``16 of v100, needs 20``: the missing capacity for a whole job beside the others."""
     lacking = [
         f"{number(round(left, 6))} of {name(resource)}, "
         f"needs {number(round(way.uses[resource], 6))}"
@@ -301,7 +301,7 @@ def _change(gain: float | None) -> str:
 
 
 def _best(way: Way | None) -> Iterator[RenderableType]:
-    """The alternative that is nearest to being taken, in words."""
+    """The alternative with the smallest reduced cost, as text."""
     if way is None:
         return
     place = _place(way.configuration)
@@ -327,7 +327,9 @@ def _best(way: Way | None) -> Iterator[RenderableType]:
 
 def _dropped(found: JobExplanation) -> Iterator[RenderableType]:
     """Configurations that cannot run."""
-    if not found.dropped or found.unplaced is not None:  # the reason of a job without any is above
+    if (
+        not found.dropped or found.unplaced is not None
+    ):  # for a job without columns the reason is shown above
         return
     places = Counter(
         f"{'without a pool' if item['pool'] is None else name(item['pool'])}: {item['reason']}"

@@ -66,7 +66,7 @@ def export(
 
 
 def document_kind(output: str) -> str:
-    """The format of an instance or a trace by the name of its file; of standard output JSON."""
+    """The format of an instance or a trace, by the suffix of its file; JSON for standard output."""
     from optsched.instance.files import kind_of
 
     return "json" if output == "-" else kind_of(Path(output))
@@ -90,7 +90,7 @@ def _write(shell: Shell, data: bytes, output: str, instance: Instance) -> None:
     from optsched.api import write_atomically
     from optsched.display import count
 
-    # A pipe gets the data alone, so no line says how many jobs there are
+    # Standard output gets only the data, so no summary line is printed
     if output == "-":
         shell.write(data.decode())
         return
@@ -120,7 +120,7 @@ def _export_program(shell: Shell, problem: Exported, output: str) -> int:
         )
         candidates = api.compile_for(formulation, instance)
         candidates = candidates.per_job() if problem.no_classes else candidates
-        # A rule has a closed form and no program
+        # A rule is computed in closed form and has no program
         if formulation.sense == "rule":
             raise UsageError(
                 f"{problem.formulation} is a rule: it has no program that could be exported"
@@ -161,7 +161,7 @@ def _comments(
     units: Units,
     beside: Path | None,
 ) -> list[str]:
-    """Lines at the head of the file: where it comes from and how it is read."""
+    """Comments at the beginning of the file: its origin and how to read it."""
     sense = "maximise" if arrays.maximise else "minimise"
     lines = [f"optsched: {formulation.name} of {instance.name}, sha256 {instance.sha256}"]
     lines += [f"options: {formulation.options.to_document()}"]

@@ -18,7 +18,7 @@ from optsched.cli.shell import Shell
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-# A line of a docstring that is at least so long with the next word was wrapped there.
+# A line of a docstring was wrapped if it is at least this long including the next word.
 WRAPPED = 112
 SECOND_COLUMN = re.compile(r" +\S{1,12}(?: \S{1,12})?  +(?=\S)")
 
@@ -232,7 +232,7 @@ def _one(document: dict[str, Any]) -> Iterator[RenderableType]:
 
 def mathematics(text: str) -> Iterator[RenderableType]:
     """A docstring at the width of the terminal;
-    a line that is too long is continued under its second column.
+    long lines are continued under their second column.
     """
     import textwrap
 

@@ -64,7 +64,7 @@ def _command(generator: Generator, examples: str) -> Callable[..., int]:
             )
         write_instance(shell, made.instance, output, kind)
         if not shell.quiet:
-            # What is said of an instance, such as its optimum, may need a solver
+            # Notes on an instance, such as its optimum, may need a solver
             with progress(shell, "solving"):
                 notes = made.notes()
             for note in notes:
@@ -75,11 +75,11 @@ def _command(generator: Generator, examples: str) -> Callable[..., int]:
 
 
 def _parameters(generator: Generator) -> list[inspect.Parameter]:
-    """The generator's options, and last the seed, the output and the name."""
+    """The options of the generator, then seed, output and name."""
     declared: dict[str, inspect.Parameter] = {}
     fields = generator.options.model_fields
     for name, schema in generator.options.model_json_schema()["properties"].items():
-        # The generator reads the texts itself, so that errors are those of the library
+        # The generator parses the texts, so that errors are those of the library
         option = Option(
             f"{schema['description']} {_limits(schema, fields[name].default)}".rstrip(),
             _metavar(schema),
@@ -87,7 +87,7 @@ def _parameters(generator: Generator) -> list[inspect.Parameter]:
         )
         declared[name] = keyword(name, Annotated[str | None, option], None)
     declared["output"] = keyword("output", DocumentOutput)
-    # A generator's own options come first in the help, these three last
+    # In the help, options of the generator come first, these three last
     for name in ("seed", "output", "name"):
         declared[name] = declared.pop(name)
     return list(declared.values())

@@ -40,15 +40,15 @@ FILES, CLUSTER, SELECTION = "Files", "Cluster", "Selection"
 
 @dataclass(frozen=True)
 class Format:
-    """What the command of a format has beside its importer.
+    """Data of the command of a format, in addition to its importer.
 
     Attributes
     ----------
     examples : str
     arguments : tuple of str
-        Parameters that are given by their place, in this order.
+        Positional parameters, in this order.
     flags : mapping from str to str
-        Flags of parameters that are not called like them.
+        Flags of parameters that have other names.
     """
 
     examples: str
@@ -141,7 +141,7 @@ def _pool(text: str, option: str) -> tuple[str, tuple[int, int]]:
 
 
 def _column(text: str, option: str) -> tuple[str, str]:
-    """``Model=workload`` as a column of a file and what it means."""
+    """``Model=workload`` as a column of a file and its standard name."""
     column, _, meaning = (part.strip() for part in text.rpartition("="))
     if not column or not meaning:
         raise InvalidArgument(option, repr(text), "COLUMN=NAME, such as Model=workload")
@@ -150,7 +150,7 @@ def _column(text: str, option: str) -> tuple[str, str]:
 
 def _speed(text: str, option: str) -> tuple[str, float]:
     """``v100=1.5`` as a pool and its factor."""
-    # A pool's name may have equals signs; the factor has none
+    # The name of a pool may contain equals signs; the factor cannot
     pool, equals, factor = text.rpartition("=")
     try:
         speed = float(factor) if equals and pool.strip() else 0.0
@@ -183,12 +183,12 @@ def _pace(text: str, option: str) -> tuple[str, Pace]:
 
 
 def _is_pace(key: str, value: object) -> bool:
-    # A bool is an int in Python, but true is no number of seconds
+    # bool is a subclass of int in Python, but true is not a number of seconds
     number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1e9
     return number and (key == "restart" or (key == "slowdown" and value != 0))
 
 
-# By the name of the type of a parameter of an importer: section of the help, how texts become values.
+# Section of the help and kind, by the name of the type of an importer's parameter.
 TYPES: Mapping[str, tuple[str, Kind]] = {
     "Source": (FILES, Kind(values.name, "FILE")),
     "Folder": (FILES, Kind(values.name, "FOLDER")),
@@ -227,9 +227,7 @@ IMPORTS = Group(
 
 
 def _command(importer: Callable[..., Any], form: Format) -> Callable[..., int]:
-    """A function with the parameters of an importer,
-    which writes what that makes to ``--output``.
-    """
+    """A function with the parameters of an importer; it writes the result to ``--output``."""
     known = described(importer)
     flags = {
         name: form.flags.get(name) or flag_of(name, _type(item)[1]) for name, item in known.items()
@@ -239,21 +237,21 @@ def _command(importer: Callable[..., Any], form: Format) -> Callable[..., int]:
         from optsched.formats.recorded import ImportedLog
         from optsched.traces import load_trace
 
-        # A name that cannot be written is refused before files of gigabytes are read
+        # Refuse an output that cannot be written before reading gigabytes of input
         kind = document_kind(output)
         left_out: Mapping[str, int] = {}
-        # What is not given is left to the importer
+        # Parameters that are not given keep the defaults of the importer
         stated = {name: value for name, value in given.items() if value is not None}
         with progress(shell, "importing"), errors_name(flags):
             made = importer(**stated)
             if isinstance(made, ImportedLog):
                 left_out = made.left_out
                 made = made.instance
-            # What was imported passes the checks of any document
+            # Validate the imported document like any other
             trace = load_trace(made)
         write_trace(shell, trace, output, kind)
         if left_out and not shell.quiet:
-            # The reason that cost most jobs first
+            # Reasons with the most jobs first
             order = sorted(left_out.items(), key=lambda item: -item[1])
             shell.complain(f"left out: {', '.join(f'{count:,} {why}' for why, count in order)}")
         return 0
@@ -263,14 +261,14 @@ def _command(importer: Callable[..., Any], form: Format) -> Callable[..., int]:
 
 
 def _type(item: Described) -> tuple[str, Kind | None]:
-    """The section and the kind of a parameter; of a flag there is no kind."""
+    """The section and the kind of a parameter; the kind of a flag is None."""
     return TYPES.get(item.type, (SELECTION, values.TYPES.get(item.type)))
 
 
 def _parameters(
     known: Mapping[str, Described], form: Format, flags: Mapping[str, str]
 ) -> list[inspect.Parameter]:
-    """The arguments, the options that are required, ``--output``, and the other ones."""
+    """The arguments, the required options, ``--output``, then the other options."""
     arguments = []
     required: list[inspect.Parameter] = []
     optional: list[inspect.Parameter] = []

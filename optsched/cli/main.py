@@ -1,4 +1,4 @@
-"""The ``optsched`` command: builds the application and turns what typer refuses into exit codes."""
+"""The ``optsched`` command: builds the application and converts errors of typer to exit codes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ try:
 
     from optsched.cli.command import Group, Help, make_group
     from optsched.cli.shell import Shell, silence_stdout
-except KeyboardInterrupt:  # these take as long to load as a small problem to be solved
+except KeyboardInterrupt:  # these imports take as long as solving a small problem
     sys.stderr.write("optsched: interrupted\n")
     raise SystemExit(Interrupted.exit_code) from None
 
 USAGE = 2
-# New objects after which the program looks for cycles. With more, large arrays would wait in cycles
-# for too long.
+# Number of new objects after which the garbage collector runs. With a larger number, large arrays
+# in cycles would be kept too long.
 COLLECT_AFTER = 10_000
-# Where each command is, in the order of the help; a name in capitals is that of a group of
-# commands.
+# Location of each command, in the order of the help; a name in capitals is a group of commands.
 COMMANDS = {
     "solve": "solve:solve",
     "verify": "verify:verify",
@@ -95,19 +94,19 @@ def _application() -> Any:
 
 def run() -> int:
     """The ``optsched`` program: `main` with its own command line."""
-    # A notebook names the backend of its kernel to its children. They may not have it, and write
-    # files only.
+    # A notebook passes the matplotlib backend of its kernel to child processes. They may not have
+    # it, and only write files.
     os.environ.pop("MPLBACKEND", None)
-    # A command makes objects to keep them, modules before all. By default the collector would walk
-    # the new ones after every 700 and, time and again, all of them.
+    # Most objects of a command, especially modules, live to its end. By default the collector would
+    # scan new objects after every 700, and repeatedly all objects.
     gc.set_threshold(COLLECT_AFTER)
     code = main()
     solving = sys.modules.get("optsched.solvers.new_thread")
-    # Python would wait for it
+    # Otherwise Python would wait for it at exit
     if solving is not None and solving.left_running():
         sys.stderr.flush()
         os._exit(code)
-    # Python walks all objects when it ends, to collect what ends with the process anyway
+    # Skip the collection of all objects at exit, which is useless
     gc.freeze()
     return code
 
@@ -119,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
     try:
         sys.stdout.flush()
-    # `optsched ... | head` is no error
+    # A closed pipe, as in `optsched ... | head`, is not an error
     except BrokenPipeError:
         silence_stdout()
     except OSError as error:
@@ -130,10 +129,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def terminated_like_interrupted() -> Iterator[None]:
-    """While inside, SIGTERM does what Ctrl-C does: a command keeps what it has found.
+    """Context: SIGTERM acts like Ctrl-C, so that a command keeps its results.
 
-    Outside of the main thread nothing changes. Programs that use the library keep their own way to
-    terminate.
+    Outside of the main thread nothing changes. Programs that use the library keep their own signal
+    handling.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -141,7 +140,7 @@ def terminated_like_interrupted() -> Iterator[None]:
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         interrupted = signal.getsignal(signal.SIGINT)
-        # As for commands in the background of a script
+        # SIGINT may be ignored, as for background commands of a script
         if not callable(interrupted):
             raise KeyboardInterrupt
         interrupted(signal.SIGINT, frame)
@@ -154,9 +153,7 @@ def terminated_like_interrupted() -> Iterator[None]:
 
 
 def _prepare_streams() -> None:
-    """A closed stream swallows what is written;
-    a character that an encoding lacks is written as its escape.
-    """
+    """Discard output to closed streams; write characters that an encoding lacks as escapes."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -166,14 +163,14 @@ def _prepare_streams() -> None:
 
 
 def _behind_the_command(arguments: list[str]) -> list[str]:
-    """Options of all commands may come before the command's name: they are moved behind it."""
+    """Options of all commands may be given before the command name; move them after it."""
     place = 0
     while place < len(arguments) and MESSAGE_OPTION.fullmatch(arguments[place]):
         place += 2 if arguments[place] == "--log" else 1
     leading, rest = arguments[:place], arguments[place:]
     if not rest or rest[0] not in COMMANDS:
         return rest
-    # The name of a command of a group has two words
+    # A subcommand has two words
     words = 2 if COMMANDS[rest[0]].partition(":")[2].isupper() else 1
     if len(rest) < words or rest[words - 1].startswith("-"):
         return rest
@@ -186,7 +183,7 @@ def _run(arguments: list[str]) -> int:
     try:
         code = _application().main(arguments, prog_name="optsched", standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except SystemExit:  # what typer does when the reader of a help text has gone away
+    except SystemExit:  # typer exits if the reader of a help text has closed the pipe
         return 0
     except typer.Abort:
         return shell.failed(KeyboardInterrupt())
@@ -196,12 +193,12 @@ def _run(arguments: list[str]) -> int:
 
 def _refused(shell: Shell, error: BaseException) -> int:
     """Report an error outside of the commands:
-    what typer refuses, or standard output that cannot be written.
+    errors of typer, or standard output that cannot be written.
     """
     if isinstance(error, OSError):
         silence_stdout()
         return shell.failed(cannot_write("standard output", error.strerror))
-    # Only what typer and click refuse has a message of this form
+    # Only errors of typer and click have a message of this form
     if not hasattr(error, "format_message"):
         return shell.failed(error)
     message = str(error.format_message()).removesuffix(".")

@@ -1,4 +1,4 @@
-"""The commands below ``optsched model``: performance models and the profiles they are fitted to."""
+"""The subcommands of ``optsched model``: performance models and the profiles for their fits."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Models:
 def with_options(
     model: tuple[str, dict[str, Any]], further: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """A model with the options of -O; none may be given twice."""
+    """A model with the options of -O; repeated options are refused."""
     name, own = model
     for key in further:
         if key in own:
@@ -161,7 +161,7 @@ def with_options(
 
 @contextmanager
 def naming_parts(example: str) -> Iterator[None]:
-    """Where a fit lacks its base model, say how the command line gives it."""
+    """Context: if a fit lacks its base model, the error says how to give it by an option."""
     try:
         yield
     except InvalidInput as error:
@@ -179,7 +179,7 @@ def written(
     view: Callable[[Mapping[str, Any]], Iterable[RenderableType]],
     as_json: bool,
 ) -> int:
-    """Write a fitted model, to standard output if that is ``-``, and tell what was fitted."""
+    """Write a fitted model (``-`` is standard output), and print a summary."""
     from optsched.api import write_model
     from optsched.performance.files import model_bytes
 
@@ -238,7 +238,7 @@ def _models_view(found: list[dict[str, Any]]) -> Iterator[RenderableType]:
 
 
 def catalogue() -> list[dict[str, Any]]:
-    """Name, what it is made of, and the first line of the docstring of each model."""
+    """Name, input, and first line of the docstring of each model."""
     from optsched.registry import load_model, names
 
     found = []
@@ -250,7 +250,7 @@ def catalogue() -> list[dict[str, Any]]:
 
 
 def described(model: str) -> dict[str, Any]:
-    """One model as plain data; ``text`` is its docstring, which says its options."""
+    """One model as plain data; ``text`` is its docstring, which includes the options."""
     from optsched.performance.learned import PAIR_MODELS, pair_class
     from optsched.registry import load_model, names
 
@@ -281,7 +281,7 @@ def _made_of(owner: Any) -> str:
     return COMPOSED if issubclass(owner, ComposedModel) else STATED
 
 
-# How a model is asked for, by what it is made of.
+# How to use a model, by its kind of input.
 HOW = {
     FITTED: "optsched model fit PROFILES --model {name} [-O KEY=VALUE] -o MODEL.json",
     PAIRED: "optsched model fit-pairs PAIRS --model {name} [-O KEY=VALUE] -o MODEL.json",
@@ -362,7 +362,7 @@ def fit(
 
 
 def _fit_summary(document: PerformanceObject, profiles: Profiles) -> dict[str, Any]:
-    """What was fitted, to what, and how well it tells the same measurements."""
+    """The fitted model, its data, and its errors on the same data."""
     import numpy as np
 
     from optsched.study.fitting import predict_times
@@ -384,9 +384,7 @@ def _fit_summary(document: PerformanceObject, profiles: Profiles) -> dict[str, A
 
 
 def _chosen(document: Mapping[str, Any], profiles: Profiles) -> list[dict[str, Any]]:
-    """The law of each workload on each GPU type, the range that it was fitted in,
-    and its cross-validated error.
-    """
+    """The law of each workload on each GPU type, its measured range, and its error."""
     ways = profiles.ways
     rows = []
     for workload, by_gpu in document.get("chosen", {}).items():
@@ -459,7 +457,7 @@ def _chosen_view(
             "" if row["error"] is None else percent(row["error"]),
             f"{row['ways']:,}",
             *(span(row[column]) for column in ("gpus", "nodes")),
-            # These were measured without samples: fractions of a step stand in their place
+            # Workloads measured without samples have fractions of a step instead of samples
             "whole steps" if row["workload"] in whole_steps else span(row["samples"]),
         ]
         for row in chosen[:MOST_LAWS]
@@ -549,7 +547,7 @@ def fit_pairs(
 
 
 def _pairs_summary(document: Mapping[str, Any], measured: PairProfiles) -> dict[str, Any]:
-    """What was fitted, to what, and how many of the pairs that are possible were measured."""
+    """The fitted model, its data, and the share of all possible pairs that was measured."""
     import numpy as np
 
     pairs = measured.pairs
@@ -618,7 +616,7 @@ Counts = Annotated[list[int], Kind(_counts, "N,...")]
 
 @dataclass(frozen=True)
 class Asked:
-    """Ways to run that are given by options."""
+    """Ways to run, given by options."""
 
     section: ClassVar = WAYS
 
@@ -695,7 +693,7 @@ def predict(
 
 
 def _check_fitted(document: PerformanceObject, workload: str, gpu: str) -> None:
-    """Refuse names that a model was not fitted to; of other models they are not known."""
+    """Refuse names that a fitted model does not have (unknown for other models)."""
     fitted = document.fitted
     if fitted and workload not in fitted:
         raise unknown_name("workload", workload, fitted, hint=did_you_mean(workload, fitted))
@@ -706,14 +704,13 @@ def _check_fitted(document: PerformanceObject, workload: str, gpu: str) -> None:
 
 
 def _ways(asked: Asked, reading: ProfileReading, whole_step: bool) -> tuple[Profiles, FloatArray]:
-    """The ways of the options, every number of GPUs with every batch,
-    and the samples that a step is worth.
+    """The ways of the options (every number of GPUs with every batch), and the samples per step.
 
-    A ``whole_step`` of a workload that was measured without samples is worth one, on any number of
-    GPUs.
+    For a workload that was measured without samples (``whole_step``), a step is one sample, on any
+    number of GPUs.
 
-    Batches are split as those of an instance's workloads are, into whole samples of the fullest
-    GPU. The seconds of the profiles mean nothing.
+    Batches are split into whole samples per GPU, as for workloads of an instance. The seconds in
+    the returned profiles are not used.
     """
     import numpy as np
 
@@ -767,9 +764,7 @@ def _ways(asked: Asked, reading: ProfileReading, whole_step: bool) -> tuple[Prof
 
 
 def _without_batch(asked: Asked, reading: ProfileReading) -> Asked:
-    """What is asked of a workload that was measured without samples:
-    a batch other than the one step is refused.
-    """
+    """The query for a workload that was measured without samples; a batch is refused."""
     batches = asked.batch or asked.batch_per_gpu or asked.max_batch_per_gpu
     if batches and (asked.batch != [1] or asked.batch_per_gpu or asked.max_batch_per_gpu):
         raise UsageError(
@@ -797,7 +792,7 @@ def _nodes(gpus: Sequence[int], asked: Asked, reading: ProfileReading) -> list[i
 def _predicted(
     measured: Profiles, per_step: FloatArray, times: Any, with_measured: bool
 ) -> list[dict[str, Any]]:
-    """A record for each way; what the model does not know is None."""
+    """A record for each way; values that the model does not know are None."""
     import numpy as np
     from scipy.special import ndtri
 
@@ -832,7 +827,7 @@ def _predicted(
     return rows
 
 
-# The source of ways outside of what the model was fitted to.
+# Name of the source for ways outside of the measured range.
 EXTRAPOLATED = "extrapolated"
 # Rows of the table, at most.
 PREDICTED = 60

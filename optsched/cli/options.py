@@ -1,5 +1,5 @@
-"""What commands share: arguments, options with the limits of a solver,
-the call of the solver, and exit codes.
+"""Common parts of commands: arguments, options, limits of a solver, the call of the solver, and
+exit codes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PROBLEM, SOLVER, OUTPUT = "Problem", "Solver and limits", "Output"
 DEFAULT_FORMULATION = "max-min-fairness"
 WRITING = 2e-5
-"""Seconds of a time limit that are kept back for each job, as its answer is written:
+"""Seconds of a time limit that are reserved per job for writing the answer:
 100,000 jobs take 0.7 to 1.7 s of CPU time, and more where each has several rows."""
 INFEASIBLE, NOTHING_FOUND, NOT_CERTIFIED, SOLVER_FAILED = 4, 5, 6, 7
 
@@ -70,7 +70,7 @@ class ManyOptions:
     ] = "processes"
 
 
-# --- declarations of options that differ in their help alone --------------------------------------
+# --- declarations of options that differ only in their help --------------------------------------
 
 
 def formulation_option(help: str) -> Option:
@@ -137,7 +137,7 @@ class ProblemOptions:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The problem in the words of `optsched.solve`, without instance and formulation."""
+        """The problem as keywords of `optsched.solve`, without instance and formulation."""
         return {
             "options": self.options,
             "constraints": self.constraints,
@@ -147,7 +147,7 @@ class ProblemOptions:
 
     @property
     def asks_to_solve(self) -> bool:
-        """Whether an option of the problem was given, where no formulation is the default."""
+        """Whether an option of the problem was given; for commands that may also not solve."""
         return bool(self.formulation or self.options or self.constraints or self.no_classes)
 
 
@@ -193,8 +193,8 @@ class Search:
 
     @cached_property
     def timer(self) -> Timer:
-        """When the answer of a single solve is due; the clock starts where a command first asks."""
-        # Importing the library takes part of the time as well
+        """The timer of a single solve; it starts at the first access."""
+        # The time for importing the library counts too
         began = time.monotonic()
         from optsched.instance.durations import Timer
 
@@ -202,7 +202,7 @@ class Search:
 
     @property
     def limits(self) -> dict[str, Any]:
-        """What `optsched.solve` takes of it; the time limit is that of each call."""
+        """The keywords of `optsched.solve`; the time limit is per call."""
         given = given_fields(self)
         # The library takes a function for the log, not a switch
         if given.pop("solver_log", False):
@@ -211,7 +211,7 @@ class Search:
 
 
 def write_log(text: str) -> None:
-    """Write the log of a solver as it is to standard error."""
+    """Write the log of a solver unchanged to standard error."""
     with suppress(OSError):
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -219,7 +219,7 @@ def write_log(text: str) -> None:
 
 def given_fields(options: Any, *without: str) -> dict[str, Any]:
     """The fields of a dataclass of options that were given on the command line."""
-    # An option that is not given is None, False or empty, whatever its type
+    # An option that was not given is None, False or empty
     found = {item.name: getattr(options, item.name) for item in fields(options)}
     return {
         name: value
@@ -232,7 +232,7 @@ Problem = TypeVar("Problem", bound=ProblemOptions)
 
 
 def with_formulation(problem: Problem) -> Problem:
-    """The problem with the formulation of its source, where none is asked for."""
+    """The problem; if no formulation was given, with the one of its source."""
     from optsched import api
 
     if problem.formulation:
@@ -292,7 +292,9 @@ def solved(
                 )
                 taken = {stage: solution.timings[stage] + read for stage in ("load", "total")}
                 return replace(solution, timings={**solution.timings, **taken})
-        except KeyboardInterrupt:  # while an instance is read or compiled no point is known
+        except (
+            KeyboardInterrupt
+        ):  # while an instance is read or compiled there is no point to return
             raise Interrupted(NOTHING_YET) from None
 
 
@@ -303,11 +305,11 @@ def exit_code(solution: Solution | ProgramSolution, require_optimal: bool = Fals
     """The exit code of a solution."""
     from optsched.solution import Status
 
-    # A status is worth nothing where its certificate does not hold
+    # A status has no meaning if its certificate does not hold
     if not solution.certificate.ok:
         return NOT_CERTIFIED
     unproven = NOTHING_FOUND if require_optimal else 0
-    # Where rows may not fit side by side, the optimum is that of a relaxation
+    # If rows may not fit side by side, the optimum is that of a relaxation
     relaxed = getattr(solution, "packed", None) is not None
     return {
         Status.OPTIMAL: unproven if relaxed else 0,
@@ -321,7 +323,7 @@ def exit_code(solution: Solution | ProgramSolution, require_optimal: bool = Fals
 def certificate_failed(shell: Shell, *solutions: Solution | ProgramSolution) -> bool:
     """Whether a certificate failed; its problems are reported, each once."""
     problems = [problem for solution in solutions for problem in solution.certificate.problems]
-    # Several solutions of one command often fail in the same way
+    # Solutions of one command often fail in the same way
     for problem in dict.fromkeys(problems):
         shell.complain(f"error: the certificate failed: {problem}")
     return not all(solution.certificate.ok for solution in solutions)

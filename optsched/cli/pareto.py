@@ -120,13 +120,13 @@ def pareto(
 
 
 def _exit_code(shell: Shell, front: Front) -> int:
-    """6 if any certificate failed, 0 if there are points,
-    else that of an end without an optimum.
+    """6 if any certificate failed, 0 if there are points, else the code of an end without an
+    optimum.
     """
     if certificate_failed(shell, *front.ends, *(point.solution for point in front.points)):
         return NOT_CERTIFIED
     if front.points:
         return 0
-    # Without points the ends say why
+    # Without points the ends have the reason
     worst = max((exit_code(end) for end in front.ends), default=0)
     return worst or (NOTHING_FOUND if front.missing else 0)

@@ -88,7 +88,7 @@ def plot(
         from optsched.report import SolutionFile
         from optsched.report.plots import solution_picture
 
-        # A file is drawn as it is: nothing is solved again
+        # A solution file is drawn without solving again
         answer = SolutionFile.read(api.load(problem.instance, problem.model), solution)
         return _save(shell, solution_picture(answer, kind), output)
     if kind == "topology" and not problem.asks_to_solve:
@@ -100,7 +100,7 @@ def plot(
 
 
 def _check(problem: Drawn, search: Search, solution: str | None, kind: str | None) -> None:
-    """Refuse what makes no sense before anything is read."""
+    """Refuse contradictory options before anything is read."""
     if solution is None:
         if kind == "topology" and not problem.asks_to_solve and search != Search():
             raise UsageError(
@@ -126,7 +126,7 @@ def _solve_and_draw(
     from optsched.report.plots import completed, solution_picture
 
     problem = with_formulation(problem)
-    # Only a run of the solver itself has a progress
+    # Only a new run of the solver has progress events
     recorder = ProgressRecorder() if kind == "progress" else None
     made = solved(shell, problem, search, recorder)
     code = exit_code(made)

@@ -1,6 +1,4 @@
-"""A line that says how far a command is:
-of a solver while it runs for more than a second, and of a sweep.
-"""
+"""A progress line: for a solver that runs for more than a second, and for a sweep."""
 
 from __future__ import annotations
 
@@ -21,28 +19,28 @@ if TYPE_CHECKING:
     from optsched.benchmarking import SweepProgress
     from optsched.solvers import Progress
 
-# Seconds before a line is shown: most runs end before anybody would read it.
+# Seconds before a line is shown; most runs end earlier.
 PATIENCE = 1.0
-# Seconds between two looks, on a terminal and elsewhere.
+# Seconds between two updates, on a terminal and elsewhere.
 EVERY, ELSEWHERE = 0.2, 10.0
 STOPS = "(Ctrl-C stops)"
 
 
 class ProgressLine:
-    """Shows a text again and again, in a thread, until it is stopped."""
+    """Shows a text repeatedly, in a thread, until it is stopped."""
 
     def __init__(self, text: Callable[[], str], patience: float = 0.0) -> None:
         self._text = text
         self._patience = patience
         self._done = threading.Event()
-        # A daemon: it must not keep the program alive when the solver raises
+        # A daemon thread, so that it does not keep the program alive when the solver raises
         self._thread = threading.Thread(target=self._show, name="progress", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take the line away."""
+        """Stop, and erase the line."""
         self._done.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -58,12 +56,12 @@ class ProgressLine:
         with Status(self._text(), console=console, refresh_per_second=1 / EVERY) as status:
             while not self._done.wait(EVERY):
                 line = self._text()
-                # A line that wraps would not be taken away as a whole
+                # A wrapped line could not be erased completely
                 status.update(line if len(line) <= width - 3 else f"{line[: width - 6]}...")
 
 
 class ProgressLog(ProgressLine):
-    """As `ProgressLine`, where there is no terminal: a line of its own now and then."""
+    """As `ProgressLine`, but without a terminal: it prints a new line at intervals."""
 
     def __init__(self, text: Callable[[], str], shell: Shell) -> None:
         super().__init__(text)
@@ -75,9 +73,7 @@ class ProgressLog(ProgressLine):
 
 
 def on_terminal() -> bool:
-    """Whether a line can be written again and again:
-    on a terminal that knows more than plain text.
-    """
+    """Whether a line can be overwritten: on a terminal with control sequences."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -88,8 +84,8 @@ def on_terminal() -> bool:
 def progress(
     shell: Shell, what: str, shown: bool = True
 ) -> Iterator[Callable[[Progress], None] | None]:
-    """A progress callback with its line, or None where nobody would see one."""
-    # Escape codes have no place in a log file
+    """A progress callback with its line; None if the line would not be visible."""
+    # Do not write escape codes to a log file
     if not shown or shell.quiet or not on_terminal():
         yield None
         return
@@ -115,7 +111,7 @@ def solver_words(event: Progress | None) -> list[str]:
     """``incumbent 3.2``, ``bound 4.1``, ``gap 28 %``: the last event of a solver."""
     if event is None:
         return []
-    from optsched.solution import gap_of  # help and completion load no numpy
+    from optsched.solution import gap_of  # not at the top: help and completion must not load numpy
 
     figures = (("incumbent", event.incumbent), ("bound", event.bound))
     parts = [f"{figure} {number(value)}" for figure, value in figures if value is not None]
@@ -132,9 +128,7 @@ def solver_words(event: Progress | None) -> list[str]:
 def sweep_progress(
     shell: Shell,
 ) -> Iterator[Callable[[SweepProgress, Sequence[str]], None]]:
-    """What `run_tasks` calls at the start of a sweep, with its notices;
-    the line is gone at the end.
-    """
+    """The callback of `run_tasks` for a sweep, with its notices; the line is erased at the end."""
     lines = []
 
     def on_start(progress: SweepProgress, notices: Sequence[str]) -> None:
@@ -169,7 +163,7 @@ def sweep_words(progress: SweepProgress) -> str:
     if progress.failed:
         parts.append(f"{progress.failed:,} without an answer")
     parts.append(seconds(spent))
-    # Tasks that an earlier run had done took no time now
+    # Tasks of an earlier run took no time in this one
     mine = progress.done - progress.resumed
     if mine:
         parts.append(f"about {seconds(spent / mine * (progress.total - progress.done))} left")
@@ -177,7 +171,7 @@ def sweep_words(progress: SweepProgress) -> str:
 
 
 def under_way(progress: SweepProgress) -> str:
-    """``; now @quickstart makespan highs (3 s)``: the task that has been under way for longest."""
+    """``; now @quickstart makespan highs (3 s)``: the task that has been running longest."""
     running = sorted(progress.running.items(), key=lambda item: item[1])
     if not running:
         return ""

@@ -45,7 +45,7 @@ Journal = Annotated[str, Argument("JOURNAL", "Folder of a scheduler's journal.")
 
 @dataclass(frozen=True)
 class RoundsPolicy:
-    """What the rounds follow: the policy of the file or the state, with other parts."""
+    """The policy of the file or the state, with changes from options."""
 
     section: ClassVar = PROBLEM
 
@@ -91,9 +91,9 @@ class RoundsPolicy:
             policy = read_policy(self.policy_file)
         if not given:
             return policy
-        # Fields that the file leaves out stay unset, so that defaults remain defaults
+        # Keep fields unset that the file leaves out, so that they keep their defaults
         document = policy.model_dump(mode="json", exclude_unset=True)
-        # Options belong to the formulation or the ranking that they were given with
+        # Options belong to the formulation or ranking for which they were given
         if "formulation" in given or "ranking" in given:
             for name in ("formulation", "ranking", "options"):
                 document.pop(name, None)
@@ -162,9 +162,7 @@ class PlanOutput:
             raise UsageError("--job: one job is shown, so the plan and the next state go to files")
 
     def show(self, shell: Shell, state: RoundState, plan: Plan) -> None:
-        """Write the files that were asked for,
-        and show the plan where the next state is not shown.
-        """
+        """Write the requested files, and show the plan unless the next state is shown."""
         from optsched.cli.rounds_view import decision_view, plan_view
         from optsched.rounds.transitions import followed
         from optsched.study import explain_job
@@ -179,7 +177,8 @@ class PlanOutput:
         written = written_to(plan=self.output, next_state=self.following)
         if self.job is not None:
             decision = plan.decision(self.job)
-            # Without a solution there are no other configurations to tell of: under a ranking, say
+            # Without a solution (under a ranking, for example) there are no other configurations to
+            # explain
             found = None if plan.solution is None else explain_job(plan.solution, self.job)
             document = decision.to_document() | {"explanation": found and found.to_document()}
             view = decision_view(decision, found)
@@ -265,17 +264,17 @@ def _plan(
     now: str | None,
     model: str | None,
 ) -> tuple[RoundState, Plan]:
-    """The state as it is planned from, and its plan;
-    ``applied`` makes the policy of that of the state.
+    """The state from which the plan is made, and the plan; ``applied`` changes the policy of the
+    state.
     """
     from optsched.assembly import load
     from optsched.registry import load_solver
     from optsched.rounds.state import state_of
     from optsched.solvers.isolated import SolverProcess, half_of_memory
 
-    # A solver that hangs or runs out of memory must not take the plan with it
+    # Use a process, so that the plan survives a solver that hangs or runs out of memory
     with SolverProcess(load_solver, memory=half_of_memory()) as process:
-        # The process loads its solver while the state is read here
+        # Start the process now, so that it loads its solver while the state is read
         process.load("highs")
         process.start()
         given = state_of(source)
@@ -289,14 +288,12 @@ def _plan(
 
 
 def _planned(state: RoundState, process: SolverProcess) -> Plan:
-    """The plan, by solvers in a process of their own,
-    which is killed when the time of the round is up.
-    """
+    """The plan, by solvers in a separate process that is killed when the time is up."""
     from optsched.rounds.allocation import check_policy
     from optsched.rounds.solve_round import solve_round
 
     check_policy(state.policy, state.instance, process.load)
-    # Wait for the process: a solver that is missing is an error, and no reason to fall back
+    # Wait for the process, because a missing solver is an error, not a reason to fall back
     if state.policy.ranking is None:
         process.load("highs" if state.policy.solver == "auto" else state.policy.solver).version()
     return solve_round(state, load=process.load)
@@ -309,7 +306,7 @@ def _at(state: RoundState, policy: RoundPolicy, now: str | None) -> RoundState:
 
     if now is None:
         return state.under(policy)
-    # +6m counts from the state's time; a bare number is on its clock
+    # +6m is relative to the time of the state; a plain number is a time on its clock
     if now.lstrip().startswith("+"):
         time = state.now + values.duration(now.lstrip()[1:], "--now")
     else:
@@ -337,7 +334,7 @@ def _print_schema(shell: Shell, what: str) -> int:
 
 
 def _file(path: str, option: str) -> str:
-    """A file that can be written; standard output is for the plan alone."""
+    """A file that can be written; standard output is reserved for the plan."""
     if path == "-":
         raise UsageError("expected a file to write; --json prints the plan")
     return values.target(path, option)
@@ -401,7 +398,7 @@ def replay(
     from optsched.instance.files import kind_of
     from optsched.rounds.recovery import replay as planned_again
 
-    # Refused before the round is planned again, which may take minutes
+    # Check this before planning the round again, which may take minutes
     kind = "" if files.instance is None else kind_of(Path(files.instance))
     with progress(shell, "replaying"):
         found = planned_again(journal, round)
@@ -418,7 +415,7 @@ def replay(
     return 0
 
 
-# What a list tells of each round; the allocation of a round is large, and no part of a list.
+# Fields of a round in a list; its allocation is too large for a list.
 LISTED = (
     "round",
     "now",
@@ -529,5 +526,5 @@ def _show(shell: Shell, watcher: Watcher, every: float, once: bool) -> None:
                 time.sleep(every)
                 watcher.poll()
         except KeyboardInterrupt:
-            # That is how a view ends
+            # Ctrl-C is the normal end of the view
             pass

@@ -75,7 +75,7 @@ def plan_view(plan: Plan, state: RoundState) -> Iterator[RenderableType]:
 
 
 def decision_view(item: Decision, found: JobExplanation | None) -> Iterator[RenderableType]:
-    """What a plan does with one job, and what the allocation that it follows says of it."""
+    """The decision of a plan about one job, and its explanation from the allocation."""
     from optsched.cli.explain_view import job_view
 
     done = DONE[item.verdict.name]
@@ -88,7 +88,7 @@ def decision_view(item: Decision, found: JobExplanation | None) -> Iterator[Rend
 
 
 def plan_facts(plan: Plan) -> Iterator[tuple[str, str | Text]]:
-    """What was planned, and how good the plan is."""
+    """Facts about the plan, and its quality."""
     from rich.text import Text
 
     figures = plan.metrics
@@ -129,14 +129,14 @@ def gpus_in_use(used: int, gpus: int, by_pool: dict[str, float | None]) -> str:
 
 
 def stages(timings: Mapping[str, float]) -> dict[str, float]:
-    """Stages that do not overlap, and the total;
-    the stage of the whole allocation is made of others.
+    """Stages that do not overlap, and the total; the stage of the whole allocation consists of
+    others, so it is left out.
     """
     return {stage: spent for stage, spent in timings.items() if stage != "allocate"}
 
 
 def _running(plan: Plan) -> Iterator[RenderableType]:
-    """What starts, moves and runs on, in this order."""
+    """Jobs that start, move and continue, in this order."""
     kinds = (("starts", plan.start), ("moves", plan.move), ("runs on", plan.keep))
     items = [(words, item) for words, found in kinds for item in found]
     if not items:
@@ -249,13 +249,13 @@ def top_view(
     yield _limited(_watched_facts(watcher, last), width)
     yield Text("")
     yield heading("Events")
-    # Events take what the other parts leave of the screen, three lines at least
+    # Events use the rest of the screen, at least three lines
     room = max(lines - FIXED - min(len(pools), POOLS + 1), 3)
     yield from _events(watcher, room, width)
 
 
 def follows(policy: dict[str, Any]) -> str:
-    """What a policy's rounds follow."""
+    """The formulation or ranking of a policy."""
     from optsched.rounds.policy import RoundPolicy
 
     ranking = policy.get("ranking")
@@ -269,7 +269,7 @@ def follows(policy: dict[str, Any]) -> str:
 def _bars(
     last: dict[str, Any], pools: list[tuple[str, float | None]], width: int
 ) -> Iterator[Text]:
-    """Which part of each pool is in use."""
+    """Bars with the fraction of each pool in use."""
     from rich.text import Text
 
     if not last:
@@ -290,7 +290,7 @@ def _bars(
 
 
 def _drawn() -> bool:
-    """Whether standard output takes characters that draw bars."""
+    """Whether the encoding of standard output has the characters of bars."""
     try:
         "█░".encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):
@@ -328,7 +328,7 @@ def _watched_facts(watcher: Watcher, last: dict[str, Any]) -> Iterator[tuple[str
 
 
 def _plan_words(watcher: Watcher, last: dict[str, Any]) -> str:
-    """How long plans take, and how good the last one is."""
+    """Durations of plans, and the quality of the last one."""
     spent = [record["seconds"] for record in watcher.plans if record["seconds"] is not None]
     if not last or not spent:
         return "none yet"

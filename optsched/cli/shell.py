@@ -1,4 +1,4 @@
-"""What every command shares: streams, verbosity, errors that become exit codes."""
+"""Common part of all commands: streams, verbosity, conversion of errors to exit codes."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ LONGEST = 500
 
 
 class _Paper(io.StringIO):
-    """Text on its way to standard output;
-    rich asks for the encoding, to draw lines in ASCII where it must.
-    """
+    """Buffer for standard output, with its encoding: rich uses ASCII lines if it must."""
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -47,7 +45,7 @@ class Shell:
     Attributes
     ----------
     quiet : bool
-        Print nothing but errors and what was asked for with ``--json``.
+        Print only errors and the document of ``--json``.
     debug : bool
         Show tracebacks.
     """
@@ -64,7 +62,7 @@ class Shell:
 
         from optsched.cli.tables import Grid
 
-        # Rich writes into a string, so that a reader that has gone away is met in one place
+        # Rich writes into a string, so that a closed pipe is handled in one place
         paper = _Paper()
         colour = colourful(sys.stdout)
         console = Console(
@@ -85,18 +83,18 @@ class Shell:
         self.write("".join(f"{line.rstrip()}\n" for line in lines))
 
     def tell(self, line: str) -> None:
-        """Print one line as it is, such as where a file was written; unless quiet."""
+        """Print one line unchanged (such as the path of a written file), unless quiet."""
         if not self.quiet:
             self.write(f"{printable(line)}\n")
 
     def document(self, document: Mapping[str, Any]) -> None:
-        """A document as JSON on standard output, quiet or not."""
+        """Print a document as JSON on standard output, even if quiet."""
         from optsched.instance.files import pretty_json
 
         self.write(pretty_json(dict(document)))
 
     def write(self, text: str) -> None:
-        """Write to standard output; a reader that has gone away ends the output quietly."""
+        """Write to standard output; a closed pipe ends the output silently."""
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -122,7 +120,7 @@ class Shell:
         document : callable
             Makes the JSON document.
         view : iterable of renderables
-            The tables; a generator does its work only where it is shown.
+            The tables; a generator is only evaluated if it is shown.
         notes : iterable of str
             Notes on the answer.
         written : iterable of str
@@ -152,14 +150,14 @@ class Shell:
         """Report an error; returns its exit code."""
         if self.debug and not isinstance(error, Interrupted):
             traceback.print_exception(error, file=sys.stderr)
-        # Ctrl-C and SIGTERM end alike, with code 130
+        # Ctrl-C and SIGTERM both give code 130
         if isinstance(error, KeyboardInterrupt):
             error = Interrupted("interrupted")
         if isinstance(error, OptschedError):
             if isinstance(error, Interrupted):
                 self.complain(str(error))
                 return error.exit_code
-            # Several wrong cells of a table are a line each
+            # Each wrong cell of a table gets its own line
             several = isinstance(error, InvalidInput) and error.others
             for line in str(error).splitlines() if several else [str(error)]:
                 self.complain(f"error: {line}")
@@ -174,27 +172,25 @@ class Shell:
 
 
 def colourful(stream: TextIO) -> bool:
-    """Whether escape codes are welcome: a terminal, and no NO_COLOR."""
+    """Whether to write colours: a terminal, and no NO_COLOR."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def terminal_width(most: int | None = WIDTH) -> int:
-    """Columns to write in: those of the terminal,
-    `WITHOUT_TERMINAL` where there is none, and at most so many.
-    """
-    # In fewer columns every word of a table would be broken
+    """Columns for output: those of the terminal (else `WITHOUT_TERMINAL`), at most ``most``."""
+    # With fewer columns every word of a table would be broken
     columns = max(40, shutil.get_terminal_size((WITHOUT_TERMINAL, 24)).columns)
     return columns if most is None else min(columns, most)
 
 
 def one_line(text: str) -> str:
-    """A message on one line, without control characters, of a bearable length."""
+    """A message on one line, without control characters, shortened."""
     line = printable(" ".join(text.split()))
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
 
 
 def silence_stdout() -> None:
-    """Let what is still to be written to standard output vanish, also at exit."""
+    """Discard all further output to standard output, also at exit."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):  # a stream of a test
@@ -217,16 +213,16 @@ def check_target(path: str | None) -> None:
 
 def written_to(**files: str | None) -> list[str]:
     """An empty line, and ``plan written to FILE`` for each of the files;
-    nothing where there are none.
+    empty if there are none.
     """
     lines = [f"{what.replace('_', ' ')} written to {path}" for what, path in files.items() if path]
     return ["", *lines] if lines else []
 
 
 def write_document(make: Callable[[], Mapping[str, Any]], path: str | None) -> None:
-    """Write a document as a JSON file, atomically; nothing without a path.
+    """Write a document as a JSON file, atomically; without a path, nothing is written.
 
-    For ``-`` nothing is written either: `Shell.answer` shows the document on standard output.
+    For ``-`` nothing is written here either: `Shell.answer` prints the document.
     """
     if path is None or path == "-":
         return
@@ -240,10 +236,10 @@ def write_document(make: Callable[[], Mapping[str, Any]], path: str | None) -> N
 
 
 class _Lines(logging.Handler):
-    """Log lines on the standard error of the moment. Where it cannot be written, the command goes on."""
+    """Log lines on the current standard error. If it cannot be written, the command continues."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line; the traceback comes with ``-vv`` alone."""
+        """Write one line; a traceback only with ``-vv``."""
         line = self.format(record) if self.level <= logging.DEBUG else record.getMessage()
         try:
             sys.stderr.write(f"optsched: {line}\n")
@@ -254,12 +250,12 @@ class _Lines(logging.Handler):
 
 
 class _LogFile(logging.FileHandler):
-    """Log lines in a file. Where it cannot be written, as on a full disk, the command goes on."""
+    """Log lines in a file. If it cannot be written (a full disk), the command continues."""
 
     failed: OSError | None = None
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Keep the first error, and write no further line."""
+        """Store the first error, and stop writing."""
         error = sys.exc_info()[1]
         if isinstance(error, OSError):
             self.failed = self.failed or error
@@ -268,7 +264,7 @@ class _LogFile(logging.FileHandler):
             super().handleError(record)
 
     def close(self) -> None:
-        """Close the file; what is still to be written may fail too."""
+        """Close the file; flushing may fail too."""
         try:
             super().close()
         except OSError as error:
@@ -276,7 +272,7 @@ class _LogFile(logging.FileHandler):
 
 
 def _format(file: str) -> logging.Formatter:
-    """Lines of JSON for a file whose name says so."""
+    """The formatter of a log file: JSON lines if its name has that suffix."""
     if not file.lower().endswith(".jsonl"):
         return logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     from optsched.rounds.telling import JsonLines
@@ -307,13 +303,13 @@ def logging_to(verbosity: int, file: str | None) -> Iterator[None]:
     for handler in handlers:
         handler.setLevel(level)
     if not verbosity:
-        # Without -v only warnings reach the screen, but the file gets everything
+        # Without -v only warnings are shown, but the file gets everything
         handlers[0].setLevel(logging.WARNING)
     for handler in handlers:
         log.addHandler(handler)
     try:
         yield
-    # A program may run several command lines, as tests do
+    # Restore the state: a program may run several command lines, as tests do
     finally:
         log.setLevel(before)
         for handler in handlers:

@@ -50,7 +50,7 @@ def policy_document(text: str) -> dict[str, Any]:
     if Path(text).suffix.lower() in POLICY_FILES:
         return read_policy(text).model_dump(mode="json", exclude_unset=True)
     name, given = values.named(text, "--policy", "a formulation or a ranking")
-    # What is no field of a policy is an option of its formulation or ranking
+    # A key that is not a field of a policy is an option of its formulation or ranking
     known = set(RoundPolicy.model_fields) - {"formulation", "ranking", "options"}
     try:
         kind = policy_kind(name, also=", or a policy file")
@@ -207,7 +207,7 @@ def simulate(
             "TRACE: every simulation reads it anew, so it cannot be standard input: "
             "write it to a file"
         )
-    # The mode is always part of a task, by which earlier results are found
+    # The mode is always a part of a task, because earlier results are found by their tasks
     options = {"mode": "rounds", **options}
     policies = policy.policies or [policy_document(DEFAULT_FORMULATION)]
     if results.page is not None and results.keep is None:
@@ -236,13 +236,13 @@ def simulate(
         running.time_limit,
         running.memory_limit,
     )
-    # Refused by the names of the command line, before any task starts
+    # Check before any task starts, and report names of options
     _check_options(options)
     sweep = run_sweep(shell, simulations, running, results.output)
     rows = [dict(row) for row in sweep.rows]
     write_rows(rows, results.output, running.append)
     written = []
-    # Pictures of a part of the sweep would be taken for those of all
+    # Do not draw an incomplete sweep, which could be mistaken for the whole one
     if results.page is not None and not sweep.interrupted:
         _draw(simulations, rows, results.page)
         written += ["", f"{results.page} written"]
@@ -263,7 +263,7 @@ def simulate(
 
 
 def _check_options(options: dict[str, Any]) -> None:
-    """Refuse options of a simulation by the names of the command line."""
+    """Check the options of a simulation; errors name the flags."""
     from optsched.simulation.options import simulation_options
 
     try:
@@ -292,7 +292,7 @@ def _notes(instance: Instance, policies: Sequence[Mapping[str, Any]]) -> Iterato
 
 
 def _draw(sweep: Simulations, rows: list[dict[str, Any]], page: str) -> None:
-    """The page, or the pictures, of what came to its end."""
+    """Draw the page or the pictures of the completed simulations."""
     from optsched.report import write_simulation_page, write_simulation_picture
     from optsched.simulation.files import read_simulation
 

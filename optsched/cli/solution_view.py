@@ -82,7 +82,7 @@ METHOD = {
     "priority": "priority rule, round by round",
 }
 
-# What is listed at most.
+# Most items in lists.
 JOBS = 20
 # Configurations of one job.
 PARTS = 12
@@ -143,7 +143,7 @@ def other_solutions(solution: Solution) -> Iterator[RenderableType]:
 
 
 def title(solution: Solution) -> Iterator[RenderableType]:
-    """Which instance was solved with what, and how large it is."""
+    """The instance, its size, and the formulation."""
     classes = classes_of(solution)
     yield heading(f"{name(solution.instance.name)}: {solution.formulation}")
     jobs = count(len(solution.instance.jobs_table), "job")
@@ -190,7 +190,7 @@ def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:
 def objective_facts(
     solution: Solution | ProgramSolution, unit: str = "", words: str = ""
 ) -> Iterator[tuple[str, str]]:
-    """Objective, bound and gap, as far as there are any."""
+    """Objective, bound and gap, if they exist."""
     if solution.objective is not None:
         objective = quantity(solution.objective, unit)
         yield "objective", f"{objective}  {words}" if words else objective
@@ -205,7 +205,7 @@ def seen_gap(solution: Solution | ProgramSolution) -> float | None:
 
 
 def solver_facts(record: SolverRecord) -> Iterator[tuple[str, str]]:
-    """Name, version, why it was chosen, how much it did, and what was tried."""
+    """The solver: name, version, reason of the choice, work, and earlier attempts."""
     parts = [f"{record.name} {record.version}"]
     parts += [record.reason] if record.reason else []
     parts += [count(record.iterations, "iteration")] if record.iterations else []
@@ -217,7 +217,7 @@ def solver_facts(record: SolverRecord) -> Iterator[tuple[str, str]]:
 
 
 def later_words(solution: Solution) -> Iterator[str]:
-    """What decided among plans of the same objective:
+    """The secondary objectives among plans with the same objective:
     ``pieces: 27 (pieces that jobs are cut into; the least possible, as the solver claims)``.
     """
     for stage in solution.stages if solution.schedule is not None else ():
@@ -230,7 +230,7 @@ def later_words(solution: Solution) -> Iterator[str]:
 
 
 def changed_options(formulation: str, options: Mapping[str, Any]) -> list[str]:
-    """Options that are not at their defaults, as they are typed behind ``-O``."""
+    """Options that differ from their defaults, in the form of ``-O``."""
     fields = load_formulation(formulation).Options.model_fields
     return [
         f"{key}={plain(value)}"
@@ -245,7 +245,7 @@ def _constraint_words(document: Any) -> str:
 
 
 def plain(value: Any) -> str:
-    """A value as it is typed behind ``-O``."""
+    """A value in the form of ``-O``."""
 
     return value if isinstance(value, str) else json.dumps(value)
 
@@ -258,7 +258,7 @@ def status_text(status: Status) -> Text:
 
 
 def status_words(status: Status, termination: str, what: str) -> Text:
-    """Status, and why the run was stopped short."""
+    """Status, and the reason if the run was stopped early."""
     from rich.text import Text
 
     text = Text.assemble(status_text(status))
@@ -270,7 +270,7 @@ def status_words(status: Status, termination: str, what: str) -> Text:
 
 
 def certificate_words(certificate: Certificate, status: Status, found: bool, what: str) -> Text:
-    """What was checked, and what it rests on."""
+    """The checks of the certificate, and its assumptions."""
     from rich.text import Text
 
     if not certificate.ok:
@@ -295,7 +295,7 @@ def certificate_words(certificate: Certificate, status: Status, found: bool, wha
 
 
 def time_words(timings: Mapping[str, float]) -> str:
-    """The whole time and what it went into."""
+    """Total time and its stages."""
     stages = dict(timings)
     total = stages.pop("total", sum(stages.values()))
     parts = [f"{stage} {seconds(spent)}" for stage, spent in stages.items() if spent >= 0.0005]
@@ -317,7 +317,7 @@ def unplaced(
 
 
 def gives_way(solution: Solution) -> Iterator[RenderableType]:
-    """Requirements that gave way, as they cannot all hold."""
+    """Requirements that were relaxed, because they cannot all hold."""
     relaxed = [stage for stage in solution.stages if stage.name == RELAXING]
     items = [words for stage in relaxed for words in stage.words]
     if not items:
@@ -335,16 +335,14 @@ def sentence(words: str) -> str:
 
 
 def decided_elsewhere(assumptions: Iterable[Assumption]) -> Iterator[RenderableType]:
-    """What decides requirements without what was taken for granted."""
+    """How to decide about requirements without the assumptions that were made."""
     for assumption in assumptions:
         if assumption.decided_by:
             yield f"{sentence(assumption.decided_by)}."
 
 
 def conflicts(solution: Solution) -> Iterator[RenderableType]:
-    """The requirements that cannot all hold, or of which none can;
-    and what decides more than that.
-    """
+    """Requirements that conflict, or that cannot hold at all; and how to find out more."""
     found = solution.conflicts
     explanation = solution.explanation
     if found:
@@ -357,7 +355,7 @@ def conflicts(solution: Solution) -> Iterator[RenderableType]:
 
 
 def explanation_words(explanation: Explanation, found: bool, counted: bool = False) -> str:
-    """Why a set of conflicting requirements may be larger than need be, or was not found."""
+    """The reason why a conflicting set may not be minimal, or was not found."""
     if counted:
         return "They conflict by their sum alone; some of them may conflict without the others."
     why = (
@@ -400,7 +398,8 @@ def allocation_table(allocation: Allocation) -> Iterator[RenderableType]:
         return
     pools = [pool.name for pool in allocation.classes.instance.cluster.pools]
     records = [record for line in lines for record in line.records]
-    # A matrix of jobs and pools has one number in a cell: options or several counts need lines
+    # A matrix of jobs and pools has one number per cell, so options or several counts need separate
+    # lines
     plain = all(record["pool"] and not record["details"] for record in records)
     steady = all(len({record["gpus"] for record in line.records}) == 1 for line in lines)
     if plain and steady and len(pools) <= MATRIX_POOLS:
@@ -420,7 +419,7 @@ def _lines(allocation: Allocation) -> tuple[list[Line], int | None]:
     None: too many to count.
     """
     C = allocation.classes
-    # Of two jobs that share in one class only one begins a row
+    # If two jobs of one class share GPUs, only one of them begins a row
     rows, complete = allocation.first_rows(2 * JOBS + 2)
     key = rows.job * (len(C.instance.jobs_table) + 1) + rows.partner + 1
     order = np.argsort(key, kind="stable")
@@ -450,10 +449,12 @@ def _lines(allocation: Allocation) -> tuple[list[Line], int | None]:
 
 
 def mode_words(C: Classes, job: int, record: Mapping[str, Any], numbered: str | None) -> str:
-    """What a record says beside its pool, GPUs and nodes: share, attributes, workers and servers.
+    """The fields of a record other than pool, GPUs and nodes: share, attributes, workers and
+    servers.
 
-    First comes the number of the option in the job's own list, from 0 as in solution files, where
-    that list has several; ``numbered`` precedes the number, and None leaves it out.
+    First comes the number of the option in the job's list (from 0, as in solution files), if the
+    list has several options. ``numbered`` is the word before the number; None leaves the number
+    out.
     """
     words = []
     if numbered is not None and "option" in record:
@@ -476,7 +477,7 @@ def _matrix(lines: list[Line], pools: list[str]) -> RenderableType:
 
 
 def _long(lines: list[Line]) -> RenderableType:
-    """A line per configuration, with the columns that say something."""
+    """A line per configuration, with the columns that are not empty."""
     records = [record for line in lines for record in line.records]
     pooled = any(record["pool"] for record in records)
     useful = {
@@ -494,7 +495,7 @@ def _long(lines: list[Line]) -> RenderableType:
     heads = [head for head, shown in useful.items() if shown]
     cells = []
     for line in lines:
-        # The records with most of the time are shown, in the order that they have
+        # Show the records with the most time, in their original order
         fractions = np.array([record["fraction"] for record in line.records])
         largest = sorted(np.argsort(-fractions, kind="stable")[:PARTS].tolist())
         own = [_cells(line.records[row]) for row in largest]
@@ -561,7 +562,7 @@ def resource_tables(solution: Solution) -> Iterator[RenderableType]:
     assert allocation is not None
     resources = allocation.classes.resources
     usage = allocation.usage
-    # Duals of a point that is not optimal are no prices
+    # Duals of a point that is not optimal are not prices
     known = solution.prices if solution.status is Status.OPTIMAL else {}
     prices = known if any(known.values()) else {}
     for title, unit, rows in (
@@ -587,7 +588,7 @@ def resource_tables(solution: Solution) -> Iterator[RenderableType]:
 
 
 def worth_words(solution: Solution) -> str:
-    """What the prices are."""
+    """Explanation of the prices."""
     words, unit = objective_words(solution.formulation)
     change = "fall" if solution.sense == "min" else "rise"
     return (
@@ -596,7 +597,7 @@ def worth_words(solution: Solution) -> str:
 
 
 def price(value: float) -> str:
-    """A price; what is zero is left out."""
+    """A price; empty for 0."""
     return "" if value == 0 else rounded(value)
 
 
@@ -641,7 +642,7 @@ def schedule_table(schedule: Schedule) -> Iterator[RenderableType]:
 
 
 def slices_table(solution: Solution) -> Iterator[RenderableType]:
-    """The layout of each GPU in use, and who runs in its slices."""
+    """The layout of each GPU in use, and the jobs in its slices."""
     by_gpu: dict[str, list[GpuSlice]] = {}
     for each in slices(solution).slices:
         by_gpu.setdefault(each.gpu, []).append(each)
@@ -658,9 +659,9 @@ def slices_table(solution: Solution) -> Iterator[RenderableType]:
     yield from more(len(by_gpu) - PLACED, "GPU")
 
 
-def _in_slices(mine: Sequence[GpuSlice]) -> str:
+def _in_slices(slices: Sequence[GpuSlice]) -> str:
     """``bert 3g.20gb, resnet 3 x 1g.5gb, 1 idle``."""
-    who = Counter((each.workload or each.job, each.slice.partition("@")[0]) for each in mine)
+    who = Counter((each.workload or each.job, each.slice.partition("@")[0]) for each in slices)
     idle = sum(times for (owner, _), times in who.items() if not owner)
     words = [
         " ".join(filter(None, [name(owner), f"{times} x" if times > 1 else "", profile]))
@@ -671,7 +672,7 @@ def _in_slices(mine: Sequence[GpuSlice]) -> str:
 
 
 def moment(time: float, now: str = "0") -> str:
-    """A time from now, also one before."""
+    """A time relative to now; it may be in the past."""
     return now if time == 0 else seconds(time) if time > 0 else f"-{seconds(-time)}"
 
 
@@ -721,7 +722,7 @@ def _realised(rounds: Rounds) -> str:
 
 
 def placement_view(solution: Solution) -> Iterator[RenderableType]:
-    """What runs first, on its GPUs; nothing where no placement was asked for."""
+    """Rows that run first, with their GPUs; empty if no placement was requested."""
     placement = solution.placement
     if placement is None:
         return

@@ -93,7 +93,7 @@ class RoundsOptions:
             raise InvalidArgument("--rounds", repr(self.rounds), f"one of {', '.join(METHODS)}")
 
     def cut(self, shell: Shell, solution: Solution, search: Search) -> Solution:
-        """The solution with its rounds, made within what is left of the time."""
+        """The solution with its rounds, made within the remaining time."""
         from optsched import api
 
         assert self.rounds is not None
@@ -162,7 +162,7 @@ def solve(
         optsched solve mknapcb1.txt#2 --time-limit 20s
         optsched solve @unrelated -f makespan-unrelated --solutions 3 -o plan.json
     """
-    # Before anything is checked, imported or read: all that follows shares this clock
+    # Start the clock before anything is checked, imported or read
     search.timer  # noqa: B018
     slices.check()
     if solutions > 1 and (output == "-" or (as_json and output is None)):
@@ -201,12 +201,12 @@ def solve(
     if not program and solution.allocation is not None:
         solution, failure = _with_gpus(shell, solution, search, slices, place)
     as_json = as_json or output == "-"
-    with interrupt_flag():  # a first Ctrl-C does not cost what is found
+    with interrupt_flag():  # after a first Ctrl-C the answer found so far is kept
         written = output is not None and output != "-" and _write(shell, solution, output, duals)
         if written and output is not None and not program:
             for number, other in enumerate(solution.alternatives, 2):
                 _write(shell, other, _beside(output, number), duals)
-        # Before the tables, which may fill more than a screen
+        # Print it before the tables, which may fill more than a screen
         if not (as_json or program):
             shell.note(solution.notes)
         shell.answer(
@@ -221,9 +221,9 @@ def solve(
 def _with_gpus(
     shell: Shell, solution: Solution, search: Search, slices: RoundsOptions, place: bool
 ) -> tuple[Solution, BaseException | None]:
-    """The solution with its rounds and placement, and what ended them early.
+    """The solution with its rounds and placement, and the error that ended these early.
 
-    Whatever that is, such as Ctrl-C, the answer is not lost: it may have taken an hour.
+    In any case, such as Ctrl-C, the solution is kept: it may have taken an hour.
     """
     lacks = "rounds"
     try:
@@ -240,7 +240,7 @@ def _with_gpus(
 
 
 def _placed(solution: Solution, search: Search) -> Solution:
-    """The solution with its placement, made within what is left of the time, or `LEAST` seconds."""
+    """The solution with its placement, made within the remaining time or `LEAST` seconds."""
     from optsched import api
     from optsched.instance.durations import LEAST
 
@@ -250,7 +250,7 @@ def _placed(solution: Solution, search: Search) -> Solution:
 
 
 def _write(shell: Shell, solution: Any, output: str, duals: bool) -> bool:
-    """Write what was found; a file of a point is not written where there is none."""
+    """Write the solution; a file of a point is not written if there is no point."""
     from optsched.api import write_atomically, write_solution
     from optsched.study.direct import ProgramSolution
     from optsched.verify.starts import sol_of
@@ -288,7 +288,7 @@ def _beside(output: str, number: int) -> str:
 
 def _check_ending(output: str | None) -> None:
     """Refuse a file such as ``plan.csv`` before anything is solved:
-    it would be JSON all the same.
+    its content would be JSON.
     """
     ending = "" if output is None else Path(output).suffix.lower()
     if output is not None and ending not in ("", ".json", ".sol"):
@@ -303,8 +303,7 @@ def _check_program(
 ) -> None:
     """Refuse options that a program does not have, before it is solved.
 
-    ``needs_instance`` says which further options, in words, were given that only an instance can
-    have.
+    ``needs_instance``: texts of other given options that only an instance can have.
     """
     given = {
         "-f": problem.formulation,

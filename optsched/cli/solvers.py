@@ -1,4 +1,4 @@
-"""``optsched solvers``: which solvers there are, and whether one keeps what it claims."""
+"""``optsched solvers``: the list of solvers, and a check of the claims of one of them."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ STYLE = {"passed": "green", "failed": "bold red", "skipped": "yellow"}
 
 
 def _check(shell: Shell, name: str, as_json: bool) -> int:
-    """Run a solver through the suite and show what came out; returns the exit code."""
+    """Run the suite on a solver and show the results; returns the exit code."""
     from optsched.conformance import check_solver, summary
 
     with progress(shell, f"checking {name}"):
         results = check_solver(name)
     counts = summary(results)
     document = {"solver": name, "ok": not counts["failed"], "counts": counts}
-    # What a solver does not claim is no failure, and would fill the table
+    # Leave out cases that a solver does not claim: they are not failures and would fill the table
     claimed = [result for result in results if not result.reason.startswith(UNCLAIMED)]
     hidden = len(results) - len(claimed)
     outcome = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped'] - hidden} skipped"
@@ -105,7 +105,7 @@ def _check(shell: Shell, name: str, as_json: bool) -> int:
         written=[outcome],
     )
     failed = [result for result in results if result.verdict == "failed"]
-    # Which ones and why is said above
+    # The failed cases and reasons are shown above
     if failed and (as_json or not shell.quiet):
         shell.complain(f"error: {name} fails {len(failed):,} of {len(results):,} cases")
     elif failed:

@@ -1,4 +1,4 @@
-"""A sweep in a file (TOML, YAML or JSON): what the options of ``optsched bench`` say, kept."""
+"""A sweep in a file (TOML, YAML or JSON): the options of ``optsched bench`` in a file."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def is_sweep_file(name: str) -> bool:
         return True
     if path.suffix.lower() not in (".yaml", ".yml", ".json") or not path.is_file():
         return False
-    # An instance may be huge: its first lines say what it is
+    # An instance may be huge, so look only at the first lines
     with path.open("rb") as file:
         return FORMAT.encode() in file.read(1000)
 
@@ -82,7 +82,7 @@ def _parse_toml(data: bytes) -> Any:
 
 
 def options_of(document: SweepDocument) -> Mapping[str, Any]:
-    """What the file says, in the words of `optsched.benchmarking.sweep.Benchmark`."""
+    """The content of the file as fields of `optsched.benchmarking.sweep.Benchmark`."""
     given = {
         key: value
         for key, value in document

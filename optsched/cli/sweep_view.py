@@ -1,6 +1,4 @@
-"""Rows of sweeps as people read them:
-of a benchmark, of simulations, and what a profile makes of both.
-"""
+"""Views of sweeps: rows of a benchmark, rows of simulations, and profiles of both."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 
 # --- a benchmark ----------------------------------------------------------------------------------
 
-# Smaller improvements on the best known are rounding.
+# Smaller improvements on the best known value count as rounding.
 ROUNDING = 1e-9
 # Rows that are listed one by one.
 SHOWN = 40
@@ -108,11 +106,11 @@ LEGEND = {
     "unfair: jobs with a rho above 1 (or --unfair)",
     "restarts_per_job": "restarts: starts after the first, of a job on average",
 }
-"""What headings of metrics do not say."""
+"""Explanations of headings of metrics."""
 
 
 def simulate_view(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
-    """Trace, policies, what could not be done."""
+    """Trace, policies, and failed tasks."""
     instance = trace.instance
     gpus = instance.cluster.size
     seeds = len({row["seed"] for row in rows})
@@ -149,12 +147,12 @@ def simulate_view(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> Iterator[R
 
 
 def _complete(rows: Sequence[Mapping[str, Any]]) -> str:
-    """How many jobs were completed, each different number once."""
+    """The distinct numbers of completed jobs."""
     return " / ".join(sorted({f"{row['completed']:,} of {row['jobs']:,}" for row in rows}))
 
 
 def _means(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> list[str]:
-    """Means over the seeds; a dash where a seed has none."""
+    """Means over the seeds; a dash if a seed has no value."""
     cells = []
     for metric in metrics:
         found = [float(row[metric]) for row in rows if row.get(metric) is not None]

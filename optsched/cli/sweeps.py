@@ -1,5 +1,5 @@
-"""Sweeps: what ``optsched bench`` and ``optsched simulate`` share,
-from the options to the files of rows.
+"""Sweeps: the common part of ``optsched bench`` and ``optsched simulate``, from options to files of
+rows.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TaskOptions(ManyOptions):
 def run_sweep(
     shell: Shell, sweep: Benchmark | Simulations, running: TaskOptions, output: str | None
 ) -> Sweep:
-    """Run all tasks, with a line of progress; rows go to a file of lines as they come."""
+    """Run all tasks with a progress line; rows are appended to a file of lines as they arrive."""
     # Wrong values are refused before a file is written
     sweep.tasks()
     lines = lines_file(output)
@@ -74,15 +74,15 @@ def run_sweep(
 
 
 def lines_file(output: str | None) -> Path | None:
-    """The file that rows are appended to as they come."""
+    """The file to which rows are appended."""
     return None if output is None else Path(output).with_suffix(".jsonl")
 
 
 def _remove(lines: Path) -> None:
-    """Remove a file of rows; any other file stays, and is refused here."""
+    """Remove a file of rows; other files are refused."""
     from optsched.benchmarking.results_file import parse_lines
 
-    # --restart must not delete a file that is none of ours
+    # --restart must not delete a file that is not a file of rows
     parse_lines(lines.read_bytes(), lines)
     lines.unlink()
 
@@ -93,7 +93,7 @@ def write_rows(
     append: bool,
     completed: Callable[[Sequence[Row]], Sequence[Row]] = list,
 ) -> None:
-    """Write the table of a sweep; nothing where the file of lines is all that was asked for.
+    """Write the table of a sweep, unless the file of lines is the only requested output.
 
     With ``append`` the table also has the rows of earlier sweeps. ``completed`` adds columns.
     """
@@ -113,7 +113,7 @@ def write_rows(
 def sweep_exit_code(
     shell: Shell, sweep: Sweep, total: int, output: str | None, failures: Sequence[int]
 ) -> int:
-    """Say so after Ctrl-C, with code 130; else the code of the first task that failed."""
+    """130 with a message after Ctrl-C; else the code of the first task that failed."""
     if sweep.interrupted:
         kept = "" if output is None else "; the same command goes on from there"
         shell.complain(f"interrupted after {len(sweep.rows)} of {total} tasks{kept}")

@@ -1,7 +1,7 @@
-"""Numbers, tables and lists as all commands show them.
+"""Numbers, tables and lists of all commands.
 
-A table fits the width it is given: text wraps between words, numbers stay whole, columns go on
-below.
+A table fits the given width: text wraps between words, numbers are not broken, and columns that do
+not fit continue below.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ LISTED = 5
 # Blanks between two columns.
 GAP = 3
 WORD = re.compile(r"\S+")
-# After these a word that is longer than its column is broken, if it has any.
+# A word that is longer than its column is broken after one of these characters, if it has any.
 PUNCTUATION = re.compile(r"[,:;=/_+.-]")
 
 
 def spread(log_sd: float) -> str:
-    """`` ± 12 %``: a standard deviation of a log as a factor; nothing where there is none."""
+    """`` ± 12 %``: a standard deviation of a log as a factor; empty for none."""
     return f" ± {100 * math.expm1(log_sd):.2g} %" if log_sd > 0 else ""
 
 
@@ -69,7 +69,7 @@ def heading(text: str) -> Text:
 
 
 def facts(entries: Iterable[tuple[str, str | Text]]) -> Table:
-    """Names and what is said of them, in two aligned columns."""
+    """Names and values, in two aligned columns."""
     from rich.table import Table
     from rich.text import Text
 
@@ -91,7 +91,7 @@ def more(hidden: int, one: str = "", many: str = "", see: str = "-o or --json") 
 def section(
     title: str, items: Sequence[str], most: int, one: str = "", see: str = "-o or --json"
 ) -> Iterator[RenderableType]:
-    """A list of at most so many items under a title; nothing where there is none."""
+    """A list of limited length under a title; empty if there are no items."""
     if items:
         yield ""
         yield heading(title)
@@ -100,7 +100,7 @@ def section(
 
 
 def optional(value: float | None, written: Callable[[float], str]) -> str:
-    """A number as it is written; nothing where there is none."""
+    """A formatted number; empty for None."""
     return "" if value is None else written(value)
 
 
@@ -125,16 +125,16 @@ class Grid:
     """A table of text, whose first columns are text and
     whose others are numbers, aligned to the right.
 
-    Where it is too wide, text and the heads of columns wrap between words. Where that is not
-    enough, the table is cut into blocks below each other, each of which begins with the first
-    column. So nothing is left out.
+    If it is too wide, texts and headings wrap between words. If that is not enough, the table is
+    split into blocks, one below the other, each of which begins with the first column. So nothing
+    is left out.
 
     Attributes
     ----------
     columns : sequence of str
     rows : sequence of rows of Text
     left : int
-        How many of the columns are text.
+        Number of text columns.
     title : Text, optional
     """
 
@@ -187,23 +187,22 @@ class Grid:
         blocks = [[0]]
         for column in range(1, len(self.columns)):
             used = [least[other] for other in (*blocks[-1], column)]
-            # A block has at least one column beside the first, however wide
+            # A block has at least one column after the first, even if it is too wide
             if len(blocks[-1]) > 1 and sum(used) + GAP * (len(used) - 1) > width:
                 blocks.append([0])
             blocks[-1].append(column)
         for block in blocks:
             room = width - GAP * (len(block) - 1)
-            # Lower the widest columns first, until the block fits: narrow columns keep their width
+            # Reduce the widest columns first, until the block fits; narrow columns keep their width
             cap = max(natural)
             while cap and sum(_between(least[c], natural[c], cap) for c in block) > room:
                 cap -= 1
             yield block, [_between(least[c], natural[c], cap) for c in block]
 
     def _widths(self, width: int) -> tuple[list[int], list[int]]:
-        """The widths that columns would take,
-        and the least with which no word and no number is broken.
+        """The natural widths of columns, and the least widths that break no word and no number.
 
-        A word that would leave no room for anything beside it is broken all the same.
+        A word that would leave no room for another column is broken anyway.
         """
         natural = []
         least: list[int] = []
@@ -224,8 +223,8 @@ def _between(least: int, natural: int, cap: int) -> int:
 
 
 def _broken(text: Text, width: int) -> Text:
-    """A text whose words are at most so long:
-    longer ones are broken after punctuation, else anywhere.
+    """A text with words of limited length: longer words are broken after punctuation, else
+    anywhere.
     """
     cuts = []
     for word in WORD.finditer(text.plain):

@@ -1,7 +1,7 @@
-"""Values as they are typed on the command line: durations, ``key=value``, side constraints, pools.
+"""Parsing of values on the command line: durations, ``key=value``, side constraints, pools.
 
-A reader takes the text and the name of the option, and refuses a wrong text by that name. At the
-end of the file readers become types, which options are declared with.
+A reader takes the text and the name of the option, which it uses in errors. The end of the file
+defines the types of options from the readers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from optsched.errors import InvalidArgument, given_twice, wrong_ending
 
 SIZE = re.compile(r"(\d+\.?\d*|\.\d+)\s*(?:([KMGT])?(i)?B)?", re.ASCII | re.IGNORECASE)
 MOST_DIGITS = 18
-# What follows a comma that ends one ``key=value``; other commas belong to the value.
+# Matches the text after a comma between two ``key=value``; other commas belong to the value.
 NEXT_KEY = re.compile(r"\s*[A-Za-z_][\w-]*\s*=")
 # A quoted text as a whole, or one character.
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
@@ -30,21 +30,21 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Kind:
-    """How texts of the command line become the values of a type.
+    """The parser of a type of option values.
 
-    A type carries its kind, as in ``Annotated[float, Kind(read_duration, "TIME")]``; options of
-    that type need not say it again.
+    A type includes its kind, as in ``Annotated[float, Kind(read_duration, "TIME")]``, so options of
+    that type need not repeat it.
 
     Attributes
     ----------
     read : callable
-        Makes the value of the text and the name of the option.
+        (text, name of the option) -> value.
     metavar : str
-        What the help shows in the place of the value.
+        Placeholder of the value in the help.
     many : bool
         Whether the option can be repeated; ``read`` then gets all the texts.
     note : str
-        What the help of an option that is read off the library says of the texts.
+        Note on the format of the text, for the help of options derived from the library.
     writes : bool
         Whether the value is a file that is written: no file that the command reads, and no other one that
         it writes (`optsched.cli.command`).
@@ -59,7 +59,7 @@ class Kind:
 
 def duration(text: str, option: str) -> float:
     """Seconds of ``90``, ``90s``, ``5m``, ``2h`` or ``1d``."""
-    # Not loaded where only help is shown
+    # Imported here, because help does not need it
     from optsched.instance.durations import seconds_of
 
     return seconds_of(text, option)
@@ -79,7 +79,7 @@ def whole(text: str, option: str) -> int:
     """A whole number, with or without a sign."""
     if not re.fullmatch(r"\s*[+-]?\d+\s*", text, re.ASCII):
         raise InvalidArgument(option, repr(text), "a whole number")
-    # Arrays hold 64 bits; what an option takes at most is for the library to say.
+    # Limit to 64 bits, for arrays; the library checks the limits of an option.
     digits = len(text.strip().lstrip("+-"))
     if digits > MOST_DIGITS:
         expected = f"a whole number of at most {MOST_DIGITS} digits"
@@ -88,9 +88,7 @@ def whole(text: str, option: str) -> int:
 
 
 def name(text: str, option: str) -> str:
-    """A name; text without any letter is none,
-    and would be taken for an option that is left out.
-    """
+    """A name; a blank text is refused, because it would count as an option that was left out."""
     if not text.strip():
         raise InvalidArgument(option, repr(text), "a name")
     return text
@@ -137,7 +135,7 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
 def by_name(
     read: Callable[[str, str], tuple[str, Value]],
 ) -> Callable[[Iterable[str], str], dict[str, Value]]:
-    """Reads texts as a mapping: ``read`` makes the name, which comes once, and the value of each."""
+    """Read texts as a mapping: ``read`` makes name and value of each; names must differ."""
 
     def read_all(texts: Iterable[str], option: str) -> dict[str, Value]:
         found: dict[str, Value] = {}
@@ -195,7 +193,7 @@ def named_each(texts: Iterable[str], option: str) -> list[tuple[str, dict[str, A
 
 
 def choice(*known: str) -> Callable[[str, str], str]:
-    """Reads one of a few words."""
+    """Reader of one of several words."""
     expected = " or ".join(known) if len(known) == 2 else f"one of {', '.join(known)}"
 
     def read(text: str, option: str) -> str:
@@ -220,7 +218,7 @@ def json_target(path: str, option: str) -> str:
 
 
 def picture(path: str, option: str) -> str:
-    """A file for a picture, where there is a library that draws it."""
+    """A file for a picture; refused if matplotlib is missing."""
     from optsched.report.pictures import picture_format, require_matplotlib
 
     picture_format(path)
@@ -230,7 +228,7 @@ def picture(path: str, option: str) -> str:
 
 
 def page(path: str, option: str) -> str:
-    """A file for a page or a picture, where there is a library that draws what is on it."""
+    """A file for a page or a picture; refused if matplotlib is missing."""
     from optsched.report.pictures import require_matplotlib
 
     if Path(path).suffix.lower() not in (".html", ".svg", ".png", ".pdf"):
@@ -241,10 +239,10 @@ def page(path: str, option: str) -> str:
 
 
 def _parts(text: str) -> list[str]:
-    """``key=value,key=value`` cut at the commas before a key that stand
-    in no quotes and no brackets.
+    """``key=value,key=value`` split at commas that precede a key and are outside of quotes and
+    brackets.
     """
-    # A comma may stand in JSON, in a quoted text or in a list of names: only one before a key cuts
+    # Commas may be in JSON, in a quoted text or in a list of names; only one before a key separates
     parts = []
     depth = 0
     start = 0
@@ -275,14 +273,13 @@ def texts(given: Iterable[str], option: str) -> list[str]:
     return list(given)
 
 
-# The kinds of types that cannot carry their own.
+# The kinds of builtin types.
 KINDS: Mapping[Any, Kind] = {
     int: Kind(whole, "N"),
     float: Kind(real, "X"),
     list[str]: Kind(texts, "TEXT", many=True),
 }
-# The kinds of types by the names that they have in the library (`optsched.cli.derived`); others are
-# flags.
+# The kinds of types by their names in the library (`optsched.cli.derived`); other types are flags.
 TYPES: Mapping[str, Kind] = {
     "str": Kind(name, "NAME"),
     **dict.fromkeys(("int", "Count", "PositiveCount"), Kind(whole, "N")),

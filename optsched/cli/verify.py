@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 REFUSED = 6
 HASH = "instance.sha256"
-# Findings that are shown; those about another instance than the solution's follow from that one
-# cause.
+# Most findings that are shown; a wrong instance has many findings with one cause.
 MOST, MOST_OF_OTHER = 20, 3
 
 BOUND = {

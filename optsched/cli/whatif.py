@@ -77,7 +77,7 @@ class Question:
     ] = None
 
     def check(self) -> None:
-        """Refuse none and several of them."""
+        """Refuse zero or several questions."""
         if self.each and not self.add:
             raise UsageError("--each needs --add")
         asked = [bool(self.add), self.ranging, self.curve is not None, self.make_room is not None]

@@ -1,6 +1,7 @@
-"""Traces with the run time of each job but without rates: a step is a second of the recorded run. A
-job runs on its recorded number of GPUs, at 1 step/s in every pool, or at the speed factor given for
-the pool.
+"""Traces with the run time of each job but without rates: a step is a second of the recorded run.
+
+A job runs on its recorded number of GPUs, at 1 step/s in every pool, or at the speed factor given
+for the pool.
 """
 
 from __future__ import annotations

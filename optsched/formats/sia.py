@@ -322,7 +322,9 @@ def _tuned(
     batch: int,
 ) -> dict[int, FloatArray]:
     """Rates with the GPUs and the batch that a job requests, in the fewest passes that fit in the
-    profiles. A single GPU takes a batch above M0 in at least two passes.
+    profiles.
+
+    A single GPU takes a batch above M0 in at least two passes.
     """
     training = application.training
     times = application.times[pool]

@@ -49,9 +49,10 @@ def read_start(
     path: str | Path, names: Sequence[str], objective: Callable[[FloatArray], float]
 ) -> FloatArray:
     """Read a point to start from, and warn if it seems to belong to another program, because many
-    programs have names such as ``x_0``. The number of named columns is logged. There are warnings
-    for missing columns, and if the objective stated in the file differs from the objective of its
-    point in this program.
+    programs have names such as ``x_0``.
+
+    The number of named columns is logged. There are warnings for missing columns, and if the
+    objective stated in the file differs from the objective of its point in this program.
 
     Parameters
     ----------

@@ -432,8 +432,9 @@ def _with_all_cells(
 def known_columns(
     header: Sequence[str], columns: Iterable[str], synonyms: Mapping[str, str] | None = None
 ) -> list[str]:
-    """The columns that the cells of a header mean; unknown cells are returned unchanged. An exact
-    name comes first. Otherwise the case is ignored, if the result is unique.
+    """The columns that the cells of a header mean; unknown cells are returned unchanged.
+
+    An exact name comes first. Otherwise the case is ignored, if the result is unique.
     """
     exact = {column: column for column in columns} | dict(synonyms or {})
     folded: dict[str, set[str]] = {}

@@ -1,6 +1,8 @@
 """Seeded generators of instances from published facts: GPU datasheets, constants of papers,
-closed-form rates. All work in the same way: `generate` checks the options of a `Generator`, whose
-function draws numbers from the seed and returns `Generated`, an instance with notes about it.
+closed-form rates.
+
+All work in the same way: `generate` checks the options of a `Generator`, whose function draws
+numbers from the seed and returns `Generated`, an instance with notes about it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Jobs of generated clusters and traces: durations, arrivals and tenants. The annotated types at
-the top are options of several generators.
+"""Jobs of generated clusters and traces: durations, arrivals and tenants.
+
+The annotated types at the top are options of several generators.
 """
 
 from __future__ import annotations

@@ -107,8 +107,9 @@ CHECKED_LATER = frozenset(
 
 def checks_arguments(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """Decorator: refuse arguments of the wrong type with an `InvalidArgument` that names the
-    parameter. Annotations are looked up in `CHECKS`; parameters with other annotations are not
-    checked.
+    parameter.
+
+    Annotations are looked up in `CHECKS`; parameters with other annotations are not checked.
     """
 
     @cache  # cached at the first call, because most imported functions are never called

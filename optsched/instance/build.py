@@ -124,9 +124,10 @@ def _without_jobs(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_others(error: InvalidInput, document: Mapping[str, Any]) -> InvalidInput:
-    """The error that refused a document, together with the errors of its other parts. They include
-    wrong fields of all objects, and for each job the first broken rule over several fields. If the
-    header is wrong, jobs are checked without references to it.
+    """The error that refused a document, together with the errors of its other parts.
+
+    They include wrong fields of all objects, and for each job the first broken rule over several
+    fields. If the header is wrong, jobs are checked without references to it.
     """
     jobs = document.get("jobs")
     jobs = jobs if isinstance(jobs, list | tuple) else ()

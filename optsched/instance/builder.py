@@ -533,8 +533,10 @@ class InstanceBuilder(Displayed):
 
     def _built(self) -> Header:
         """The header without workloads and tenants; refuses objects that name pools before there is
-        one. Workloads are in `_workloads` and tenants in `_tenants`; otherwise each addition would
-        build the whole header again.
+        one.
+
+        Workloads are in `_workloads` and tenants in `_tenants`; otherwise each addition would build
+        the whole header again.
         """
         self._require_pool()
         if self._last_header is None:
@@ -607,7 +609,9 @@ def _plain(value: Any) -> Any:
 @contextmanager
 def _arguments(path: str, whole: str = "", field: str = "") -> Iterator[None]:
     """Turn errors of the document's object at ``path`` into errors of the argument that it came
-    from. ``whole`` is the argument to name if the object as a whole, or its ``field``, is wrong.
+    from.
+
+    ``whole`` is the argument to name if the object as a whole, or its ``field``, is wrong.
     """
     try:
         yield

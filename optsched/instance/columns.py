@@ -55,9 +55,10 @@ class CheckedJobs:
 
 
 class JobColumns:
-    """Collects jobs into one column per field, for their `JobTable`. Jobs that state their own
-    rates may name a workload that is defined nowhere; it is then only a label, and new ones are
-    collected in ``labels``. Ids of jobs must not be in ``taken``.
+    """Collects jobs into one column per field, for their `JobTable`.
+
+    Jobs that state their own rates may name a workload that is defined nowhere; it is then only a
+    label, and new ones are collected in ``labels``. Ids of jobs must not be in ``taken``.
     """
 
     def __init__(

@@ -1,5 +1,7 @@
-"""Replace workloads and tenants of an instance; its jobs stay. The result is identical to reading
-the changed document, to the last bit: see `optsched.instance.revise`.
+"""Replace workloads and tenants of an instance; its jobs stay.
+
+The result is identical to reading the changed document, to the last bit: see
+`optsched.instance.revise`.
 """
 
 from __future__ import annotations

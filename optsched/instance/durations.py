@@ -74,8 +74,9 @@ class OutOfTime(OptschedError):
 
 
 class Timer(NamedTuple):
-    """The time limit of a call. It is made when the call begins and passed on, so that all stages
-    measure from the same start.
+    """The time limit of a call.
+
+    It is made when the call begins and passed on, so that all stages measure from the same start.
 
     Attributes
     ----------

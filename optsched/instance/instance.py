@@ -133,7 +133,9 @@ class Instance(DisplayedTable):
     @cached_property
     def queue(self) -> IntArray:
         """Position of each job (from 1) in the queue of its tenant if the tenant has the policy
-        fifo, else 0. The queue is in the order of arrival, then of the file.
+        fifo, else 0.
+
+        The queue is in the order of arrival, then of the file.
         """
         table = self.jobs_table
         queued = np.array([tenant.policy == "fifo" for tenant in self.tenants] + [False])[

@@ -43,8 +43,9 @@ def as_array(name: str, value: Any) -> AnyArray:
 
 
 def as_column(name: str, array: AnyArray, kind: str, count: int | None) -> AnyArray:
-    """A new array of the kind's type and of shape (count,), or of any length if count is None. A
-    single number stands for all rows and gives a read-only `constant`.
+    """A new array of the kind's type and of shape (count,), or of any length if count is None.
+
+    A single number stands for all rows and gives a read-only `constant`.
     """
     words = {"i": "whole numbers", "f": "numbers", "b": "true or false"}[kind]
     if array.dtype.kind not in {"i": "iu", "f": "iuf", "b": "b"}[kind] and array.size:

@@ -172,8 +172,9 @@ def joined_predecessors(
 
 def joined_workloads(instance: Instance, added: Instance | None) -> tuple[Workloads, IntArray]:
     """The workloads of an instance, then those that only the other one has; and the new row of each
-    workload of the other one (last entry: -1, for none). Rates of the other instance come after
-    those of this one.
+    workload of the other one (last entry: -1, for none).
+
+    Rates of the other instance come after those of this one.
     """
     ours = instance.workloads
     if added is None:
@@ -212,8 +213,10 @@ def _same(first: Workload, second: Workload, instance: Instance, added: Instance
 def in_use(
     workloads: Workloads, of_job: IntArray, colocation: tuple[Colocation, ...]
 ) -> tuple[Workloads, IntArray | None]:
-    """The workloads without unused labels. Labels come last, in the order in which jobs name them.
-    A label that only a co-location entry names becomes a workload.
+    """The workloads without unused labels.
+
+    Labels come last, in the order in which jobs name them. A label that only a co-location entry
+    names becomes a workload.
 
     Returns
     -------

@@ -1,5 +1,7 @@
-"""Rates that an instance states, and their lookup. Lookup tables are the same in every solve of an
-instance, and in every round without new rates, so they are built once per rate table.
+"""Rates that an instance states, and their lookup.
+
+Lookup tables are the same in every solve of an instance, and in every round without new rates, so
+they are built once per rate table.
 """
 
 from __future__ import annotations

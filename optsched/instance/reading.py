@@ -231,8 +231,9 @@ _KEY = re.compile(rb'"\s*:')
 
 def _refuse_repeated_keys(text: bytes, document: Any) -> None:
     """Compare the number of keys in the text with that in the parsed document, which is much faster
-    than parsing. Only if the numbers differ, the text is parsed again with a hook that sees all
-    keys.
+    than parsing.
+
+    Only if the numbers differ, the text is parsed again with a hook that sees all keys.
     """
     # The text has at least one match per key. If the document has as many keys, none was dropped.
     keys = _count_keys(document)
@@ -287,6 +288,7 @@ def validate(
     model: type[Model], document: object, path: str = "", *, hints: type[BaseModel] | None = None
 ) -> Model:
     """Check a document against a pydantic model; all its wrong fields are reported in one error.
+
     ``hints`` is the model whose keys are suggested for an unknown key, if it is another one.
     """
     try:

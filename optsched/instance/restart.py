@@ -49,9 +49,11 @@ def restart_costs_document(costs: RestartCosts) -> dict[str, Any]:
 
 
 def restart_costs(instance: Instance, job: IntArray, pool: IntArray, gpus: IntArray) -> FloatArray:
-    """Seconds that a restart of each job on ``gpus`` GPUs of a pool (-1: none) costs. It is the sum
-    of the job's own cost and the cost that its workload states for the pool. The latter is
-    interpolated linearly between the stated numbers of GPUs, and constant outside of them.
+    """Seconds that a restart of each job on ``gpus`` GPUs of a pool (-1: none) costs.
+
+    It is the sum of the job's own cost and the cost that its workload states for the pool. The
+    latter is interpolated linearly between the stated numbers of GPUs, and constant outside of
+    them.
 
     Parameters
     ----------

@@ -1,6 +1,8 @@
 """Revise an instance from round to round: jobs arrive and leave, columns and states of nodes
-change. Unchanged parts are not validated or built again. The result is the same as reading the
-changed document: the same numbering (`optsched.instance.compaction`), the same `Instance.sha256`.
+change.
+
+Unchanged parts are not validated or built again. The result is the same as reading the changed
+document: the same numbering (`optsched.instance.compaction`), the same `Instance.sha256`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The tables of an instance: workloads, and jobs as one array per field. Equal rate profiles,
-option lists and level lists are stored once (interned).
+"""The tables of an instance: workloads, and jobs as one array per field.
+
+Equal rate profiles, option lists and level lists are stored once (interned).
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ class Workload(Displayed):
 
 
 class Workloads(Displayed, tuple[Workload, ...]):
-    """The workloads of an instance, with arrays over them that each round needs. Instances share
-    this object until an event changes a workload, so the arrays are computed once. The last entry
-    of an array is for jobs without a workload.
+    """The workloads of an instance, with arrays over them that each round needs.
+
+    Instances share this object until an event changes a workload, so the arrays are computed once.
+    The last entry of an array is for jobs without a workload.
     """
 
     def _headline(self) -> str:

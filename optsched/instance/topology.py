@@ -83,8 +83,9 @@ def undirected(graph: networkx.Graph[Any]) -> networkx.Graph[Any]:
 
 def insides(graph: networkx.Graph[Any], nodes: Iterable[str]) -> dict[str, set[Any]]:
     """The vertices inside each node in an `undirected` graph: its own vertex, its GPUs, other
-    vertices named ``node/...``, and internal switches. An internal switch is a vertex next to these
-    parts whose neighbours are all parts of the node.
+    vertices named ``node/...``, and internal switches.
+
+    An internal switch is a vertex next to these parts whose neighbours are all parts of the node.
     """
     inside = {node: {node} if node in graph else set[Any]() for node in nodes}
     for vertex in graph:

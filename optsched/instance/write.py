@@ -250,9 +250,10 @@ def _text(document: object) -> bytes:
 
 
 def plain_profiles(rates: RateTable) -> list[bytes]:
-    """`RateTable.document` of all profiles as JSON, where each is one number per place;
-    empty if some profile is not. It writes the rates of a hundred thousand jobs in one pass instead
-    of one document each.
+    """`RateTable.document` of all profiles as JSON, where each is one number per place; empty if
+    some profile is not.
+
+    It writes the rates of a hundred thousand jobs in one pass instead of one document each.
     """
     if not (rates.gpus == OWN_GANG).all() or not rates.one_by_one:
         return []

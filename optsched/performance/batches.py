@@ -88,7 +88,9 @@ class Batches:
 
     def in_whole_steps(self, names: Collection[str]) -> Batches:
         """The same for workloads whose steps were measured without samples: their batches are
-        ignored. A step counts as one sample that all GPUs share, as in the profiles.
+        ignored.
+
+        A step counts as one sample that all GPUs share, as in the profiles.
         """
         whole = np.array([*(name in names for name in self.names), False])
         return replace(

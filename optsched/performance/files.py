@@ -109,8 +109,10 @@ def check_performance(document: Mapping[str, Any], path: str = "performance") ->
 
 
 class FittedModel(ABC):
-    """A model that was fitted to measurements and can be stored. `document` returns plain data for
-    an instance or a file; `from_document` makes an identical model from it.
+    """A model that was fitted to measurements and can be stored.
+
+    `document` returns plain data for an instance or a file; `from_document` makes an identical
+    model from it.
     """
 
     name: ClassVar[str]

@@ -101,9 +101,10 @@ def _rank(values: AnyArray, wanted: AnyArray) -> IntArray:
 
 
 class Lookup:
-    """Lookup of rows by the values of some columns, the last of which is a number of GPUs. Each row
-    has a key, (rank of its values) x 2^31 + GPUs, and keys are sorted. So a series, that is rows
-    that agree in all columns but the last, is contiguous and in order of GPUs.
+    """Lookup of rows by the values of some columns, the last of which is a number of GPUs.
+
+    Each row has a key, (rank of its values) x 2^31 + GPUs, and keys are sorted. So a series, that
+    is rows that agree in all columns but the last, is contiguous and in order of GPUs.
     """
 
     def __init__(self, *columns: AnyArray) -> None:

@@ -20,8 +20,9 @@ from optsched.performance.configurations import Configurations
 
 
 class Source(IntEnum):
-    """Source of a rate; the first five are in order, best first. ``EXTRAPOLATED`` marks rates of a
-    fitted model outside of its measured range.
+    """Source of a rate; the first five are in order, best first.
+
+    ``EXTRAPOLATED`` marks rates of a fitted model outside of its measured range.
     """
 
     MEASURED = 0
@@ -216,9 +217,11 @@ class PairPrediction(NamedTuple):
 @runtime_checkable
 class ColocatingModel(Protocol):
     """A performance model that also predicts how much two jobs on the same GPUs slow each other
-    down. If the fractions depend only on the two workloads and the configuration, the model may
-    declare this with an attribute ``pairs_by_workload = True``; column generation then groups pairs
-    by workload.
+    down.
+
+    If the fractions depend only on the two workloads and the configuration, the model may declare
+    this with an attribute ``pairs_by_workload = True``; column generation then groups pairs by
+    workload.
     """
 
     def pair_fractions(
@@ -240,8 +243,10 @@ class LearningModel(Protocol):
     """A performance model that may learn while it runs, and can export its learnt state."""
 
     def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """The performance object of the model, including all that it has learnt. A model made from
-        it, for the same instance or another one, predicts and learns identically, to the last bit.
+        """The performance object of the model, including all that it has learnt.
+
+        A model made from it, for the same instance or another one, predicts and learns identically,
+        to the last bit.
         """
         ...
 

@@ -16,10 +16,11 @@ FIELDS = (
 
 
 class Records:
-    """Cached predictions for one configurations table: a record per distinct row of jobs. A record
-    has rates, log sds, feasibilities and sources of all ways in one array, so that a lookup copies
-    one array. Several large arrays would be returned to the system after each call and allocated as
-    new pages in the next.
+    """Cached predictions for one configurations table: a record per distinct row of jobs.
+
+    A record has rates, log sds, feasibilities and sources of all ways in one array, so that a
+    lookup copies one array. Several large arrays would be returned to the system after each call
+    and allocated as new pages in the next.
     """
 
     def __init__(self, columns: int, rows: int = 0) -> None:

@@ -1,8 +1,9 @@
 """The cluster for its picture: hosts with their GPUs, in groups under leaf switches, and links
-between them. The topology graph is the default tree or a node-link document. Its vertices are
-recognised by their names: a node of the cluster is a host; ``node/index`` is a GPU; GPUs and other
-vertices inside a host (`optsched.instance.topology.insides`) are merged into it; all other vertices
-are switches.
+between them.
+
+The topology graph is the default tree or a node-link document. Its vertices are recognised by their
+names: a node of the cluster is a host; ``node/index`` is a GPU; GPUs and other vertices inside a
+host (`optsched.instance.topology.insides`) are merged into it; all other vertices are switches.
 """
 
 from __future__ import annotations

@@ -209,9 +209,10 @@ def _shared_out(free: IntArray, first: int, gpus: int, nodes: int) -> tuple[IntA
 
 
 def gpus_of(instance: Instance, holders: Holders, parts: GpusOnNodes) -> tuple[IntArray, IntArray]:
-    """GPUs on which holders are drawn: pairs of holder and GPU, sorted by holder. In order of
-    start, a holder gets its known lowest GPU if it is free, then the next free ones of its nodes.
-    If the nodes that were chosen for gangs have too few free GPUs, fewer are drawn.
+    """GPUs on which holders are drawn: pairs of holder and GPU, sorted by holder.
+
+    In order of start, a holder gets its known lowest GPU if it is free, then the next free ones of
+    its nodes. If the nodes that were chosen for gangs have too few free GPUs, fewer are drawn.
     """
     start = instance.cluster.numbering.start
     until = np.full(int(start[-1]), -np.inf)
@@ -279,8 +280,9 @@ def blocks_of(
     rows: GpuRows,
     origin: float,
 ) -> tuple[Blocks, int]:
-    """Rectangles in seconds and inches. If two jobs share GPUs, half-height rectangles are added on
-    top; also returns their number.
+    """Rectangles in seconds and inches.
+
+    If two jobs share GPUs, half-height rectangles are added on top; also returns their number.
     """
     order = np.lexsort((gpu, holder))
     holder = holder[order]

@@ -79,9 +79,11 @@ class HeatmapRows:
 
 
 def heatmap_rows(source: Allocation | SolutionFile) -> HeatmapRows:
-    """Fractions by job and pool, aggregated until the rows fit on a page. A row is a job. If there
-    are too many jobs, a row is a class of jobs that are equal for the formulation. If there are too
-    many classes, jobs are sorted by the pool that they use most, and consecutive jobs are merged.
+    """Fractions by job and pool, aggregated until the rows fit on a page.
+
+    A row is a job. If there are too many jobs, a row is a class of jobs that are equal for the
+    formulation. If there are too many classes, jobs are sorted by the pool that they use most, and
+    consecutive jobs are merged.
     """
     shares = shares_of(source)
     C = source.classes

@@ -50,10 +50,11 @@ def line_style(place: int) -> tuple[str, str]:
 def job_colours(
     jobs: Iterable[int], beside: Mapping[int, AbstractSet[int]] | None = None
 ) -> Mapping[int, str]:
-    """A colour for each job (row of the job table), if possible the same in every picture. Job r
-    gets colour r (modulo the number of colours), or the next free one, so up to twelve jobs all
-    differ. With more jobs colours repeat; then a job that is ``beside`` others of the same colour
-    takes the next colour that none of them has.
+    """A colour for each job (row of the job table), if possible the same in every picture.
+
+    Job r gets colour r (modulo the number of colours), or the next free one, so up to twelve jobs
+    all differ. With more jobs colours repeat; then a job that is ``beside`` others of the same
+    colour takes the next colour that none of them has.
     """
     rows = sorted(set(jobs))
     count = len(JOBS)

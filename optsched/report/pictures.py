@@ -141,8 +141,9 @@ def drawable(text: str) -> str:
 
 
 def plain_text(figure: Figure) -> None:
-    """Disable formulas in the texts of a figure, so that a dollar sign in a name is shown. Labels
-    of logarithmic axes are excluded: matplotlib writes powers of ten as formulas.
+    """Disable formulas in the texts of a figure, so that a dollar sign in a name is shown.
+
+    Labels of logarithmic axes are excluded: matplotlib writes powers of ten as formulas.
     """
     from matplotlib.text import Text
 

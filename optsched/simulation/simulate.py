@@ -131,9 +131,10 @@ def simulate(
 
 
 def _real(instance: Instance, believed: Instance) -> Instance:
-    """The instance with the true rates of jobs. Rates that the truth does not state are as the
-    scheduler believes. Metrics such as finish-time ratios compile this instance, so that they use
-    the same rates as the simulation.
+    """The instance with the true rates of jobs.
+
+    Rates that the truth does not state are as the scheduler believes. Metrics such as finish-time
+    ratios compile this instance, so that they use the same rates as the simulation.
     """
     if instance.performance == believed.performance:
         return instance

@@ -115,8 +115,9 @@ class NodeEvents(Displayed):
 
 @dataclass(frozen=True, repr=False)
 class Trace(DisplayedTable):
-    """An instance whose jobs arrive over time, with future events. Make one with `load_trace`, with
-    `Trace.from_document`, or from an instance alone.
+    """An instance whose jobs arrive over time, with future events.
+
+    Make one with `load_trace`, with `Trace.from_document`, or from an instance alone.
 
     Attributes
     ----------

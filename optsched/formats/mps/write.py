@@ -173,10 +173,11 @@ def _load(arrays: LinearArrays, names: ProgramNames, name: str) -> Any:
 
 
 def _bounds(arrays: LinearArrays) -> tuple[FloatArray, FloatArray]:
-    """Column bounds. Bounds of integer columns are rounded to integers, and a missing upper bound
-    is replaced by the implied one. The reasons: readers make different assumptions about integer
-    columns without an upper bound, and HiGHS 1.13.1 reports feasible programs with a bound such as
-    0.5 as infeasible.
+    """Column bounds.
+
+    Bounds of integer columns are rounded to integers, and a missing upper bound is replaced by the
+    implied one. The reasons: readers make different assumptions about integer columns without an
+    upper bound, and HiGHS 1.13.1 reports feasible programs with a bound such as 0.5 as infeasible.
     """
     # An implied upper bound below the lower bound: the rows are infeasible
     implied = np.maximum(arrays.implied_upper, arrays.lower)

@@ -1,5 +1,6 @@
-"""GPU boards: figures of their datasheets, lookup by name, and their MIG slices. The figures are
-from the manufacturers' documents that each row names, without sparsity.
+"""GPU boards: figures of their datasheets, lookup by name, and their MIG slices.
+
+The figures are from the manufacturers' documents that each row names, without sparsity.
 """
 
 from __future__ import annotations

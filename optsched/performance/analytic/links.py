@@ -1,5 +1,6 @@
-"""Bandwidth and latency between the GPUs of a pool, by their distance. Each number comes from the
-first of these sources that has it; `PoolLinks.sources` names the source:
+"""Bandwidth and latency between the GPUs of a pool, by their distance.
+
+Each number comes from the first of these sources that has it; `PoolLinks.sources` names the source:
 
 1. the cluster's topology document: the rings over all GPUs of an island, of a node, of the nodes
    under one leaf switch, of all nodes (`rings`), the slowest of these of the pool;
@@ -212,9 +213,10 @@ class PoolLinks:
     def level(
         self, pool: IntArray, gpus: IntArray, nodes: IntArray, group: IntArray | int = 0
     ) -> IntArray:
-        """Link level of k GPUs on n nodes in the best case, elementwise. ``group`` is the level of
-        the topology that each way states; the nodes of a group of level 1 are under one leaf
-        switch.
+        """Link level of k GPUs on n nodes in the best case, elementwise.
+
+        ``group`` is the level of the topology that each way states; the nodes of a group of level 1
+        are under one leaf switch.
         """
         inside = np.where(gpus <= self.island[pool], ISLAND, NODE)
         between = np.where((nodes <= self.leaf[pool]) | (np.asarray(group) == 1), LEAF, ACROSS)

@@ -38,7 +38,9 @@ def whole_steps_of(document: Mapping[str, Any]) -> set[str]:
 
 class ComposedModel(RateModel):
     """A performance model made of other models, which its option `made_of` contains: `MODELS` or
-    `OF`. `optsched.assembly.make_model` makes the parts first.
+    `OF`.
+
+    `optsched.assembly.make_model` makes the parts first.
     """
 
     made_of: ClassVar[str] = OF

@@ -33,8 +33,9 @@ from optsched.performance.table import TableModel
 
 
 class Chain(ComposedModel):
-    """Models in order: each is asked for the cells that the models before it do not know. The
-    answer that a configuration cannot run (zero rate, out of memory) is final. Rates that the
+    """Models in order: each is asked for the cells that the models before it do not know.
+
+    The answer that a configuration cannot run (zero rate, out of memory) is final. Rates that the
     instance states always come first, as with every model.
 
     Options: ``models``, a list of performance objects, best first.

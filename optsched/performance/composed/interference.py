@@ -39,8 +39,10 @@ class Interference(WrappedModel):
 
     rate(a) is the rate of a alone in the configuration by the base model, g the GPU type of its
     pool, and fraction the prediction of a model of pairs for the two workloads. A workload is found
-    by its name if the pair model knows it, else by its ``profile``. Pairs are profiled on one GPU;
-    the same fractions are assumed on several. Jobs alone have the rates of the base model.
+    by its name if the pair model knows it, else by its ``profile``.
+
+    Pairs are profiled on one GPU; the same fractions are assumed on several. Jobs alone have the
+    rates of the base model.
 
     Options: ``of``, a performance object, the base; ``pairs``, the document of a model of pairs.
     """

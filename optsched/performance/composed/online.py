@@ -397,8 +397,9 @@ class OnlineModel(WrappedModel):
     median and its standard deviation (`Offsets`). A measurement further than ``clip`` standard
     deviations from its expectation counts as one at that distance (Huber). Each call that measures
     a workload multiplies the weight of its older measurements by ``forget``. The defaults of s_a,
-    s_b, s_d add up (in squares) to a standard deviation of 0.15, the error of a good model. Until a
-    workload has been measured, its rates and uncertainties are those of the other model.
+    s_b, s_d add up (in squares) to a standard deviation of 0.15, the error of a good model.
+
+    Until a workload has been measured, its rates and uncertainties are those of the other model.
 
     Options
         of              the performance object that is corrected.

@@ -588,8 +588,9 @@ def _log_fraction(x: FloatArray, sums: FloatArray, logs: FloatArray) -> FloatArr
 
 def decreasing(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The non-increasing function with the least squared distance to the points: weighted centres
-    and values of its levels. Levels of equal value are merged, so that the interpolation between
-    centres is constant there.
+    and values of its levels.
+
+    Levels of equal value are merged, so that the interpolation between centres is constant there.
     """
     from scipy.optimize import isotonic_regression
 

@@ -105,8 +105,9 @@ class Radius:
 
 
 def hold_out(group: IntArray, share: float, seed: int) -> tuple[IntArray, IntArray]:
-    """Rows to fit to and rows to hold out; a share of the groups is held out. Rows of a group stay
-    together.
+    """Rows to fit to and rows to hold out; a share of the groups is held out.
+
+    Rows of a group stay together.
     """
     groups = np.unique(group)
     count = int(np.ceil(share * len(groups)))

@@ -496,9 +496,10 @@ class OneGpuDocument(Document):
 
 
 class ComputeDocument(Document):
-    """T_1 = a + b m of a workload on a GPU type, and the factors on its communication. ``slowdown``
-    is the pair's slowdown inside a node and across nodes; without it, that of the GPU type is used.
-    With ``one_gpu``, T_1 is bent to go through these measurements.
+    """T_1 = a + b m of a workload on a GPU type, and the factors on its communication.
+
+    ``slowdown`` is the pair's slowdown inside a node and across nodes; without it, that of the GPU
+    type is used. With ``one_gpu``, T_1 is bent to go through these measurements.
     """
 
     a: NonNegative
@@ -923,6 +924,7 @@ class _JointFit:
 
     def _coefficients(self, counts: IntArray) -> FloatArray:
         """Number of coefficients that the steps of each pair on each level determine, shape (3 C,).
+
         One GPU: a and b, or one of them if only one m was measured. Several GPUs: f and c of the
         pair (S and B have the same effect on a level as f), an equal part of the shared
         coefficients (alpha of each link, c of each GPU type, g), and a and b if there is no step on
