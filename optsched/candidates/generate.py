@@ -229,8 +229,8 @@ def _with_model(
     """
     model, (kind, way) = task.model, edges
     # A correcting model is also asked about stated rates.
-    nothing, own = stated.feasible == Feasibility.NO_RATE, task.kinds.own[kind]
-    asked = np.flatnonzero(~(nothing & own) if corrects(model) else nothing & ~own)
+    unstated, own = stated.feasible == Feasibility.NO_RATE, task.kinds.own[kind]
+    asked = np.flatnonzero(~(unstated & own) if corrects(model) else unstated & ~own)
     answer = model.predict(task.kinds.batch, configurations, edges=(kind[asked], way[asked]))
     runs = answer.feasible == Feasibility.OK
     wrong = np.flatnonzero(runs & ~((answer.rate > 0) & (answer.rate < np.inf)))

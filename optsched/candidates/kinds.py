@@ -229,11 +229,12 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
     absence = absence_of(instance, future)
     (present,) = is_present(absence).nonzero()
 
-    own = table.rates >= 0
+    # Jobs that state rates of their own.
+    rated = table.rates >= 0
     profile = (
         table.rates
-        if own.all()
-        else np.where(own, table.rates, looked_up(instance.workloads.rates, table.workload))
+        if rated.all()
+        else np.where(rated, table.rates, looked_up(instance.workloads.rates, table.workload))
     )
     named = constant(-1, jobs, np.int64)
     stated = [job for entry in instance.colocation if entry.jobs is not None for job in entry.jobs]
@@ -246,14 +247,14 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
     if len(laws):
         of_workload = np.full(len(instance.workloads) + 1, -1, np.int64)
         of_workload[laws.workload] = np.arange(len(laws))
-        law = np.where(own | (table.options >= 0), -1, looked_up(of_workload, table.workload))
+        law = np.where(rated | (table.options >= 0), -1, looked_up(of_workload, table.workload))
     steps = constant(0.0, jobs, np.float64)
     if len(instance.options) or len(laws):
         # If a rate is computed from a duration, it depends on the number of steps.
         timed = looked_up(_rates_from_durations(instance.options), table.options) | (law >= 0)
         steps = np.where(timed, table.steps, 0.0)
     decisive = [
-        profile, own, table.workload, table.gpus_min, table.gpus_max, table.levels, table.options, steps, named,
+        profile, rated, table.workload, table.gpus_min, table.gpus_max, table.levels, table.options, steps, named,
     ]  # fmt: skip
     if len(present) < jobs:
         decisive = [take_rows(column, present) for column in decisive]
@@ -269,7 +270,7 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
         first=first,
         workload=take_rows(table.workload, rows),
         profile=take_rows(profile, rows),
-        own=take_rows(own, rows),
+        own=take_rows(rated, rows),
         gpus_min=take_rows(table.gpus_min, rows),
         gpus_max=take_rows(table.gpus_max, rows),
         levels=take_rows(table.levels, rows),

@@ -253,13 +253,10 @@ class _Cells:
             self.stated[cell] = np.where(kept, rate, 0.0)
 
     def predict(
-        self, way: IntArray, first: IntArray, second: IntArray, said: PairPrediction, use: BoolArray
+        self, way: IntArray, a: IntArray, b: IntArray, said: PairPrediction, use: BoolArray
     ) -> None:
         """Enter predictions of a model; ``use`` is the mask of pairs that can be columns."""
-        for cell, fraction in (
-            ((way, first, second), said.first),
-            ((way, second, first), said.second),
-        ):
+        for cell, fraction in (((way, a, b), said.first), ((way, b, a), said.second)):
             self.allowed[cell] = use
             self.modelled[cell] = use
             self.fraction[cell] = np.where(use, fraction, 0.0)

@@ -43,12 +43,12 @@ def plain_columns(task: CompileTask) -> tuple[KindColumns, KindColumns] | None:
             runs &= is_kept(wrong[ways_here])
         # A cell is a kind and a pool. NaN means no rate; the comparison is false for it.
         cells = np.flatnonzero(runs)
-        here = slice(count, count + len(cells))
-        np.floor_divide(cells, len(pools), out=kind[here])
-        kind[here] += start
-        np.take(ways_here, cells, out=way[here], mode="clip")
-        np.take(rates, cells, out=rate[here], mode="clip")
-        count = here.stop
+        filled = slice(count, count + len(cells))
+        np.floor_divide(cells, len(pools), out=kind[filled])
+        kind[filled] += start
+        np.take(ways_here, cells, out=way[filled], mode="clip")
+        np.take(rates, cells, out=rate[filled], mode="clip")
+        count = filled.stop
         if len(cells) < runs.size:
             cells = np.flatnonzero(~runs)
             missing = np.where(np.isnan(rates.ravel()[cells]), Drop.NO_RATE, Drop.ZERO_RATE)

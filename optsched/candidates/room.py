@@ -144,18 +144,18 @@ def node_capacities(cluster: Cluster, pool: int, now: float) -> tuple[IntArray, 
     """GPUs, and CPUs and memory (inf: not stated), of the usable nodes of a pool that have GPUs."""
     gpus = cluster.pools[pool].node_gpus
     first = int(cluster.numbering.first[pool])
-    here = slice(first, first + len(gpus))
-    usable = (cluster.usable(now)[here] & (gpus > 0)).nonzero()[0]
-    return gpus[usable], cluster.own_capacity[here][usable]
+    nodes = slice(first, first + len(gpus))
+    usable = (cluster.usable(now)[nodes] & (gpus > 0)).nonzero()[0]
+    return gpus[usable], cluster.own_capacity[nodes][usable]
 
 
-def _hosted(gpus: IntArray, own: FloatArray, need: FloatArray, nodes: IntArray) -> IntArray:
+def _hosted(gpus: IntArray, per_node: FloatArray, need: FloatArray, nodes: IntArray) -> IntArray:
     """Most GPUs that ``nodes`` nodes host, for needs (M, 2) and nodes (M,); computed once per
     distinct need and node size.
     """
     rows = group_rows((need[:, 0], need[:, 1], nodes), len(need))
-    sizes = group_rows((gpus, own[:, 0], own[:, 1]), len(gpus))
-    gpus, own, equal = gpus[sizes.first], own[sizes.first], sizes.count.astype(np.int64)
+    sizes = group_rows((gpus, per_node[:, 0], per_node[:, 1]), len(gpus))
+    gpus, per_node, equal = gpus[sizes.first], per_node[sizes.first], sizes.count.astype(np.int64)
     need, nodes = need[rows.first], nodes[rows.first]
     most = np.zeros(len(need), np.int64)
     step = max(1, CELLS // max(1, len(gpus)))
@@ -163,7 +163,7 @@ def _hosted(gpus: IntArray, own: FloatArray, need: FloatArray, nodes: IntArray) 
         part = slice(start, start + step)
         # Table (needs, sizes) of GPUs that a node of each size hosts, in blocks of needs.
         most[part] = _on_best(
-            np.minimum(gpus, gpus_allowed(own, need[part, None, :])), equal, nodes[part]
+            np.minimum(gpus, gpus_allowed(per_node, need[part, None, :])), equal, nodes[part]
         )
     return most[rows.inverse]
 

@@ -81,11 +81,11 @@ class Slices:
         """
         share = C.configurations.share[C.configuration]
         for pool, layouts in self.layouts.items():
-            mine = np.flatnonzero((C.pool == pool) & (self.profile != NO_SLICE))
-            part = layouts.parts[self.profile[mine]]
-            larger = np.flatnonzero(share[mine] > part * (1 + 1e-6))
+            sliced = np.flatnonzero((C.pool == pool) & (self.profile != NO_SLICE))
+            part = layouts.parts[self.profile[sliced]]
+            larger = np.flatnonzero(share[sliced] > part * (1 + 1e-6))
             if len(larger):
-                column = int(mine[larger[0]])
+                column = int(sliced[larger[0]])
                 name = layouts.names[int(self.profile[column])]
                 most = f"{part[larger[0]]:g}, the part of the memory slices that {name} has"
                 path = f"{option_path(C, column)}.share"

@@ -295,14 +295,14 @@ def room_view(found: Room) -> Iterator[RenderableType]:
     yield heading(f"{name(found.instance.name)}: room for {name(found.job)}")
     lost = _of_free(found.before.gpus, float(found.before.free.sum()))
     then = "" if found.after is None else _of_free(found.after.gpus, float(found.after.free.sum()))
-    told = [
+    lines = [
         ("answer", found.words),
         ("GPUs", listed(found.gpus, most=16)),
         ("restarts", _restarts(found)),
         ("now", lost),
         ("then", then),
     ]
-    yield facts((key, words) for key, words in told if words)
+    yield facts((key, words) for key, words in lines if words)
     if not found.migrations:
         return
     names = found.instance.jobs_table.names

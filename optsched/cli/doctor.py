@@ -175,13 +175,13 @@ def check_requirements(versions: dict[str, str | None], limits: dict[str, str]) 
 
 def within(version: str, limits: str) -> bool:
     """Whether a version keeps limits such as ``>=1.12,<1.14``."""
-    here = _numbers(version)
+    found = _numbers(version)
     for limit in filter(None, limits.split(",")):
         match = re.fullmatch(r"(>=|<=|==|!=|<|>|~=)(.+)", limit)
         if match is None:
             continue
         there = _numbers(match[2])
-        order = (here > there) - (here < there)
+        order = (found > there) - (found < there)
         if not {
             ">=": order >= 0, "~=": order >= 0, ">": order > 0, "<": order < 0, "<=": order <= 0,
             "==": order == 0, "!=": order != 0,

@@ -327,9 +327,8 @@ def _best(way: Way | None) -> Iterator[RenderableType]:
 
 def _dropped(found: JobExplanation) -> Iterator[RenderableType]:
     """Configurations that cannot run."""
-    if (
-        not found.dropped or found.unplaced is not None
-    ):  # for a job without columns the reason is shown above
+    # For a job without columns the reason is shown above
+    if not found.dropped or found.unplaced is not None:
         return
     places = Counter(
         f"{'without a pool' if item['pool'] is None else name(item['pool'])}: {item['reason']}"

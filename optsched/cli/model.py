@@ -152,11 +152,11 @@ def with_options(
     model: tuple[str, dict[str, Any]], further: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
     """A model with the options of -O; repeated options are refused."""
-    name, own = model
+    name, options = model
     for key in further:
-        if key in own:
+        if key in options:
             raise given_twice(f"--model {name}", key)
-    return name, {**own, **further}
+    return name, {**options, **further}
 
 
 @contextmanager
@@ -389,13 +389,13 @@ def _chosen(document: Mapping[str, Any], profiles: Profiles) -> list[dict[str, A
     rows = []
     for workload, by_gpu in document.get("chosen", {}).items():
         for gpu, choice in by_gpu.items():
-            mine = (ways.workload == ways.workloads.index(workload)) & (
+            of_pair = (ways.workload == ways.workloads.index(workload)) & (
                 ways.gpu == ways.gpu_types.index(gpu)
             )
             ranges = {
                 name: [
-                    getattr(ways, name)[mine].min().item(),
-                    getattr(ways, name)[mine].max().item(),
+                    getattr(ways, name)[of_pair].min().item(),
+                    getattr(ways, name)[of_pair].max().item(),
                 ]
                 for name in ("gpus", "nodes", "samples")
             }

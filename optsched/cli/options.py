@@ -292,9 +292,7 @@ def solved(
                 )
                 taken = {stage: solution.timings[stage] + read for stage in ("load", "total")}
                 return replace(solution, timings={**solution.timings, **taken})
-        except (
-            KeyboardInterrupt
-        ):  # while an instance is read or compiled there is no point to return
+        except KeyboardInterrupt:  # while an instance is read there is no point to return
             raise Interrupted(NOTHING_YET) from None
 
 

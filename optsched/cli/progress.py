@@ -164,9 +164,9 @@ def sweep_words(progress: SweepProgress) -> str:
         parts.append(f"{progress.failed:,} without an answer")
     parts.append(seconds(spent))
     # Tasks of an earlier run took no time in this one
-    mine = progress.done - progress.resumed
-    if mine:
-        parts.append(f"about {seconds(spent / mine * (progress.total - progress.done))} left")
+    done_now = progress.done - progress.resumed
+    if done_now:
+        parts.append(f"about {seconds(spent / done_now * (progress.total - progress.done))} left")
     return ", ".join(parts)
 
 

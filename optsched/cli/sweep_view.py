@@ -128,8 +128,8 @@ def simulate_view(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> Iterator[R
             {} if all(row["completed"] == row["jobs"] for row in done) else {"complete": _complete}
         )
         cells = [
-            [name(policy), *(said(mine) for said in complete.values()), *_means(mine, shown)]
-            for policy, mine in by_policy.items()
+            [name(policy), *(said(runs) for said in complete.values()), *_means(runs, shown)]
+            for policy, runs in by_policy.items()
         ]
         yield table("policy", *complete, *map(title, shown), rows=cells, left=1)
     words = [legend for metric, legend in LEGEND.items() if metric in shown and done]

@@ -170,13 +170,8 @@ def _keys(columns: MasterColumns) -> Iterator[bytes]:
     """The entries of each column, in bytes."""
     matrix = columns.matrix.sorted_indices()
     for number, (block, cost) in enumerate(zip(columns.block, columns.cost, strict=True)):
-        entries = slice(matrix.indptr[number], matrix.indptr[number + 1])
+        at = slice(matrix.indptr[number], matrix.indptr[number + 1])
         yield b"".join(
             part.tobytes()
-            for part in (
-                block,
-                cost,
-                matrix.indices[entries].astype(np.int64),
-                matrix.data[entries],
-            )
+            for part in (block, cost, matrix.indices[at].astype(np.int64), matrix.data[at])
         )

@@ -174,9 +174,9 @@ def _jobs(
     jobs.refuse("iteration", ~(steps >= 0), "a number of iterations, at least 0")
     best_effort = jobs.flags("best_effort")
     # The file also has a deadline for best-effort jobs; ignore it
-    late = np.flatnonzero((deadline < arrival) & ~best_effort)
-    if len(late):
-        row = int(late[0])
+    too_early = np.flatnonzero((deadline < arrival) & ~best_effort)
+    if len(too_early):
+        row = int(too_early[0])
         expected = f"a time from the arrival on, {arrival[row]:g}"
         raise jobs.error(row, "ddl", show(float(deadline[row])), expected)
     # A job may run on every number of GPUs that was measured in at least one pool

@@ -298,14 +298,14 @@ def colocation(
         for scale in scales:
             for place, (first, (first_type, first_factor)) in enumerate(items):
                 for second, (second_type, second_factor) in items[place:]:
-                    one, other = _shared_rates(
+                    rate_first, rate_second = _shared_rates(
                         table,
                         pool,
                         (first_type, scale),
                         (second_type, scale),
                     )
-                    if min(one, other) > 0:
-                        rates = [one * first_factor, other * second_factor]
+                    if min(rate_first, rate_second) > 0:
+                        rates = [rate_first * first_factor, rate_second * second_factor]
                         entries.append(
                             {
                                 "workloads": [first, second],

@@ -163,15 +163,15 @@ def _present(pods: Table, models: Sequence[str], at: float | None) -> list[dict[
     if at is not None and "creation_time" not in pods:
         raise UsageError("the pod list has no times: take all of its pods")
     created, deleted, scheduled = _times(pods)
-    here = pods.whole("num_gpu", 0, WHOLE) > 0
+    chosen = pods.whole("num_gpu", 0, WHOLE) > 0
     arrival = np.zeros(len(pods))
     if at is not None:
         # Comparisons with NaN are false, so a missing time excludes no pod
-        here &= ~(created > at) & ~(deleted <= at)
+        chosen &= ~(created > at) & ~(deleted <= at)
         arrival = np.fmin(created, at)
     # A pod runs from the time when it was scheduled, not created
     start = np.where(np.isnan(scheduled), created, scheduled)
-    return _jobs(pods, here, arrival, np.fmax(deleted - start, 1.0), models)
+    return _jobs(pods, chosen, arrival, np.fmax(deleted - start, 1.0), models)
 
 
 def _arriving(pods: Table, models: Sequence[str]) -> list[dict[str, Any]]:

@@ -264,9 +264,11 @@ def _required(data: bytes, path: Path) -> list[str]:
         Two columns contain the same quantity.
     """
     header = set(known_columns(read_header(data, str(path)), COLUMNS, SYNONYMS))
-    for one, other in (("seconds", "throughput"), ("samples", "batch")):
-        if {one, other} <= header:
-            raise InvalidInput(f"{path}:1", f"the columns {one} and {other}", "one of them")
+    for column, alternative in (("seconds", "throughput"), ("samples", "batch")):
+        if {column, alternative} <= header:
+            raise InvalidInput(
+                f"{path}:1", f"the columns {column} and {alternative}", "one of them"
+            )
     sizes = header & {"samples", "batch"}
     if "throughput" in header:
         return sorted(sizes)

@@ -239,9 +239,9 @@ def _applications(
     found: dict[str, Application] = {}
     for row, name in enumerate(table.cells["application"]):
         if name not in found:
-            own = application_folder(folder, name, table.place(row, "application"))
-            times = {pool: read_step_times(own, pool) for pool in pools}
-            found[name] = Application(read_training(own), times, paces.get(name, Pace()))
+            own_folder = application_folder(folder, name, table.place(row, "application"))
+            times = {pool: read_step_times(own_folder, pool) for pool in pools}
+            found[name] = Application(read_training(own_folder), times, paces.get(name, Pace()))
     for name in paces:
         if name not in found:
             one_of = f"one of {listed(found)}"
@@ -298,12 +298,12 @@ def _adaptive(
             T[:, way] = _seconds(times, count, size, samples_of_way[:, way], passes_of_way[:, way])
         return np.repeat(T[:, np.newaxis], epochs, axis=1).ravel()
 
-    one = np.ones(epochs * ways)
+    ones = np.ones(epochs * ways)
     limits = BatchLimits(
-        training.batch[-1] * one,
-        np.ceil(times.least) * one,
+        training.batch[-1] * ones,
+        np.ceil(times.least) * ones,
         np.tile([np.floor(most_samples[count]) for count in counts], epochs),
-        one > 0,
+        ones > 0,
     )
     noise = EpochNoise.in_epochs(training, np.repeat(np.arange(epochs), ways))
     best = best_batches(np.tile(np.array(counts), epochs), seconds, noise, limits)

@@ -187,8 +187,8 @@ class StepTimes:
         if digits in self.placed:
             return float(self.placed[digits][-1, 0])
         # A number of samples that fits per GPU on more GPUs also fits on these
-        there = (self.spread[:, 0] >= -(-gpus // per_node)) & (self.spread[:, 1] >= gpus)
-        return float(self.spread[there, 2].max()) if there.any() else math.nan
+        as_wide = (self.spread[:, 0] >= -(-gpus // per_node)) & (self.spread[:, 1] >= gpus)
+        return float(self.spread[as_wide, 2].max()) if as_wide.any() else math.nan
 
 
 def placement(gpus: int, per_node: int) -> str:

@@ -74,16 +74,16 @@ def read_start(
             len(names),
             first,
         )
-    here = objective(x)
+    found = objective(x)
     # The same names occur in many programs; a different objective shows that the point belongs to
     # another one
-    if stated is not None and abs(stated - here) > AGREES * max(1.0, abs(stated), abs(here)):
+    if stated is not None and abs(stated - found) > AGREES * max(1.0, abs(stated), abs(found)):
         log.warning(
             "start: %s states the objective %.9g, its point has %.9g here: "
             "it may be of another program",
             file,
             stated,
-            here,
+            found,
         )
     return x
 

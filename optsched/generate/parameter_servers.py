@@ -62,11 +62,11 @@ def law(workload: TrainedModel, batches: int, site: Site, noise: float) -> Docum
     The form is that of Peng et al. 2018, Optimus, section 3.2; every worker and server has its own
     network card.
     """
-    one = step(workload, site.type)
+    time = step(workload, site.type)
     size = workload.parameters * (2 if in_half(workload, site.type) else 4)
     return {
-        "a": rounded(noise * one.seconds / workload.batch),
-        "b": rounded(one.host),
+        "a": rounded(noise * time.seconds / workload.batch),
+        "b": rounded(time.host),
         "c": rounded(noise * 2 * size / (LINK_EFFICIENCY * site.node_bandwidth * 1e9)),
         "d": PEER,
         "e": PEER,

@@ -120,11 +120,11 @@ class JobColumns:
         ids = self._ids(jobs["id"], at)
         least, most, levels = self._gpus(jobs["gpus"], at)
         # Jobs with rates or options of their own may name a workload that is defined nowhere.
-        own = [
+        states_rates = [
             throughput is not None or options is not None
             for throughput, options in zip(jobs["throughput"], jobs["options"], strict=True)
         ]
-        workload = _each_once(zip(jobs["workload"], own, strict=True), self._workload, at)
+        workload = _each_once(zip(jobs["workload"], states_rates, strict=True), self._workload, at)
         rates = self._rates(jobs["throughput"], at)
         options = [
             -1 if options is None else self.options.add(options, f"{at(place)}.options")

@@ -211,12 +211,8 @@ def equal_options(options: OptionTable, split: int) -> IntArray:
     # The fields without arrays must be equal too.
     seen: dict[tuple[int, str, str], int] = {}
     for row in np.flatnonzero(np.bincount(same, minlength=len(same))[same] > 1).tolist():
-        options_of_list = slice(options.indptr[row], options.indptr[row + 1])
-        key = (
-            int(same[row]),
-            repr(options.uses[options_of_list]),
-            repr(options.attributes[options_of_list]),
-        )
+        rows = slice(options.indptr[row], options.indptr[row + 1])
+        key = (int(same[row]), repr(options.uses[rows]), repr(options.attributes[rows]))
         same[row] = seen.setdefault(key, row)
     return same
 

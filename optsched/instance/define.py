@@ -80,10 +80,10 @@ def with_workloads(
     """
     table, before = instance.jobs_table, instance.workloads
     row = {one.name: place for place, one in enumerate(before) if not one.label}
-    own = (table.rates >= 0) | (table.options >= 0)
+    has_rates = (table.rates >= 0) | (table.options >= 0)
     for at, name in _to_remove(remove, row, "workload"):
         path, what = f"remove[{at}]", f"workload {show(name)}"
-        _refuse_jobs(instance, (table.workload == row[name]) & ~own, path, what)
+        _refuse_jobs(instance, (table.workload == row[name]) & ~has_rates, path, what)
         _refuse_colocation(instance.colocation, row[name], path, what)
 
     interner = RateInterner(instance.cluster)

@@ -294,18 +294,18 @@ def _check_rates_exist(
 
 
 def _numbered(
-    own: RateTable, rates: RateTable | None, workloads: Workloads, of_job: IntArray
+    of_workloads: RateTable, rates: RateTable | None, workloads: Workloads, of_job: IntArray
 ) -> tuple[RateTable, Workloads, IntArray]:
     """The profiles of workloads, then those profiles of jobs that no workload has, in order of
     first use.
     """
     if rates is None:
-        return compact_rates(own, workloads, of_job)
-    both = join_profiles(own, rates)
-    if len(own) == 0:
+        return compact_rates(of_workloads, workloads, of_job)
+    both = join_profiles(of_workloads, rates)
+    if len(of_workloads) == 0:
         return compact_rates(both, workloads, of_job)
-    of_job = of_job + np.where(of_job >= 0, len(own), 0)
-    return compact_rates(both, workloads, of_job, equal_profiles(both, len(own)))
+    of_job = of_job + np.where(of_job >= 0, len(of_workloads), 0)
+    return compact_rates(both, workloads, of_job, equal_profiles(both, len(of_workloads)))
 
 
 def _check_levels(arrays: Mapping[str, AnyArray], level_lists: Sequence[tuple[int, ...]]) -> None:

@@ -24,15 +24,15 @@ def read_restart_costs(
     """The restart costs of a workload, by these pools and GPU types; raises `InvalidInput`."""
     found: dict[str, dict[int, float]] = {}
     for place, stated in document.items():
-        here = f"{path}.{key(place)}"
+        where = f"{path}.{key(place)}"
         if place not in places:
             raise InvalidInput(
-                here, "no pool or GPU type of the cluster", f"one of {listed(places)}"
+                where, "no pool or GPU type of the cluster", f"one of {listed(places)}"
             )
         by_gpus = stated if isinstance(stated, Mapping) else {str(ANY_NUMBER): stated}
         for count in by_gpus:
             if parse_index(count) < 1:
-                raise InvalidInput(here, show(count), "a whole number of GPUs, at least 1, as key")
+                raise InvalidInput(where, show(count), "a whole number of GPUs, at least 1, as key")
         found[place] = {int(count): float(cost) for count, cost in by_gpus.items()}
     return found
 

@@ -52,8 +52,8 @@ def _workload_document(workload: Workload, rates: RateTable) -> dict[str, Any]:
         "restart_cost": restart_costs_document(workload.restart_cost),
     }
     # An empty table is written too: a table without rates is not the same as no table.
-    own = {} if workload.rates < 0 else {"throughput": rates.document(workload.rates)}
-    return own | _without_empty(stated)
+    throughput = {} if workload.rates < 0 else {"throughput": rates.document(workload.rates)}
+    return throughput | _without_empty(stated)
 
 
 def _colocation_document(entry: Colocation, instance: Instance) -> dict[str, Any]:

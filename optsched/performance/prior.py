@@ -279,8 +279,8 @@ def _batchless(workload: IntArray, gpu: IntArray, gpus: IntArray, nodes: IntArra
     """Ways to run of stated rates, which are in steps/s:
     their batch does not matter, so it is the same for all.
     """
-    one = np.ones(len(workload), np.int64)
-    return Ways(workload, gpu, gpus, nodes, one.astype(np.float64), one, (), ())
+    ones = np.ones(len(workload), np.int64)
+    return Ways(workload, gpu, gpus, nodes, ones.astype(np.float64), ones, (), ())
 
 
 def _stated(instance: Instance) -> KnownRates:

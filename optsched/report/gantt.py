@@ -116,9 +116,9 @@ def lay_out(
             more = wanted - len(free)
             free = np.concatenate((free, np.arange(len(busy_until), len(busy_until) + more)))
             busy_until = np.concatenate((busy_until, np.full(more, -np.inf)))
-        own = before.get(who)
-        if own is not None and len(own) == wanted and np.isin(own, free).all():
-            taken = own
+        former = before.get(who)
+        if former is not None and len(former) == wanted and np.isin(former, free).all():
+            taken = former
         else:
             taken = _smallest_gap(free, wanted)
         busy_until[taken] = end[stretch]
@@ -293,14 +293,14 @@ def bands_of(instance: Instance, runs: Runs) -> list[Band]:
     shown = [row for row in range(len(pools)) if row in used or len(pools) <= MAX_IDLE]
     found = []
     for row in [*shown, *([NOBODY] if NOBODY in used else [])]:
-        mine = np.flatnonzero(runs.pool == row)
+        in_pool = np.flatnonzero(runs.pool == row)
         size = 0 if row == NOBODY else pools[row].size
-        gpus = np.maximum(runs.gpus[mine], 1.0) if row == NOBODY else runs.gpus[mine]
-        lanes = lay_out(runs.start[mine], runs.end[mine], gpus, runs.job[mine], size)
+        gpus = np.maximum(runs.gpus[in_pool], 1.0) if row == NOBODY else runs.gpus[in_pool]
+        lanes = lay_out(runs.start[in_pool], runs.end[in_pool], gpus, runs.job[in_pool], size)
         label = (
             "no pool" if row == NOBODY else f"{short(pools[row].name, 18)}\n{count(size, 'GPU')}"
         )
-        found.append((label, size or lanes.count // lanes.per_gpu, mine, lanes))
+        found.append((label, size or lanes.count // lanes.per_gpu, in_pool, lanes))
     wanted = np.array(
         [np.clip(OF_GPU * lanes.count / lanes.per_gpu, SMALLEST, LARGEST) for *_, lanes in found]
     )
@@ -501,13 +501,13 @@ def beside(blocks: Blocks) -> Mapping[int, set[int]]:
     slack = 1e-3 * float(np.ptp([blocks.left.min(), blocks.right.max()]))
     lane = 1e-6
     for place, job in enumerate(blocks.job.tolist()):
-        here = (blocks.left <= blocks.right[place] + slack) & (
+        touching = (blocks.left <= blocks.right[place] + slack) & (
             blocks.right >= blocks.left[place] - slack
         )
-        here &= (blocks.top <= blocks.bottom[place] + lane) & (
+        touching &= (blocks.top <= blocks.bottom[place] + lane) & (
             blocks.bottom >= blocks.top[place] - lane
         )
-        found.setdefault(job, set()).update(blocks.job[here].tolist())
+        found.setdefault(job, set()).update(blocks.job[touching].tolist())
     return {job: others - {job} for job, others in found.items()}
 
 

@@ -147,14 +147,14 @@ def parts_on_nodes(instance: Instance, holders: Holders) -> GpusOnNodes:
     found = [(rows, node[rows], holders.gpus[rows])]
     for pool in np.unique(numbering.pool[node[spread]]).tolist():
         members = np.flatnonzero(numbering.pool == pool)
-        mine = rows[numbering.pool[node[rows]] == pool]
+        here = rows[numbering.pool[node[rows]] == pool]
         gangs = spread[numbering.pool[node[spread]] == pool]
         times = np.unique(
             np.concatenate(
-                [holders.start[mine], holders.end[mine], holders.start[gangs], holders.end[gangs]]
+                [holders.start[here], holders.end[here], holders.start[gangs], holders.end[gangs]]
             )
         )
-        free = _free(holders, numbering.start, members, node, mine, times)
+        free = _free(holders, numbering.start, members, node, here, times)
         for gang in gangs.tolist():
             first, stop = np.searchsorted(times, (holders.start[gang], holders.end[gang]))
             least = free[:, first : max(stop, first + 1)].min(axis=1)

@@ -200,10 +200,10 @@ def _by_job(C: Classes, shares: AllocatedRows, places: _RunPlaces) -> tuple[Floa
 def _means(fraction: FloatArray, runs: BoolArray, group: IntArray) -> tuple[FloatArray, BoolArray]:
     size = np.bincount(group)
     total = np.zeros((len(size), fraction.shape[1]))
-    some = np.zeros((len(size), fraction.shape[1]), bool)
+    runs_in_group = np.zeros((len(size), fraction.shape[1]), bool)
     np.add.at(total, group, fraction)
-    np.logical_or.at(some, group, runs)
-    return total / size[:, np.newaxis], some
+    np.logical_or.at(runs_in_group, group, runs)
+    return total / size[:, np.newaxis], runs_in_group
 
 
 def _bands(fraction: FloatArray) -> IntArray:

@@ -210,7 +210,7 @@ def facts(results: Results, files: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def rows_html(results: Results) -> str:
-    """All rows, collapsed."""
+    """A collapsed table of all rows."""
     columns = [
         (name, kind)
         for name, kind in ROW_COLUMNS

@@ -362,13 +362,13 @@ def _windows(
 ) -> None:
     """Means over windows, and the band of the seeds."""
     means = np.array([window_means(shown.simulations[run], amounts, edges) for run in policy.runs])
-    there = ~np.isnan(means)
-    runs = there.sum(axis=0)
-    mean = quotient(np.where(there, means, 0.0).sum(axis=0), runs, np.nan)
+    known = ~np.isnan(means)
+    runs = known.sum(axis=0)
+    mean = quotient(np.where(known, means, 0.0).sum(axis=0), runs, np.nan)
     line_of(ax, policy, edges / unit, np.append(mean, mean[-1]))
     if len(policy.runs) > 1 and len(shown.policies) <= BANDS:
-        low = np.where(there, means, np.inf).min(axis=0)
-        high = np.where(there, means, -np.inf).max(axis=0)
+        low = np.where(known, means, np.inf).min(axis=0)
+        high = np.where(known, means, -np.inf).max(axis=0)
         low, high = (np.where(runs > 0, side, np.nan) for side in (low, high))
         band_of(ax, policy, edges / unit, np.append(low, low[-1]), np.append(high, high[-1]))
 

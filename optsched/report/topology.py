@@ -701,9 +701,9 @@ def _draw_hosts(ax: Axes, cells: TopologyCells, layout: ClusterLayout) -> None:
     fabric = cells.fabric
     line = 0.8 if layout.sizes.named else min(0.6, 4 * layout.sizes.cell)
     for state, hatch in enumerate(HATCHES):
-        mine = fabric.state == state
-        if mine.any():
-            left, top, width, height = layout.host[mine].T
+        in_state = fabric.state == state
+        if in_state.any():
+            left, top, width, height = layout.host[in_state].T
             ax.add_collection(
                 PolyCollection(
                     _boxes(left, top, width, height),

@@ -125,18 +125,14 @@ class Fluid(SimulationRun):
         # allocation.
         nobody = np.full(len(shares.job), -1)
         for job, rate in ((shares.job, shares.rate), (shares.partner, shares.partner_rate)):
-            present = np.flatnonzero(job >= 0)
-            row = self.truth.row(job[present], self.world.stage[job[present]])
+            valid = np.flatnonzero(job >= 0)
+            row = self.truth.row(job[valid], self.world.stage[job[valid]])
             known = self.truth.rates(
-                row,
-                nobody[present],
-                shares.pool[present],
-                shares.gpus[present],
-                shares.nodes[present],
+                row, nobody[valid], shares.pool[valid], shares.gpus[valid], shares.nodes[valid]
             )
-            alone = (shares.partner[present] < 0) & ~np.isnan(known)
-            true = np.where(alone, known, rate[present]) * self.world.factor[job[present]]
-            np.add.at(speed, job[present], true * shares.fraction[present])
+            alone = (shares.partner[valid] < 0) & ~np.isnan(known)
+            true = np.where(alone, known, rate[valid]) * self.world.factor[job[valid]]
+            np.add.at(speed, job[valid], true * shares.fraction[valid])
         return speed
 
     def _next_end(self, jobs: IntArray, speed: FloatArray) -> float:

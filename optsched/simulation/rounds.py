@@ -301,7 +301,9 @@ class RoundsRun(SimulationRun):
         size = np.maximum(
             np.concatenate([*usable, np.zeros(0, np.int64)]), used
         )  # also what drains, while it is held
-        there = np.bincount(numbering.pool, size, minlength=len(cluster.pools)).astype(np.float64)
+        available = np.bincount(numbering.pool, size, minlength=len(cluster.pools)).astype(
+            np.float64
+        )
         stranded = float((size - used)[used > 0].sum())
         self.recorder.round(
             now,
@@ -309,7 +311,7 @@ class RoundsRun(SimulationRun):
             running=len(running.job),
             waiting=len(self.scheduled.rows) - len(running.job),
             busy=busy,
-            gpus=there,
+            gpus=available,
             stranded=stranded,
             seconds=seconds,
             solved=solved,

@@ -117,16 +117,16 @@ class Truth:
         NaN where none is known.
         """
         of_job = self.candidates.kinds.of_job
-        mine = of_job[row]
+        kind = of_job[row]
         other = partner
         swapped = partner >= 0
         if swapped.any():
             other = np.where(swapped, of_job[partner], -1)
             # Columns name the smaller kind first.
-            swapped &= other < mine
-            mine, other = np.where(swapped, other, mine), np.where(swapped, mine, other)
+            swapped &= other < kind
+            kind, other = np.where(swapped, other, kind), np.where(swapped, kind, other)
         key, rate, beside = self._keys
-        wanted = self._key(mine, other, pool, gpus, nodes)
+        wanted = self._key(kind, other, pool, gpus, nodes)
         if not len(key):
             return np.full(len(row), np.nan)
         place = np.minimum(np.searchsorted(key, wanted), len(key) - 1)

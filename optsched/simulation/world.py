@@ -115,24 +115,26 @@ class World:
         live = np.flatnonzero(rate > 0)
         # Each pass takes all jobs to the end of their stage, so there are as many passes as stages.
         while len(live):
-            mine = job[live]
-            goal = np.minimum(self.truth.next_change(mine, self.stage[mine]), self.steps[mine])
-            left = np.maximum(goal - self.done[mine], 0.0)
+            running = job[live]
+            goal = np.minimum(
+                self.truth.next_change(running, self.stage[running]), self.steps[running]
+            )
+            left = np.maximum(goal - self.done[running], 0.0)
             with np.errstate(over="ignore"):
                 ends = now[live] + left / rate[live]
             reached = ends <= latest[live]
             stopped = live[~reached]
             self.done[job[stopped]] += rate[stopped] * (until[stopped] - now[stopped])
             now[stopped] = until[stopped]
-            live, mine = live[reached], mine[reached]
-            self.done[mine] = goal[reached]
+            live, running = live[reached], running[reached]
+            self.done[running] = goal[reached]
             now[live] = ends[reached]
-            on = self.done[mine] < self._nearly_all[mine]
-            live, mine = live[on], mine[on]
+            on = self.done[running] < self._nearly_all[running]
+            live, running = live[on], running[on]
             if len(live):
-                self.stage[mine] += 1
+                self.stage[running] += 1
                 partner, pool, gpus, nodes = (array[live] for array in place)
-                rate[live] = self.rates(mine, partner, pool, gpus, nodes, rate[live])
+                rate[live] = self.rates(running, partner, pool, gpus, nodes, rate[live])
                 live = live[rate[live] > 0]
         return np.where(self.finished[job], now, until)
 

@@ -265,11 +265,11 @@ def _defaults(pool: Pool, board: Board, network: float) -> Mapping[str, Stated]:
         NODE_LINK: Stated(network, f"default network of {network:g} GB/s for a node"),
         LEAF_LINK: Stated(np.inf, "leaf switches that limit nothing"),
     }
-    own = {
+    stated = {
         level: Stated(value, f"bandwidth.{level} of pool {pool.name}")
         for level, value in pool.bandwidth.items()
     }
-    return default | own
+    return default | stated
 
 
 def _narrowest(*stated: Stated) -> Stated:
@@ -342,8 +342,8 @@ def _of_pool(
         _ring(graph.subgraph(inside[node]), chips[node], stated[INTRA_NODE]) for node in inside
     ]
     whole = _narrowest(*in_node) if in_node else stated[INTRA_NODE]
-    own = [graph.subgraph(parts - {node}) for node, parts in inside.items()]
-    island = _narrowest(*map(_ring, own, islands, [whole] * len(own))) if size else whole
+    graphs = [graph.subgraph(parts - {node}) for node, parts in inside.items()]
+    island = _narrowest(*map(_ring, graphs, islands, [whole] * len(graphs))) if size else whole
 
     # Nodes below the same switches are a leaf; several switches with the same nodes (rails) count
     # as one.
@@ -403,5 +403,5 @@ def _ring(graph: networkx.Graph[Any], gpus: Sequence[Any], otherwise: Stated) ->
     found = rings(graph, present)
     if found.slowest is None:
         return Stated(0.0, "no path in the topology")
-    one, other = found.slowest
-    return Stated(found.bandwidth, graph[one][other].get("source", "links that limit nothing"))
+    end, other_end = found.slowest
+    return Stated(found.bandwidth, graph[end][other_end].get("source", "links that limit nothing"))

@@ -180,12 +180,12 @@ def _workload(
         names = [name for name in OperationsDocument.model_fields if name in parameters]
         return validate(OperationsDocument, {name: parameters[name] for name in names}, path)
     # The parameter `model` is a list of one operation.
-    one = validate(ModelDocument, parameters[MODEL], f"{path}.{MODEL}")
-    operation = OperationDocument(flops=one.flops_per_sample, bytes=one.bytes_per_sample)
+    model = validate(ModelDocument, parameters[MODEL], f"{path}.{MODEL}")
+    operation = OperationDocument(flops=model.flops_per_sample, bytes=model.bytes_per_sample)
     return OperationsDocument(
         operations=(operation,),
-        gradient_bytes=one.gradient_bytes,
-        precision=one.precision,
+        gradient_bytes=model.gradient_bytes,
+        precision=model.precision,
     )
 
 
@@ -484,9 +484,11 @@ def _boards(
     """
     boards: list[Board | None] = []
     for row, (pool, one) in enumerate(zip(instance.cluster.pools, known, strict=True)):
-        own = f"performance.gpus.{key(pool.gpu)}.board"
+        option_path = f"performance.gpus.{key(pool.gpu)}.board"
         try:
-            boards.append(find(one.board or pool.gpu, pool.gpu_memory, own if one.board else ""))
+            boards.append(
+                find(one.board or pool.gpu, pool.gpu_memory, option_path if one.board else "")
+            )
         except InvalidInput as error:
             if one.board:
                 raise
@@ -494,7 +496,7 @@ def _boards(
                 raise InvalidInput(
                     f"cluster.pools[{row}].gpu",
                     error.found,
-                    f"{error.expected}; or its board as {own}",
+                    f"{error.expected}; or its board as {option_path}",
                 ) from None
             boards.append(None)
     some = next((board for board in boards if board is not None), BOARDS[0])
@@ -559,9 +561,9 @@ class WorkloadCells(Columns):
     @classmethod
     def whole(cls, workload: int, pool: int, gpus: int, nodes: int) -> Self:
         """One cell of whole GPUs."""
-        one = [np.array([number], np.int64) for number in (workload, pool, gpus, nodes)]
+        columns = [np.array([number], np.int64) for number in (workload, pool, gpus, nodes)]
         nowhere = np.zeros(1, np.int64)
-        return cls(one[0], one[1], one[2], one[3], nowhere, np.ones(1), np.ones(1))
+        return cls(columns[0], columns[1], columns[2], columns[3], nowhere, np.ones(1), np.ones(1))
 
     @property
     def asked(self) -> IntArray:

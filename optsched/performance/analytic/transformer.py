@@ -168,12 +168,12 @@ def read_transformer(parameters: Mapping[str, Any], path: str) -> TransformerDoc
     raises `InvalidInput` with the path of a wrong field.
     """
     document = validate(TransformerDocument, parameters[TRANSFORMER], f"{path}.{TRANSFORMER}")
-    here = f"{path}.{TRANSFORMER}"
+    own_path = f"{path}.{TRANSFORMER}"
     if document.batch is None:
         beside = parameters.get("batch")
         if beside is None:
             raise InvalidInput(
-                f"{here}.batch", "nothing", "the sequences in a step of the whole job"
+                f"{own_path}.batch", "nothing", "the sequences in a step of the whole job"
             )
         if (
             isinstance(beside, bool)
@@ -187,13 +187,13 @@ def read_transformer(parameters: Mapping[str, Any], path: str) -> TransformerDoc
         document = document.model_copy(update={"batch": int(beside)})
     elif "batch" in parameters and parameters["batch"] != document.batch:
         raise InvalidInput(
-            f"{here}.batch",
+            f"{own_path}.batch",
             f"{document.batch} beside parameters.batch {show(parameters['batch'])}",
             "the same in both",
         )
     assert document.batch is not None
     if document.batch > MOST_BATCH:
         raise InvalidInput(
-            f"{here}.batch", f"{document.batch:,} sequences", f"at most {MOST_BATCH:,}"
+            f"{own_path}.batch", f"{document.batch:,} sequences", f"at most {MOST_BATCH:,}"
         )
     return document

@@ -192,9 +192,9 @@ class Boosted(TimeModel):
         value, log_sd, _, seen = self._trees(ways)
         seconds = np.exp(np.where(seen, value, np.nan))
         several = np.flatnonzero(ways.passes > 1)
-        one = np.ones(len(several), np.int64)
+        ones = np.ones(len(several), np.int64)
         # All passes except the last have no exchange, as on one GPU.
-        on_one_gpu = replace(ways.take(several), gpus=one, nodes=one, passes=one)
+        on_one_gpu = replace(ways.take(several), gpus=ones, nodes=ones, passes=ones)
         value, _, _, seen = self._trees(on_one_gpu)
         pass_on_one = np.exp(np.where(seen, value, np.inf))
         further_passes = ways.passes[several] - 1

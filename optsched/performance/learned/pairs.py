@@ -433,13 +433,13 @@ class LearnedPairs(PairModel):
         new = np.flatnonzero(named & (position < 0))
         if len(new):
             estimate = self.estimate(pairs.take(new))
-            one = estimate.first
-            other = estimate.second
+            of_first = estimate.first
+            of_second = estimate.second
             # Tables with one number per pair do not say which job is slowed more.
             if self.profiles.symmetric:
-                one = other = (one + other) / 2
-            first[new] = np.exp(np.minimum(one, 0.0))
-            second[new] = np.exp(np.minimum(other, 0.0))
+                of_first = of_second = (of_first + of_second) / 2
+            first[new] = np.exp(np.minimum(of_first, 0.0))
+            second[new] = np.exp(np.minimum(of_second, 0.0))
             log_sd[new] = estimate.log_sd
         return Fractions(first, second, log_sd, source).take(groups.inverse)
 
@@ -506,14 +506,14 @@ def both_orders(profiles: PairProfiles) -> tuple[Pairs, FloatArray]:
     A workload paired with itself has one cell, the mean of both logs.
     """
     ran = profiles.ran
-    one = np.log(ran.first)
-    other = np.log(ran.second)
+    of_first = np.log(ran.first)
+    of_second = np.log(ran.second)
     # A job paired with itself is one cell, which was measured twice.
     same = ran.pairs.first == ran.pairs.second
-    one = np.where(same, (one + other) / 2, one)
+    of_first = np.where(same, (of_first + of_second) / 2, of_first)
     apart = np.flatnonzero(~same)
     cells = Pairs.join([ran.pairs, ran.pairs.swapped().take(apart)])
-    return cells, np.concatenate((one, other[apart]))
+    return cells, np.concatenate((of_first, of_second[apart]))
 
 
 def require_pairs(profiles: PairProfiles, fewest: int, name: str) -> PairProfiles:
