@@ -112,14 +112,18 @@ class TimeModel(FittedModel):
     def fit_on(
         cls, profiles: Profiles, options: Mapping[str, Any], processes: int, executor: str
     ) -> Self:
-        """`fit`, with so many parts of it at a time, where the model is fitted in parts.
+        """`fit` in several processes, if the model is fitted in parts.
 
         Parameters
         ----------
         profiles, options
-            As of `fit`.
+            As in `fit`.
         processes, executor
-            As of `optsched.benchmarking.run_tasks`.
+            As in `optsched.benchmarking.run_tasks`.
+
+        Returns
+        -------
+        TimeModel
         """
         return cls.fit(profiles, options)
 
