@@ -29,6 +29,8 @@ PLAIN: dict[str, Any] = {
     "pretty_exceptions_enable": False,
 }
 COMMON = "Messages"
+# Parameters of the library whose options have another name.
+IN_PYTHON = {"processes": "jobs"}
 # The order of the sections of every help; "" means all other sections.
 SECTIONS = ("Arguments", "Problem", "Files", "", "Output", COMMON)
 
@@ -497,7 +499,7 @@ def make_command(name: str, function: Callable[..., int | None]) -> Any:
                 return function(shell, **groups, **read) or 0
         # Every error becomes one line and an exit code
         except (Exception, KeyboardInterrupt) as error:
-            return shell.failed(error)
+            return shell.failed(_as_typed(error, parameters))
 
     # Typer reads the signature and the annotations, so set them on the function
     seen = [part.for_typer() for part in parameters]
@@ -545,6 +547,17 @@ def _check_sources(parameters: Iterable[_Parameter], given: Mapping[str, Any]) -
     ]
     if len(piped) > 1:
         raise UsageError(f"the {piped[0]} and the {piped[1]} cannot both come from standard input")
+
+
+def _as_typed(error: BaseException, parameters: Iterable[_Parameter]) -> BaseException:
+    """The error with the option that was typed, where the library names the parameter of a function."""
+    if not isinstance(error, InvalidArgument) or not str(error).startswith(f"{error.path}: "):
+        return error
+    name = IN_PYTHON.get(error.path, error.path)
+    for part in parameters:
+        if part.name == name and not part.is_argument:
+            return InvalidArgument(part.label, error.found, error.expected, error.file)
+    return error
 
 
 def _check_outputs(parameters: Sequence[_Parameter], given: Mapping[str, Any]) -> None:

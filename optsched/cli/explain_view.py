@@ -69,7 +69,12 @@ def _pools(solution: Solution) -> Iterator[RenderableType]:
         yield "Only an optimal solution has prices."
         return
     if not solution.prices:
-        yield "An integer program or a rule has no prices."
+        nobody = solution.allocation is not None and len(solution.allocation.classes) == 0
+        yield (
+            "No job can run, so nothing has a price."
+            if nobody
+            else "An integer program or a rule has no prices."
+        )
         return
     # A price of 0 is an answer too: more of this resource would not help
     free = [name for name, price in solution.prices.items() if price == 0]

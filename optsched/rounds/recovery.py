@@ -25,6 +25,7 @@ from optsched.errors import (
     UsageError,
 )
 from optsched.instance.archive import from_npz, to_npz
+from optsched.instance.arguments import checks_arguments
 from optsched.instance.reading import show
 from optsched.rounds.allocation import Recorded, Refused
 from optsched.rounds.decisions import decisions_of, plan_of
@@ -34,6 +35,7 @@ from optsched.rounds.journal import (
     read_from,
     read_latest,
     snapshots,
+    without_snapshot,
 )
 from optsched.rounds.ledger import Ledger, Service, Standing
 from optsched.rounds.live import LiveState
@@ -253,6 +255,7 @@ def recover(journal: str | Path) -> tuple[LiveState, Metrics]:
     return live, metrics
 
 
+@checks_arguments
 def replay(journal: str | Path, number: int | None = None) -> Replayed:
     """Plan a round of a journal again, by default its last one.
 
@@ -300,9 +303,7 @@ def replay(journal: str | Path, number: int | None = None) -> Replayed:
 
 def _begun(journal: str | Path, snapshot: Snapshot | None) -> tuple[LiveState, Metrics]:
     if snapshot is None:
-        raise JournalError(
-            f"journal {journal} has no snapshot to begin from: the scheduler never started"
-        )
+        raise without_snapshot(journal)
     try:
         state = read_state(snapshot.document, snapshot.arrays)
         live = LiveState(state, event_by_event=snapshot.document.get("time") != PASSES)

@@ -20,6 +20,7 @@ from optsched.errors import (
     checks_keywords,
 )
 from optsched.instance import Instance
+from optsched.instance.arguments import checks_arguments
 from optsched.instance.documents import LARGEST
 from optsched.instance.reading import show, validate
 from optsched.registry import load_solver
@@ -159,6 +160,7 @@ class Scheduler(ClosedByWith, Displayed):
 
     @classmethod
     @checks_keywords
+    @checks_arguments
     def recover(
         cls,
         journal: str | Path,

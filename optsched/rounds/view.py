@@ -204,7 +204,9 @@ def still_meant(
     notices = []
     for document in documents:
         named = document.get("jobs")
-        names = [named] if isinstance(named, str) else list(named or ())
+        names = [named] if isinstance(named, str) else named
+        if not isinstance(names, list | tuple):
+            names = []  # the constraint itself refuses what is no list
         gone = [name for name in names if name not in there]
         workload = document.get("workload")
         lacks = workload is not None and workload not in instance.workloads.names

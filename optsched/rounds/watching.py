@@ -13,7 +13,7 @@ from typing import Any
 
 from optsched.display import Displayed, count, seconds
 from optsched.errors import JournalDamaged, JournalError, UsageError
-from optsched.rounds.journal import Follower, follow, records, snapshots
+from optsched.rounds.journal import Follower, follow, records, snapshots, without_snapshot
 from optsched.rounds.journal.disk import ClosedByWith
 from optsched.rounds.plan import Plan
 from optsched.rounds.transitions import DECIDING, Event
@@ -229,10 +229,7 @@ class Watcher(ClosedByWith):
             try:
                 files = snapshots(self.path)
                 if not files:
-                    raise JournalError(
-                        f"journal {self.path} has no snapshot to begin from: "
-                        "the scheduler never started"
-                    )
+                    raise without_snapshot(self.path)
                 # The last but one: behind the newest there may be no plan yet.
                 file = files[max(len(files) - 2, 0)]
                 document = file.document()
@@ -315,7 +312,10 @@ def last_round(journal: str | Path) -> int:
         No round was planned yet.
     JournalError
     """
-    for file in reversed(snapshots(journal)):
+    files = snapshots(journal)
+    if not files:
+        raise without_snapshot(journal)
+    for file in reversed(files):
         found = [
             record["round"]
             for _, record in records(journal, file.n)

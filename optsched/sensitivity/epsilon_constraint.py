@@ -71,6 +71,7 @@ KEPT_LEVELS = 1e-6
 # levels.
 NEGLIGIBLE = 1e-7
 MOST_POINTS = 10_000
+NO_JOB = "no job is in the program, so that there is nothing to trade"
 
 
 @checks_arguments
@@ -162,7 +163,7 @@ def pareto(
         return Front(given, axes, (f.solve(trade.candidates, engine),))
     if len(jobs) == 0:
         ends = (f.solve(trade.candidates, engine), g.solve(trade.candidates, engine))
-        return Front(given, axes, ends)
+        return Front(given, axes, ends, notes=(NO_JOB,))
     search = _FrontSearch(trade, engine, on_point)
     if processes == 1 and executor == LOCAL:
         return search.front(axes, points, lambda levels: _SolvedLevels(search.points(levels)))

@@ -312,17 +312,17 @@ WRONG = [
     (
         ["@quickstart", "--seeds", "-1"],
         2,
-        "seeds: found -1, expected a number of seeds above 0...",
+        "--seeds: found -1, expected a number of seeds above 0...",
     ),
     (["@quickstart", "--seeds", "[1,1]"], 2, "seeds: found [1, 1], in which a seed comes twice"),
-    (["@quickstart", "--jobs", "0"], 2, "processes: found 0, expected a number from 1 to 1024"),
-    (["@quickstart", "--repeat", "0"], 2, "repeat: found 0, expected 1 or more"),
+    (["@quickstart", "--jobs", "0"], 2, "--jobs: found 0, expected a number from 1 to 1024"),
+    (["@quickstart", "--repeat", "0"], 2, "--repeat: found 0, expected 1 or more"),
     (
         ["@quickstart", "--memory-limit", "4XB"],
         2,
         "--memory-limit: found '4XB', expected a size such as 500MB...",
     ),
-    (["@quickstart", "--time-limit", "0"], 2, "time_limit: found 0, expected a number above 0"),
+    (["@quickstart", "--time-limit", "0"], 2, "--time-limit: found 0, expected a number above 0"),
     (
         ["@quickstart", "-o", "results.txt"],
         2,

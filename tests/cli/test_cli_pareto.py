@@ -113,10 +113,10 @@ def test_side_constraints_hold_for_all_points(run: Any) -> None:
         (["-f", "makespan", "-f", "lease"], "formulation: found lease"),
         (
             ["-f", "max-throughput", "-f", "proportional-fairness"],
-            "objectives: found proportional-fairness",
+            "-f: found proportional-fairness",
         ),
         ([*TWO, "--points", "few"], "--points: found 'few', expected a whole number"),
-        ([*TWO, "--points", "1"], "points: found 1, expected a number from 2 to 10,000"),
+        ([*TWO, "--points", "1"], "--points: found 1, expected a number from 2 to 10,000"),
         ([*TWO, "--plot", "front.txt"], "found front.txt"),
         ([*TWO, "-o", "no/such/file.json"], "no/such/file.json"),
         ([*TWO, "-C", "wish"], "constraint: found 'wish'"),

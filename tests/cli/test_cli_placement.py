@@ -126,7 +126,7 @@ def test_a_cluster_too_large_to_be_placed_is_refused_before_it_is_solved(
     monkeypatch.setattr(api, "MOST_PLACED", 8)
     monkeypatch.setattr(api, "solve", solved)
     result = run("solve", "@quickstart", *WHOLE, "--place")
-    assert result.refused("place: found a cluster of 16 GPUs, expected at most 8 GPUs of nodes")
+    assert result.refused("--place: found a cluster of 16 GPUs, expected at most 8 GPUs of nodes")
 
 
 def test_the_time_of_reading_is_shown_with_a_placement_too(run: Any) -> None:

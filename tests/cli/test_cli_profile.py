@@ -128,7 +128,7 @@ WRONG = [
     (["results.csv", "--metric", "objectiv"], 2, "; did you mean objective?"),
     (["jobs.csv"], 3, "jobs.csv: found another table, expected the results of a sweep..."),
     (["results.csv", "--picture", "cake"], 2, "--picture: found 'cake', expected time or gap"),
-    (["results.csv", "--interval", "z"], 2, "interval: found 'z', expected one of bootstrap, t"),
+    (["results.csv", "--interval", "z"], 2, "--interval: found 'z', expected one of bootstrap, t"),
     (
         ["one.csv", "-o", "p.svg"],
         2,

@@ -175,7 +175,7 @@ def test_a_curve(run: Any) -> None:
         (["--add", "v100:1", "--add", "v100:2"], "--add: found v100 twice"),
         (
             ["--add", "v10:1"],
-            "add: found 'v10', expected one of v100, p100, k80",
+            "--add: found 'v10', expected one of v100, p100, k80",
         ),
         (
             ["--add", "k80:-9"],

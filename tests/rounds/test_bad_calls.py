@@ -273,3 +273,10 @@ def test_a_notice_is_logged_by_the_first_plan_that_has_it(
     (budget,) = logged[0]
     assert budget.endswith("does not keep the side constraints budget")
     assert logged[1:] == [[late], [], []]
+
+
+def test_a_journal_is_a_path_and_a_round_a_number() -> None:
+    with refuses("journal: found 5, expected text or a path", UsageError):
+        optsched.Scheduler.recover(5)  # type: ignore[arg-type]
+    with refuses('number: found "x", expected a whole number', UsageError):
+        optsched.replay("journal", "x")  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from optsched.rounds.journal.reader import (
     read_latest,
     records,
     snapshots,
+    without_snapshot,
 )
 from optsched.rounds.journal.records import Entry
 from optsched.rounds.journal.writer import Journal
@@ -26,4 +27,5 @@ __all__ = [
     "read_latest",
     "records",
     "snapshots",
+    "without_snapshot",
 ]

@@ -18,6 +18,7 @@ from optsched.rounds.journal.files import (
     list_folder,
     reading,
     segment_path,
+    snapshot_path,
 )
 from optsched.rounds.journal.records import BadLine, Entry, decode_line
 
@@ -29,6 +30,15 @@ def snapshots(path: str | Path) -> list[SnapshotFile]:
         layout = list_folder(folder)
         check_layout(folder, layout)
     return [SnapshotFile(folder, n) for n in layout.snapshots]
+
+
+def without_snapshot(path: str | Path) -> JournalError:
+    """The refusal of a journal without a snapshot: damaged if it has records, else never begun."""
+    if next(iter(records(path)), None) is None:
+        words = f"journal {path} has no snapshot to begin from: the scheduler never started"
+        return JournalError(words)
+    name = snapshot_path(Path(path), 0).name
+    return JournalDamaged(str(path), name, None, "no such file", "the state before record 0")
 
 
 def read_latest(path: str | Path) -> tuple[Snapshot | None, Iterator[Entry]]:
