@@ -84,7 +84,7 @@ def printed(cell: dict[str, Any]) -> str:
 
 
 def run(text: str) -> list[str]:
-    """Run a notebook in a kernel, in a folder of its own; what each of its code cells printed.
+    """Run a notebook in a kernel, in its own folder; what each of its code cells printed.
 
     Raises
     ------

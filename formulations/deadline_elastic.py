@@ -122,7 +122,7 @@ class DeadlineElastic(Formulation):
         piece     sum_c sum_t (start of c in t)  <=  1                      jobs that cannot be preempted
         capacity  sum_c u_rc x_c,t(s)  +  sum_j U_rjs z_j  <=  G_rs         resources and steps
         x, z, a binary;  0 <= y, h <= 1
-    Of options with deadlines of their own (attribute ``deadline``), a job meets one; its work is done
+    Of options with their own deadlines (attribute ``deadline``), a job meets one; its work is done
     by then. A first start is free: a job that has not run has nothing to restore. Of a job that goes on in
     its level from now on, x_c,-1 is 1. A job that runs now and cannot be preempted keeps the plan
     by rule, in which it goes on to its end. One in its exempt time goes on as it runs until that
@@ -189,7 +189,7 @@ class DeadlineElastic(Formulation):
         capacity: Calendar = Field(default_factory=dict)
 
     def classes(self, candidates: Candidates) -> Classes:
-        """A class for each job with a deadline, as each has a plan of its own (`candidates_of_plan`)."""
+        """A class for each job with a deadline, as each has its own plan (`candidates_of_plan`)."""
         candidates = candidates_of_plan(self, candidates)
         free = of_best_effort(candidates)
         own = np.where(free, 0, np.arange(1, len(free) + 1))

@@ -1,6 +1,6 @@
 """What the others could have without one job: brackets for all jobs from a few programs.
 
-Without one job of class k the others can have V_k, the optimum of a program of its own. One of many jobs changes
+Without one job of class k the others can have V_k, the optimum of its own program. One of many jobs changes
 little, so a few prices and allocations bound V_k for all k. Sets and names as in `formulations.partial_allocation`,
 a_kc = level of a job of class k that is in column c all the time, rows A x <= W of what is limited.
 
@@ -149,7 +149,7 @@ class WithoutOne:
         use = self._own_use[:, idle]
         weight = sp.diags_array(self.program.classes.count[idle] / self.weight[idle])
         matrix = (use @ weight @ use.T).toarray()
-        # Limits are in units of their own.
+        # Limits are in their own units.
         unit = quotient(1.0, np.sqrt(np.diag(matrix)))
         scaled = np.linalg.pinv(matrix * unit * unit[:, np.newaxis], hermitian=True)
         return np.asarray(scaled * unit * unit[:, np.newaxis])

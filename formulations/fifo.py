@@ -84,7 +84,7 @@ class Fifo(Rule):
         return candidates.classes(frozenset())
 
     def decide(self, C: Classes, seed: int) -> Deciding:
-        """Jobs that run are classes of their own, those of a kind that wait are merged."""
+        """Jobs that run are separate classes, those of a kind that wait are merged."""
         yield from ()
         queue = _Queue(C.candidates.by_kind().classes(frozenset()))
         random = self.random(seed) if self.options.variant == "agnostic" else None

@@ -43,7 +43,7 @@ class _Packing(Rule):
         """Jobs to be paired, and a bound on the total gain where one was proved."""
 
     def decide(self, C: Classes, seed: int) -> Deciding:
-        """Jobs of pairs are classes of their own, the others of a kind are merged."""
+        """Jobs of pairs are separate classes, the others of a kind are merged."""
         candidates = C.candidates
         K = candidates.by_kind().classes(frozenset())
         first, second, column, bound = EMPTY, EMPTY, EMPTY, None

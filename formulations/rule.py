@@ -84,7 +84,7 @@ class Rule(Formulation):
         Raises
         ------
         UsageError
-            A rule has no program that side constraints or rows of one's own could be added to.
+            A rule has no program that side constraints or extra rows could be added to.
         """
         of_placement = all(constraint.of_placement for constraint in self.constraints)
         if not of_placement or self.extend is not None:

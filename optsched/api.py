@@ -112,7 +112,7 @@ def solve(
         Side constraints beside those of the instance, or in their place (`SideConstraint.single`):
         kinds, documents or objects.
     extend : callable, optional
-        ``extend(program, variables, classes)`` adds rows of one's own to the lowered linear
+        ``extend(program, variables, classes)`` adds extra rows to the lowered linear
         program.
     model : PerformanceModel, optional
         What the throughputs come from, as an object (default: the model that the instance asks
@@ -138,7 +138,7 @@ def solve(
         no longer exists is left out. A chosen solver that takes no start is an error; ``auto``
         takes HiGHS.
     tolerance : float
-        What the solver is asked for; the certificate has limits of its own.
+        What the solver is asked for; the certificate has its own limits.
     threads : int
         Of the solver.
     seed : int
@@ -157,7 +157,7 @@ def solve(
         generation: only those that are worth it become columns, and the bound is that of all. For
         thousands of different jobs.
     processes : int
-        Parts of the program that are solved at a time, each in a process of its own: those of the
+        Parts of the program that are solved at a time, each in its own process: those of the
         option ``parts``, and those of ``generate_columns`` where thousands of jobs share GPUs. The
         answer is the same. Other programs are solved in this process.
     executor : str

@@ -209,7 +209,7 @@ class InvalidInput(WrongValue):
     more: int = 0
 
     def one_by_one(self) -> tuple[InvalidInput, ...]:
-        """The errors of all values, each with a message of its own."""
+        """The errors of all values, each with its own message."""
         if not self.others:
             return (self,)
         return (InvalidInput(self.path, self.found, self.expected, self.file), *self.others)

@@ -1,7 +1,7 @@
 """Docstrings of formulations and side constraints, taken apart by their headings.
 
 A docstring is a summary, then paragraphs, formulas (indented under a paragraph) and sections: a heading of one word on
-a line of its own with an indented body. ``Options`` and ``References`` are special; every other section is mathematics.
+its own line with an indented body. ``Options`` and ``References`` are special; every other section is mathematics.
 Any of these may be missing, and no list of headings is needed.
 """
 

@@ -40,7 +40,7 @@ class Tiresias(Ranking):
 
     is renewed: it returns to queue 0 with a_j = t_j = 0.
 
-    With ``classes``, jobs with the same number of GPUs have queues of their own, and the classes go
+    With ``classes``, jobs with the same number of GPUs have their own queues, and the classes go
     side by side, each with a part of the GPUs in proportion to its demand. With D_c the GPUs that
     the jobs of class c ask for, and G_j those of job j and of all jobs before it in its class, the
     key is

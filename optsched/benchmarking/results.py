@@ -59,7 +59,7 @@ OVERHEAD = frozenset(
         "peak_memory_mb",
     }
 )
-"""Numbers that have tables of their own, or cannot be averaged over problems."""
+"""Numbers that have their own tables, or cannot be averaged over problems."""
 
 
 @dataclass(frozen=True, repr=False)

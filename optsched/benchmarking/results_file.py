@@ -6,7 +6,7 @@ The first line says which sweep it is, every other line is a row. A row is on th
 the end, which counts for nothing and is taken away when the file is opened again.
 
 Limits are part of a task. A sweep whose failed tasks are tried again under other limits gets a
-header of its own, and what did not fail under the earlier limits counts as done. A row that takes
+its own header, and what did not fail under the earlier limits counts as done. A row that takes
 the place of a failed one ``replaces`` it.
 """
 

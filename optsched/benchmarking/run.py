@@ -140,7 +140,7 @@ def run_tasks(
     on_row: Callable[[Row, SweepProgress], None] | None = None,
     on_start: Callable[[SweepProgress, Sequence[str]], None] | None = None,
 ) -> Sweep:
-    """Do tasks, each in a process of its own, and collect a row of each.
+    """Do tasks, each in its own process, and collect a row of each.
 
     Parameters
     ----------

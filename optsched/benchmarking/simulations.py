@@ -152,7 +152,7 @@ def kept_file(folder: str | Path, policy: str, seed: int) -> Path:
     plain = "".join(
         letter if letter.isalnum() or letter in "-_=." else "_" for letter in policy
     ).strip("_")
-    # With a digest, policies that begin alike have files of their own.
+    # With a digest, policies that begin alike have their own files.
     if len(plain) > LONGEST_NAME:
         plain = f"{plain[:LONGEST_NAME]}-{hashlib.sha256(policy.encode()).hexdigest()[:8]}"
     return Path(folder) / f"{plain}-{seed}.npz"

@@ -155,7 +155,7 @@ class Benchmark(Displayed):
             "gap": finite(self.gap),
             "solver_options": dict(self.solver_options),
         }
-        # In one column: columns of their own would be empty in nearly all tables.
+        # In one column: their own columns would be empty in nearly all tables.
         rare = ("memory_limit", "work_limit", "gap", "solver_options")
         settings = {key: spec[key] for key in rare if spec[key] not in (None, {})}
         labels = {

@@ -1,4 +1,4 @@
-"""Classes for decisions about single jobs: the jobs that are decided on get classes of their own,
+"""Classes for decisions about single jobs: the jobs that are decided on get their own classes,
 all others stay merged.
 """
 

@@ -101,7 +101,7 @@ class Candidates(Displayed):
     later_nodes : bool
         Whether nodes that are not available yet were counted on.
     aggregate : bool
-        False: every job is a class of its own (`per_job`), for comparison.
+        False: every job is a separate class (`per_job`), for comparison.
     not_meant : mapping of words to a mask of jobs
         Jobs that are left out of the program, by reason (`without_jobs`).
     quantile : float, optional
@@ -204,7 +204,7 @@ class Candidates(Displayed):
         return replace(self, instance=instance, _classes={})
 
     def per_job(self) -> Candidates:
-        """The same candidates, but with every job a class of its own."""
+        """The same candidates, but with every job a separate class."""
         return replace(self, aggregate=False, _classes={})
 
     def with_pairs(self, kind: IntArray, partner: IntArray, way: IntArray) -> Candidates:

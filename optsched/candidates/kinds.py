@@ -151,7 +151,7 @@ class Kinds(Displayed):
         """GPU counts of the kinds with rates (neither options nor a law), as pairs (kind, count).
 
         A range without levels gives every count up to ``limit``, the largest pool. If the kind has
-        a rate table of its own, or if the tables are ``complete`` (no model adds rates), it gives
+        a rate from its own table, or if the tables are ``complete`` (no model adds rates), it gives
         only the counts that the table lists. The smallest count is always included, so that a job
         that cannot run has a dropped column with a reason.
         """
@@ -229,7 +229,7 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
     absence = absence_of(instance, future)
     (present,) = is_present(absence).nonzero()
 
-    # Jobs that state rates of their own.
+    # Jobs that state their own rates.
     rated = table.rates >= 0
     profile = (
         table.rates

@@ -150,7 +150,7 @@ class ProcessSlot:
         if end.text:
             found = json.loads(end.text)
             answer, now.seconds = found["row"], float(found["seconds"])
-            # Libraries that get no memory say so in errors of their own.
+            # Libraries that get no memory say so in their own errors.
             no_memory = tells_of_memory(str(answer.get("error") or ""))
             if limited and answer.get("status") == "error" and no_memory:
                 return self._row(now, {**answer, "status": "memory"})

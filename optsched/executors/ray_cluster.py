@@ -1,7 +1,7 @@
 """Tasks on a Ray cluster: Ray carries a task to a machine, and says when a machine is lost.
 
 On each machine the task is done as on this one (`optsched.executors.local_processes`), by an actor
-that has a slot of its own: so limits on time and memory, crashes and rows are the same. What Ray adds
+that has its own slot: so limits on time and memory, crashes and rows are the same. What Ray adds
 is that an actor may be lost, with its machine or because that ran out of memory. Another actor then does
 its task again.
 """

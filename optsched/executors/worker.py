@@ -1,6 +1,6 @@
 """The process that does tasks for another one (`optsched.processes`).
 
-It imports what tasks need, once, and forks for each task: so every task has a process of its own,
+It imports what tasks need, once, and forks for each task: so every task has its own process,
 whose memory is measured and limited and which may crash, and none pays for imports. The process
 that is forked from runs no task, hence has no threads of solvers.
 """

@@ -125,7 +125,7 @@ def read_pairs(sources: Sources, *, alone: Sources = ()) -> PairProfiles:
     A CSV file has a line for each pair: ``gpu`` (type), ``first`` and ``second`` (workloads), and
     either ``fraction_first`` and ``fraction_second``, what each kept of its rate alone, or
     ``rate_first`` and ``rate_second`` in steps/s, with the rates alone in ``alone_first`` and
-    ``alone_second`` or in a table of their own (``alone``: ``gpu``, ``workload``, ``rate``).
+    ``alone_second`` or in their own table (``alone``: ``gpu``, ``workload``, ``rate``).
     ``family_first``, ``batch_first`` and so on describe the workloads. A pair with 0 and 0 could
     not run together. Gavel's rates will do as flat tables (``model_a``, ``batch_a``, ...;
     ``model``, ``batch_size``, ...) or as the JSON that it has itself, which holds rates alone too:

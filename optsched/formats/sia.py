@@ -98,7 +98,7 @@ def import_sia(
     """Make a trace of a workload of Sia (SOSP 2023) or Pollux (OSDI 2021), and of their profiles.
 
     A step is one of an application's first batch; every epoch of its training is a regime with
-    rates of its own.
+    its own rates.
 
     A job has as many steps as the training has when its last epoch ends. In each epoch it makes
 

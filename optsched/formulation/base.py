@@ -52,7 +52,7 @@ class Formulation(ABC, Displayed):
         Of the class ``Options`` of the formulation, which checks them (default: its defaults).
     constraints : sequence of SideConstraint
     extend : callable, optional
-        ``extend(program, variables, classes)`` adds rows of one's own to the linear program.
+        ``extend(program, variables, classes)`` adds extra rows to the linear program.
     """
 
     name: ClassVar[str]
@@ -433,7 +433,7 @@ class Formulation(ABC, Displayed):
         by what is no program of fractions of time.
         """
         why = "is a rule" if self.sense == "rule" else "decides what runs when"
-        sentence = f"{self.name} {why}: it takes no side constraints and no rows of one's own"
+        sentence = f"{self.name} {why}: it takes no side constraints and no extra rows"
         return InvalidArgument("constraints", "rows", f"none for {self.name}", sentence=sentence)
 
     def program(self, C: Classes) -> AllocationProgram | Plan:
@@ -450,7 +450,7 @@ class Formulation(ABC, Displayed):
         Raises
         ------
         UsageError
-            Side constraints and rows of one's own are rows over fractions of time: a plan has none
+            Side constraints and extra rows are rows over fractions of time: a plan has none
             of these.
         Infeasible
             If a side constraint cannot be met at all.

@@ -58,7 +58,7 @@ class SideConstraint(ABC, Displayed):
     Answers have notes on fields that nothing reads.
     """
     knows_nodes: ClassVar[bool] = False
-    """Whether it has a `space`: jobs that must be apart (`apart`) are in classes of their own then."""
+    """Whether it has a `space`: jobs that must be apart (`apart`) are in their own classes then."""
     of_placement: ClassVar[bool] = False
     """Whether it speaks of the placement alone and never has rows:
     rules take it, and equal jobs stay one class.
@@ -72,7 +72,7 @@ class SideConstraint(ABC, Displayed):
     those at the quantile of the formulation.
     """
     per_job: bool = False
-    """Whether it must tell equal jobs apart: every job is a class of its own then."""
+    """Whether it must tell equal jobs apart: every job is a separate class then."""
     single: ClassVar[bool] = False
     """Whether it is one rule for the whole instance:
     a caller's takes the place of the instance's own.

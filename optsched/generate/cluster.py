@@ -93,7 +93,7 @@ class ClusterOptions(GeneratorOptions):
     rows: Annotated[
         Literal["distinct", "repeated"],
         Field(
-            description="distinct: every job has rates of its own; repeated: there are as many rows as --kinds."
+            description="distinct: every job has its own rates; repeated: there are as many rows as --kinds."
         ),
     ] = "distinct"
     kinds: Annotated[

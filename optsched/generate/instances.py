@@ -148,7 +148,7 @@ def packing(seed: int = 3) -> Document:
     """Twenty-four one-GPU jobs of six workloads on eight GPUs,
     with the rates of all pairs that share a GPU.
 
-    Two pairs of jobs have entries of their own, which differ by a few per cent and override those
+    Two pairs of jobs have their own entries, which differ by a few per cent and override those
     of their workloads.
     """
     random = np.random.default_rng(seed)

@@ -119,7 +119,7 @@ class JobColumns:
 
         ids = self._ids(jobs["id"], at)
         least, most, levels = self._gpus(jobs["gpus"], at)
-        # Jobs with rates or options of their own may name a workload that is defined nowhere.
+        # Jobs with rates or their own options may name a workload that is defined nowhere.
         states_rates = [
             throughput is not None or options is not None
             for throughput, options in zip(jobs["throughput"], jobs["options"], strict=True)

@@ -279,7 +279,7 @@ def _check_rates_exist(
     of_job: IntArray,
     where: Callable[[int, str], str],
 ) -> None:
-    """A job without rates of its own must have a workload that is not only a label."""
+    """A job without its own rates must have a workload that is not only a label."""
     unknown = np.flatnonzero((of_job < 0) & without_rates)
     if len(unknown):
         found = "no workload, throughput or options"

@@ -1,6 +1,6 @@
 """Files of the public benchmark libraries of operations research, as instances.
 
-A file is recognised by its text (`layout.FileLayout`), each layout in a module of its own. The
+A file is recognised by its text (`layout.FileLayout`), each layout in its own module. The
 generators of the same problems make their instances with the same classes.
 """
 

@@ -306,7 +306,7 @@ def evaluate(
     nominal : float
         Nominal share of the intervals.
     processes : int
-        Parts of splits at a time, each in a process of its own; with 1 all in this one.
+        Parts of splits at a time, each in its own process; with 1 all in this one.
     executor : str
         Where these are, see `optsched.benchmarking.run_tasks`.
 

@@ -252,7 +252,7 @@ def _in_one_group(cluster: Cluster, level: int, entry: int, nodes: Sequence[str]
     """All nodes of a row whose throughput is for one rack or block are in one."""
     name = cluster.level_names[level - 1]
     number = cluster.numbering.by_name
-    # What is no node is a flaw of its own (`gpus_of_pool`).
+    # What is no node is a separate flaw (`gpus_of_pool`).
     known = [node for node in nodes if node in number]
     groups = {int(cluster.group_of_node[level, number[node]]) for node in known}
     if len(groups) <= 1:

@@ -1,6 +1,6 @@
 """GPUs that are cut into slices (MIG): which of them have a layout for one slice more.
 
-What is on a GPU is one number: the counts c_p of its slices, written with digits of their own,
+What is on a GPU is one number: the counts c_p of its slices, written with their own digits,
 
     code = sum_p c_p step_p,        step_p = product over q < p of (2 + largest count of q in a layout)
 
@@ -87,7 +87,7 @@ class CutGpus:
         return cls(codes, np.zeros(shape, np.int64))
 
     def copy(self) -> CutGpus:
-        """The same with a code of its own."""
+        """The same with its own code."""
         return replace(self, code=self.code.copy())
 
     def add(self, pool: int, gpus: IntArray, profile: int, share: float) -> None:

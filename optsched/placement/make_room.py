@@ -122,7 +122,7 @@ def make_room(
     Parameters
     ----------
     classes : Classes
-        Each job a class of its own.
+        Each job its own class.
     job : int
         Row of a job that does not run.
     engine : Engine

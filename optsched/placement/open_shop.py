@@ -226,7 +226,7 @@ def as_open_shop(instant: Instant) -> tuple[IntArray, IntArray] | None:
 
     It is one if no jobs share and each row uses one resource, of which all its rows use the same
     amount: one GPU each of a pool, or gangs of one size. Rows that use no resource that can bind
-    are on a place of their own. Where a pool has rows with shares of GPUs, as many of each must fit
+    are on their own place. Where a pool has rows with shares of GPUs, as many of each must fit
     on one GPU, so that it does not matter which rows run.
     """
     uses = np.diff(instant.by_row.indptr)

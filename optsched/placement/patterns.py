@@ -68,7 +68,7 @@ class Items:
     of equal use and equal fraction, are one group.
 
     An item is one of the rows of a group, with all its members; c of an item run when c members run
-    in that row. Jobs that share with another are groups of their own.
+    in that row. Jobs that share with another are separate groups.
 
     Attributes
     ----------

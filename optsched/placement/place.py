@@ -110,7 +110,7 @@ def place_rows(
     requests = Requests.of(classes, rows, wanted[others], constraints, barred)
     refuse_placed_twice(fixed.occupied, requests.jobs_of_all)
     wanted_count = len(requests) + len(refused) + len(placed)
-    # 3. Each set of pools that belong together is a problem of its own.
+    # 3. Each set of pools that belong together is a separate problem.
     searcher = _searcher(engine, work)
     solved = [
         _solve(part, engine, searcher, columns, seats)

@@ -18,7 +18,7 @@ NOT_SHARED = -1
 
 
 class Seat(NamedTuple):
-    """Room for one part: a node, and the number of one of its GPUs with contents of its own."""
+    """Room for one part: a node, and the number of one of its GPUs with its own contents."""
 
     node: int
     gpu: int = NOT_SHARED
@@ -94,7 +94,7 @@ def _room(problem: Problem, seats: GangSeats) -> dict[tuple[int, int], Seats]:
     next_node, next_gpu = [0] * len(space.nodes), itertools.count()
     contents = space.contents
     used = np.flatnonzero(seats.contents)
-    # GPUs with contents of their own take the places of whole GPUs, which nodes have.
+    # GPUs with their own contents take the places of whole GPUs, which nodes have.
     for column in used[np.argsort(contents.of_gpu[used], kind="stable")].tolist():
         r = int(contents.node_class[column])
         counts = contents.counts[contents.row[column]]

@@ -96,7 +96,7 @@ class Timeout:
 class Child:
     """A process that serves this one.
 
-    It leads a session of its own: Ctrl-C at a terminal does not reach it, and what it starts is
+    It leads its own session: Ctrl-C at a terminal does not reach it, and what it starts is
     killed with it.
 
     Parameters
@@ -125,9 +125,7 @@ class Child:
         keep_errors: bool = False,
     ) -> None:
         if os.name != "posix":
-            raise SolverUnavailable(
-                f"{purpose} in processes of their own need POSIX (Linux, macOS)"
-            )
+            raise SolverUnavailable(f"{purpose} in their own processes need POSIX (Linux, macOS)")
         self.started = time.monotonic()
         self.ready = False
         """Whether it has said that it is there."""

@@ -26,7 +26,7 @@ def half_of_memory() -> int | None:
 
 
 NO_MEMORY = re.compile(r"bad_alloc|MemoryError|out of memory|cannot allocate", re.IGNORECASE)
-"""What libraries say that can get no memory, in errors of their own."""
+"""What libraries say that can get no memory, in their own errors."""
 
 
 def tells_of_memory(words: str) -> bool:

@@ -74,7 +74,7 @@ class Wire:
         """Whether part of a frame has passed:
         after an error nothing can be read or written any more.
         """
-        # The callbacks of a solver may send from threads of its own.
+        # The callbacks of a solver may send from its own threads.
         self._sending = threading.Lock()
 
     def send(self, message: object, wait: Wait = _never) -> None:

@@ -54,8 +54,7 @@ class AllocationProgram(FeasibleRegion, Displayed):
     integral : bool
         Whole jobs: each runs in one configuration all the time or not at all.
     extend : callable or None
-        Called with the lowered linear program, its variables by name and the classes, to add rows
-        of one's own.
+        Called with the lowered linear program, its variables by name and the classes, to add rows.
     units : Units
         What the value is in the units of the formulation's objective.
     parts : IntArray or None, shape (K,)
@@ -177,7 +176,7 @@ class AllocationProgram(FeasibleRegion, Displayed):
         return self.utility.lowered(self)
 
     def to_conic(self) -> ConicProgram:
-        """Lower to a conic program; raises `UsageError` for whole jobs and rows of one's own."""
+        """Lower to a conic program; raises `UsageError` for whole jobs and extra rows."""
         return self.utility.to_conic(self)
 
     def tangent(self, x: FloatArray, duals: FloatArray | None = None) -> LinearProgram:
@@ -227,7 +226,7 @@ class AllocationProgram(FeasibleRegion, Displayed):
         """What the value may be wrong by and mean the same:
         what the slack of side rows is worth at these row duals.
 
-        Without duals it is worth nothing. A utility may have noise of its own.
+        Without duals it is worth nothing. A utility may have its own noise.
         """
         worth = [
             np.abs(duals[rows.name]) @ rows.slack

@@ -95,7 +95,7 @@ class LinearArrays(Displayed):
     def with_row(
         self, coefficients: FloatArray, low: float, high: float, name: str
     ) -> LinearArrays:
-        """The program with one more row, low <= coefficients @ x <= high, as a block of its own."""
+        """The program with one more row, low <= coefficients @ x <= high, as a separate block."""
         rows, _ = self.shape
         return replace(
             self,

@@ -130,7 +130,7 @@ class FeasibleRegion:
         return lp
 
     def feasible_set(self) -> LinearProgram:
-        """Time, capacity, side rows and rows of one's own, without an objective."""
+        """Time, capacity, side rows and extra rows, without an objective."""
         return self.with_own_rows(*self.bare())
 
     @cached_property

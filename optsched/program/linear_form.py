@@ -203,7 +203,7 @@ class SmallestLevelForm:
     Parameters
     ----------
     region : FeasibleRegion
-        Without side rows and rows of one's own.
+        Without side rows and extra rows.
     """
 
     region: FeasibleRegion
@@ -471,7 +471,7 @@ class TangentForm(SmallestLevelForm):
         yield from self._alike(at, self.region.level_limit, self.price)
 
     def _gathered(self, by_class: FloatArray) -> FloatArray:
-        """Each class has a level of its own."""
+        """Each class has its own level."""
         return by_class
 
 

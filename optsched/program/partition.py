@@ -205,7 +205,7 @@ def _indivisible(program: AllocationProgram) -> str | None:
     if program.integral:
         return "jobs are whole"
     if program.extend is not None:
-        return "there are rows of one's own (extend)"
+        return "there are extra rows (extend)"
     if utility.homogenised:
         return "the objective is a ratio"
     if utility.method is Method.WATER_FILLING:

@@ -13,7 +13,7 @@ is, with tau = S / (d x) and y = x tau, the linear program
               y, tau >= 0
 
 S is a mere scale, the power of two below the most that d x could be, so that y is not smaller than
-x. A row with two different finite sides becomes two rows, the second in a block of its own
+x. A row with two different finite sides becomes two rows, the second in its own block
 (`UPPER`).
 
 Implied bounds. d y = S gives y_c <= S / d_c. tau has none that every feasible point keeps, but for

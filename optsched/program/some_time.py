@@ -29,7 +29,7 @@ class SomeTime:
     """The largest share of what it could have alone that all jobs can have at once.
 
         maximise  t   s.t.  level_k(x) >= h_k t  for every class k (some time),  0 <= t <= 1,
-                            time, capacity, side rows, rows of one's own
+                            time, capacity, side rows, extra rows
 
     h_k is the level of a job of class k that has the cluster to itself, in the columns that no row
     bars (if there are any). Without whole jobs, which could only make t smaller. If duals prove
@@ -86,7 +86,7 @@ class SharesOfSome:
     """The largest shares of what they could have alone that some classes can have together.
 
         maximise  sum_{k in some} t_k   s.t.  level_k(x) >= h_k count_k t_k,  0 <= t_k <= 1,
-                                        time, capacity, side rows, rows of one's own
+                                        time, capacity, side rows, extra rows
 
     h_k as in `SomeTime`. If the optimum is 0, every allocation leaves each of these classes without
     any time.

@@ -132,7 +132,7 @@ def front_picture(front: Front, ax: Axes | None = None) -> Axes:
     front : Front
         Of `optsched.pareto`.
     ax : matplotlib axes, optional
-        Where to draw; by default on a figure of its own.
+        Where to draw; by default on a new figure.
 
     Returns
     -------

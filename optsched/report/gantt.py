@@ -365,7 +365,7 @@ def schedule_gantt(answer: Answer | Schedule, ax: Axes | None = None) -> Axes:
     answer : Solution, SolutionFile or Schedule
         A solution must have a schedule.
     ax : matplotlib axes, optional
-        Where to draw; by default on a figure of its own, of a size that fits.
+        Where to draw; by default on a new figure of a size that fits.
 
     Returns
     -------
@@ -392,7 +392,7 @@ def rounds_gantt(answer: Answer | Rounds, ax: Axes | None = None) -> Axes:
     answer : Solution, SolutionFile or Rounds
         A solution must have rounds; see `optsched.realise`.
     ax : matplotlib axes, optional
-        Where to draw; by default on a figure of its own, of a size that fits.
+        Where to draw; by default on a new figure of a size that fits.
 
     Returns
     -------

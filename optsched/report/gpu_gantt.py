@@ -374,7 +374,7 @@ def gpu_gantt_picture(
     simulation : Simulation
         With segments, in the mode ``rounds`` or ``gavel``.
     ax : matplotlib axes, optional
-        Where to draw; by default on a figure of its own.
+        Where to draw; by default on a new figure.
     window : (float, float), optional
         Seconds after the first arrival, in the place of the first hours.
 

@@ -241,7 +241,7 @@ def allocation_heatmap(solution: Answer | Allocation, ax: Axes | None = None) ->
     solution : Solution, SolutionFile or Allocation
         A solution must have an allocation.
     ax : matplotlib axes, optional
-        Where to draw; by default on a figure of its own, of a size that fits the rows
+        Where to draw; by default on a new figure of a size that fits the rows
         (``ax.figure``).
 
     Returns

@@ -108,7 +108,7 @@ def price_bars(answer: Answer | Prices, ax: Axes | None = None) -> Axes:
     answer : Solution, SolutionFile or Prices
         Of an optimal solution, of a program with duals.
     ax : matplotlib axes, optional
-        Where to draw; by default on a figure of its own, of a size that fits.
+        Where to draw; by default on a new figure of a size that fits.
 
     Returns
     -------

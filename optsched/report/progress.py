@@ -220,7 +220,7 @@ def progress_picture(lines: ProgressLines | Iterable[Progress], ax: Axes | None 
     ----------
     lines : ProgressLines, or events
     ax : matplotlib axes, optional
-        Where to draw; by default on a figure of its own.
+        Where to draw; by default on a new figure.
 
     Returns
     -------

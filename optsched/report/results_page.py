@@ -56,7 +56,7 @@ def profile_picture(
     profile : PerformanceProfile
     title, axis : str
     ax : matplotlib axes, optional
-        Where to draw; by default on a figure of its own.
+        Where to draw; by default on a new figure.
 
     Raises
     ------
@@ -152,7 +152,7 @@ ROW_COLUMNS = (
 def result_sections(
     results: Results, tables: Sequence[SummaryTable], files: Sequence[str]
 ) -> list[Section]:
-    """The sections of a sweep, for a page of their own or a part of another page."""
+    """The sections of a sweep, for their own page or a part of another page."""
     sections = [Section("What was run", facts_html(facts(results, files)))]
     by_name = {table.name: table for table in tables}
     pictures = {

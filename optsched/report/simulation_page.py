@@ -233,7 +233,7 @@ def simulation_picture(simulations: Sequence[Simulation] | Simulated) -> Axes:
 def simulation_sections(
     simulations: Sequence[Simulation] | Simulated, *, rho: RHO = "isolated", unfair: float = 1.0
 ) -> list[Section]:
-    """The sections of a page about simulations, for a page of their own or a part of another page;
+    """The sections of a page about simulations, for their own page or a part of another page;
     see `write_simulation_page`.
     """
     shown = Simulated.of(simulations, rho, unfair)

@@ -70,7 +70,7 @@ def completion_times_picture(
     ----------
     simulations : sequence of Simulation
     ax : matplotlib axes, optional
-        Where to draw; by default on a figure of its own.
+        Where to draw; by default on a new figure.
 
     Raises
     ------
@@ -273,7 +273,7 @@ def utilisation_picture(
     ----------
     simulations : sequence of Simulation
     ax : matplotlib axes, optional
-        Where to draw; by default on a figure of its own.
+        Where to draw; by default on a new figure.
 
     Raises
     ------

@@ -109,7 +109,7 @@ def slices_picture(answer: Answer, ax: Axes | None = None) -> Axes:
     answer : Solution or SolutionFile
         A solution of a formulation that decides layouts.
     ax : matplotlib axes, optional
-        Where to draw; by default on a figure of its own, of a size that fits.
+        Where to draw; by default on a new figure of a size that fits.
 
     Returns
     -------

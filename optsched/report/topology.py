@@ -488,7 +488,7 @@ def topology_picture(source: Answer | Instance, ax: Axes | None = None) -> Axes:
     source : Solution, SolutionFile or Instance
         A solution must have a placement.
     ax : matplotlib axes, optional
-        Where to draw; by default on a figure of its own, of a size that fits.
+        Where to draw; by default on a new figure of a size that fits.
 
     Returns
     -------

@@ -66,7 +66,7 @@ class Admissions:
 AdmittingFormulation = tuple[Formulation, Admissions | None]
 """The formulation with the requirements of the jobs that are admitted, and who these are.
 
-None where no job has requirements of its own, where it is not known whether they can be met, or
+None where no job has its own requirements, where it is not known whether they can be met, or
 where the solution says it (`planned`).
 """
 
@@ -78,7 +78,7 @@ def ways(
 
     Where nobody was declined in the last round, it is nearly always possible to admit everybody: so
     the formulation is solved with all requirements first. Only if it is infeasible, or somebody was
-    declined, programs of its own decide.
+    declined, its own programs decide.
 
     Parameters
     ----------

@@ -174,7 +174,7 @@ def _allowed(view: View, job: IntArray, gpus: IntArray) -> BoolArray:
     options = view.instance.options
     allowed = (table.gpus_min[job] <= gpus) & (gpus <= table.gpus_max[job])
     served = view.instance.workloads.with_parameter(KEY)
-    # A job of workers and servers without rates of its own does not say how many GPUs it may have.
+    # A job of workers and servers without its own rates does not say how many GPUs it may have.
     allowed |= served[table.workload[job]] & (table.rates[job] < 0)
     listed = (table.options[job] >= 0) | (table.levels[job] >= 0)
     for job_index in np.flatnonzero(listed).tolist():

@@ -57,7 +57,7 @@ class Order(Displayed):
         except OptschedError as error:
             keys = ()
             why = str(error)
-        except Exception as error:  # a plan is owed even where a ranking fails in a way of its own
+        except Exception as error:  # a plan is due even if a ranking fails
             keys = ()
             why = f"ranking {ranking.name} failed with {type(error).__name__}: {error}"
             log.debug("ranking %s failed", ranking.name, exc_info=True)

@@ -82,7 +82,7 @@ class Scheduler(ClosedByWith, Displayed):
     fsync : bool
         Whether the journal must survive a loss of power, and not only the end of the process.
     isolate : bool
-        Whether solvers run in a process of their own, which is killed when the time of a round is
+        Whether solvers run in their own process, which is killed when the time of a round is
         up, and that takes no more memory than the policy's ``memory_limit``.
     performance : mapping or path, optional
         A performance object in the place of the instance's own.

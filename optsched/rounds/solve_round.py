@@ -121,7 +121,7 @@ def solve_round(
         raise
     except OptschedError as error:
         why = str(error)
-    except Exception as error:  # a plan is owed even where a model or a program of a user fails in a way of its own
+    except Exception as error:  # a plan is due even if a user's model or program fails
         failure = error
         why = f"planning failed with {type(error).__name__}: {error}"
     if why is not None:

@@ -227,7 +227,7 @@ def ways_of(
         if costs is not None and earned is not None:
             way = _priced(way, C, costs, worth, uses, float(earned[column]))
         row = int(C.kind_column[column])
-        # Only options and laws of workers give a column a value of its own.
+        # Only options and laws of workers give a column its own value.
         worthy = source.option[row] >= 0 or source.workers[row] > 0
         takes = float(C.duration[column]) if planned else np.inf
         way = replace(

@@ -161,7 +161,7 @@ class MachineTimes(NamedTuple):
 
 @dataclass(frozen=True)
 class LinearPlan:
-    """A linear or mixed-integer program over columns of its own.
+    """A linear or mixed-integer program over its own columns.
 
     Attributes
     ----------

@@ -393,7 +393,7 @@ class Solver(ABC):
     name: ClassVar[str]
     capabilities: ClassVar[frozenset[Capability]]
     optional: ClassVar[bool] = False
-    """Whether it is a product of its own that optsched does not install."""
+    """Whether it is a separate product that optsched does not install."""
     keeps_time: ClassVar[bool] = False
     """Whether every run ends by itself soon after its time limit, whatever the program.
 

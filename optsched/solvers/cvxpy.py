@@ -2,7 +2,7 @@
 
 Facts that shape this file (cvxpy 1.9): parameters the size of a matrix do not scale (50 s and 7 GB
 for 10,000 x 3), so every run compiles anew with constants; SCS stops at tolerances that hide
-percents, so look at the certificate. Solvers without a name of their own are called by cvxpy's,
+percents, so look at the certificate. Solvers without their own name are called by cvxpy's,
 ``cvxpy:HIGHS``; those to which cvxpy gives no exponential and power cones take linear programs
 alone.
 """

@@ -1,6 +1,6 @@
 """Which of the jobs' own requirements are kept where not all can be: admission in an order.
 
-A program may hold jobs to requirements of their own, such as deadlines (`SideRows.of_class`). Where
+A program may hold jobs to their own requirements, such as deadlines (`SideRows.of_class`). Where
 they cannot all be met, jobs are taken in an order, and each is admitted if its requirements can be
 met beside those of the jobs admitted before it. Programs are solved for whole sets of jobs, not for
 each job: the duals of a set that does not fit are prices of the resources, and at these prices the

@@ -423,7 +423,7 @@ def _of_schedule(engine: Engine, plan: LinearPlan, outcome: Outcome, schedule: S
 def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> SolvedProgram:
     """The best schedule by the later objectives among those found of the same objective.
 
-    Each later objective is a program of its own in which those before it keep their values. Its
+    Each later objective is a separate program in which those before it keep their values. Its
     runs start from the best schedule known, take what is left of the time, and are kept small by
     `LATER_COLUMNS` and `LATER_NODES`, so that they never cost the answer: whatever comes of them,
     the schedule is as good as the outcome says. Status, bound and gap of the outcome are about the

@@ -1,6 +1,6 @@
 """Parts of a program that are solved side by side, in this process or in others (`optsched.executors`).
 
-Each part has an engine of its own, with the settings of the whole one and what is left of its time.
+Each part has its own engine, with the settings of the whole one and what is left of its time.
 The whole one counts what their runs took, in the order of the parts, so that neither the answer nor
 its record depends on where parts were solved.
 """

@@ -234,7 +234,7 @@ def compare(
     **limits : LimitOptions
         As of `optsched.solve`; each formulation has the whole of the limits.
     processes : int
-        Formulations at a time, each in a process of its own; with 1 all in this one.
+        Formulations at a time, each in its own process; with 1 all in this one.
     executor : str
         ``processes`` of this machine; ``ray``, on the Ray cluster of the environment
         (``RAY_ADDRESS``), or on this machine alone; ``ray:ADDRESS``.

@@ -269,7 +269,7 @@ def _why_no_prices(solution: Solution) -> str | None:
     if solution.duals is None:
         return "An integer program or a rule has no prices."
     if solution.extended:
-        return "Rows of one's own (extend) cannot be made again: what they cost is not known."
+        return "Extra rows (extend) cannot be made again: what they cost is not known."
     return None
 
 

@@ -346,7 +346,7 @@ def _ask(document: Mapping[str, Any], ways: Ways, kinds: FloatArray) -> Times:
     row_of[kinds[:, 0].astype(np.int64)] = np.arange(len(kinds))
     rows = np.arange(len(ways), dtype=np.int64)
     minus = np.full(len(ways), -1, np.int64)
-    # Each way is a job of its own, on a configuration of its own.
+    # Each way is a separate job, on its own configuration.
     jobs = JobBatch(row_of[ways.workload], minus, np.zeros(len(ways), bool), ways.gpus)
     configurations = Configurations(
         ways.gpu, ways.gpus, ways.nodes, np.ones(len(ways)), np.zeros(len(ways), np.int64)

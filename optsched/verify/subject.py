@@ -136,7 +136,7 @@ def rebuild(
     except UsageError as error:
         findings.add("columns_made", str(error))
         return None
-    # Without classes every job is a class of its own, and columns have other numbers.
+    # Without classes every job is a separate class, and columns have other numbers.
     if not document.classes:
         candidates = candidates.per_job()
     try:

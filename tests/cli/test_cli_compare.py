@@ -162,10 +162,7 @@ def test_refusals_and_conflicts_are_told_once(run: Any) -> None:
         "- makespan, max-throughput: at a constant rate from now on, these requirements cannot all hold"
         in out
     )
-    assert (
-        "- isolated: isolated is a rule: it takes no side constraints and no rows of one's own"
-        in out
-    )
+    assert "- isolated: isolated is a rule: it takes no side constraints and no extra rows" in out
     assert "min share" not in out
 
 

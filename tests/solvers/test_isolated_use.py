@@ -69,7 +69,7 @@ def test_a_second_run_at_the_same_time_is_refused(shared: SolverProcess) -> None
     thread = threading.Thread(target=lambda: answers.append(run(shared, sleep=0.5)))
     thread.start()
     assert soon(shared._turn.locked)
-    with pytest.raises(UsageError, match="give every thread a SolverProcess of its own"):
+    with pytest.raises(UsageError, match="give every thread its own SolverProcess"):
         run(shared)
     thread.join()
     assert answers[0].objective == pytest.approx(11.0)
@@ -145,7 +145,7 @@ def test_a_class_that_no_other_process_can_import(module: str) -> None:
         name = "hidden"
 
     Hidden.__module__ = module
-    words = f"^solver hidden cannot run in a process of its own: its class .*Hidden cannot be imported from {module};"
+    words = f"^solver hidden cannot run in its own process: its class .*Hidden cannot be imported from {module};"
     with SolverProcess(lambda name: Hidden) as process, pytest.raises(UsageError, match=words):
         process.load("hidden")
 

@@ -30,7 +30,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         {"constraints": [{"kind": "minimum-service", "fraction": 0.1}]},
         "side constraints have rows",
     ),
-    ("max-min-fairness", {"extend": lambda program, variables, classes: None}, "rows of one's own"),
+    ("max-min-fairness", {"extend": lambda program, variables, classes: None}, "extra rows"),
 ]
 """Formulations whose columns cannot be generated, with options, and what is said of it."""
 

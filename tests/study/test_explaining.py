@@ -335,7 +335,7 @@ def test_rows_of_one_s_own_hide_the_prices() -> None:
     told = explain_job(
         optsched.solve("@quickstart", "max-throughput", extend=extend), "resnet-50-1"
     )
-    assert told.no_prices is not None and told.no_prices.startswith("Rows of one's own (extend)")
+    assert told.no_prices is not None and told.no_prices.startswith("Extra rows (extend)")
 
 
 def test_duals_of_another_program_are_not_believed() -> None:

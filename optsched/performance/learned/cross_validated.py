@@ -160,7 +160,7 @@ class CrossValidated(TimeModel):
         processes: int = 1,
         executor: str = LOCAL,
     ) -> Self:
-        """Each part that is left out is a fit of its own, and so is the one of all measurements."""
+        """Each part that is left out is a separate fit, and so is the one of all measurements."""
         validate(NoOptions, dict(options), "performance")
         check_some(profiles)
         profiles = profiles.sorted()

@@ -390,7 +390,7 @@ class LearnedPairs(PairModel):
 
     A subclass is a dataclass. Its fields after ``profiles`` are what was learned, and the entries
     of its document, which `Stored` checks: numbers, arrays (lists there), and objects with a
-    ``document`` of their own.
+    their own ``document``.
     """
 
     Stored: ClassVar[type[PairDocument]]

@@ -87,7 +87,7 @@ UNKNOWN = -1
 
 
 class _Seats:
-    """Bins, which are the nodes and the GPUs that have contents of their own, and what is in them.
+    """Bins, which are the nodes and the GPUs that have their own contents, and what is in them.
 
     Equal bins with the same counts are in the same state.
     """
@@ -262,7 +262,7 @@ class _States:
     of_gpu : BoolArray, shape (parts,)
         Parts that are contents of a GPU.
     one_gpu : mapping from pool to part
-        The part whose place in a node a GPU with contents of its own takes.
+        The part whose place in a node a GPU with its own contents takes.
     """
 
     def __init__(self, space: Space) -> None:

@@ -469,7 +469,7 @@ def _most_jobs(C: Classes, types: GangTypes) -> FloatArray:
 
 
 class NodeBins(NamedTuple):
-    """The bins of equal nodes: a node, and a GPU with contents of its own, where there are any.
+    """The bins of equal nodes: a node, and a GPU with its own contents, where there are any.
 
     Attributes
     ----------
@@ -488,7 +488,7 @@ def _bins(
     parts: tuple[GangPart, ...], most: FloatArray, types: GangTypes, nodes: NodeClasses
 ) -> tuple[tuple[GangPart, ...], tuple[NodeBins, ...]]:
     """Bins by the numbers of `NodeClasses.contents`;
-    and the parts, with one whole GPU of each pool whose GPUs have contents of their own.
+    and the parts, with one whole GPU of each pool whose GPUs have their own contents.
     """
     of_gpu = _parts_of_gpus(parts)
     known = _KnownParts()

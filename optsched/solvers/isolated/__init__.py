@@ -1,4 +1,4 @@
-"""Solvers in a process of their own, which can be killed:
+"""Solvers in their own process, which can be killed:
 a hang or a crash costs one run and not the program.
 """
 

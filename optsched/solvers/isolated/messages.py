@@ -38,7 +38,7 @@ class Address:
             found = None
         if found is not solver:
             raise UsageError(
-                f"solver {solver.name} cannot run in a process of its own: "
+                f"solver {solver.name} cannot run in its own process: "
                 f"its class {solver.__qualname__} cannot be "
                 f"imported from {solver.__module__}; put it into a module, "
                 "not inside of a function or a script"

@@ -429,7 +429,7 @@ class SolverProcess:
         if not self._turn.acquire(blocking=False):
             raise UsageError(
                 f"solver {name}: its process is at work on another run; "
-                "give every thread a SolverProcess of its own"
+                "give every thread its own SolverProcess"
             )
         self._holder = threading.get_ident()
         try:

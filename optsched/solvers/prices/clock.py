@@ -225,7 +225,7 @@ class ClockSearch:
         levels[rises] = part.level[rises] * (part.unit / target[some][rises])[:, np.newaxis]
         measures = [levels, *(floor[some] for floor in self._floors)]
         found, slopes = reached_part(part, measures, self.prices, watch, SHARP, probing=True)
-        # Where places are not goods, a part has columns of its own.
+        # Where places are not goods, a part has its own columns.
         place, x = market.place[some], self._x.copy()
         x[place[place >= 0]] = found.x[part.place[place >= 0]]
         rent, of_level, *of_floors = np.zeros((2 + len(self.floors), len(target)))

@@ -32,7 +32,7 @@ class Merged:
     whole : Market
         That of all K classes.
     market : Market
-        That of the G groups, each with columns of its own.
+        That of the G groups, each with its own columns.
     groups : Groups
     """
 

@@ -131,7 +131,7 @@ class PinnedTotal:
         self, level: FloatArray, weight: FloatArray, capacity: FloatArray, curve: Curve
     ) -> Balance:
         market = replace(self.goods.market, capacity=capacity)
-        # Classes and columns of their own, which nobody asks for: each place is one good.
+        # Its own classes and columns, which nobody asks for: each place is one good.
         classes, place = np.zeros(len(level), np.int64), np.zeros(level.shape, np.int64)
         goods = Goods(market, classes, weight, place)
         # Compiled where the whole is large: the process has loaded the compiled sweeps then.

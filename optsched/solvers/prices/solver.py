@@ -1,6 +1,6 @@
 """The price method as a back-end: which programs it takes, and which search solves them.
 
-Searches count levels and worth in units of their own, so that tolerances are relative; ``unit``
+Searches count levels and worth in their own units, so that tolerances are relative; ``unit``
 leads back to those of the program.
 """
 
@@ -22,7 +22,7 @@ from optsched.solvers.base import Capability, Limits, Session, Solver
 from optsched.solvers.prices.market import WIDEST
 from optsched.solvers.prices.requirements import width_of
 
-# Each search has modules of its own, which take tens of milliseconds to load: a process loads those
+# Each search has its own modules, which take tens of milliseconds to load: a process loads those
 # of the searches that it runs.
 if TYPE_CHECKING:
     from optsched.solvers.prices.solve_filling import PricedFilling
@@ -69,7 +69,7 @@ class PriceMethod(Solver):
         if program.integral:
             return "jobs are whole"
         if program.extend is not None:
-            return "it has rows of its own"
+            return "there are extra rows (extend)"
         if not C.all_alone:
             return "jobs share GPUs"
         if len(C) == 0 or C.columns == 0:

@@ -41,7 +41,7 @@ def generate_columns(engine: Engine, program: AllocationProgram, build: Build) -
     ----------
     engine : Engine
     program : AllocationProgram
-        Over classes of candidates that were compiled on demand, each with a column of its own.
+        Over classes of candidates that were compiled on demand, each with its own column.
     build : callable
         The program over classes with more columns.
 

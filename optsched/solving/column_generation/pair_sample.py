@@ -66,7 +66,7 @@ def start_of(engine: Engine, pricing: PairPricing, build: Build) -> Duals | None
 
 def unit_of(some: PairPricing, pricing: PairPricing) -> float:
     """Levels of a program of some classes for each of that of all:
-    a makespan has units of its own.
+    a makespan has its own units.
     """
     rows = np.flatnonzero(some.scale > 0)[:1]
     whole = pricing.scale[pricing.classes.of_job[some.classes.first[rows]]]

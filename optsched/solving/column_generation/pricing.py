@@ -82,7 +82,7 @@ def refuse(program: AllocationProgram, *, gone: bool, concave: bool) -> None:
     why = (
         "jobs are whole" if program.integral
         else "side constraints have rows" if program.side
-        else "there are rows of one's own (extend)" if program.extend is not None
+        else "there are extra rows (extend)" if program.extend is not None
         else "the utility is another one" if not plain
         else "an option changes which columns there are" if gone
         else None
