@@ -44,6 +44,8 @@ CLOSES = "closes"
 """What a stage keeps that was solved with columns closed: 2 where floors cap levels too, 3 where closed
 columns are empty besides; older files have stages that were not.
 """
+MARKS = (1.0, 2.0, 3.0)
+"""Values of `CLOSES`."""
 WRONG = 1e-3
 """Relative size of a dual of the wrong sign that is more than a solver's rounding."""
 VERTEX = "highs", "stages of filling, whose duals are clear at a vertex"

@@ -15,7 +15,7 @@ from optsched.solution.document import SolutionDocument, StageDocument
 from optsched.solution.stage import Stage
 from optsched.solving.engine import Engine
 from optsched.solving.stages import RELAXING, solve_staged
-from optsched.solving.water_filling import FILLING, WRONG, filling_of, replayed
+from optsched.solving.water_filling import CLOSES, FILLING, MARKS, WRONG, filling_of, replayed
 from optsched.verify.findings import Findings
 
 ROUNDING = 1e-12
@@ -134,11 +134,13 @@ def _check_stage(filling: Filling, stage: StageDocument, path: str, findings: Fi
     before = len(findings)
     findings.same(f"{path}.name", stage.name, FILLING)
     findings.same(f"{path}.words", stage.words, [])
-    kept = ["closes"] * filling.closes + ["segment", "slack"]
+    kept = [CLOSES] * filling.closes + ["segment", "slack"]
     findings.same(f"{path}.kept", sorted(stage.kept), kept, "what a stage of filling keeps")
     if len(findings) > before or any(len(numbers) != 1 for numbers in stage.kept.values()):
         findings.add(f"{path}.kept", f"expected one number for each of {', '.join(kept)}")
         return False
+    if filling.closes and stage.kept[CLOSES][0] not in MARKS:
+        findings.add(f"{path}.kept.{CLOSES}", f"found {stage.kept[CLOSES][0]!r}, expected 1, 2 or 3")
     # A stage begins where the last one stopped, and may not end before that.
     start = filling.clock
     try:

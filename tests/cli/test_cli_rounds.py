@@ -420,6 +420,21 @@ def test_a_scheduler_that_never_planned(run: Any, tmp_path: Path) -> None:
     assert "has no snapshot to begin from: the scheduler never started" in run("top", empty).err
 
 
+@pytest.mark.parametrize("command", ["replay", "top"])
+def test_a_journal_that_lost_its_snapshot_is_damaged(
+    run: Any, tmp_path: Path, command: str
+) -> None:
+    path = tmp_path / "day.journal"
+    with optsched.Scheduler(
+        optsched.Instance.from_document(DAY), journal=path, isolate=False
+    ) as scheduler:
+        scheduler.solve(now=0)
+    (path / "snapshot-000000000000.npz").unlink()
+    result = run(command, path)
+    assert result.code == 3
+    assert f"journal {path} is damaged: snapshot-000000000000.npz: found no such file" in result.err
+
+
 # --- top -----------------------------------------------------------------------------------------------------------
 
 
