@@ -608,6 +608,18 @@ class Classes(DisplayedTable):
             per_gpu[name][column] = total / np.maximum(self.gpus[column], 1)
         return per_gpu
 
+    def node_needs(self, column: IntArray) -> FloatArray:
+        """What some columns need per GPU of the resources of nodes, shape (columns, 2 + G).
+
+        CPUs, memory (GB), then the resources of some nodes (`Cluster.node_resources`).
+        """
+        names = self.instance.cluster.node_resources
+        need = np.zeros((len(column), len(names)))
+        for place, name in enumerate(names):
+            if name in self.needs:
+                need[:, place] = self.needs[name][column]
+        return need
+
     @cached_property
     def uses(self) -> Uses:
         """Shares of all renewable resources that each column holds."""

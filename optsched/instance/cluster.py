@@ -379,6 +379,11 @@ class Cluster(Displayed):
         of_nodes = (item for item in self.resources if item.nodes is not None)
         return tuple(item for item in of_nodes if item.kind == "renewable")
 
+    @property
+    def node_resources(self) -> tuple[str, ...]:
+        """Names of the resources that a node counts: CPUs and memory, then the `groups`."""
+        return (*PER_NODE, *(item.name for item in self.groups))
+
     @cached_property
     def members(self) -> BoolArray:
         """Which nodes each of these resources belongs to, shape (G, nodes)."""

@@ -27,7 +27,6 @@ from optsched.placement.cut_gpus import CutGpus
 from optsched.placement.requests import (
     OWN,
     needs_per_gpu,
-    node_resources,
 )
 from optsched.placement.shares import FULL
 
@@ -383,7 +382,7 @@ def _needs_by_name(
     """What each holder needs per GPU of each resource of nodes,
     shape (S, 2 + G); 0 unless stated.
     """
-    names = node_resources(instance)
+    names = instance.cluster.node_resources
     table = np.zeros((holders, len(names)))
     for name, amount in needs.items():
         if name not in names:
@@ -502,7 +501,7 @@ def occupied_by(instance: Instance, jobs: IntArray, option: IntArray) -> Occupie
         return Occupied.none(instance)
     places = instance.jobs_table.places
     numbering = instance.cluster.numbering
-    share, need = held_of(instance, jobs, option, node_resources(instance))
+    share, need = held_of(instance, jobs, option, instance.cluster.node_resources)
     holder = places.among(len(instance.jobs_table))[jobs]
     gpu = places.numbers_of(holder, numbering)
     owner = owners(places.length[holder])

@@ -14,7 +14,6 @@ import numpy as np
 from optsched.arrays import EMPTY, BoolArray, FloatArray, IntArray, constant
 from optsched.candidates import Classes, JobRows, Slices
 from optsched.errors import InvalidArgument
-from optsched.instance import Instance
 from optsched.instance.cluster import PER_NODE
 from optsched.instance.reading import show
 
@@ -26,20 +25,11 @@ the columns of ``Nodes.own`` and of ``Requests.need``.
 """
 
 
-def node_resources(instance: Instance) -> tuple[str, ...]:
-    """Names of what nodes have of their own, then of what some of them share."""
-    return (*OWN, *(group.name for group in instance.cluster.groups))
-
-
 def needs_per_gpu(classes: Classes, column: IntArray) -> tuple[FloatArray, FloatArray]:
     """What columns need per GPU: CPUs and memory (GB), shape (columns, 2);
     resources of some nodes, (columns, G).
     """
-    names = node_resources(classes.instance)
-    each = np.zeros((len(column), len(names)))
-    for place, name in enumerate(names):
-        if name in classes.needs:
-            each[:, place] = classes.needs[name][column]
+    each = classes.node_needs(column)
     return each[:, : len(OWN)], each[:, len(OWN) :]
 
 

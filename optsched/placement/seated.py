@@ -11,7 +11,7 @@ import numpy as np
 
 from optsched.arrays import IntArray
 from optsched.placement.problem import Assignment, Pieces, Problem, with_identities
-from optsched.program.space import GangPart, GangSeats, packed
+from optsched.program.space import GangPart, GangSeats, gpus_of_pieces
 
 NOT_SHARED = -1
 """GPU of a seat for a part that is no content of a GPU."""
@@ -153,7 +153,7 @@ def _shared(
         wanted = [(request, one.part) for request, one in mine if one.seat.gpu == NOT_SHARED]
         rest = len(index) - len(with_contents)
         legal = layouts.get(mine[0][1].part.pool)
-        found = packed(
+        found = gpus_of_pieces(
             [part.piece for _, part in wanted],
             max(rest, 0),
             None if legal is None else legal.counts,

@@ -159,8 +159,8 @@ class Scheduler(ClosedByWith, Displayed):
         self.metrics = metrics
 
     @classmethod
-    @checks_keywords
     @checks_arguments
+    @checks_keywords
     def recover(
         cls,
         journal: str | Path,

@@ -140,7 +140,9 @@ def _check_stage(filling: Filling, stage: StageDocument, path: str, findings: Fi
         findings.add(f"{path}.kept", f"expected one number for each of {', '.join(kept)}")
         return False
     if filling.closes and stage.kept[CLOSES][0] not in MARKS:
-        findings.add(f"{path}.kept.{CLOSES}", f"found {stage.kept[CLOSES][0]!r}, expected 1, 2 or 3")
+        findings.add(
+            f"{path}.kept.{CLOSES}", f"found {stage.kept[CLOSES][0]!r}, expected 1, 2 or 3"
+        )
     # A stage begins where the last one stopped, and may not end before that.
     start = filling.clock
     try:

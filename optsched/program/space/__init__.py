@@ -1,7 +1,7 @@
 """Programs that know which nodes and groups of nodes hold which gangs."""
 
 from optsched.program.space.best_fit import best_fit, seated_types
-from optsched.program.space.contents import GangPart, packed
+from optsched.program.space.contents import GangPart, gpus_of_pieces
 from optsched.program.space.gangs import GangTypes, NodeClasses
 from optsched.program.space.rows import PLACEABLE, capacity_rows
 from optsched.program.space.seats import GangSeats, Space
@@ -15,6 +15,6 @@ __all__ = [
     "Space",
     "best_fit",
     "capacity_rows",
-    "packed",
+    "gpus_of_pieces",
     "seated_types",
 ]

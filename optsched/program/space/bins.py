@@ -9,7 +9,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.program.linear import LinearProgram
-from optsched.program.space.contents import ROUNDING, SEARCHED, GangPart, packed
+from optsched.program.space.contents import ROUNDING, SEARCHED, GangPart, gpus_of_pieces
 
 Counts = tuple[int, ...]
 """How many of each part."""
@@ -29,7 +29,7 @@ class Bin:
 
         sum_p use[i, p] z_p  <=  room_i          whole GPUs, CPUs, memory, sets of jobs that are kept apart
 
-    and there are GPUs for all shares and slices (`packed`).
+    and there are GPUs for all shares and slices (`gpus_of_pieces`).
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Bin:
     ) -> bool:
         """Whether there are GPUs for these shares, as (part, count), beside so many whole GPUs."""
         pieces = [self.parts[part].piece for part, count in shared for _ in range(count)]
-        return packed(pieces, self.gpus - whole, self._layouts, tries) is not None
+        return gpus_of_pieces(pieces, self.gpus - whole, self._layouts, tries) is not None
 
     def _has_gpus(self, counts: IntArray, tries: int | None) -> bool:
         parts = np.flatnonzero(self._shared & (counts > 0))

@@ -110,7 +110,7 @@ def fewest_pieces(gpus: int, nodes: int, most: int, size: int) -> int:
     return max(0, -(-(gpus - hidden) // size))
 
 
-def packed(
+def gpus_of_pieces(
     pieces: Sequence[GpuPiece], gpus: int, layouts: IntArray | None, tries: int | None = None
 ) -> tuple[tuple[int, ...], ...] | None:
     """GPUs for shares and slices: each piece has different ones of so many free GPUs.

@@ -73,7 +73,7 @@ class GangTypes:
         slices = Slices.of(C)
         slices.refuse_larger_shares(C)
         share, profile = _share_and_profile(C, slices, column)
-        need = needs_per_gpu(C, column)
+        need = C.node_needs(column)
         _leave_out_ample(need, C, column, share)
         sets = _jobs_in_sets(C, apart, column)
         keys = (pool, gpus, nodes, level, share, profile, *need.T, *sets.T)
@@ -137,16 +137,6 @@ def _leave_out_ample(need: FloatArray, C: Classes, column: IntArray, share: Floa
             largest = (need[mine, place] / share[mine]).max(initial=0.0)
             if (own[here, place] >= largest * gpus[here]).all():
                 need[mine, place] = 0.0
-
-
-def needs_per_gpu(C: Classes, column: IntArray) -> FloatArray:
-    """What columns need per GPU, shape (columns, 2 + G)."""
-    names = (*PER_NODE, *(group.name for group in C.instance.cluster.groups))
-    need = np.zeros((len(column), len(names)))
-    for place, name in enumerate(names):
-        if name in C.needs:
-            need[:, place] = C.needs[name][column]
-    return need
 
 
 @dataclass(frozen=True, eq=False)
