@@ -94,7 +94,7 @@ class RankedJobs:
         return np.where(np.isinf(self.deadline), np.inf, self.deadline - self.now - self.remaining)
 
     def renewed(self, mask: BoolArray) -> RankedJobs:
-        """The same, if the jobs of a mask had had nothing so far.
+        """The same, with the service of the jobs of a mask set to 0.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class Ranking(ABC, Displayed):
         Parameters
         ----------
         jobs : RankedJobs
-            Of jobs that `renews` names, nothing counts that they had before.
+            Earlier service of the jobs that `renews` names does not count.
 
         Returns
         -------

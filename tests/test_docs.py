@@ -384,7 +384,7 @@ def test_the_layers_are_those_of_the_contract() -> None:
     told = [
         name.rstrip("/")
         for cell, _ in table(
-            sections("docs/developers/architecture.md")["The way through the house"]
+            sections("docs/developers/architecture.md")["Data flow"]
         )
         for name in re.findall(r"`([^`]+)`", cell)
     ]

@@ -97,7 +97,7 @@ class Candidates(Displayed):
     holds : Usage
         Resources that one unit of each column holds.
     dropped : KindColumns
-        Columns that cannot run, each with its reason (`Drop`).
+        Columns that are left out, each with its reason (`Drop`): most cannot run.
     later_nodes : bool
         Whether nodes that are not available yet were counted on.
     aggregate : bool

@@ -60,7 +60,7 @@ FIELDS = {
 """By the names that ``reads`` and ``also_reads`` use.
 
 What every program reads is not here, nor what describes machines and workloads to those that ask
-(prices, power, bandwidths, parameters of models): these ask nothing of an answer.
+(prices, power, bandwidths, parameters of models): these set no requirement on an answer.
 """
 OF_PLACEMENT = frozenset({"preemptible", "running"})
 """Fields that a placement reads."""

@@ -229,7 +229,7 @@ def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assig
     with ``smallest`` so many of the smallest before all others.
 
     Of gangs of equal size and span those come first that need more CPUs per GPU, then more memory,
-    then those given first: what needs little fits into what is left of a node. What is not placed
+    then the order of the input: what needs little fits into what is left of a node. What is not placed
     in the end fits nowhere beside what is.
 
     1. With ``keep``, requests whose jobs run on as few nodes as they need stay where they are.

@@ -172,16 +172,14 @@ class FeasibleRegion:
 
     @cached_property
     def class_floors(self) -> ClassFloors | None:
-        """The other side rows, where each asks for something of one class, which is alone;
-        else None.
-        """
+        """The other side rows, if each asks for something of one class whose jobs share no GPUs; else None."""
         from optsched.program.side_rows import ClassFloors
 
         return ClassFloors.of(self.classes, self._asking)
 
     @cached_property
     def job_floors(self) -> ClassFloors | None:
-        """The rows that ask for something of one class each, beside any others."""
+        """The rows that ask for something of one class each; there may be other rows."""
         from optsched.program.side_rows import ClassFloors
 
         C = self.classes

@@ -299,7 +299,7 @@ class ClassFloors(Displayed):
 
     @classmethod
     def of(cls, classes: Classes, side: tuple[SideRows, ...]) -> ClassFloors | None:
-        """The floors that rows mean; None where some mean something else."""
+        """The floors that these rows express; None if some row is no floor."""
         number, columns = len(classes), classes.columns
         closed, all_the_time = np.zeros(columns, bool), np.full(number, -1, np.int64)
         if not all(np.isposinf(rows.upper).all() and rows.relax == "none" for rows in side):

@@ -18,7 +18,7 @@ from optsched.program.side_rows import SameWords, SideRows
 from optsched.program.utility import Utility
 
 LARGEST_LEVEL = 1e100
-"""Levels that slopes may point to; beyond, the terms of a tangent overflow."""
+"""Largest level that is derived from a slope; beyond it the terms of a tangent overflow."""
 LEVELS = 1e-6
 """Relative precision of the levels where the value is a sum of their logarithms."""
 

@@ -175,7 +175,5 @@ class Utility(ABC):
         return value
 
     def at_least(self, R: FeasibleRegion, value: FloatArray | float, name: str) -> SideRows:
-        """Rows by which the value is at least so much (of each class,
-        where it is a smallest level).
-        """
+        """Rows that force the value to be at least this (of each class, if it is a smallest level)."""
         raise UsageError(f"{type(self).__name__} has no rows that ask for a value")

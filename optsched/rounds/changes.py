@@ -136,7 +136,7 @@ class Changes:
         return self._steps[row - self._count]
 
     def then(self, state: RoundState) -> Changes:
-        """Changes since another state, which may be that of a plan after these; no more are to come here."""
+        """Changes since another state, which may be that of a plan after these. This object is not used any more."""
         names = state.instance.jobs_table.names
         if names is not self.state.instance.jobs_table.names:
             return Changes(state)
@@ -148,12 +148,12 @@ class Changes:
     def ready_for(self, names: Sequence[str] = ()) -> Changes:
         """Changes after which jobs of these names may come or leave.
 
-        That is these changes themselves, but where the order of events would be lost if they
-        happened together.
+        These are the changes themselves, unless the order of events would be lost if they happened
+        together.
         """
         if self._state is self.before:
             return self
-        # A name that comes again is that of another job: those after the first one do not wait for it.
+        # A name that comes again is another job, so the changes before it are settled first.
         again = not self._names_left.isdisjoint(names)
         return Changes(self.state) if again or self._colocated_labels else self
 

@@ -66,7 +66,7 @@ def _wrong_gpus(view: View, places: RunningJobs) -> Iterator[str]:
 def _gpus_given_twice(
     view: View, places: RunningJobs, setups: Mapping[int, Setup]
 ) -> Iterator[str]:
-    """No GPU is given to two jobs, but for jobs that may share GPUs."""
+    """No GPU is given to two jobs, except jobs that may share GPUs."""
     numbering = view.instance.cluster.numbering
     gpu = places.numbers(numbering)
     in_order = np.sort(gpu)

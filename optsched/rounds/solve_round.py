@@ -112,8 +112,8 @@ def solve_round(
         answer = _answered(state, view, load, model, recorded, memory)
         again = None if before is None else before.plan_again(state, view, answer)
         plan = _planned(state, view, answer) if again is None else again
-        # The check knows nothing of what made the plan: a bug in it costs a round, not a GPU given
-        # twice. A plan that is given again has passed it.
+        # The check is independent of the code that made the plan. After a bug there, this round falls
+        # back, and no GPU is given twice. A plan that is given again has passed it.
         broken = () if plan is again else broken_rules(view, plan.running, plan.setups)
         why = f"the plan broke a rule: {broken[0]}" if broken else None
         memory.keep(state, view, answer, plan)

@@ -1,7 +1,7 @@
 """What it costs to stop jobs and to start them again, and when they have their GPUs to themselves.
 
-Whoever weighs up whether a job is stopped or moved asks here, and so does whoever carries a plan
-out. A job that a plan stops or moves at a time t
+Code that decides whether a job is stopped or moved asks here, and so does the code that carries a
+plan out. A job that a plan stops or moves at a time t
 
 - loses the work that it did since its last checkpoint (`Stops.work_lost`);
 - keeps its GPUs for the grace time g of the policy, in which it saves its state and makes no

@@ -352,8 +352,8 @@ class Update(Event):
 class Decides(Event):
     """Another policy, or other side constraints, tenants or workloads, from the next round on.
 
-    Whoever takes it in first checks that rounds can be planned with the state after it
-    (`optsched.rounds.check_policy`). A journal has only what passed.
+    The receiver must first check that rounds can be planned with the state after it
+    (`optsched.rounds.check_policy`). A journal has only events that passed.
     """
 
     def outcome(self, changes: Changes, now: float) -> EventEffect:

@@ -287,8 +287,8 @@ class BoundSum:
     Attributes
     ----------
     y : FloatArray
-        The multipliers without those of a sign that their rows cannot have; the ones given if all
-        are as they can be.
+        The multipliers without those of a sign that their rows cannot have; the given ones if all
+        signs are allowed.
     finite : bool
         Whether nothing has spoiled it so far.
     """

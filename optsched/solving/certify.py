@@ -4,8 +4,8 @@ A continuous program is optimal only by a bound that is recomputed from duals. I
 no duals, its claim of optimality and its bound are ignored; its point counts like that of a stopped
 run. Of an integer program the solver's bound is kept, as a claim.
 
-`judged` recomputes objective, residuals and bound of a point of a program. `certified` adds what is no
-answer: all zero after a stopped run, or an infinite objective. It is called with an
+`judged` recomputes objective, residuals and bound of a point of a program. `certified` also rejects
+points that are no answer: all zero after a stopped run, or an infinite objective. It is called with an
 `EvaluatedPoint`:
 
 - by `certified_linear`, of the point of a linear program;
@@ -59,7 +59,7 @@ STATED_NOISE = 1e4
 """Factor on the noise when the solver's stated objective is compared:
 its terms are accurate to 1e-9 only, ours to 1e-13."""
 CLOSE = 1.0 - 1e-12
-"""Part of the level that a solver states, from which a point is not worth lifting."""
+"""From this part of the level that a solver states, raising the point gains nothing."""
 
 ENDLESS = "a job gets no time, so that the objective is infinite"
 """What is said of a point that is no plan."""
@@ -306,7 +306,7 @@ def is_tighter(bound: float, other: float, maximise: bool) -> bool:
 
 
 def within_tolerance(value: float, bound: float, tolerance: float) -> bool:
-    """Whether a gap may come of the tolerance that the solver was given.
+    """Whether a gap may be caused by the tolerance that the solver was given.
 
     Solvers stop at an absolute gap of the tolerance as well, which near an objective of 0 is a
     large relative one.
@@ -460,8 +460,9 @@ def certified_allocation(
 ) -> Outcome:
     """The outcome of an allocation, whichever way it was solved.
 
-    Its objective and bound are those of a linear program: the program itself, or the tangent of its
-    utility at the point. All ways of solving give duals of the rows of that program.
+    Its objective and bound are those of a linear program: the program itself, or a tangent of its
+    utility. The objective is that of the tangent at the point, the bound that of the tangent at the levels
+    that the duals say (`Total.touching`). All ways of solving give duals of the rows of that program.
 
     Parameters
     ----------
@@ -485,7 +486,7 @@ def certified_point(
     *,
     matrix: bool = True,
 ) -> Outcome:
-    """The outcome of totals of the class columns as they are; see `certified_allocation`."""
+    """The outcome of totals of the class columns, which are not cleaned; see `certified_allocation`."""
     proves = y is not None and values.termination in CLAIMS
     if program.conic and not proves and not np.isfinite(program.value(x)):
         return nothing_found(runs, values)  # a job has nothing yet: the point is worth -infinity

@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 
 class BadLine(Exception):
     """A line that is not the one that should stand there;
-    `sure` if a write that was cut off cannot explain it.
+    `sure` if it is certainly damage, and not a write that was cut off.
     """
 
     def __init__(self, found: str, sure: bool) -> None:

@@ -57,12 +57,12 @@ LEAST = 0.1
 LEFT = 1e-3
 """Part of a capacity that is left for a sample, at least."""
 LACKING = 1e-10
-"""Part of a capacity that a choice may be above, and then of its floors that it may lack."""
+"""Tolerance of a choice: the part of a capacity that it may exceed, and then of its floors that it may miss."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Where all classes are at prices: in one place, or in two of them to be at a floor; idle at -1.
+    """The columns that classes choose at given prices: one place, or two of them to be at a floor; idle at -1.
 
     Attributes
     ----------

@@ -3,7 +3,7 @@ the form in which prices solve it.
 
 A member of class k that reaches the level t alone on column c all the time pays the prices of what
 the column holds. Columns of a class are the places 0 ... w - 1 of its row; places without a column
-have the level 0 at no price, which is to be idle, and idle every job may be anyway.
+have the level 0 at no price: the job is idle, which every job may be.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Market:
 
     def costs(self, prices: FloatArray) -> FloatArray:
         """What a unit of a member's time costs in each place, shape (K, w),
-        or one row for all where that is alike.
+        or one row if it is the same for all classes.
         """
         if self.good is not None:
             return prices[self.good][np.newaxis, :]
@@ -270,10 +270,10 @@ class PinnedPoint:
 
 def market_of(program: AllocationProgram, closed_columns: BoolArray | None = None) -> Market:
     """The market of an allocation program whose columns are jobs alone, and whose rows beside time
-    only limit sums; floors are not seen here.
+    only limit sums. Floors are not part of it: see `optsched.solvers.prices.requirements`.
 
     Each row that limits is a resource, a budget or a quota as well as GPUs, unless it leaves
-    nothing: it bars its columns then. So are ``closed_columns``.
+    nothing: it bars its columns then. ``closed_columns`` are barred too.
     """
     C, limits = program.classes, program.limit_rows
     goods = len(C.capacity)

@@ -9,8 +9,8 @@ Places i with a_i > d_i and j with a_j < d_j can be mixed so that both measures 
     m_ij = l a_i + (1 - l) a_j = l d_i + (1 - l) d_j,    l = (d_j - a_j) / (a_i - d_i + d_j - a_j)
 
 Such a pair is a column that gives m_ij, and a single place gives min(a_j, d_j). Every x is a mixture of
-pairs and single places that together give min(a x, d x): what one measure is short of is balanced as far as it
-goes, and of the rest each place gives its lesser measure. So both requirements are one over these
+pairs and single places that together give min(a x, d x): the shortfall of one measure is balanced as far as
+possible, and of the rest each place gives its smaller measure. So both requirements are one over these
 columns, of which there are at most w + w^2 / 4; further measures are taken in one after the other.
 
 A slope y of the one requirement is parted in the same way. With the rent u of the time and the costs q of
@@ -150,7 +150,7 @@ class _Pairs:
         return sp.csr_matrix(entries, shape=(self.market.columns, pairs))
 
     def totals(self, x: FloatArray) -> FloatArray:
-        """Totals of single columns from those of the wide market; what is behind stays."""
+        """Totals of single columns from those of the wide market; later entries are unchanged."""
         if not self.width:
             return x
         single, pairs, behind = np.split(x, [self.market.columns, self.wide.columns])
