@@ -383,9 +383,7 @@ def test_the_example_instance_solves() -> None:
 def test_the_layers_are_those_of_the_contract() -> None:
     told = [
         name.rstrip("/")
-        for cell, _ in table(
-            sections("docs/developers/architecture.md")["Data flow"]
-        )
+        for cell, _ in table(sections("docs/developers/architecture.md")["Data flow"])
         for name in re.findall(r"`([^`]+)`", cell)
     ]
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][

@@ -564,7 +564,7 @@ def _check_outputs(parameters: Sequence[_Parameter], given: Mapping[str, Any]) -
     """Refuse to write over a file that is read, and to write two things to one file."""
     read: list[str] = []
     for part in parameters:
-        if part.is_argument:
+        if part.is_argument or part.is_source:
             value = given[part.name]
             read += [value] if isinstance(value, str) else (value or [])
     taken: dict[str, str] = {}

@@ -80,6 +80,12 @@ class GpuRun(NamedTuple):
     iterations: int
 
 
+def _finite(part: FloatArray | None, length: int) -> FloatArray | None:
+    """A point or multipliers; None if a stopped run left nothing, or no numbers."""
+    whole = part is not None and part.shape == (length,) and bool(np.isfinite(part).all())
+    return part if whole else None
+
+
 class GpuSolver(ReloadingSolver):
     """Base of the back-ends on GPUs."""
 
@@ -125,8 +131,11 @@ class GpuSolver(ReloadingSolver):
         termination = TERMINATION.get(run.status)
         if termination is None:
             raise SolverCrashed(f"{self.name} stopped with {run.status!r}")
-        x = None if termination is Termination.INFEASIBLE_OR_UNBOUNDED else run.x
-        y = None if x is None or run.y is None else sign * run.y
+        rows, columns = arrays.shape
+        nothing = termination is Termination.INFEASIBLE_OR_UNBOUNDED
+        x = None if nothing else _finite(run.x, columns)
+        y = None if x is None else _finite(run.y, rows)
+        y = None if y is None else sign * y
         point = PointStatus.FEASIBLE if termination is Termination.OPTIMAL else PointStatus.UNKNOWN
         return Values(
             termination=termination,

@@ -32,6 +32,7 @@ def instance(tmp_path: Path) -> Path:
         ["export", "FILE", "-o", "FILE"],
         ["round", "FILE", "-o", "FILE"],
         ["model", "fit", "FILE", "-o", "FILE"],
+        ["solve", "@quickstart", "--model", "FILE", "-o", "FILE"],
     ],
     ids=lambda command: "-".join(part for part in command if part.isalpha() and part != "FILE"),
 )

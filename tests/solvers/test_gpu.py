@@ -149,6 +149,23 @@ def test_an_infeasible_program_is_no_answer(name: str, libraries: None) -> None:
     assert values.x is None and values.y is None
 
 
+@pytest.mark.parametrize("left", [np.zeros(0), np.full(3, np.nan)])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stopped_run_without_numbers_has_no_point(
+    name: str, left: np.ndarray, libraries: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = LinearProgram()
+    x = program.variables(3, name="x", upper=[2.0, 2.0, 2.0])
+    program.constrain(sp.csr_matrix(np.ones((1, 3))) @ x <= 4.0, name="row")
+    program.maximise(x.sum())
+    solver = load_solver(name)
+    run = gpu.GpuRun("TIME_LIMIT", left, left, 0)
+    monkeypatch.setattr(solver, "minimised", lambda *_: run)
+    values = solver().open(program.arrays).run(Limits())
+    assert values.termination is Termination.TIME_LIMIT
+    assert values.x is None and values.y is None and values.objective is None
+
+
 @pytest.mark.parametrize(
     ("integer", "conic"), [(False, False), (True, False), (False, True), (True, True)]
 )
