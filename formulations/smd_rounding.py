@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from formulations.all_assigned import FITS
+from formulations.all_assigned import FITS, jobs_alone
 from formulations.job_limits import JobLimits
 from formulations.multiple_choice import MultipleChoice
 from formulations.rule import Deciding, Rule
@@ -29,6 +29,8 @@ EXACT: dict[str, type[Formulation]] = {
 """The programs that can be rounded."""
 SAME = 1e-9
 """Relative difference of two values that is rounding."""
+NO_PART = "no part of the optimum is promised: a job is worth nothing, and could be worth something if it were faster"
+"""Where s is 0."""
 
 
 class SmdRounding(Rule):
@@ -42,13 +44,16 @@ class SmdRounding(Rule):
         3. rounding  x is a vertex: at most K jobs are fractional. It is rounded down. The job of greatest value alone
                      is tried too. Both are filled up with jobs that still fit; the better one is the answer.
     Guarantee
-        value  >=  s / (K + 1) LP,   s = min_i u_i / u'_i,   u_i = mu_i(tau_i);   s = 1 for epsilon = 0
-        LP     >=  the optimum of ``smd``: it is the bound of the solution
+        value  >=  s / (K + 1) LP,   s = min_i u_i / u'_i  over u'_i > 0,   u_i = mu_i(tau_i);   s = 1 for epsilon = 0
+        LP     >=  the optimum of the program: it is the bound of the solution
 
     Rounding down loses at most K jobs, each worth at most what the best job is worth alone; so the two points
     together are worth LP / (K + 1) at least. The shortest duration is at least tau_i / (1 + epsilon), so no job is
     worth more than u'_i. A note states the part, and the certificate checks it. Where kappa_i is the elasticity of
-    mu_i, s is at least (1 + epsilon)^-kappa.
+    mu_i, s is at least (1 + epsilon)^-kappa. Where s is 0, nothing is promised.
+
+    Columns of two jobs are left out: of ``multiple-choice`` the bound is that of the program without them, which
+    pairs may exceed.
 
     For real w and p there is a grid of the ratios 1/w and w/p, with a linear program for each of its points, whose
     optimum is the smallest w and p there. For whole w and p a grid of w does the same without a program.
@@ -95,13 +100,15 @@ class SmdRounding(Rule):
         return bool(self.options.program == "smd")
 
     def classes(self, candidates: Candidates) -> Classes:
-        """Those of the program, without columns that never fit: part of one would."""
+        """Those of the program, without columns that never fit, as part of one would, and without pairs."""
         epsilon, program = self.options.epsilon, self.options.program
         if epsilon > 0 and not self._reserves:
             raise UsageError(
                 f"smd-rounding: epsilon goes with the program smd, not with {program}: "
                 "there other configurations leave other room"
             )
+        if program == "multiple-choice":
+            candidates = jobs_alone(candidates)
         drop = np.full(len(candidates.columns), Drop.KEPT, np.uint8)
         drop[self._never_fit(candidates)] = Drop.OVER_CAPACITY
         candidates = candidates.without(drop)
@@ -129,19 +136,21 @@ class SmdRounding(Rule):
 
     def decide(self, C: Classes, seed: int) -> Deciding:
         """Solve the relaxation and round it."""
-        program, at_best = self.build(C), self._at_best(C)
+        program = self.build(C)
+        relaxed = self._relaxed(program)
         promise: float | None = None
         notes: tuple[str, ...] = ()
         if self.options.relaxation == "lp":
-            levels = sp.csr_matrix(program.levels @ sp.diags_array(at_best))
-            relaxed = replace(program, levels=levels, integral=False)
             optimum = yield Auxiliary(relaxed.to_linear(), required=True, vertex=True)
             assert optimum.x is not None and optimum.bound is not None
             x, bound = relaxed.allocation_of(optimum.x), optimum.bound
-            promise, why = self._promise(C, program, at_best)
-            notes = (f"at least {promise:.4g} of the optimum: {why}",)
+            part, why = self._promise(program, relaxed)
+            if part > 0:
+                promise, notes = part, (f"at least {part:.4g} of the optimum: {why}",)
+            else:
+                notes = (NO_PART,)
         else:
-            optimum = yield _priced_rows(program, program.gain * at_best)
+            optimum = yield _priced_rows(relaxed)
             assert optimum.x is not None and optimum.bound is not None
             x, bound = optimum.x, -optimum.bound
         best_alone = np.zeros(C.columns)
@@ -153,32 +162,35 @@ class SmdRounding(Rule):
         least = decision.value if 0.0 < decision.value - bound <= rounding else bound
         return decision._replace(bound=(least, "relaxation"), promise=promise, notes=notes)
 
-    def _at_best(self, C: Classes) -> FloatArray:
-        """u' / u of each column, shape (N,)."""
+    def _relaxed(self, program: AllocationProgram) -> AllocationProgram:
+        """The program in fractions, with the values u' of columns by law."""
+        relaxed = replace(program, integral=False)
+        C = program.classes
         columns, kinds = C.candidates.columns, C.candidates.kinds
-        by_law, ratio = columns.workers > 0, np.ones(len(columns))
-        if self.options.epsilon > 0 and by_law.any():
-            shortest = columns.duration[by_law] / (1.0 + self.options.epsilon)
-            most = kinds.laws.utility(kinds.law[columns.kind[by_law]], shortest)
-            ratio[by_law] = quotient(most, columns.value[by_law], 1.0)
-        return ratio[C.kind_column]
+        by_law = columns.workers > 0
+        if self.options.epsilon == 0 or not by_law.any():
+            return relaxed
+        shortest = columns.duration[by_law] / (1.0 + self.options.epsilon)
+        value = columns.value.copy()
+        value[by_law] = kinds.laws.utility(kinds.law[columns.kind[by_law]], shortest)
+        u = value[C.kind_column]
+        levels = sp.csr_matrix((u, (C.class_a, np.arange(C.columns))), shape=(len(C), C.columns))
+        return replace(relaxed, levels=levels)
 
-    def _promise(
-        self, C: Classes, program: AllocationProgram, at_best: FloatArray
-    ) -> tuple[float, str]:
+    def _promise(self, program: AllocationProgram, relaxed: AllocationProgram) -> tuple[float, str]:
         """The part of the bound that the value reaches, and why."""
-        rows = program.side[0].matrix if self._reserves else C.usage
+        rows = program.side[0].matrix if self._reserves else program.classes.usage
         K = int(np.count_nonzero(np.diff(sp.csr_matrix(rows).indptr)))
         part, why = 1.0 / (K + 1), f"1/{K + 1} by rounding in {K} resources"
         if self.options.epsilon > 0:
-            inside = float(1.0 / at_best.max())
+            inside = float(quotient(program.gain, relaxed.gain, 1.0).min())
             part, why = part * inside, f"{why}, {inside:.4g} by the inner problems"
         return part, why
 
 
-def _priced_rows(program: AllocationProgram, gain: FloatArray) -> PricedRows:
+def _priced_rows(program: AllocationProgram) -> PricedRows:
     """The program with prices of its resources: each job takes the column that is worth most at them."""
-    C, limits = program.classes, program.limit_rows
+    C, limits, gain = program.classes, program.limit_rows, program.gain
     used = np.flatnonzero(np.isfinite(limits.most) & (limits.most > 0))
     # Parts of what there is: the bundle method measures all rows alike
     use = sp.csr_matrix(sp.diags_array(1.0 / limits.most[used]) @ limits.matrix[used])

@@ -122,10 +122,12 @@ class Balancing:
         return False
 
     def _drawn(self, free: FloatArray, step: float) -> IntArray:
-        """The machine that ends last or any other, and some with much free time."""
+        """The machine that ends last or any other, and some with much free time; one machine alone."""
         count = len(free)
         late = self.random.random() >= IN_TIME
         first = int(np.argmin(free)) if late else int(self.random.integers(count))
+        if count == 1:
+            return np.array([first])
         weight = np.maximum(free, 0.0) + FULL * step
         weight[first] = 0.0
         others = min(int(self.random.integers(1, MOST_OTHERS + 1)), count - 1)

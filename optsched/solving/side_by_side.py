@@ -106,7 +106,7 @@ class SideBySide(Generic[Result]):
     ) -> None:
         settings = EngineSettings.of(engine)
         if engine.elsewhere:  # nobody hears there
-            limits = replace(engine.limits, on_progress=None, on_log=None)
+            limits = replace(engine.limits, on_progress=None, on_log=None, on_point=None)
             settings = replace(settings, limits=limits)
         engine.in_parts = True
         self._engine = engine

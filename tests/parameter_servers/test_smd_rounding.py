@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parameter_server_cases import REFERENCE, Case, gpu_document, options_document, random_case
+from parameter_server_cases import REFERENCE, Case, Job, gpu_document, options_document, random_case
 from refusals import refuses
 
 import optsched
@@ -103,6 +105,67 @@ def test_a_part_of_the_optimum_with_inner_problems_that_are_only_near(
     assert best is not None and solution.objective is not None and solution.bound is not None
     assert solution.objective <= best * (1 + 1e-9) and best <= solution.bound * (1 + 1e-9)
     assert kept_part(solution) * best <= solution.objective * (1 + 1e-4)
+
+
+STEEP = Job((30, 1e-3, 1e-3, 1e-3, 1e-3), (1, 0, 0), (0, 1, 1), (3, 1, 1), 1, (50, 270, 12))
+"""Worth 50 in the shortest duration; twice as long it is worth 0 in numbers of 64 bits."""
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("relaxation", ["lp", "lagrangian"])
+def test_the_bound_counts_what_a_job_is_worth_at_best(relaxation: str) -> None:
+    instance = Case((STEEP,), (14, 45, 90)).instance()
+    solution = rounded(instance, epsilon=1.0, relaxation=relaxation)
+    assert solution.objective == pytest.approx(0.0)
+    assert solution.bound == pytest.approx(50.0)
+    assert solution.status == "feasible"
+    assert not any(note.startswith("at least ") for note in solution.notes)
+    assert optsched.verify(solution).ok
+
+
+@few
+@given(seed=seeds, slope=st.floats(1.0, 60.0), epsilon=st.sampled_from([0.2, 1.0, 3.0]))
+def test_the_bound_holds_where_values_fall_steeply(seed: int, slope: float, epsilon: float) -> None:
+    case = random_case(seed)
+    steep = [replace(job, sigmoid=(job.sigmoid[0], slope, job.best() * 1.1)) for job in case.jobs]
+    instance = replace(case, jobs=steep).instance()
+    best = optsched.solve(instance, "smd").objective
+    solution = rounded(instance, epsilon=epsilon)
+    assert best is not None and solution.bound is not None
+    assert best <= solution.bound * (1 + 1e-9)
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("relaxation", ["lp", "lagrangian"])
+def test_jobs_share_no_gpus(relaxation: str) -> None:
+    """Pairs would be worth 1.8 together; a job alone is worth 1."""
+    names = ("a", "b", "c")
+    document = instance_document(
+        {"g": 1},
+        [{"id": name, "throughput": {"g": 1.0}} for name in names],
+        workloads={},
+        colocation=[
+            {"jobs": list(pair), "pool": "g", "gpus": 1, "throughput": [0.9, 0.9]}
+            for pair in combinations(names, 2)
+        ],
+    )
+    assert optsched.solve(document, "multiple-choice").objective == pytest.approx(1.8)
+    solution = rounded(
+        Instance.from_document(document), program="multiple-choice", relaxation=relaxation
+    )
+    assert solution.objective == pytest.approx(1.0)
+    assert solution.bound == pytest.approx(1.0, rel=1e-3)
+
+
+@pytest.mark.unit
+def test_an_option_without_rate_that_never_fits_counts_for_nothing() -> None:
+    """Seven tenths of it would fit into the relaxation."""
+    document = options_document()
+    for job in document["jobs"]:
+        job["options"] = [{"uses": {"r": 10}, "throughput": 0.0, "value": 9}]
+    solution = optsched.solve(document, "smd-rounding", program="multiple-choice")
+    assert (solution.objective, solution.bound) == (0, 0)
+    assert solution.certificate.ok
 
 
 def mixed_case(seed: int) -> Case:

@@ -53,6 +53,13 @@ def test_the_makespan_falls(seed: int) -> None:
     assert np.isfinite(seconds[search.agent, np.arange(40)]).all()
 
 
+@pytest.mark.unit
+def test_one_machine_has_nobody_to_share_with() -> None:
+    search = Balancing.begun(np.array([[3.0, 4.0]]), np.ones(1), 0)
+    search.run(1.0, 1.0, lambda: False)
+    assert search.makespan == 7.0
+
+
 def test_the_search_ends_at_the_optimum() -> None:
     instance = generate("unrelated", jobs=30, machines=3, seed=1).instance
     plan = plan_of(instance)

@@ -24,9 +24,9 @@ from optsched.program import AllocationProgram, SideRows
 from optsched.registry import load_solver
 from optsched.solution import Solution, Termination
 from optsched.solvers import Limits
-from optsched.solving import Engine
 
-# Private names: parts must be small for a test
+# Private names: parts must be small for a test, and nothing is sent
+from optsched.solving import Engine, side_by_side
 from optsched.solving.column_generation import pair_generation, pair_parts
 from optsched.solving.side_by_side import EngineSettings
 
@@ -86,6 +86,17 @@ def test_an_engine_of_a_part_has_what_is_left_of_the_time() -> None:
     assert late.timer.seconds == 0.0 and late.time_left <= 0
     assert 0 < settings.engine(time.time() + 100.0).time_left <= 100.0
     assert late.solver == "highs"
+
+
+@pytest.mark.unit
+def test_nobody_hears_what_is_found_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(side_by_side, "Calls", lambda _, shared, **how: sent.extend(shared))
+    heard = Limits(on_progress=print, on_log=print, on_point=print)
+    engine = Engine(load_solver, limits=heard, processes=2)
+    side_by_side.SideBySide(engine, lambda *of: None, ())
+    limits = sent[1].limits
+    assert (limits.on_progress, limits.on_log, limits.on_point) == (None, None, None)
 
 
 @pytest.mark.unit
