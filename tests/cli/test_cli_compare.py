@@ -171,6 +171,7 @@ def test_refusals_and_conflicts_are_told_once(run: Any) -> None:
 JOB = ("@quickstart", "--job", "resnet-50-1")
 
 
+@pytest.mark.property
 @pytest.mark.parametrize(
     "formulation", ["max-min-fairness", "max-throughput", "isolated", "lease", "makespan-unrelated"]
 )

@@ -166,6 +166,7 @@ def test_doctor_tells_what_is_wrong(run: Any, monkeypatch: pytest.MonkeyPatch) -
     ]
 
 
+@pytest.mark.property
 def test_doctor_sees_a_solver_that_is_missing_or_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 

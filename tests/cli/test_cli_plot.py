@@ -68,6 +68,7 @@ TITLES = {
 }
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("kind", TITLES)
 def test_every_kind_of_a_solution_file(
     run: Any, plan: Path, titles: list[str], kind: str, tmp_path: Path

@@ -34,6 +34,7 @@ QUICK = ("infeasible", "quickstart")
 """Instances whose views are looked at each time; all others in the long studies."""
 
 
+@pytest.mark.property
 @pytest.mark.parametrize(
     "name",
     [

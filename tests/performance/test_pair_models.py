@@ -97,6 +97,7 @@ def test_estimates_are_fractions_and_what_was_measured_is_said_unchanged(name: s
             np.testing.assert_array_equal(again.second, second)
 
 
+@pytest.mark.property
 @pytest.mark.unit
 @pytest.mark.parametrize("name", MODELS)
 def test_exchanging_the_jobs_exchanges_the_fractions(name: str) -> None:

@@ -169,6 +169,7 @@ def test_a_ranking_leaves_jobs_as_they_run() -> None:
     assert verdicts(plan) == {"a": "KEEP"}
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("seed", [37, *range(8)])
 def test_no_more_jobs_make_way_than_may_though_they_have_shares(seed: int) -> None:
     dice = random.Random(seed)

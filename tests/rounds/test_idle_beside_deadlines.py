@@ -71,6 +71,7 @@ def test_a_job_that_waits_for_its_place_in_the_plan_runs_elsewhere_only_if_it_ca
     assert result.to_columns()["starts"][-1] == starts
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("formulation", ["deadline-fluid", "elasticflow", "lease"])
 @pytest.mark.parametrize(
     ("rate", "due", "starts", "end"), [(0.48, 209.0, 2, 182.0), (0.47, 209.0, 1, 200.0)]

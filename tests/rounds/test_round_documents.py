@@ -71,6 +71,7 @@ def test_a_state_s_document_is_the_state(source: str, policy: dict[str, Any], ro
     jsonschema.Draft202012Validator(state_schema()).validate(document)
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("seed", range(3))
 def test_a_document_is_exact_whatever_happens(seed: int) -> None:
     """Jobs come, go, stop and are observed, nodes fail and are reserved: document and state plan the same."""

@@ -42,6 +42,7 @@ def mean_gpus(policy: dict[str, Any], constraint: dict[str, Any]) -> float:
     return used / ROUNDS
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("constraint", [QUOTA, BUDGET], ids=["quota", "budget"])
 @pytest.mark.parametrize(
     "more", [{}, {"hysteresis": 0.0}, {"fill": False}], ids=["defaults", "no hysteresis", "no fill"]

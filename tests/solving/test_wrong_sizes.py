@@ -51,6 +51,7 @@ def spoiled(part: str, how: str) -> Callable[[HighsSession, Limits], Values]:
     return run
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("how", WRONG)
 @pytest.mark.parametrize("part", ["x", "y"])
 @pytest.mark.parametrize("name", CASES)
