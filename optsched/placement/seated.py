@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -11,105 +10,53 @@ import numpy as np
 
 from optsched.arrays import IntArray
 from optsched.placement.problem import Assignment, Pieces, Problem, with_identities
-from optsched.program.space import GangPart, GangSeats, gpus_of_pieces
-
-NOT_SHARED = -1
-"""GPU of a seat for a part that is no content of a GPU."""
-
-
-class Seat(NamedTuple):
-    """Room for one part: a node, and the number of one of its GPUs with its own contents."""
-
-    node: int
-    gpu: int = NOT_SHARED
-
-
-Seats = deque[Seat]
+from optsched.program.space import (
+    NOT_SHARED,
+    GangPart,
+    GangSeats,
+    Seat,
+    deal,
+    gpus_of_pieces,
+)
 
 
 def seated(problem: Problem, seats: GangSeats) -> Assignment:
     """GPUs for the requests whose gangs have seats, as far as these are still free.
 
-    Gangs of a type take the seats of the type in order, and their parts the nodes of the part: which
-    of equal gangs is where makes no difference to what they are worth.
+    Gangs of a type take the seats of the type in order, and their parts the nodes of the part (`deal`):
+    which of equal gangs is where makes no difference to what they are worth.
     """
-    parts = _parts_of_requests(problem, seats)
-    return _on_gpus(problem, seats, _places_of_parts(problem, seats, parts))
-
-
-def _parts_of_requests(problem: Problem, seats: GangSeats) -> dict[int, tuple[int, list[int]]]:
-    """Of each request with a seat: the column of its gang (y), and the parts that it is split into."""
-    space = seats.space
-    waiting: dict[int, deque[int]] = defaultdict(deque)
-    for column in np.flatnonzero(seats.gangs).tolist():
-        t = int(space.gangs.type_[column])
-        waiting[t].extend([column] * int(seats.gangs[column]))
-    R = problem.requests
-    found = {}
-    type_ = space.types.of_column[R.column]
-    for request, t in enumerate(type_.tolist()):
-        if waiting[t]:
-            column = waiting[t].popleft()
-            split = space.gangs.split[column]
-            found[request] = column, [part for part, many in split.items() for _ in range(many)]
-    return found
+    return _on_gpus(problem, seats, _places_of_parts(problem, seats))
 
 
 class _SeatedPart(NamedTuple):
-    """A part of a request and where it is."""
+    """A part of a request and where it is, by the numbers of nodes of the problem."""
 
     part: GangPart
     seat: Seat
 
 
-def _places_of_parts(
-    problem: Problem, seats: GangSeats, parts: Mapping[int, tuple[int, list[int]]]
-) -> dict[int, list[_SeatedPart]]:
-    """Parts of each request."""
+def _gangs_of_requests(problem: Problem, seats: GangSeats) -> dict[int, int]:
+    """Of each request with a seat: the column of its gang (y)."""
     space = seats.space
-    room = _room(problem, seats)
-    # Parts of a group, and the classes of nodes that hold them for its gangs.
-    supply: dict[tuple[int, int, int], Seats] = defaultdict(deque)
-    held = space.held
-    for column in np.flatnonzero(seats.held).tolist():
-        part, r = int(held.part[column]), int(held.node_class[column])
-        level = int(held.level[column])
-        group = int(space.nodes.group[level, r])
-        for _ in range(int(seats.held[column])):
-            supply[part, level, group].append(room[part, r].popleft())
-    placed = {}
-    for request, (column, mine) in parts.items():
+    waiting: dict[int, deque[int]] = defaultdict(deque)
+    for column in np.flatnonzero(seats.gangs).tolist():
         t = int(space.gangs.type_[column])
-        level, group = int(space.types.level[t]), int(space.gangs.group[column])
-        placed[request] = [
-            _SeatedPart(space.parts[part], supply[part, level, group].popleft()) for part in mine
-        ]
-    return placed
+        waiting[t].extend([column] * int(seats.gangs[column]))
+    type_ = space.types.of_column[problem.requests.column]
+    return {request: waiting[t].popleft() for request, t in enumerate(type_.tolist()) if waiting[t]}
 
 
-def _room(problem: Problem, seats: GangSeats) -> dict[tuple[int, int], Seats]:
-    """Seats for a part, once for each time that there is room for it, by part and class."""
-    space, local = seats.space, problem.nodes.local()
-    room: dict[tuple[int, int], Seats] = defaultdict(deque)
-    next_node, next_gpu = [0] * len(space.nodes), itertools.count()
-    contents = space.contents
-    used = np.flatnonzero(seats.contents)
-    # GPUs with their own contents take the places of whole GPUs, which nodes have.
-    for column in used[np.argsort(contents.of_gpu[used], kind="stable")].tolist():
-        r = int(contents.node_class[column])
-        counts = contents.counts[contents.row[column]]
-        many = int(seats.contents[column])
-        if contents.of_gpu[column]:
-            one = int(np.flatnonzero(counts < 0)[0])
-            made = [Seat(room[one, r].popleft().node, next(next_gpu)) for _ in range(many)]
-        else:
-            first = next_node[r]
-            next_node[r] += many
-            made = [Seat(n) for n in local[space.nodes.members[r][first : first + many]].tolist()]
-        for seat in made:
-            for part in np.flatnonzero(counts > 0).tolist():
-                room[part, r].extend([seat] * int(counts[part]))
-    return room
+def _places_of_parts(problem: Problem, seats: GangSeats) -> dict[int, list[_SeatedPart]]:
+    """Parts of each request; a gang that was not dealt any is left out."""
+    parts, local = seats.space.parts, problem.nodes.local().tolist()
+    gangs = _gangs_of_requests(problem, seats)
+    found = deal(seats, list(gangs.values()))
+    return {
+        request: [_SeatedPart(parts[part], Seat(local[seat.node], seat.gpu)) for part, seat in mine]
+        for request, mine in zip(gangs, found, strict=True)
+        if mine is not None
+    }
 
 
 def _on_gpus(

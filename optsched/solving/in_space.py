@@ -11,11 +11,12 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Space, Variables
-from optsched.program.space import best_fit
-from optsched.solution import Status, Termination, certify_point, gap_of
+from optsched.program.space import best_fit, undealt
+from optsched.solution import Status, Termination, Values, certify_point, gap_of
 from optsched.solution.certificate import OPTIMALITY, dual_bound, dual_residual
+from optsched.solution.values import CLAIMS
 from optsched.solvers import Progress
-from optsched.solving.certify import certified_linear
+from optsched.solving.certify import certified_linear, nothing_found
 from optsched.solving.contents_on_demand import priced_contents
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import Outcome, SolvedProgram
@@ -51,6 +52,8 @@ def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     else:
         bounding = engine.build(lambda: bounding_arrays(program, space))
         outcome = _of_some_contents(engine, arrays, clean, point, bounding, prices)
+    if outcome.x is not None and len(undealt(space.read(outcome.x))):
+        outcome = _with_nodes(engine, program, space, arrays, outcome, point)
     if outcome.x is None:
         return SolvedProgram(program, outcome)
     x = outcome.x[: program.classes.columns]
@@ -107,15 +110,14 @@ def _of_some_contents(
     finally:
         engine.limits = limits
     if outcome.x is None or outcome.value is None:
+        if outcome.status not in (Status.INFEASIBLE, Status.LIMIT):
+            return outcome
         # No proof: contents that were not made may still be feasible.
-        status = Status.LIMIT if outcome.status is Status.INFEASIBLE else outcome.status
-        return replace(outcome, status=status, bound=bound)
-    gap = gap_of(outcome.value, bound)
-    near = gap is not None and gap <= max(OPTIMALITY, limits.gap or 0.0)
-    ended = outcome.values.termination
-    if ended in (Termination.OPTIMAL, Termination.GAP_LIMIT):
-        ended = Termination.GAP_LIMIT if near else Termination.IMPRECISE
-    values = replace(outcome.values, bound=bound, termination=ended, x=outcome.x, y=None)
+        values = replace(outcome.values, bound=bound)
+        if outcome.status is Status.INFEASIBLE:
+            values = replace(values, termination=Termination.IMPRECISE)
+        return nothing_found(engine, values, integer=True)
+    values = _at(engine, outcome, outcome.x, outcome.value, bound)
     outcome = certified_linear(engine, arrays, values, None, clean)
     if outcome.bound_source == "dual":
         # What the jobs could have alone bounds it better: nodes cost nothing
@@ -129,6 +131,75 @@ def _of_some_contents(
         certificate=replace(outcome.certificate, proof="dual", residuals=residuals),
         duals={rows.name: prices[rows.slice] for rows in bounding.rows},
     )
+
+
+def _at(
+    engine: Engine, outcome: Outcome, x: FloatArray, value: float, bound: float | None
+) -> Values:
+    """What a solver said, of a point that it did not claim to be the best, and of a bound."""
+    gap = gap_of(value, bound)
+    near = gap is not None and gap <= max(OPTIMALITY, engine.limits.gap or 0.0)
+    ended = outcome.values.termination
+    if ended in CLAIMS:
+        ended = Termination.GAP_LIMIT if near else Termination.IMPRECISE
+    return replace(outcome.values, bound=bound, termination=ended, x=x, y=None)
+
+
+def _with_nodes(
+    engine: Engine,
+    program: AllocationProgram,
+    space: Space,
+    arrays: LinearArrays,
+    outcome: Outcome,
+    start: FloatArray | None,
+) -> Outcome:
+    """The outcome of a point all of whose gangs find nodes, with the bound of one where some do not.
+
+    It is that point without these gangs, or the start, if it is better; no point where neither keeps
+    the rows.
+    """
+    assert outcome.x is not None
+    sign = 1.0 if arrays.maximise else -1.0
+    points = [
+        _without_gangs(program, space, arrays, outcome.x),
+        *([] if start is None else [start]),
+    ]
+    known = [
+        (sign * arrays.objective(x), turn)
+        for turn, x in enumerate(points)
+        if not len(undealt(space.read(x)))
+        and certify_point(arrays, x, arrays.objective(x), "none").ok
+    ]
+    if not known:
+        values = replace(outcome.values, termination=Termination.IMPRECISE, bound=outcome.bound)
+        return nothing_found(engine, values, integer=True)
+    x = points[max(known)[1]]
+    values = _at(engine, outcome, x, arrays.objective(x), outcome.bound)
+    found = certified_linear(engine, arrays, values, None)
+    certificate = replace(found.certificate, proof=outcome.certificate.proof)
+    return replace(
+        found, bound_source=outcome.bound_source, duals=outcome.duals, certificate=certificate
+    )
+
+
+def _without_gangs(
+    program: AllocationProgram, space: Space, arrays: LinearArrays, point: FloatArray
+) -> FloatArray:
+    """A point without the gangs that find no nodes, of the columns of each type the least worth first."""
+    point = point.copy()
+    columns = program.classes.columns
+    worth = (1.0 if arrays.maximise else -1.0) * arrays.cost[:columns]
+    first = (
+        len(point) - space.columns
+    )  # y follow the columns that the program has without its space
+    for gang in undealt(space.read(point)).tolist():
+        mine = np.flatnonzero(space.types.of_column == space.gangs.type_[gang])
+        mine = mine[point[mine] > 0]
+        point[mine[np.argmin(worth[mine])]] -= 1
+        point[first + gang] -= 1
+    if program.extend is None:
+        point[:first] = program.complete(point[:columns])
+    return point
 
 
 def _in_order(arrays: LinearArrays, duals: Mapping[str, FloatArray] | None) -> FloatArray:

@@ -213,3 +213,28 @@ def test_contents_are_all_written_down_only_where_each_is_decided(
         monkeypatch.setattr(module, "SEARCHED", 5)
     again = Bin(shares, (0, 1), np.full(2, np.inf), 2, np.zeros(0))
     assert again.fullest(100) is None
+
+
+@pytest.mark.parametrize("feasible", [True, False])
+def test_too_few_contents_prove_nothing_infeasible(
+    feasible: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That jobs do not fit into the contents that were made is no proof that they fit nowhere."""
+    monkeypatch.setattr(seats, "MOST_CONTENTS", 0)
+    option = {"pool": "v", "gpus": 1, "nodes": 1, "value": 1.0, "cost": 1.0}
+    jobs, cpu = (8, 3.0) if feasible else (4, 9.0)
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {
+            "pools": [{"name": "v", "nodes": [{"name": n, "gpus": 2, "cpus": 17.0} for n in "ab"]}]
+        },
+        "jobs": [
+            {"id": f"j{n}", "options": [option | {"share": share, "uses": {"cpu": cpu}}]}
+            for n, share in zip(range(jobs), [0.4, 0.6] * jobs, strict=False)
+        ],
+    }
+    solution = optsched.solve(document, "generalised-assignment", constraints=["placeable"])
+    assert solution.termination != "infeasible"
+    assert solution.status == "limit" or (feasible and solution.objective == 8.0)
+    assert solution.conflicts == ()
+    assert optsched.verify(solution).ok

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -138,14 +140,18 @@ class _Seats:
         gangs, nodes = self.space.gangs, self.space.nodes
         pool = int(self.space.types.pool[gangs.type_[column]])
         inside = (nodes.group[level] == gangs.group[column]) & (nodes.pool == pool)
+        shared = self.space.types.share[gangs.type_[column]] < 1
+        mine: list[int] = []  # a gang that shares GPUs has each part in a bin of its own
         for part, count in gangs.split[column].items():
             left = count
             while left:
-                bin_ = self._bin_for(part, inside)
+                bin_ = self._bin_for(part, inside, mine)
                 if bin_ is None:
                     return False
                 room = self._states.room(self._state[[bin_]], part)
-                many = min(left, int(room[0]))
+                many = 1 if shared else min(left, int(room[0]))
+                if shared:
+                    mine.append(bin_)
                 r = int(self._class[bin_])
                 if not self._use_shared(part, r, many):
                     return False
@@ -154,11 +160,15 @@ class _Seats:
                 left -= many
         return True
 
-    def _bin_for(self, part: int, inside: BoolArray) -> int | None:
-        """The bin of some classes with the fewest GPUs left that has room for a part."""
+    def _bin_for(self, part: int, inside: BoolArray, besides: Sequence[int]) -> int | None:
+        """The bin of some classes, none of ``besides``, with the fewest GPUs left that has room for a
+        part.
+        """
+        other = np.ones(len(self._class), bool)
+        other[list(besides)] = False
         if not self._states.of_gpu[part]:
-            return self._fullest(part, inside, self._is_node)
-        found = self._fullest(part, inside, ~self._is_node)
+            return self._fullest(part, inside, self._is_node & other)
+        found = self._fullest(part, inside, ~self._is_node & other)
         if found is None:
             one = self._states.one_gpu[self.space.parts[part].pool]
             node = self._fullest(one, inside, self._is_node)

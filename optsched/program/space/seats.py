@@ -22,7 +22,10 @@ Where there are too many contents all the same, none is written down: they are p
 
 Whole points and placements are the same: the rate of a gang depends on its level and number of nodes
 alone, so the parts of a group may be handed to its gangs in any order, and nodes of a class are alike.
-Contents have at most one part of each set of jobs that may not be on one node (anti-affinity).
+Contents have at most one part of each set of jobs that may not be on one node (anti-affinity). The
+parts of a gang that shares GPUs are on different nodes, as each has different GPUs: contents have no more
+of a part than there are such jobs. Where fewer of these run, a point may still have no placement
+(`optsched.program.space.dealing`).
 ``pieces`` cut off fractions only. For fractions of time all rows hold on average, as each placement
 keeps them at its instant.
 """
@@ -450,12 +453,16 @@ def _held(types: GangTypes, parts: Sequence[GangPart], gangs: Gangs, nodes: Node
 
 
 def _most_parts(C: Classes, types: GangTypes, gangs: Gangs, parts: int) -> FloatArray:
-    """How many of each part all jobs have together at most."""
+    """How many of each part all jobs have on one node together at most."""
     jobs = _most_jobs(C, types)
+    shared = (
+        types.share < 1
+    )  # different nodes for the parts of a gang: each must have different GPUs
     most = np.zeros((len(types), parts))
     for t, split in zip(gangs.type_.tolist(), gangs.split, strict=True):
         for part, count in split.items():
-            most[t, part] = max(most[t, part], count * jobs[t])
+            each = 1 if shared[t] else count
+            most[t, part] = max(most[t, part], each * jobs[t])
     total: FloatArray = most.sum(axis=0)
     return total
 

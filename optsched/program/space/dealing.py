@@ -1,0 +1,179 @@
+"""Nodes for the gangs of a whole point of a `Space`: which part of which gang is where.
+
+A point counts parts on nodes of a class, and does not say whose they are. Gangs with whole GPUs may get
+them in any order: parts of one gang on one node are one larger part. Parts that share GPUs may not, as
+each must have different ones: such a gang gets its parts on different nodes, always where the most
+room is left for the part. With parts of one size this finds nodes for all gangs if there are any (Gale
+and Ryser).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from optsched.arrays import IntArray
+from optsched.program.space.seats import GangSeats
+
+NOT_SHARED = -1
+"""GPU of a seat for a part that is no content of a GPU."""
+
+
+class Seat(NamedTuple):
+    """Room for one part: a node of the cluster, and the number of one of its GPUs with its own contents."""
+
+    node: int
+    gpu: int = NOT_SHARED
+
+
+class DealtPart(NamedTuple):
+    """A part of a gang, by its number in the space, and where it is."""
+
+    part: int
+    seat: Seat
+
+
+def deal(seats: GangSeats, gangs: Sequence[int]) -> list[list[DealtPart] | None]:
+    """Nodes for the parts of gangs.
+
+    Parameters
+    ----------
+    seats : GangSeats
+    gangs : sequence of int
+        The column y of each gang, at most as many of a column as the point has.
+
+    Returns
+    -------
+    list
+        The parts of each gang; None for one whose parts found no different nodes.
+    """
+    dealer = _Dealer(seats)
+    split = seats.space.gangs.split
+    found: list[list[DealtPart] | None] = [None] * len(gangs)
+    spread = [turn for turn, column in enumerate(gangs) if _is_spread(seats, column)]
+    for turn in sorted(spread, key=lambda turn: (-sum(split[gangs[turn]].values()), gangs[turn])):
+        found[turn] = dealer.on_different_nodes(gangs[turn])
+    dealer.open_rest()
+    for turn in sorted(set(range(len(gangs))) - set(spread)):
+        found[turn] = dealer.in_order(gangs[turn])
+    return found
+
+
+def undealt(seats: GangSeats) -> IntArray:
+    """Columns y of the gangs of a point whose parts find no different nodes, one entry for each gang."""
+    gangs = np.repeat(np.arange(len(seats.gangs)), seats.gangs).tolist()
+    if not any(_is_spread(seats, column) for column in set(gangs)):
+        return np.zeros(0, np.int64)
+    found = deal(seats, gangs)
+    missing = [column for column, parts in zip(gangs, found, strict=True) if parts is None]
+    return np.array(missing, np.int64)
+
+
+def _is_spread(seats: GangSeats, column: int) -> bool:
+    """Whether gangs of a column y share GPUs of several nodes."""
+    space = seats.space
+    shared = space.types.share[space.gangs.type_[column]] < 1
+    return bool(shared) and sum(space.gangs.split[column].values()) > 1
+
+
+class _Dealer:
+    """The seats of a point that are left."""
+
+    def __init__(self, seats: GangSeats) -> None:
+        self._space = space = seats.space
+        self._room = _room(seats)
+        # Parts for gangs of a level and group, by classes of nodes
+        self._held: dict[tuple[int, int, int], dict[int, int]] = defaultdict(dict)
+        held = space.held
+        for column in np.flatnonzero(seats.held).tolist():
+            part, r, level = (int(each[column]) for each in held)
+            group = int(space.nodes.group[level, r])
+            self._held[part, level, group][r] = int(seats.held[column])
+        self._rest: dict[tuple[int, int, int], deque[Seat]] = {}
+
+    def _place(self, column: int) -> tuple[int, int]:
+        """Level and group of gangs of a column y."""
+        gangs = self._space.gangs
+        return int(self._space.types.level[gangs.type_[column]]), int(gangs.group[column])
+
+    def on_different_nodes(self, column: int) -> list[DealtPart] | None:
+        """Different nodes for the parts of a gang, or different GPUs that have their own contents."""
+        mine: list[DealtPart] = []
+        level, group = self._place(column)
+        for part, many in self._space.gangs.split[column].items():
+            held = self._held[part, level, group]
+            for _ in range(many):
+                taken = {one.seat for one in mine}
+                open_ = [
+                    (min(count, held[r]), r, seat)
+                    for r in held
+                    if held[r]
+                    for seat, count in self._room[part, r].items()
+                    if count and seat not in taken
+                ]
+                if not open_:
+                    self._give_back(mine, level, group)
+                    return None
+                _, r, seat = max(open_, key=lambda one: one[0])
+                held[r] -= 1
+                self._room[part, r][seat] -= 1
+                mine.append(DealtPart(part, seat))
+        return mine
+
+    def _give_back(self, mine: Sequence[DealtPart], level: int, group: int) -> None:
+        for part, seat in mine:
+            r = next(r for r in self._held[part, level, group] if seat in self._room[part, r])
+            self._held[part, level, group][r] += 1
+            self._room[part, r][seat] += 1
+
+    def open_rest(self) -> None:
+        """Put what is left in order."""
+        left = {key: deque(seats.elements()) for key, seats in self._room.items()}
+        for (part, level, group), held in self._held.items():
+            seats = [left[part, r].popleft() for r, many in held.items() for _ in range(many)]
+            self._rest[part, level, group] = deque(seats)
+
+    def in_order(self, column: int) -> list[DealtPart]:
+        """The next nodes for the parts of a gang."""
+        level, group = self._place(column)
+        return [
+            DealtPart(part, self._rest[part, level, group].popleft())
+            for part, many in self._space.gangs.split[column].items()
+            for _ in range(many)
+        ]
+
+
+def _room(seats: GangSeats) -> dict[tuple[int, int], Counter[Seat]]:
+    """How often seats have room for a part, by part and class."""
+    space = seats.space
+    room: dict[tuple[int, int], Counter[Seat]] = defaultdict(Counter)
+    next_node, next_gpu = [0] * len(space.nodes), itertools.count()
+    contents = space.contents
+    used = np.flatnonzero(seats.contents)
+    # GPUs with their own contents take the places of whole GPUs, which nodes have.
+    for column in used[np.argsort(contents.of_gpu[used], kind="stable")].tolist():
+        r = int(contents.node_class[column])
+        counts = contents.counts[contents.row[column]]
+        many = int(seats.contents[column])
+        if contents.of_gpu[column]:
+            whole = room[int(np.flatnonzero(counts < 0)[0]), r]
+            made = [Seat(seat.node, next(next_gpu)) for seat in _taken(whole, many)]
+        else:
+            first = next_node[r]
+            next_node[r] += many
+            made = [Seat(n) for n in space.nodes.members[r][first : first + many].tolist()]
+        for seat in made:
+            for part in np.flatnonzero(counts > 0).tolist():
+                room[part, r][seat] += int(counts[part])
+    return room
+
+
+def _taken(room: Counter[Seat], many: int) -> list[Seat]:
+    """The first seats with room, which they have no longer."""
+    taken = list(itertools.islice(room.elements(), many))
+    room.subtract(taken)
+    return taken

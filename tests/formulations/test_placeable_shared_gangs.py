@@ -1,0 +1,59 @@
+"""The constraint `placeable` and gangs that share GPUs of several nodes: never one GPU twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import optsched
+
+# Private: how contents of nodes are written down
+from optsched.program.space import seats
+
+
+def shares(gpus: int, share: float, nodes: int, value: float = 1.0) -> dict[str, Any]:
+    return {"pool": "v", "gpus": gpus, "share": share, "nodes": nodes, "value": value}
+
+
+def instance_of(sizes: list[int], *jobs: list[dict[str, Any]]) -> dict[str, Any]:
+    nodes = [{"name": f"n{number}", "gpus": gpus} for number, gpus in enumerate(sizes)]
+    return {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "v", "nodes": nodes}]},
+        "jobs": [{"id": f"j{number}", "options": options} for number, options in enumerate(jobs)],
+    }
+
+
+def solved(document: dict[str, Any]) -> optsched.Solution:
+    solution = optsched.solve(document, "multiple-choice", constraints=["placeable"], gap=0.0)
+    assert optsched.verify(solution).ok
+    assert solution.placement is not None
+    assert not solution.placement.refused
+    return solution
+
+
+@pytest.mark.parametrize("most", [0, seats.MOST_CONTENTS])
+def test_a_gang_does_not_get_a_gpu_twice(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two GPUs of two nodes: .3 of both leaves none for a job on a whole one."""
+    monkeypatch.setattr(seats, "MOST_CONTENTS", most)
+    solution = solved(instance_of([1, 1], [shares(2, 0.3, 2)], [shares(1, 1.0, 1)]))
+    assert solution.objective == pytest.approx(1.0)
+    assert solution.bound is not None and solution.bound >= 1.0 - 1e-9
+    assert most == 0 or solution.status == "optimal"
+
+
+def test_parts_of_a_gang_are_dealt_to_different_nodes() -> None:
+    """Three gangs of .3 of two GPUs fill three nodes with two parts each."""
+    gang = [shares(2, 0.3, 2)]
+    solution = solved(instance_of([1, 1, 1], gang, gang, gang, [shares(3, 0.4, 3)]))
+    assert solution.objective == pytest.approx(4.0)
+    assert solution.status == "optimal"
+
+
+def test_parts_of_unequal_size_are_dealt_to_different_nodes() -> None:
+    """Gangs of three GPUs on nodes of two and one, beside one that needs a node alone."""
+    gang = [shares(3, 0.5, 2)]
+    solution = solved(instance_of([2, 2, 1], gang, gang, [shares(2, 1.0, 1)]))
+    assert solution.objective == pytest.approx(3.0)
+    assert solution.status == "optimal"
