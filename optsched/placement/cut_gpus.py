@@ -1,16 +1,13 @@
 """GPUs that are cut into slices (MIG): which of them have a layout for one slice more.
 
-What is on a GPU is one number: the counts c_p of its slices, written with their own digits,
-
-    code = sum_p c_p step_p,        step_p = product over q < p of (2 + largest count of q in a layout)
-
-so that whether a layout has these slices is looked up. A GPU with other shares has no slices, and one with
-slices no other shares.
+What is on a GPU is one number: that of its slices among all multisets of slices that some layout has. A table
+says which number it is with one slice more. A GPU with other shares has no slices, and one with slices no other
+shares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -25,42 +22,46 @@ FULL = -1
 
 
 class SliceCodes(NamedTuple):
-    """The layouts of the GPUs of a pool, by their codes.
+    """The multisets of slices that a GPU of a pool can have; the code of each is its place, 0 that of none.
 
     Attributes
     ----------
-    step : IntArray, shape (profiles,)
-    legal : BoolArray, shape (codes,)
-        Whether a layout has these slices.
+    profiles : sequence of tuple of int
+        The profile of each slice of a multiset, sorted.
+    more : IntArray, shape (codes, profiles)
+        The code with one slice more, or `FULL`.
     """
 
-    step: IntArray
-    legal: BoolArray
+    profiles: Sequence[tuple[int, ...]]
+    more: IntArray
 
     @classmethod
     def of(cls, layouts: Layouts) -> SliceCodes:
-        """All codes up to one slice more of each profile than a GPU can have."""
-        digits = layouts.counts.max(axis=0, initial=0) + 2
-        step = np.cumprod([1, *digits[:-1]]).astype(np.int64)
-        counts = np.stack(np.unravel_index(np.arange(digits.prod()), digits, order="F"), axis=1)
-        legal = np.zeros(len(counts), bool)
-        for most in layouts.counts:
-            legal |= (counts <= most).all(axis=1)
-        return cls(step, legal)
+        """All multisets of slices of the layouts.
+
+        Raises
+        ------
+        UsageError
+            If there are too many layouts (`Layouts.sets`).
+        """
+        # Each part of a layout is a layout too, so the multisets are all there.
+        found = (tuple(sorted(at.profile for at in layout)) for layout in layouts.sets)
+        code = {profiles: number for number, profiles in enumerate(dict.fromkeys(found))}
+        more = np.full((len(code), len(layouts.partitions)), FULL)
+        for profiles, after in code.items():
+            for place, profile in enumerate(profiles):
+                more[code[profiles[:place] + profiles[place + 1 :]], profile] = after
+        return cls(tuple(code), more)
 
     def slices(self, code: int) -> list[int]:
         """The profile of each slice of a GPU with a code that is not `FULL`."""
-        counts = (
-            np.diff(np.append(0, code % np.append(self.step[1:], len(self.legal)))) // self.step
-        )
-        return np.repeat(np.arange(len(counts)), counts).tolist()
+        return list(self.profiles[code])
 
     def after(self, code: IntArray, profile: int) -> IntArray:
         """Codes with one slice more, or with another share (`NO_SLICE`); `FULL` where that is in no layout."""
         if profile == NO_SLICE:
             return np.full_like(code, FULL)
-        more = np.maximum(code, 0) + self.step[profile]
-        return np.where((code >= 0) & self.legal[more], more, FULL)
+        return np.where(code >= 0, self.more[np.maximum(code, 0), profile], FULL)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,13 @@ import pytest
 from documents import instance_document
 
 import optsched
+from optsched.instance import Layouts
+from optsched.instance.cluster import Partition
+from optsched.performance import partitions_of
 from optsched.placement import check_placement
+
+# Private name: a table that the whole placement would take long to fill
+from optsched.placement.cut_gpus import FULL, SliceCodes
 
 pytestmark = pytest.mark.unit
 
@@ -83,3 +89,30 @@ def test_the_check_finds_an_illegal_layout() -> None:
         nobody = np.full(len(jobs), -1, np.int64)
         found = check_placement(C, jobs, nobody, np.arange(len(jobs)), [["p-0/0"]] * len(jobs))
         assert len(found) == flaws, slices
+
+
+def test_many_profiles_have_few_codes() -> None:
+    """Four of 12 profiles at a time: their counts are one of 1,820 multisets, of 6^12 numbers."""
+    layouts = Layouts([Partition(f"p{n}", 1, 2, (0, 2, 4, 6)) for n in range(12)])
+    codes = SliceCodes.of(layouts)
+    assert codes.more.shape == (1820, 12)
+    code = np.zeros(3, np.int64)
+    for profile in (3, 11, 3):
+        code = codes.after(code, profile)
+    assert codes.slices(int(code[0])) == [3, 3, 11]
+    assert (codes.after(code, 0) > 0).all()
+    assert (codes.after(codes.after(code, 0), 1) == FULL).all()
+
+
+def test_codes_are_the_multisets_of_layouts() -> None:
+    """One more slice has a code just where a maximal layout has the slices."""
+    (pool,) = optsched.load(document([("1g.5gb", 1 / 8)])).cluster.pools
+    layouts = Layouts(partitions_of(pool))
+    codes = SliceCodes.of(layouts)
+    assert len(set(codes.profiles)) == len(codes.profiles) and codes.profiles[0] == ()
+    for code, profiles in enumerate(codes.profiles):
+        for profile in range(len(layouts.names)):
+            counts = np.bincount([*profiles, profile], minlength=len(layouts.names))
+            (after,) = codes.after(np.array([code]), profile).tolist()
+            assert (after != FULL) == (layouts.layout_for(counts) is not None)
+            assert after == FULL or codes.slices(after) == sorted([*profiles, profile])
