@@ -587,25 +587,32 @@ def _earliest_deadline(probes: _Probes, kept: IntArray, row: int) -> float | Non
 
     close = CLOSE if len(kept) < MOST_PROGRAMMED else CLOSE_OF_MANY
 
-    def kept_by(seconds: float) -> float | None:
-        """Seconds from now to a deadline, at most these, that a plan keeps; None if none is found."""
-        end = end_by(seconds)
-        # The plan keeps every deadline after the end of the job, but for rounding of the clock.
-        return None if end is None else min(seconds, (1.0 + 0.5 * close) * end)
-
     # The stated deadline is refused, and none before the arrival can be kept.
     refused = max(float(table.deadline[row]), float(table.arrival[row])) - now
-    enough = 2.0 * max(refused, SHORTEST)
-    while (found := kept_by(enough)) is None:
-        refused, enough = enough, 2.0 * enough
-        if enough > LONGEST:
+    tested = 2.0 * max(refused, SHORTEST)
+    while (end := end_by(tested)) is None:
+        refused, tested = tested, 2.0 * tested
+        if tested > LONGEST:
             return None
-    enough = max(found, (1.0 + 0.5 * close) * refused)
-    while enough - refused > close * enough:
-        middle = 0.5 * (refused + enough)
-        found = kept_by(middle)
-        refused, enough = (middle, enough) if found is None else (refused, max(found, refused))
-    return now + enough
+
+    def after(end: float) -> float:
+        # The plan keeps every deadline after the end of the job, but for rounding of the clock.
+        return min(tested, (1.0 + 0.5 * close) * max(end, refused))
+
+    enough = after(end)
+    while True:
+        while enough - refused > close * enough:
+            middle = 0.5 * (refused + enough)
+            end = end_by(middle)
+            if end is None:
+                refused = middle
+            else:
+                tested = middle
+                enough = after(end)
+        # A planner that finds a plan for one deadline may find none for another that the plan keeps.
+        if enough == tested or end_by(enough) is not None:
+            return now + enough
+        refused, enough = enough, tested
 
 
 def _extra_gpus(probes: _Probes, rows: IntArray) -> dict[str, int | None]:

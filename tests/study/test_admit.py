@@ -13,7 +13,7 @@ from refusals import refuses
 import optsched
 from optsched import AdmissionDecision, Instance, admit
 from optsched.errors import UsageError
-from optsched.study import Refusal
+from optsched.study import Refusal, admission
 
 # Private names: advice in sentences, and the deletion filter with a condition of the test's own
 from optsched.study.admission import advice
@@ -378,6 +378,25 @@ def test_the_deadline_of_the_advice_lets_the_job_in_as_it_is_written(
     assert refusal.earliest_deadline == pytest.approx(now + steps, rel=1e-15, abs=2e-3 * steps)
     written = advice(refusal, now)[0].removeprefix("a deadline of ").partition(" s")[0]
     assert admit(cluster([], now=now), asked | {"deadline": float(written)}).all_admitted
+
+
+def test_the_advice_was_tried_where_later_deadlines_have_no_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The planner finds no plan for deadlines just after the end of the job in the plans it does find."""
+    real, kept = admission._Probes.for_advice, []
+
+    def planned(probes: Any, rows: Any) -> Any:
+        due = float(probes.instance.jobs_table.deadline[-1])
+        plan = None if due < 80.0 else real(probes, rows)
+        kept.extend([] if plan is None else [due])
+        return plan
+
+    monkeypatch.setattr(admission._Probes, "for_advice", planned)
+    earliest = only(admit(cluster(OLD), job("d", 55.0))).earliest_deadline
+    assert earliest in kept
+    assert earliest == pytest.approx(80.0, rel=2e-3)
+    assert len(kept) < 12
 
 
 def test_who_has_the_time_alone_is_told_what_takes_it() -> None:
