@@ -65,12 +65,14 @@ class EngineSettings:
     known_points: bool
     explains: bool
     reason: str
+    inside: bool
+    vertex: bool
 
     @classmethod
     def of(cls, engine: Engine) -> EngineSettings:
         return cls(
             engine.load, engine.solver, engine.limits, engine.prove,
-            engine.known_points, engine.explains, engine.reason,
+            engine.known_points, engine.explains, engine.reason, engine.inside, engine.vertex,
         )  # fmt: skip
 
     def engine(self, due: float | None) -> Engine:
@@ -80,6 +82,7 @@ class EngineSettings:
         return Engine(
             self.load, self.solver, limits, self.prove,
             known_points=self.known_points, explains=self.explains, reason=self.reason,
+            inside=self.inside, vertex=self.vertex,
         )  # fmt: skip
 
 
@@ -121,7 +124,7 @@ class SideBySide(Generic[Result]):
         Raises
         ------
         Interrupted
-            Also where Ctrl-C comes while others solve.
+            Also where Ctrl-C comes while other processes solve. In this one it stays a KeyboardInterrupt.
         UsageError, SolverUnavailable, SolverCrashed
         """
         engine = self._engine
@@ -129,6 +132,8 @@ class SideBySide(Generic[Result]):
         try:
             found = in_order(self._calls.results_of([(due, item) for item in items]))
         except KeyboardInterrupt:
+            if not engine.elsewhere:
+                raise
             raise Interrupted(NOTHING_YET) from None
         for _, totals in found:
             totals.count_in(engine)

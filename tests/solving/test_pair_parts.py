@@ -11,7 +11,7 @@ from generation_cases import check_stopped, interference
 
 import optsched
 from optsched.assembly import compile, make_formulation
-from optsched.errors import Interrupted
+from optsched.errors import Interrupted, SolverCrashed
 from optsched.program import AllocationProgram
 from optsched.solution import Termination
 
@@ -199,6 +199,29 @@ def interrupted_at(number: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(PairSearch, "run", run)
     return count
+
+
+@pytest.mark.parametrize("error", [SolverCrashed("the process was killed"), KeyboardInterrupt()])
+def test_what_ends_a_round_leaves_the_one_before(
+    error: BaseException, small_parts: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, count = PairSearch.run, [0]
+
+    def run(search: PairSearch) -> None:
+        count[0] += 1
+        if count[0] == 6:
+            raise error
+        real(search)
+
+    monkeypatch.setattr(PairSearch, "run", run)
+    solution = optsched.solve(packed(11, 80), generate_columns=True)
+    assert count == [6]  # four parts, and the second of the first round
+    assert solution.ok and solution.status == "feasible"
+    assert solution.objective == pytest.approx(small_parts[0].value)
+    crashed = isinstance(error, SolverCrashed)
+    assert small_parts[0].end == ("imprecise" if crashed else "interrupted")
+    recorded = [each.outcome for each in solution.solver.attempts]
+    assert recorded == (["the process was killed"] if crashed else [])
 
 
 def test_who_interrupts_a_part_gets_no_other_one(

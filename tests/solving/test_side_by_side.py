@@ -100,6 +100,23 @@ def test_nobody_hears_what_is_found_elsewhere(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.unit
+def test_an_engine_of_a_part_wants_the_same_optimum() -> None:
+    for whole in (Engine(load_solver, inside=True), Engine(load_solver, vertex=True)):
+        part = EngineSettings.of(whole).engine(None)
+        assert (part.inside, part.vertex) == (whole.inside, whole.vertex)
+
+
+def _pressed(engine: Engine, shared: tuple[Any, ...], item: int) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.unit
+def test_ctrl_c_in_this_process_is_no_error_that_a_script_goes_on_after() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side.SideBySide(Engine(load_solver), _pressed, ()).results([0])
+
+
+@pytest.mark.unit
 def test_a_part_that_there_is_no_time_for_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pair_parts.PairParts, "pricing_of", None)  # to be called by nobody
     late = Engine(load_solver, limits=Limits(time=1e-9))

@@ -34,7 +34,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, ranges
-from optsched.errors import Interrupted
+from optsched.errors import Interrupted, SolverCrashed
+from optsched.solution import Attempt
 from optsched.solution.values import Termination
 from optsched.solving.column_generation.pair_pricing import ClassPairs, PairPricing
 from optsched.solving.column_generation.pair_sample import (
@@ -68,6 +69,8 @@ and after one that was not.
 """
 ASKED = 6
 """Parts whose duals are spread over all classes."""
+STOPS = (Interrupted, KeyboardInterrupt, SolverCrashed)
+"""What ends the rounds; the best point of those before is kept."""
 
 
 @dataclass(frozen=True)
@@ -138,10 +141,10 @@ def _best_of_rounds(
         asked = [BoundByPart(*each) for each in enumerate(solved[:ASKED])]
         try:
             best = min([best, *others.results(asked)], key=itemgetter(0))
-        except Interrupted:
+        except STOPS as error:
             if reached is None:
                 raise
-            end = Termination.INTERRUPTED
+            end = _end_after(engine, error)
             break
         values = [each.level for each in solved]
         value = sum(values) if total else min(values)
@@ -163,8 +166,8 @@ def _best_of_rounds(
         begun = [each.end._replace(capacity=mine) for each, mine in zip(solved, moved, strict=True)]
         try:
             again = others.results([SolvePart(*each) for each in enumerate(begun)])
-        except Interrupted:
-            end = Termination.INTERRUPTED
+        except STOPS as error:
+            end = _end_after(engine, error)
             break
         stops = [each for each in again if isinstance(each, Termination)]
         if stops:  # what was reached before is kept
@@ -173,6 +176,15 @@ def _best_of_rounds(
         solved = [each for each in again if isinstance(each, SolvedPart)]
     assert reached is not None and best[1] is not None
     return replace(reached, bound=best[0], duals=best[1], end=end)
+
+
+def _end_after(engine: Engine, error: BaseException) -> Termination:
+    """How rounds end that an error stopped; a crash is recorded, as the answer does not fail by it."""
+    if not isinstance(error, SolverCrashed):
+        return Termination.INTERRUPTED
+    log.warning("the parts are as they were before a solver crashed: %s", error)
+    engine.attempts.append(Attempt(engine.name, str(error)))
+    return Termination.IMPRECISE
 
 
 @dataclass(frozen=True, eq=False)
