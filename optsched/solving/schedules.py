@@ -19,6 +19,7 @@ from optsched.program.list_schedule import list_schedule, shifted_left
 from optsched.program.time_indexed import time_indexed
 from optsched.program.timeline import split_point
 from optsched.solution import (
+    Attempt,
     Certificate,
     Conflict,
     PointStatus,
@@ -48,6 +49,7 @@ from optsched.solving.certify import (
     certified_linear,
     contradicts,
     nothing_found,
+    unless_interrupted,
 )
 from optsched.solving.choice import others_for_timeline
 from optsched.solving.engine import Engine
@@ -349,13 +351,15 @@ def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) 
         witness = engine.build(relaxation.witness)
         point = None if witness is None else plan.complete(witness)
     engine.vertex = True
-    if plan.sifting is not None and engine.asked_for is None:
-        values = solve_by_sifting(engine, arrays, plan.sifting)
-        if values is None:
-            return _merged(engine, plan, solve_plan(engine, engine.build(plan.to_refute)))
-        outcome = certified_linear(engine, arrays, values, values.y)
-    else:
+    sifted = _by_sifting(engine, plan)
+    if sifted is not None and sifted.termination is Termination.INFEASIBLE:
+        return _merged(engine, plan, solve_plan(engine, engine.build(plan.to_refute)))
+    if sifted is None:
         outcome = engine.solve_linear(arrays, None, point)
+    elif sifted.x is None:
+        outcome = nothing_found(engine, sifted)
+    else:
+        outcome = certified_linear(engine, arrays, sifted, sifted.y)
     x = outcome.x
     if outcome.status is Status.INFEASIBLE:
         return _without_schedule_of(plan, outcome)
@@ -380,11 +384,24 @@ def _solve_relaxation(engine: Engine, plan: LinearPlan, relaxation: Relaxation) 
     if best is not None:
         return best
     if x is None:
-        return _without_schedule_of(plan, outcome)
+        return _without_schedule_of(plan, unless_interrupted(outcome))
     nothing = nothing_found(engine, replace(outcome.values, words=UNDECIDED))
     if outcome.bound is not None:
         nothing = replace(nothing, bound=outcome.bound, bound_source="relaxation")
     return SolvedProgram(plan, nothing, notes=(UNDECIDED,))
+
+
+def _by_sifting(engine: Engine, plan: LinearPlan) -> Values | None:
+    """What sifting found; None where all columns are to be solved at once, by any solver."""
+    if plan.sifting is None or engine.asked_for is not None:
+        return None
+    try:
+        values = solve_by_sifting(engine, plan.program.arrays, plan.sifting)
+    except SolverCrashed as error:
+        log.info("sifting: %s", error)
+        engine.attempts.append(Attempt(engine.name, str(error)))
+        return None
+    return None if values.termination is Termination.IMPRECISE else values
 
 
 def _merged(engine: Engine, plan: LinearPlan, found: SolvedProgram) -> SolvedProgram:

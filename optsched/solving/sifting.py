@@ -18,7 +18,9 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.program import Block, LinearArrays
 from optsched.solution import PointStatus, Termination, Values
 from optsched.solution.plan import Sifting
+from optsched.solvers.interrupt import delayed_interrupt, interrupted
 from optsched.solving.engine import Engine
+from optsched.solving.outcome import STOPPED
 
 MOST_TURNS = 40
 """Programs that are solved before the search gives up."""
@@ -34,7 +36,7 @@ SHORT = 1e-7
 """Part of a row that may be missing: rounding."""
 
 
-def solve_by_sifting(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> Values | None:
+def solve_by_sifting(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> Values:
     """An optimum of a linear program that is minimised, and its duals.
 
     Parameters
@@ -45,37 +47,62 @@ def solve_by_sifting(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> 
 
     Returns
     -------
-    Values or None
-        None: the relaxation or all columns together leave rows short, or the time was over.
+    Values
+        `INFEASIBLE`: the relaxation or all columns together leave rows short. Where a limit or the user
+        stopped a run, the last point that leaves no row short, and the last duals, if there are any.
+        `IMPRECISE`: other columns would still be chosen, or a run gave no duals.
+
+    Raises
+    ------
+    SolverCrashed
     """
+    with delayed_interrupt() as interrupt:
+        values = _sifted(engine, arrays, sifting)
+        if values.termination is Termination.INTERRUPTED:
+            interrupt.clear()  # the answer tells of it
+        return values
+
+
+def _sifted(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> Values:
+    """`solve_by_sifting`, which Ctrl-C does not raise an exception in."""
     coarse = engine.build(lambda: sifting.coarse().arrays)
     found = engine.run(engine.open(coarse))
+    known = Values(Termination.IMPRECISE, words="sifting")
     if found.termination is not Termination.OPTIMAL or found.y is None:
-        return None
+        return replace(known, termination=_end_of(found))
     prices = found.y
     chosen = engine.build(lambda: sifting.first(prices))
     penalties = iter(PENALTIES)
     penalty = next(penalties)
     for _ in range(MOST_TURNS):
+        if interrupted():
+            return replace(known, termination=Termination.INTERRUPTED)
         some = _Some(arrays, chosen, penalty)
         values = engine.run(engine.open(some.program))
         if values.termination is not Termination.OPTIMAL or values.x is None or values.y is None:
-            return None
+            return replace(known, termination=_end_of(values))
         x, y = some.spread(values.x, values.y)
+        kept = some.missing(values.x) <= SHORT
+        if kept:
+            known = replace(known, primal=PointStatus.FEASIBLE, x=x, objective=arrays.objective(x))
+        known = replace(known, y=y)
         cheap = np.flatnonzero(arrays.cost - arrays.A.T @ y < -TOO_CHEAP * some.largest)
         joining = cheap if len(cheap) <= ALL_JOIN else np.intersect1d(cheap, sifting.cheapest(y))
         joining = np.setdiff1d(joining, chosen)
         if len(joining):
             chosen = np.union1d(chosen, joining)
-        elif some.missing(values.x) <= SHORT:
+        elif kept:
             engine.reason = f"sifting: {len(chosen):,} of {len(x):,} columns were looked at"
-            return replace(
-                values, primal=PointStatus.FEASIBLE, x=x, y=y, objective=arrays.objective(x),
-                bound=None,
-            )  # fmt: skip
+            return replace(known, termination=Termination.OPTIMAL, words=values.words)
         elif (penalty := next(penalties, 0.0)) == 0.0:
-            return None
-    return None
+            return replace(known, termination=Termination.INFEASIBLE)
+    return known
+
+
+def _end_of(values: Values) -> Termination:
+    """How sifting ends with a run that found no optimum, or no duals."""
+    ends = (*STOPPED, Termination.INFEASIBLE)
+    return values.termination if values.termination in ends else Termination.IMPRECISE
 
 
 class _Some:

@@ -1,0 +1,152 @@
+"""Sifting that a limit, the user or a crash ends."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from plan_instances import made, verified
+
+import optsched
+from formulations import deadline_fluid
+from formulations.deadline_fluid import FluidProgram
+from optsched.arrays import IntArray
+from optsched.errors import Interrupted, SolverCrashed
+from optsched.instance import Instance
+from optsched.solution import Solution, Termination, Values
+from optsched.solution.plan import LinearPlan
+from optsched.solvers import Session
+from optsched.solving import Engine, sifting
+
+pytestmark = pytest.mark.unit
+
+Run = Callable[[Engine, Session], Values]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small programs are sifted, from a relaxation of few intervals and with too few columns at first."""
+    monkeypatch.setattr(deadline_fluid, "SIFTED_FROM", 1)
+    monkeypatch.setattr(deadline_fluid, "MOST_BOUNDING", 40)
+    monkeypatch.setattr(deadline_fluid, "SHARE_AT_FIRST", 0.3)
+
+
+@pytest.fixture
+def never_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody builds the program that has to be infeasible too."""
+    monkeypatch.setattr(LinearPlan, "to_refute", None)
+
+
+def instance(jobs: int = 12) -> Instance:
+    random = np.random.default_rng(2)
+    arrival, steps = random.uniform(0, 40, jobs), random.uniform(5, 20, jobs)
+    rates = random.uniform(0.8, 1.4, (jobs, 2)).tolist()
+    return made(
+        cluster={
+            "pools": [{"name": name, "nodes": 1, "gpus_per_node": 2} for name in ("v100", "p100")]
+        },
+        jobs=[
+            {"id": f"j{n}", "gpus": 1, "arrival": at, "steps": work, "deadline": at + 6 * work}
+            | {"throughput": dict(zip(("v100", "p100"), rates[n], strict=True))}
+            for n, (at, work) in enumerate(zip(arrival.tolist(), steps.tolist(), strict=True))
+        ],
+    )
+
+
+def solve() -> Solution:
+    solution = verified(optsched.solve(instance(), "deadline-fluid"))
+    assert solution.solver is not None
+    return solution
+
+
+def from_run(number: int, monkeypatch: pytest.MonkeyPatch, then: Run) -> list[int]:
+    """Runs from this one on go another way; returns what counts the runs."""
+    real, count = Engine.run, [0]
+
+    def run(engine: Engine, session: Session) -> Values:
+        count[0] += 1
+        return then(engine, session) if count[0] >= number else real(engine, session)
+
+    monkeypatch.setattr(Engine, "run", run)
+    return count
+
+
+def test_it_takes_several_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = from_run(100, monkeypatch, Engine.run)
+    solution = solve()
+    assert solution.status == "optimal" and "sifting" in solution.solver.reason
+    assert count[0] >= 3
+
+
+@pytest.mark.usefixtures("never_refuted")
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("end", ["TIME_LIMIT", "WORK_LIMIT", "INTERRUPTED"])
+def test_a_run_that_is_stopped_ends_it(
+    end: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = Values(Termination[end])
+    count = from_run(number, monkeypatch, lambda engine, session: stopped)
+    solution = solve()
+    assert count == [number]
+    assert solution.status == "feasible" and solution.schedule is not None
+
+
+@pytest.mark.usefixtures("never_refuted")
+def test_ctrl_c_between_two_runs_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, cheapest = Engine.run, FluidProgram._cheapest
+
+    def pressed(*args: Any) -> IntArray:
+        signal.raise_signal(signal.SIGINT)
+        return cheapest(*args)
+
+    # While the columns of the second run are chosen
+    monkeypatch.setattr(FluidProgram, "_cheapest", pressed)
+    count = from_run(100, monkeypatch, real)
+    assert solve().status == "feasible"
+    assert count == [1]
+
+
+@pytest.mark.usefixtures("never_refuted")
+def test_ctrl_c_where_no_schedule_is_known_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = Values(Termination.INTERRUPTED)
+    from_run(1, monkeypatch, lambda engine, session: stopped)
+    jobs = [("four", 50.0, 4), ("one", 100.0, 1)]
+    beside = made(
+        cluster={"pools": [{"name": "v100", "nodes": 1, "gpus_per_node": 4}]},
+        jobs=[
+            {"id": name, "gpus": gpus, "steps": steps, "deadline": 100, "throughput": {"v100": 1.0}}
+            for name, steps, gpus in jobs
+        ],
+    )
+    with pytest.raises(Interrupted):
+        optsched.solve(beside, "deadline-fluid")
+
+
+@pytest.mark.usefixtures("never_refuted")
+def test_the_last_point_and_its_bound_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All columns are chosen at first, and the last of them is said to join: the second program is the same."""
+    monkeypatch.setattr(deadline_fluid, "SHARE_AT_FIRST", 9.0)
+    optimum = solve().objective
+    monkeypatch.setattr(sifting, "TOO_CHEAP", -1e9)
+    stopped = Values(Termination.WORK_LIMIT)
+    from_run(3, monkeypatch, lambda engine, session: stopped)
+    solution = solve()
+    assert solution.objective == pytest.approx(optimum, rel=1e-9)
+    assert solution.bound == pytest.approx(optimum, rel=1e-6)
+
+
+def test_another_solver_is_tried_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crashed(engine: Engine, session: Session) -> Values:
+        if engine.name == "highs":
+            raise SolverCrashed("solver highs crashed")
+        return real(engine, session)
+
+    real = Engine.run
+    monkeypatch.setattr(Engine, "run", crashed)
+    solution = solve()
+    assert solution.status == "optimal"
+    assert solution.solver.name != "highs"
+    assert "solver highs crashed" in [each.outcome for each in solution.solver.attempts]
