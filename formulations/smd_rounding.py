@@ -96,6 +96,11 @@ class SmdRounding(Rule):
         return True
 
     @property
+    def rounds_what_is_known(self) -> bool:
+        """A linear program is solved to its optimum, prices as long as there is time."""
+        return bool(self.options.relaxation == "lagrangian")
+
+    @property
     def _reserves(self) -> bool:
         return bool(self.options.program == "smd")
 

@@ -124,6 +124,13 @@ class Formulation(ABC, Displayed):
         return False
 
     @property
+    def rounds_what_is_known(self) -> bool:
+        """Whether a rule rounds a relaxation as far as it is solved: where the clock ends that, the
+        rule decides otherwise.
+        """
+        return False
+
+    @property
     def has_ties(self) -> bool:
         """Whether pools count the same, so that many allocations are optimal (``agnostic``)."""
         return bool(getattr(self.options, "agnostic", False))

@@ -45,7 +45,7 @@ from optsched.solution import (
 )
 from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.figures import by_job
-from optsched.solvers.interrupt import delayed_interrupt
+from optsched.solvers.interrupt import delayed_interrupt, interrupted
 from optsched.solving.certify import without_time
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import BY_CLOCK, Outcome, SolvedProgram, is_reproducible
@@ -91,7 +91,7 @@ def solve_formulation(formulation: Formulation, candidates: Candidates, engine: 
     except _Unfinished as stopped:
         return _stopped(formulation, C, engine, stopped.outcome)
     if isinstance(result, RuleDecision):
-        return _decided(formulation, C, engine, result)
+        return _decided(formulation, C, engine, result, run.cut or Termination.CLOSED_FORM)
     assert run.own is not None
     with delayed_interrupt():  # what is found is not lost any more
         return _answer(formulation, engine, run.own, result)
@@ -128,6 +128,8 @@ class _Run:
         refuses.
     own : SolvedProgram or None
         The formulation's own program, once it is solved.
+    cut : Termination or None
+        What ended the search for the bound of a rule, if it was the clock or the user.
     """
 
     formulation: Formulation
@@ -135,6 +137,7 @@ class _Run:
     engine: Engine
     on_demand: bool
     own: SolvedProgram | None = None
+    cut: Termination | None = None
 
     def to_the_end(self) -> Result:
         """Solve the programs of the procedure in their order."""
@@ -214,11 +217,17 @@ class _Run:
     def _priced(self, step: PricedRows) -> Optimum:
         """The Lagrangian bound of a program whose rows have prices."""
         engine, began = self.engine, self.engine.timer.clock()
-        relaxed = convenience("PricedRows.relaxed")(step, engine.limits_left())
-        engine.spend("bound", engine.timer.clock() - began)
-        late = engine.timer.left <= 0
-        engine.by_clock |= late
-        end = Termination.TIME_LIMIT if late else Termination.OPTIMAL
+        limits = engine.limits_left()
+        relaxed = convenience("PricedRows.relaxed")(step, limits)
+        spent = engine.timer.clock() - began
+        engine.spend("bound", spent)
+        end = Termination.OPTIMAL
+        if not relaxed.converged and interrupted():
+            end = Termination.INTERRUPTED
+        elif not relaxed.converged and limits.time is not None and spent >= limits.time:
+            end = Termination.TIME_LIMIT
+        if end in BY_CLOCK:
+            engine.by_clock, self.cut = True, end
         return Optimum(relaxed.average, None, relaxed.bound, Status.FEASIBLE, end)
 
     def _probed(self, probe: Probe) -> Optimum:
@@ -407,7 +416,11 @@ def _prices(program: AllocationProgram | Plan, outcome: Outcome) -> dict[str, fl
 
 
 def _decided(
-    formulation: Formulation, C: Classes, engine: Engine, decision: RuleDecision
+    formulation: Formulation,
+    C: Classes,
+    engine: Engine,
+    decision: RuleDecision,
+    termination: Termination,
 ) -> Solution:
     """What a rule decided: its feasibility is certified,
     and how far it is from its bound, if it has one.
@@ -437,6 +450,7 @@ def _decided(
         objective=value,
         bound=bound,
         bound_source=source,
+        termination=termination,
         status=status,
         certificate=certificate,
         allocation=Allocation(program.classes, x, program.integral),

@@ -22,6 +22,7 @@ from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.document import SolutionDocument
 from optsched.solution.solution import Packed
 from optsched.solving.engine import Engine
+from optsched.verify.cut_short import check_cut_short
 from optsched.verify.findings import RELATIVE, BoundVerdict, Finding, Findings, Verification
 from optsched.verify.nothing import check_empty, check_nothing
 from optsched.verify.numbers import CheckedPoint, check_metrics, check_numbers
@@ -292,6 +293,8 @@ def _check_closed_form(subject: RebuiltSolution, findings: Findings) -> BoundVer
     if subject.formulation.sense == "rule" and subject.document.status == Status.LIMIT:
         check_empty(subject, findings)  # stopped by a limit, which cannot be checked
         return "not verifiable"
+    if subject.cut_short:
+        return check_cut_short(subject, findings)
     before = len(findings)
     closed = subject.again
     allocation = closed.allocation if len(subject.classes) else None
@@ -332,6 +335,8 @@ def _check_rule(subject: RebuiltSolution, allocation: Allocation, findings: Find
 def _check_again(subject: RebuiltSolution, findings: Findings) -> None:
     """Solve again: an optimum is the same, and no objective is beyond a bound."""
     document = subject.document
+    if subject.cut_short:  # solved again already, and with more time
+        return
     rule = subject.formulation.sense == "rule"
     again = (
         subject.again

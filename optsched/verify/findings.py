@@ -47,8 +47,8 @@ class Verification(DisplayedTable):
         Empty if the file is right.
     bound : str
         ``verified``: recomputed by us, from the duals or by the rule; ``consistent``: only the
-        solver's claim, or none, and not contradicted; ``not verifiable``: the duals that it needs
-        are not in the file, or the file is wrong.
+        solver's claim, or none, and not contradicted, or what a rule knew when its time was over;
+        ``not verifiable``: the duals that it needs are not in the file, or the file is wrong.
     notes : tuple of str
         What a file that is right says of itself, recomputed here, and that limits what it is good
         for: rows of which it is not known whether all fit into whole GPUs.

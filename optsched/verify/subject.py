@@ -36,6 +36,7 @@ from optsched.solving.column_generation import (
     with_pairs,
 )
 from optsched.solving.engine import Engine
+from optsched.solving.outcome import BY_CLOCK
 from optsched.verify.findings import Findings
 from optsched.verify.rows import AllocationRows, resolve_rows
 from optsched.verify.stages import settle
@@ -92,6 +93,14 @@ class RebuiltSolution:
             or self.program is None
             or nothing_to_decide(self.program)
         )
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether a rule decided from a bound that the clock or the user cut off: it decides otherwise
+        with more time.
+        """
+        by_clock = self.document.termination in BY_CLOCK
+        return by_clock and not self.expects_nothing and self.formulation.rounds_what_is_known
 
     @cached_property
     def again(self) -> Solution:
