@@ -83,6 +83,8 @@ def describe_row(
         words = f"{C.job_name(position)} must reach the common level"
     elif block == SOME_TIME:
         words = f"{C.job_name(position)} must have some time, or the objective is infinite"
+    elif program.space is not None and program.space.has_rows(block):
+        words = "jobs are only on nodes that have room for all of their GPUs"
     else:
         side = next((rows for rows in program.side if rows.name == block), None)
         words = f"row {block}[{position}]" if side is None else side.describe(position)

@@ -14,6 +14,7 @@ from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Spa
 from optsched.program.space import best_fit, undealt
 from optsched.solution import Status, Termination, Values, certify_point, gap_of
 from optsched.solution.certificate import OPTIMALITY, dual_bound, dual_residual
+from optsched.solution.explanation import Conflict, describe_row
 from optsched.solution.values import CLAIMS
 from optsched.solvers import Progress
 from optsched.solving.certify import certified_linear, nothing_found
@@ -55,7 +56,7 @@ def solve_in_space(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     if outcome.x is not None and len(undealt(space.read(outcome.x))):
         outcome = _with_nodes(engine, program, space, arrays, outcome, point)
     if outcome.x is None:
-        return SolvedProgram(program, outcome)
+        return SolvedProgram(program, replace(outcome, conflicts=_in_words(program, outcome)))
     x = outcome.x[: program.classes.columns]
     return SolvedProgram(program, replace(outcome, x=x), seats=space.read(outcome.x))
 
@@ -200,6 +201,13 @@ def _without_gangs(
     if program.extend is None:
         point[:first] = program.complete(point[:columns])
     return point
+
+
+def _in_words(program: AllocationProgram, outcome: Outcome) -> tuple[Conflict, ...]:
+    """Conflicting rows in the user's words; those of the space say the same, and are one conflict."""
+    whole = outcome.certificate.proof != "dual"  # duals prove it of fractions of jobs, too
+    found = [describe_row(program, one.block, one.position, whole) for one in outcome.conflicts]
+    return tuple({conflict.words: conflict for conflict in found}.values())
 
 
 def _in_order(arrays: LinearArrays, duals: Mapping[str, FloatArray] | None) -> FloatArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from optsched.solution.document import CertificateDocument, SolutionDocument
 from optsched.solution.explanation import Conflict, Explanation, assumptions_of, describe_row
 from optsched.solution.plan import LinearPlan
 from optsched.solvers import Limits
+from optsched.solving.in_space import with_space
 from optsched.solving.infeasibility import (
     Analyst,
     Checked,
@@ -44,7 +46,7 @@ def check_nothing(
     if isinstance(program, AllocationProgram):
         relaxation = RelaxedRows(program)
         if relaxation.needed:  # rows that may give way are no reason why nothing is feasible
-            program = relaxation.strict
+            program = replace(relaxation.strict, space=None)
     elif document.status == "infeasible":
         program = program.to_refute()
     arrays = _linear(program).arrays
@@ -59,6 +61,8 @@ def _linear(program: AllocationProgram | LinearPlan) -> LinearProgram:
     # Where lowering mixes rows over x with others, infeasibility is explained by the former.
     if isinstance(program, LinearPlan):
         return program.program
+    if program.space is not None and program.space.complete:
+        return with_space(program, program.space, whole=True)
     return program.feasible_set() if program.explained_apart else program.to_linear()
 
 

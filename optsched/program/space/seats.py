@@ -360,6 +360,11 @@ class Space:
         """Columns h of gangs that are in one group of a level."""
         return (self.held.level > ANYWHERE) & (self.held.level <= level)
 
+    @staticmethod
+    def has_rows(block: str) -> bool:
+        """Whether a block of rows is one of a space."""
+        return block in ("seats", "part", "node", "count", "pieces") or block.startswith("shared ")
+
     # --- points -----------------------------------------------------------------------------------
 
     @property
