@@ -156,8 +156,8 @@ def _with_nodes(
 ) -> Outcome:
     """The outcome of a point all of whose gangs find nodes, with the bound of one where some do not.
 
-    It is that point without these gangs, or the start, if it is better; no point where neither keeps
-    the rows.
+    It is the best of: that point without these gangs, the start, and best fit that places gangs of their
+    types first. There is no point where none of them keeps the rows.
     """
     assert outcome.x is not None
     sign = 1.0 if arrays.maximise else -1.0
@@ -165,6 +165,12 @@ def _with_nodes(
         _without_gangs(program, space, arrays, outcome.x),
         *([] if start is None else [start]),
     ]
+    if space.complete:  # best fit makes no contents then
+        types = space.gangs.type_[undealt(space.read(outcome.x))]
+        mine = np.isin(space.types.of_column, types)
+        before = np.where(mine, outcome.x[: program.classes.columns], 0.0)
+        fitted = engine.build(lambda: start_of(program, space, before))[1]
+        points += [] if fitted is None else [fitted]
     known = [
         (sign * arrays.objective(x), turn)
         for turn, x in enumerate(points)
@@ -177,7 +183,14 @@ def _with_nodes(
     x = points[max(known)[1]]
     values = _at(engine, outcome, x, arrays.objective(x), outcome.bound)
     found = certified_linear(engine, arrays, values, None)
-    certificate = replace(found.certificate, proof=outcome.certificate.proof)
+    known_signs = {
+        name: value for name, value in outcome.certificate.residuals.items() if name == "duals"
+    }
+    certificate = replace(
+        found.certificate,
+        proof=outcome.certificate.proof,
+        residuals={**found.certificate.residuals, **known_signs},
+    )
     return replace(
         found, bound_source=outcome.bound_source, duals=outcome.duals, certificate=certificate
     )

@@ -57,3 +57,24 @@ def test_parts_of_unequal_size_are_dealt_to_different_nodes() -> None:
     solution = solved(instance_of([2, 2, 1], gang, gang, [shares(2, 1.0, 1)]))
     assert solution.objective == pytest.approx(3.0)
     assert solution.status == "optimal"
+
+
+def test_an_answer_without_a_placement_is_cut_down_and_not_called_optimal() -> None:
+    """One gang of .3 of two GPUs and a whole job are worth 2.5, but find no GPUs; two gangs are worth 2."""
+    gang = [shares(2, 0.3, 2)]
+    solution = solved(instance_of([1, 1], gang, gang, [shares(1, 1.0, 1, value=1.5)]))
+    assert solution.objective == pytest.approx(2.0)
+    assert solution.bound == pytest.approx(2.5)
+    assert solution.status == "feasible"
+    assert solution.termination == "imprecise"
+
+
+def test_prices_bound_an_answer_that_is_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same where contents are priced: the duals that prove the bound are checked, too."""
+    monkeypatch.setattr(seats, "MOST_CONTENTS", 0)
+    gang = [shares(2, 0.5, 2, value=5.0)]
+    solution = solved(instance_of([1, 3], gang, gang, gang, gang))
+    assert solution.bound is not None and solution.objective is not None
+    assert solution.objective <= 20.0 + 1e-9
+    assert solution.bound >= 20.0 - 1e-9
+    assert solution.bound_source == "dual"
