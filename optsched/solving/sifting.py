@@ -77,18 +77,21 @@ def _sifted(engine: Engine, arrays: LinearArrays, sifting: Sifting) -> Values:
     for _ in range(MOST_TURNS):
         if interrupted():
             return replace(known, termination=Termination.INTERRUPTED)
-        some = _Some(arrays, chosen, penalty)
-        values = engine.run(engine.open(some.program))
+        restricted = _RestrictedProgram(arrays, chosen, penalty)
+        values = engine.run(engine.open(restricted.program))
         if values.termination is not Termination.OPTIMAL or values.x is None or values.y is None:
             return replace(known, termination=_end_of(values))
-        x, y = some.spread(values.x, values.y)
-        kept = some.missing(values.x) <= SHORT
+        x, y = restricted.spread(values.x, values.y)
+        kept = restricted.missing(values.x) <= SHORT
         if kept:
             known = replace(known, primal=PointStatus.FEASIBLE, x=x, objective=arrays.objective(x))
         known = replace(known, y=y)
-        cheap = np.flatnonzero(arrays.cost - arrays.A.T @ y < -TOO_CHEAP * some.largest)
+        cheap = np.flatnonzero(arrays.cost - arrays.A.T @ y < -TOO_CHEAP * restricted.largest)
+        # Chosen columns at their upper bounds are cheap too.
+        cheap = np.setdiff1d(cheap, chosen)
         joining = cheap if len(cheap) <= ALL_JOIN else np.intersect1d(cheap, sifting.cheapest(y))
-        joining = np.setdiff1d(joining, chosen)
+        if len(cheap) and not len(joining):
+            joining = cheap  # no end is claimed while columns are too cheap
         if len(joining):
             chosen = np.union1d(chosen, joining)
         elif kept:
@@ -105,7 +108,7 @@ def _end_of(values: Values) -> Termination:
     return values.termination if values.termination in ends else Termination.IMPRECISE
 
 
-class _Some:
+class _RestrictedProgram:
     """Some columns of a program, and one for each row that is not kept without any: what is missing there.
 
     Parameters

@@ -17,7 +17,7 @@ from optsched.arrays import IntArray
 from optsched.errors import Interrupted, SolverCrashed
 from optsched.instance import Instance
 from optsched.solution import Solution, Termination, Values
-from optsched.solution.plan import LinearPlan
+from optsched.solution.plan import LinearPlan, Sifting
 from optsched.solvers import Session
 from optsched.solving import Engine, sifting
 
@@ -150,3 +150,21 @@ def test_another_solver_is_tried_after_a_crash(monkeypatch: pytest.MonkeyPatch) 
     assert solution.status == "optimal"
     assert solution.solver.name != "highs"
     assert "solver highs crashed" in [each.outcome for each in solution.solver.attempts]
+
+
+def test_no_optimum_is_claimed_while_columns_are_too_cheap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """None of the columns that would be used is new: the others that are too cheap join all the same."""
+    exact = solve()
+    monkeypatch.setattr(sifting, "ALL_JOIN", 0)
+    nothing = np.zeros(0, np.int64)
+    monkeypatch.setattr(
+        deadline_fluid,
+        "Sifting",
+        lambda coarse, first, _: Sifting(coarse, first, lambda y: nothing),
+    )
+    solution = solve()
+    assert solution.solver is not None and solution.solver.reason.startswith("sifting")
+    assert solution.objective == pytest.approx(exact.objective, abs=1e-9)
+    assert solution.status == exact.status == "optimal"
