@@ -303,13 +303,13 @@ def _group_by_number(
     rows = _in_order_of_appearance(first, number)
     there = number[rows]
     if is_range(there, room):
-        return Groups(first, number, count.astype(np.int64))
+        return Groups(first, number, count)
     rank = np.zeros(room, np.int64)
     rank[there] = np.arange(len(there))
     inverse = np.empty(length, np.int64)
     for part in blocks(length):
         inverse[part] = rank[number[part]]
-    return Groups(rows, inverse, count[there].astype(np.int64))
+    return Groups(rows, inverse, count[there])
 
 
 def _in_order_of_appearance(first: IntArray, number: IntArray) -> IntArray:
@@ -409,9 +409,7 @@ def _group_by_hash(columns: Sequence[AnyArray], length: int) -> Groups:
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     inverse = rank[inverse]
-    return Groups(
-        first[order], inverse, np.bincount(inverse, minlength=len(first)).astype(np.int64)
-    )
+    return Groups(first[order], inverse, np.bincount(inverse, minlength=len(first)))
 
 
 def hash_rows(columns: Sequence[AnyArray]) -> NDArray[np.uint64]:

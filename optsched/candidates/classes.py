@@ -964,7 +964,7 @@ def alone_columns(columns: KindColumns, kind_of_class: IntArray, kinds: int) -> 
     alone = np.flatnonzero(columns.partner < 0)
     if not in_order([columns.kind[alone]]):
         alone = alone[stable_order(columns.kind[alone], kinds)]
-    columns_of = np.bincount(columns.kind[alone], minlength=kinds).astype(np.int64)
+    columns_of = np.bincount(columns.kind[alone], minlength=kinds)
     first_of = pointers(columns_of)[:-1]
     length = columns_of[kind_of_class]
     column = alone[ranges(first_of[kind_of_class], length)]
@@ -979,7 +979,7 @@ def _pair_columns(candidates: Candidates, kind_of_class: IntArray, count: IntArr
     if not len(pairs):
         return pairs, pairs, pairs
     by_kind = stable_order(kind_of_class, kinds)
-    classes_of = np.bincount(kind_of_class, minlength=kinds).astype(np.int64)
+    classes_of = np.bincount(kind_of_class, minlength=kinds)
     start_of = pointers(classes_of)[:-1]
     size_a, size_b = classes_of[columns.kind[pairs]], classes_of[columns.partner[pairs]]
     products = size_a * size_b

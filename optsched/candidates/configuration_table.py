@@ -76,7 +76,7 @@ class ConfigurationTable:
         """
         kinds = int(self.kind.max(initial=-1)) + 1
         first = np.searchsorted(self.kind, np.arange(kinds + 1))
-        return first[:-1].astype(np.int64), np.diff(first).astype(np.int64)
+        return first[:-1].astype(np.int64), np.diff(first)
 
     @cached_property
     def left(self) -> IntArray:
@@ -86,7 +86,7 @@ class ConfigurationTable:
 
     def curve_of(self, cell: IntArray) -> IntArray:
         """The curve of each cell."""
-        return np.searchsorted(self.start, cell, "right").astype(np.int64) - 1
+        return np.searchsorted(self.start, cell, "right") - 1
 
     def columns_of(self, cell: IntArray) -> KindColumns:
         """The columns of these cells."""

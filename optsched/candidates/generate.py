@@ -438,7 +438,7 @@ def _pairs_of_workloads(
     workload = kinds.workload[order]
     wanted = np.array([entry.workloads for entry in entries], np.int64).reshape(-1, 2)
     start = np.searchsorted(workload, wanted, "left")
-    size = (np.searchsorted(workload, wanted, "right") - start).astype(np.int64)
+    size = np.searchsorted(workload, wanted, "right") - start
     products = size[:, 0] * size[:, 1]
     # If both workloads are the same, every pair of kinds comes in both orders.
     same = wanted[:, 0] == wanted[:, 1]

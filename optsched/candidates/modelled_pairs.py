@@ -55,7 +55,7 @@ def modelled_pairs(task: CompileTask, alone: KindColumns, stated: KindColumns) -
         table,
         alone.kind[first],
         alone.kind[second],
-        configuration.inverse[first].astype(np.int64),
+        configuration.inverse[first],
     )
     gains = said.first + said.second > 1 + GAIN
     use = np.flatnonzero((said.feasible == Feasibility.OK) & gains)

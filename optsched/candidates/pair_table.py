@@ -335,7 +335,7 @@ def _sorts(instance: Instance, kinds: Kinds, apart: bool) -> IntArray:
         kinds.workload, kinds.options < 0, kinds.law, kinds.gpus_min, kinds.gpus_max, kinds.levels,
         np.where(named[:-1], number, -1),
     ]  # fmt: skip
-    return group_rows(decisive, len(kinds)).inverse.astype(np.int64)
+    return group_rows(decisive, len(kinds)).inverse
 
 
 def _first_two(sort: IntArray, sorts: int) -> IntArray:

@@ -155,7 +155,7 @@ def _hosted(gpus: IntArray, per_node: FloatArray, need: FloatArray, nodes: IntAr
     """
     rows = group_rows((need[:, 0], need[:, 1], nodes), len(need))
     sizes = group_rows((gpus, per_node[:, 0], per_node[:, 1]), len(gpus))
-    gpus, per_node, equal = gpus[sizes.first], per_node[sizes.first], sizes.count.astype(np.int64)
+    gpus, per_node, equal = gpus[sizes.first], per_node[sizes.first], sizes.count
     need, nodes = need[rows.first], nodes[rows.first]
     most = np.zeros(len(need), np.int64)
     step = max(1, CELLS // max(1, len(gpus)))

@@ -101,7 +101,7 @@ def batch_changes(
 def _critical(model: str, batch: int, epoch: IntArray, planned: bool) -> BoolArray:
     """Epochs in a critical regime."""
     if model == "ResNet-50":
-        return np.asarray(epoch % 30 < 10)
+        return epoch % 30 < 10
     if model == "Recommendation":
         head = {512: 30, 1_024: 30, 2_048: 40}.get(batch, 10)
         more = ((60, 70), (80, 90)) if planned else ()

@@ -481,7 +481,7 @@ def _rate_table(rows: RateRows, table: FloatArray, places: list[str]) -> RateTab
         gpus = gpus[order]
         rate = rate[order]
     return RateTable(
-        indptr=np.searchsorted(profile, np.arange(len(gang) + 1)).astype(np.int64),
+        indptr=np.searchsorted(profile, np.arange(len(gang) + 1)),
         place=place.astype(np.int64),
         gpus=gpus.astype(np.int64),
         nodes=np.full(len(rate), ANY_SPREAD, np.int64),

@@ -59,7 +59,7 @@ def first_use(index: IntArray) -> tuple[IntArray, IntArray]:
     first = np.full(size + 1, count, np.int64)
     # Writing in reverse order makes the first of several equal rows win.
     first[index[::-1]] = np.arange(count - 1, -1, -1)
-    old = np.flatnonzero(first[:size] < count).astype(np.int64)
+    old = np.flatnonzero(first[:size] < count)
     if (np.diff(first[old]) < 0).any():
         old = old[np.argsort(first[old])]
     number = np.full(size + 1, -1, np.int64)

@@ -166,7 +166,7 @@ class Layouts(Displayed):
         IntArray, shape (profiles,)
         """
         rows = np.array([at.profile for at in layout], np.int64)
-        return np.bincount(rows, minlength=len(self.partitions)).astype(np.int64)
+        return np.bincount(rows, minlength=len(self.partitions))
 
     @cached_property
     def counts(self) -> IntArray:
@@ -226,7 +226,7 @@ class Layouts(Displayed):
         if why:
             raise InvalidInput(path, show(text), f"a layout that a GPU can have: {why}")
         rows = np.array([row for row, _ in slices], np.int64)
-        return np.bincount(rows, minlength=len(self.partitions)).astype(np.int64)
+        return np.bincount(rows, minlength=len(self.partitions))
 
     def row(self, profile: object, path: str) -> int:
         """Row of a profile by its name.

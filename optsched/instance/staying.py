@@ -97,7 +97,7 @@ def _different(owner: IntArray, place: IntArray, jobs: int, places: int) -> IntA
     if not (pair[1:] >= pair[:-1]).all():
         pair = np.sort(pair)
     new = np.append(True, pair[1:] != pair[:-1])[: len(pair)]
-    return np.bincount(pair[new] // width, minlength=jobs).astype(np.int64)
+    return np.bincount(pair[new] // width, minlength=jobs)
 
 
 def must_stay(instance: Instance, running: Running | None = None) -> BoolArray:

@@ -71,4 +71,4 @@ class Configurations(Displayed):
     def _per_gpu(self, by_pool: Sequence[float | None]) -> FloatArray:
         # The last value is for options without a pool, whose row is -1.
         values = np.array([np.nan if value is None else value for value in by_pool] + [0.0])
-        return np.asarray(values[self.pool] * self.gpus * self.share, np.float64)
+        return values[self.pool] * self.gpus * self.share

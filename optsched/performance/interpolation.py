@@ -97,7 +97,7 @@ def _rank(values: AnyArray, wanted: AnyArray) -> IntArray:
     """
     position = np.searchsorted(values, wanted)
     position[position == len(values)] = 0
-    return np.where(values[position] == wanted, position, len(values)).astype(np.int64)
+    return np.where(values[position] == wanted, position, len(values))
 
 
 class Lookup:

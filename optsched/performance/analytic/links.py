@@ -220,7 +220,7 @@ class PoolLinks:
         """
         inside = np.where(gpus <= self.island[pool], ISLAND, NODE)
         between = np.where((nodes <= self.leaf[pool]) | (np.asarray(group) == 1), LEAF, ACROSS)
-        return np.where(gpus <= 1, 0, np.where(nodes <= 1, inside, between)).astype(np.int64)
+        return np.where(gpus <= 1, 0, np.where(nodes <= 1, inside, between))
 
     def ring(
         self,

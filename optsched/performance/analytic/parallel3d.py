@@ -386,7 +386,7 @@ def _pipeline(
         even = step_seconds(rules.schedule, p, M, once, slowest - once)
         return np.where(p > 1, even, M * slowest)
     whole = L * layer + head + (p - 1) * hop
-    return np.asarray(M * slowest + np.maximum(whole - slowest, 0.0) / rules.chunks, np.float64)
+    return M * slowest + np.maximum(whole - slowest, 0.0) / rules.chunks
 
 
 def _exchange(plan: Plans, machines: Machines, rules: Rules, size: FloatArray) -> FloatArray:

@@ -107,11 +107,11 @@ class NoisyModel(WrappedModel):
         if self._options.errors == "normal":
             from scipy.special import ndtri  # slow to import
 
-            return np.asarray(self._options.sd * ndtri(uniform), np.float64)
+            return self._options.sd * ndtri(uniform)
         # One uniform number gives the sign (which half it is in) and the size (its distance from
         # 1/2).
         size = np.interp(np.abs(2 * uniform - 1), HELIOS_SHARE, HELIOS_WITHIN)
-        return np.asarray(np.sign(uniform - 0.5) * size, np.float64)
+        return np.sign(uniform - 0.5) * size
 
 
 def _digest(name: str) -> int:

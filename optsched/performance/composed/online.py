@@ -162,7 +162,7 @@ class Offsets:
         self._ways = np.unique(way)
         owner = self._owner_of(cells.workload, cells.gpu)
         key = owner * len(self._ways) + find_sorted(self._ways, way)
-        order = np.argsort(key).astype(np.int64)
+        order = np.argsort(key)
         self.cells = cells.take(order)
         self._key = key[order]
         self._owner = owner[order]

@@ -82,12 +82,12 @@ class JobKernel:
     def start(self) -> FloatArray:
         """Logs of the hyperparameters at the start of a search."""
         start = [*[LENGTH_START] * self.columns, FAMILY_START, OWN_START]
-        return np.asarray(np.log(start), np.float64)
+        return np.log(start)
 
     @cached_property
     def _squares(self) -> FloatArray:
         x = np.nan_to_num((self.raw - self.centres) / self.scales)
-        return np.asarray((x[:, np.newaxis] - x) ** 2, np.float64)
+        return (x[:, np.newaxis] - x) ** 2
 
     @cached_property
     def _same_family(self) -> FloatArray:
@@ -115,7 +115,7 @@ class JobKernel:
 
     def _near(self, parameters: FloatArray) -> FloatArray:
         inverse_squares = np.exp(-2.0 * parameters[: self.columns])
-        return np.asarray(np.exp(-0.5 * self._squares @ inverse_squares), np.float64)
+        return np.exp(-0.5 * self._squares @ inverse_squares)
 
 
 # --- a process over pairs -------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class PairProcess:
         """K between pairs, without noise."""
         _, _, _, o, _ = self._own
         _, main, cross = self._terms(one, other)
-        return np.asarray(self._gpus(one, other) * (main + cross + o), np.float64)
+        return self._gpus(one, other) * (main + cross + o)
 
     def variance(self, pairs: Pairs) -> FloatArray:
         """K of pairs with themselves, without noise."""
@@ -187,7 +187,7 @@ class PairProcess:
         b = pairs.second
         main = k[a, a] + k[b, b] + 2 * self.sign * k[a, b]
         cross = k[a, a] * k[b, b] + self.sign * k[a, b] ** 2
-        return np.asarray(p * main + q * cross + o, np.float64)
+        return p * main + q * cross + o
 
     def factor(self, pairs: Pairs) -> FloatArray | None:
         """Lower Cholesky factor of the covariance of measurements;

@@ -577,7 +577,7 @@ def _busy_together(features: WorkloadFeatures, pairs: Pairs) -> FloatArray:
     """x of each pair; NaN where a utilisation is not known."""
     first = features.utilisation[pairs.first, pairs.gpu]
     second = features.utilisation[pairs.second, pairs.gpu]
-    return np.asarray(first + second, np.float64)
+    return first + second
 
 
 def _log_fraction(x: FloatArray, sums: FloatArray, logs: FloatArray) -> FloatArray:

@@ -25,7 +25,7 @@ def folds_of(count: int, folds: int, seed: int) -> IntArray:
     """A random fold for each row; the folds have sizes as equal as possible."""
     # Sizes differ by at most one; the assignment depends only on the seed.
     random = np.random.default_rng(seed)
-    return random.permutation(np.arange(count) % folds).astype(np.int64)
+    return random.permutation(np.arange(count) % folds)
 
 
 def each_left_out(fold: IntArray) -> Iterator[tuple[IntArray, IntArray]]:

@@ -105,7 +105,7 @@ class Amdahl(StoredModel):
     def _key(self, pair: IntArray, batch: FloatArray) -> IntArray:
         """A sort key of pairs, then batches."""
         rank = np.searchsorted(self._batches, batch, side="right")
-        return np.asarray(pair * (len(self._batches) + 1) + rank, np.int64)
+        return pair * (len(self._batches) + 1) + rank
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:

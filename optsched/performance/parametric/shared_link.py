@@ -920,7 +920,7 @@ class _JointFit:
     def _residual(self, fitted: SharedLinkDocument) -> FloatArray:
         """Log residuals of all measurements."""
         seconds = SharedLink(fitted).times(self.profiles.ways).seconds
-        return np.asarray(np.log(seconds / self.profiles.seconds), np.float64)
+        return np.log(seconds / self.profiles.seconds)
 
     def _coefficients(self, counts: IntArray) -> FloatArray:
         """Number of coefficients that the steps of each pair on each level determine, shape (3 C,).
