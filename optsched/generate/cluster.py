@@ -72,43 +72,35 @@ class ClusterOptions(GeneratorOptions):
         "slack": ("deadlines is above 0", lambda given: given.deadlines > 0),
     }
 
-    jobs: Annotated[LargeCount, Field(description="Jobs.")] = 1000
-    pools: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=16,
-            description="Pools: V100, A100, H100, T4, P100, A100 80 GB, K80, and again.",
-        ),
-    ] = 4
-    load: Annotated[
-        float,
-        Field(
-            ge=0.01,
-            le=1e4,
-            description="Capacity is made so scarce that the max-min level is at most 1/load of what every job can "
-            "reach alone.",
-        ),
-    ] = 1.5
-    rows: Annotated[
-        Literal["distinct", "repeated"],
-        Field(
-            description="distinct: every job has its own rates; repeated: there are as many rows as --kinds."
-        ),
-    ] = "distinct"
-    kinds: Annotated[
-        int,
-        Field(ge=1, le=10_000, description="Different rows of repeated ones; every one occurs."),
-    ] = 100
-    durations: Annotated[
-        Literal["lognormal", "pareto"],
-        Field(description="Distribution of the hours of a job in its fastest pool."),
-    ] = "lognormal"
+    jobs: LargeCount = Field(1000, description="Jobs.")
+    pools: int = Field(
+        4,
+        ge=1,
+        le=16,
+        description="Pools: V100, A100, H100, T4, P100, A100 80 GB, K80, and again.",
+    )
+    load: float = Field(
+        1.5,
+        ge=0.01,
+        le=1e4,
+        description="Capacity is made so scarce that the max-min level is at most 1/load of what every job can "
+        "reach alone.",
+    )
+    rows: Literal["distinct", "repeated"] = Field(
+        "distinct",
+        description="distinct: every job has its own rates; repeated: there are as many rows as --kinds.",
+    )
+    kinds: int = Field(
+        100, ge=1, le=10_000, description="Different rows of repeated ones; every one occurs."
+    )
+    durations: Literal["lognormal", "pareto"] = Field(
+        "lognormal", description="Distribution of the hours of a job in its fastest pool."
+    )
     median: Median = 4.0
     sigma: Sigma = 1.2
     shape: Shape = 1.5
     gangs: Gangs = (0.1, 0.15, 0.05)
-    elastic: Annotated[Share, Field(description="Share of jobs that take 1, 2, 4 or 8 GPUs.")] = 0.0
+    elastic: Share = Field(0.0, description="Share of jobs that take 1, 2, 4 or 8 GPUs.")
     weights: Annotated[
         tuple[Share, Share],
         split(2),
@@ -118,36 +110,28 @@ class ClusterOptions(GeneratorOptions):
         ),
     ] = (0.15, 0.05)
     deadlines: Deadlines = 0.0
-    slack: Annotated[
-        float,
-        Field(
-            ge=0.1,
-            le=1e6,
-            description="Time to a deadline over the hours in the fastest pool.",
-        ),
-    ] = 3.0
+    slack: float = Field(
+        3.0,
+        ge=0.1,
+        le=1e6,
+        description="Time to a deadline over the hours in the fastest pool.",
+    )
     tenants: Tenants = 0
-    topology: Annotated[
-        Topology,
-        Field(
-            description="tree: a leaf switch per pool; racks: racks of 8 nodes with leaf and spine switches; "
-            "mixed-nodes: racks, and nodes of two sizes; none: no graph."
-        ),
-    ] = "none"
-    unavailable: Annotated[
-        float,
-        Field(
-            ge=0,
-            le=0.5,
-            description="Share of nodes that are drained or down.",
-        ),
-    ] = 0.0
-    colocation: Annotated[
-        Share,
-        Field(
-            description="Share of the possible pairs of jobs (of kinds, if repeated) that may share a GPU."
-        ),
-    ] = 0.0
+    topology: Topology = Field(
+        "none",
+        description="tree: a leaf switch per pool; racks: racks of 8 nodes with leaf and spine switches; "
+        "mixed-nodes: racks, and nodes of two sizes; none: no graph.",
+    )
+    unavailable: float = Field(
+        0.0,
+        ge=0,
+        le=0.5,
+        description="Share of nodes that are drained or down.",
+    )
+    colocation: Share = Field(
+        0.0,
+        description="Share of the possible pairs of jobs (of kinds, if repeated) that may share a GPU.",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -13,19 +13,16 @@ from optsched.libraries import AssignmentProblem
 
 
 class GapOptions(GeneratorOptions):
-    jobs: Annotated[SmallCount, Field(description="Jobs.")] = 100
-    agents: Annotated[int, Field(ge=1, le=1000, description="Agents, one resource each.")] = 10
-    type: Annotated[
-        Literal["a", "b", "c", "d", "e"],
-        Field(description="Distribution of the numbers; d and e are the hard ones."),
-    ] = "c"
-    objective: Annotated[
-        Literal["cost", "value"],
-        Field(
-            description="cost: numbers to be minimised by gap, as the literature does; "
-            "value: the same, to be maximised by multiple-choice."
-        ),
-    ] = "cost"
+    jobs: SmallCount = Field(100, description="Jobs.")
+    agents: int = Field(10, ge=1, le=1000, description="Agents, one resource each.")
+    type: Literal["a", "b", "c", "d", "e"] = Field(
+        "c", description="Distribution of the numbers; d and e are the hard ones."
+    )
+    objective: Literal["cost", "value"] = Field(
+        "cost",
+        description="cost: numbers to be minimised by gap, as the literature does; "
+        "value: the same, to be maximised by multiple-choice.",
+    )
 
 
 def draw(options: GapOptions) -> tuple[IntArray, IntArray, FloatArray]:

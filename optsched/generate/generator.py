@@ -44,8 +44,8 @@ class GeneratorOptions(BaseModel):
                 raise refused(show(getattr(self, option)), f"none unless {condition}", option)
         return self
 
-    seed: Annotated[int, Field(ge=0, lt=2**63, description="Same seed, same bytes.")] = 1
-    name: Annotated[str | None, Field(min_length=1, description="Of the instance.")] = None
+    seed: int = Field(1, ge=0, lt=2**63, description="Same seed, same bytes.")
+    name: str | None = Field(None, min_length=1, description="Of the instance.")
 
     def titled(self, default: str) -> str:
         """Name of the instance: the given one, else the default with the seed."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import numpy as np
 from pydantic import Field
 
@@ -13,24 +11,20 @@ from optsched.libraries import Knapsack
 
 
 class KnapsackOptions(GeneratorOptions):
-    jobs: Annotated[SmallCount, Field(description="Jobs.")] = 100
-    resources: Annotated[int, Field(ge=1, le=1000, description="Resources.")] = 5
-    tightness: Annotated[
-        float,
-        Field(
-            gt=0,
-            le=1,
-            description="Capacity over what all jobs use; 1: all fit.",
-        ),
-    ] = 0.5
-    choices: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=100,
-            description="Options of a job, of which one runs at most; 1: the plain knapsack.",
-        ),
-    ] = 1
+    jobs: SmallCount = Field(100, description="Jobs.")
+    resources: int = Field(5, ge=1, le=1000, description="Resources.")
+    tightness: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="Capacity over what all jobs use; 1: all fit.",
+    )
+    choices: int = Field(
+        1,
+        ge=1,
+        le=100,
+        description="Options of a job, of which one runs at most; 1: the plain knapsack.",
+    )
 
 
 def draw(options: KnapsackOptions) -> tuple[IntArray, IntArray, IntArray]:

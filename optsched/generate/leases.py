@@ -5,7 +5,6 @@ round.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 from pydantic import Field
@@ -20,26 +19,22 @@ WEIGHTS, WEIGHT_SHARES = np.array([1, 2, 4]), np.array([0.8, 0.15, 0.05])
 
 
 class LeasesOptions(GeneratorOptions):
-    jobs: Annotated[SmallCount, Field(description="Jobs.")] = 40
-    nodes: Annotated[int, Field(ge=1, le=10_000, description="Nodes of the pool.")] = 2
-    gpus_per_node: Annotated[int, Field(ge=1, le=64, description="GPUs of a node.")] = 8
-    lease: Annotated[
-        float,
-        Field(
-            ge=1,
-            le=1e7,
-            description="Length of a lease, seconds; also the round.",
-        ),
-    ] = 1800.0
-    longest: Annotated[int, Field(ge=1, le=1000, description="Most leases that a job needs.")] = 6
-    tightness: Annotated[
-        float,
-        Field(
-            ge=0.01,
-            le=100,
-            description="At most 1: a plan keeps all deadlines; above, deadlines are earlier than in that plan.",
-        ),
-    ] = 0.8
+    jobs: SmallCount = Field(40, description="Jobs.")
+    nodes: int = Field(2, ge=1, le=10_000, description="Nodes of the pool.")
+    gpus_per_node: int = Field(8, ge=1, le=64, description="GPUs of a node.")
+    lease: float = Field(
+        1800.0,
+        ge=1,
+        le=1e7,
+        description="Length of a lease, seconds; also the round.",
+    )
+    longest: int = Field(6, ge=1, le=1000, description="Most leases that a job needs.")
+    tightness: float = Field(
+        0.8,
+        ge=0.01,
+        le=100,
+        description="At most 1: a plan keeps all deadlines; above, deadlines are earlier than in that plan.",
+    )
 
 
 @dataclass(frozen=True)

@@ -57,53 +57,40 @@ class TraceOptions(GeneratorOptions):
         "load": ("there is no rate", lambda given: given.rate is None),
     }
 
-    jobs: Annotated[LargeCount, Field(description="Jobs.")] = 1000
-    pools: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=len(TYPES),
-            description="Pools: V100, A100, H100, T4, P100, A100 80 GB, K80.",
-        ),
-    ] = 1
-    nodes: Annotated[int, Field(ge=1, le=100_000, description="Nodes of each pool.")] = 8
-    gpus_per_node: Annotated[int, Field(ge=1, le=64, description="GPUs of a node.")] = 8
-    arrivals: Annotated[
-        Literal["poisson", "diurnal", "even"],
-        Field(
-            description="poisson: at a constant rate; diurnal: more by day than by night; even: at equal distances."
-        ),
-    ] = "poisson"
-    load: Annotated[
-        float,
-        Field(
-            ge=0.001,
-            le=1000,
-            description="GPU-hours that arrive over those of the cluster, if pools are as likely as they have GPUs.",
-        ),
-    ] = 0.8
-    rate: Annotated[
-        float | None,
-        Field(
-            gt=0,
-            le=1e9,
-            description="Arrivals per hour, instead of a load.",
-            json_schema_extra={"metavar": "X"},
-        ),
-    ] = None
-    amplitude: Annotated[
-        Share, Field(description="How far the rate goes up and down, as a share of its mean.")
-    ] = 0.6
-    peak: Annotated[
-        float,
-        Field(ge=0, le=24, description="Hour of the day with the most arrivals."),
-    ] = 14.0
-    durations: Annotated[
-        Literal["lognormal", "pareto", "gavel"],
-        Field(
-            description="Distribution of the hours of a job in its fastest pool; gavel: that of its generator."
-        ),
-    ] = "lognormal"
+    jobs: LargeCount = Field(1000, description="Jobs.")
+    pools: int = Field(
+        1,
+        ge=1,
+        le=len(TYPES),
+        description="Pools: V100, A100, H100, T4, P100, A100 80 GB, K80.",
+    )
+    nodes: int = Field(8, ge=1, le=100_000, description="Nodes of each pool.")
+    gpus_per_node: int = Field(8, ge=1, le=64, description="GPUs of a node.")
+    arrivals: Literal["poisson", "diurnal", "even"] = Field(
+        "poisson",
+        description="poisson: at a constant rate; diurnal: more by day than by night; even: at equal distances.",
+    )
+    load: float = Field(
+        0.8,
+        ge=0.001,
+        le=1000,
+        description="GPU-hours that arrive over those of the cluster, if pools are as likely as they have GPUs.",
+    )
+    rate: float | None = Field(
+        None,
+        gt=0,
+        le=1e9,
+        description="Arrivals per hour, instead of a load.",
+        json_schema_extra={"metavar": "X"},
+    )
+    amplitude: Share = Field(
+        0.6, description="How far the rate goes up and down, as a share of its mean."
+    )
+    peak: float = Field(14.0, ge=0, le=24, description="Hour of the day with the most arrivals.")
+    durations: Literal["lognormal", "pareto", "gavel"] = Field(
+        "lognormal",
+        description="Distribution of the hours of a job in its fastest pool; gavel: that of its generator.",
+    )
     median: Median = 1.0
     sigma: Sigma = 1.5
     shape: Shape = 1.5

@@ -26,19 +26,15 @@ class UnrelatedOptions(GeneratorOptions):
         "noise": ("correlation is jobs or machines", lambda given: given.correlation != "none")
     }
 
-    jobs: Annotated[SmallCount, Field(description="Jobs.")] = 100
-    machines: Annotated[
-        int, Field(ge=1, le=1000, description="Machines, one pool of one GPU each.")
-    ] = 10
-    low: Annotated[Whole, Field(description="Shortest duration drawn, whole seconds.")] = 10
-    high: Annotated[Whole, Field(description="Longest duration drawn, whole seconds.")] = 100
-    correlation: Annotated[
-        Literal["none", "jobs", "machines"],
-        Field(
-            description="none: all durations drawn alone; jobs, machines: a drawn base per job or machine, plus noise."
-        ),
-    ] = "none"
-    noise: Annotated[Whole, Field(description="Largest noise on a base, whole seconds.")] = 20
+    jobs: SmallCount = Field(100, description="Jobs.")
+    machines: int = Field(10, ge=1, le=1000, description="Machines, one pool of one GPU each.")
+    low: Whole = Field(10, description="Shortest duration drawn, whole seconds.")
+    high: Whole = Field(100, description="Longest duration drawn, whole seconds.")
+    correlation: Literal["none", "jobs", "machines"] = Field(
+        "none",
+        description="none: all durations drawn alone; jobs, machines: a drawn base per job or machine, plus noise.",
+    )
+    noise: Whole = Field(20, description="Largest noise on a base, whole seconds.")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -77,19 +77,25 @@ def _check_size(document: ClusterDocument) -> None:
 def _pool(document: PoolDocument) -> Pool:
     named = () if isinstance(document.nodes, int) else document.nodes
     count = document.nodes if isinstance(document.nodes, int) else len(document.nodes)
+
+    def column(field: str, default: float | None) -> FloatArray:
+        # NaN if neither the node nor its pool states a value.
+        values = np.full(count, np.nan if default is None else default, np.float64)
+        for row, node in enumerate(named):
+            if getattr(node, field) is not None:
+                values[row] = getattr(node, field)
+        return values
+
+    states = [NODE_STATES.index(node.state) for node in named] if named else np.zeros(count)
     return Pool(
         name=document.name,
         gpu=document.gpu or document.name,
         node_names=names_of_nodes(document.name, [node.name for node in named]) if named else count,
-        node_gpus=_column([node.gpus for node in named], document.gpus_per_node, count).astype(
-            np.int64
-        ),
-        node_cpus=_column([node.cpus for node in named], document.cpus_per_node, count),
-        node_memory=_column([node.memory for node in named], document.memory_per_node, count),
-        node_state=_column([NODE_STATES.index(node.state) for node in named], 0, count).astype(
-            np.int64
-        ),
-        node_available_from=_column([node.available_from for node in named], -np.inf, count),
+        node_gpus=column("gpus", document.gpus_per_node).astype(np.int64),
+        node_cpus=column("cpus", document.cpus_per_node),
+        node_memory=column("memory", document.memory_per_node),
+        node_state=np.array(states, np.int64),
+        node_available_from=column("available_from", -np.inf),
         gpu_memory=document.gpu_memory,
         cost_per_gpu_hour=document.cost_per_gpu_hour,
         watts_per_gpu=document.watts_per_gpu,
@@ -106,14 +112,6 @@ def names_of_nodes(pool: str, names: Sequence[str]) -> tuple[str, ...] | int:
     """Node names; only their number if they equal the generated names ``<pool>-<i>``."""
     usual = all(name == f"{pool}-{row}" for row, name in enumerate(names))
     return len(names) if usual else tuple(names)
-
-
-def _column(given: Sequence[float | None], default: float | None, count: int) -> FloatArray:
-    # NaN if neither the node nor its pool states a value.
-    fill = np.nan if default is None else float(default)
-    if not given:
-        return np.full(count, fill)
-    return np.array([fill if value is None else float(value) for value in given])
 
 
 def _check_node_names(pools: tuple[Pool, ...]) -> None:

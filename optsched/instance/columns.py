@@ -18,12 +18,15 @@ from optsched.instance.rates import ANY_SPREAD, OWN_GANG
 from optsched.instance.reading import CHUNK, listed, show, validate_columns
 from optsched.instance.references import NOWHERE, check_running, resolve_predecessors
 from optsched.instance.running import Place
-from optsched.instance.tables import ARRAY_FIELDS, DTYPES, JobNames, JobTable, Workload
+from optsched.instance.tables import (
+    ARRAY_FIELDS,
+    AS_THEY_ARE,
+    DTYPES,
+    JobNames,
+    JobTable,
+    Workload,
+)
 
-AS_THEY_ARE = (
-    "steps", "steps_done", "weight", "preemptible", "restart_cost", "exempt_time", "checkpoint_interval",
-)  # fmt: skip
-"""Fields of job documents that become columns without conversion."""
 Value = TypeVar("Value")
 Path = Callable[[int], str]
 """Function: position of a job in a list -> its path for messages."""

@@ -7,10 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic_core import PydanticSerializationError
 
-from optsched.arrays import (
-    condensed,
-    pointers,
-)
+from optsched.arrays import condensed, pointers
 from optsched.errors import InvalidInput
 from optsched.instance.cluster import Cluster
 from optsched.instance.documents import OptionDocument, RateEntry
@@ -58,14 +55,11 @@ class RateInterner:
 
     def table(self) -> RateTable:
         """The table of all profiles so far."""
-        lengths = np.fromiter(
-            (len(entries) for entries in self._profiles), np.int64, len(self._profiles)
-        )
         flat = [entry for entries in self._profiles for entry in entries]
         level = {name: LEVEL + number for number, name in enumerate(self.levels, start=1)}
         nodes = [spread if isinstance(spread, int) else level[spread] for _, _, spread, _ in flat]
         return RateTable(
-            indptr=pointers(lengths),
+            indptr=pointers([len(entries) for entries in self._profiles]),
             place=np.array([self._place_rows[entry[0]] for entry in flat], np.int64),
             gpus=condensed(np.array([entry[1] for entry in flat], np.int64)),
             nodes=condensed(np.array(nodes, np.int64)),
@@ -133,25 +127,18 @@ class OptionInterner:
     def table(self) -> OptionTable:
         """The table of all lists so far."""
         flat = [option for options in self._options for option in options]
-        lengths = np.array([len(options) for options in self._options], np.int64)
         pools = self._cluster.pool_index
-        nan = float("nan")
+        numbers = {
+            # None becomes NaN.
+            name: np.array([getattr(option, name) for option in flat], np.float64)
+            for name in ("share", "throughput", "duration", "value", "cost")
+        }
         return OptionTable(
-            indptr=pointers(lengths),
-            pool=np.array(
-                [-1 if option.pool is None else pools[option.pool] for option in flat], np.int64
-            ),
+            indptr=pointers([len(options) for options in self._options]),
+            pool=np.array([pools.get(option.pool or "", -1) for option in flat], np.int64),
             gpus=np.array([option.gpus for option in flat], np.int64),
             nodes=np.array([option.nodes or ANY_SPREAD for option in flat], np.int64),
-            share=np.array([option.share for option in flat], np.float64),
-            throughput=np.array(
-                [nan if o.throughput is None else o.throughput for o in flat], np.float64
-            ),
-            duration=np.array(
-                [nan if o.duration is None else o.duration for o in flat], np.float64
-            ),
-            value=np.array([option.value for option in flat], np.float64),
-            cost=np.array([option.cost for option in flat], np.float64),
+            **numbers,
             uses=tuple(option.uses for option in flat),
             attributes=tuple(option.attributes for option in flat),
         )

@@ -6,7 +6,7 @@ Equal rate profiles, option lists and level lists are stored once (interned).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -286,12 +286,18 @@ class JobTable(Displayed):
         return np.maximum(self.steps - self.steps_done, 0.0)
 
 
-ARRAY_FIELDS: Mapping[str, str] = {
-    "workload": "i", "rates": "i", "options": "i", "levels": "i", "gpus_min": "i", "gpus_max": "i", "steps": "f",
-    "steps_done": "f", "weight": "f", "arrival": "f", "deadline": "f", "soft_deadline": "b", "tenant": "i",
-    "preemptible": "b", "restart_cost": "f", "isolated_time": "f",
-    "exempt_time": "f", "checkpoint_interval": "f",
-}  # fmt: skip
+KINDS = {"IntArray": "i", "FloatArray": "f", "BoolArray": "b"}
+ARRAY_FIELDS = {item.name: KINDS[str(item.type)] for item in fields(JobTable) if item.type in KINDS}
 """Array fields of `JobTable` and the kind of their entries (integer, float, boolean)."""
+AS_THEY_ARE = (
+    "steps",
+    "steps_done",
+    "weight",
+    "preemptible",
+    "restart_cost",
+    "exempt_time",
+    "checkpoint_interval",
+)
+"""Fields of job documents that become columns without conversion, and columns documents."""
 DTYPES = {"i": np.int64, "f": np.float64, "b": np.bool_}
 """Type of an array of each kind."""

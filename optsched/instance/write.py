@@ -17,7 +17,7 @@ from optsched.instance.documents import FORMAT, NODE_STATES, JobDocument
 from optsched.instance.instance import Instance
 from optsched.instance.rates import ANY_SPREAD, OWN_GANG, RateTable
 from optsched.instance.restart import restart_costs_document
-from optsched.instance.tables import Colocation, Workload
+from optsched.instance.tables import AS_THEY_ARE, Colocation, Workload
 
 
 def instance_document(instance: Instance) -> dict[str, Any]:
@@ -131,12 +131,7 @@ def job_documents(instance: Instance, rows: Sequence[int] | None = None) -> list
     """The jobs (or the given rows) as documents; a field that has its default is left out."""
     table, pools = instance.jobs_table, instance.cluster.pools
     fields = JobDocument.model_fields
-    plain = {
-        "steps": table.steps, "steps_done": table.steps_done, "weight": table.weight,
-        "preemptible": table.preemptible, "restart_cost": table.restart_cost,
-        "exempt_time": table.exempt_time, "checkpoint_interval": table.checkpoint_interval,
-    }  # fmt: skip
-    columns = {name: (array, fields[name].default) for name, array in plain.items()}
+    columns = {name: (getattr(table, name), fields[name].default) for name in AS_THEY_ARE}
     documents = []
     for row in range(len(table)) if rows is None else rows:
         document: dict[str, Any] = {"id": table.names[row]}

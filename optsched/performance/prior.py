@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from pydantic import Field
@@ -67,11 +67,11 @@ class PriorDocument(Document):
 
     rates: dict[Name, dict[Name, NonEmpty[KnownRateDocument]]] = Field(default_factory=dict)
     precision: Precision = "fp32"
-    log_sd_gpu: Annotated[float, Field(ge=0, le=10)] = 0.3
-    log_sd_gpus: Annotated[float, Field(ge=0, le=10)] = 0.3
-    log_sd_nodes: Annotated[float, Field(ge=0, le=10)] = 0.3
-    log_sd_batch: Annotated[float, Field(ge=0, le=10)] = 0.1
-    log_sd_least: Annotated[float, Field(ge=1e-6, le=10)] = 0.05
+    log_sd_gpu: float = Field(0.3, ge=0, le=10)
+    log_sd_gpus: float = Field(0.3, ge=0, le=10)
+    log_sd_nodes: float = Field(0.3, ge=0, le=10)
+    log_sd_batch: float = Field(0.1, ge=0, le=10)
+    log_sd_least: float = Field(0.05, ge=1e-6, le=10)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ Helios artifact, ``philly_estimate.py``.
 class NoisyDocument(Document):
     """Options of the noisy model beside ``of``."""
 
-    sd: Annotated[float, Field(ge=0, le=10)] = 0.1
+    sd: float = Field(0.1, ge=0, le=10)
     seed: Count = 0
     errors: Literal["normal", "helios"] = "normal"
     known: bool = True

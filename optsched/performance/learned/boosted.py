@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -64,7 +64,7 @@ class GroupDocument(Document):
     """
 
     log_sd: LogSd
-    levels: Annotated[tuple[bool, bool, bool], Field(strict=False)] = (True, True, True)
+    levels: tuple[bool, bool, bool] = Field((True, True, True), strict=False)
     trees: TreesDocument
 
     @model_validator(mode="after")

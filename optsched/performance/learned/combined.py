@@ -5,7 +5,7 @@ intervals.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field
@@ -84,7 +84,7 @@ APART = 0.1
 class BlendDocument(Document):
     """Performance objects of the models, fitted or, as an option of the fit, to be fitted."""
 
-    models: Annotated[Tuple[PlainObject], Field(min_length=1)] = USUAL
+    models: Tuple[PlainObject] = Field(USUAL, min_length=1)
 
 
 class Blend(TimeModel):

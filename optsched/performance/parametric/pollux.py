@@ -5,7 +5,7 @@ data-parallel training with compute and synchronisation that overlap in part.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -58,7 +58,7 @@ class PolluxLawDocument(Document):
     b_n: NonNegative = 0.0
     a_r: NonNegative = 0.0
     b_r: NonNegative = 0.0
-    g: Annotated[float, Field(ge=1, le=10)] = 1.0
+    g: float = Field(1.0, ge=1, le=10)
     log_sd: LogSd = 0.1
     inside: bool = True
     across: bool = True

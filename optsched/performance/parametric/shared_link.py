@@ -508,7 +508,7 @@ class ComputeDocument(Document):
     across: Positive = 1.0
     slowdown: Annotated[tuple[NonNegative, NonNegative], Field(strict=False)] | None = None
     one_gpu: OneGpuDocument | None = None
-    log_sd: Annotated[tuple[LogSd, LogSd, LogSd], Field(strict=False)] = (0.1, 0.25, 0.25)
+    log_sd: tuple[LogSd, LogSd, LogSd] = Field((0.1, 0.25, 0.25), strict=False)
 
     @model_validator(mode="after")
     def _takes_time(self) -> Self:
@@ -519,7 +519,7 @@ class ComputeDocument(Document):
 class SharedLinkDocument(Document):
     """The model; ``compute`` is by workload, then GPU type."""
 
-    g: Annotated[float, Field(ge=1, le=10)] = 2.0
+    g: float = Field(2.0, ge=1, le=10)
     gate: NonNegative = 0.0
     gradient_bytes: dict[Name, Positive]
     gpus: dict[Name, GpuDocument]
