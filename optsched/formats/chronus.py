@@ -38,32 +38,24 @@ from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.documents import FORMAT
 from optsched.instance.reading import key, listed, named, parse_json, show
 
-COLUMNS: dict[str, Kind] = {
+REQUIRED: dict[str, Kind] = {
     "job_id": "text",
     "user": "text",
     "num_gpu": "whole",
     "submit_time": "number",
-    "iterations": "number",
     "model_name": "text",
     "duration": "number",
-    "interval": "number",
     "expect_time_list": "text",
     "expect_value_list": "text",
-    "best_effort": "whole",
     "job_type": "text",
+}
+COLUMNS: dict[str, Kind] = {
+    **REQUIRED,
+    "iterations": "number",
+    "interval": "number",
+    "best_effort": "whole",
     "batch_size": "number",
 }
-REQUIRED = (
-    "job_id",
-    "user",
-    "num_gpu",
-    "submit_time",
-    "model_name",
-    "duration",
-    "expect_time_list",
-    "expect_value_list",
-    "job_type",
-)
 STRICT, SOFT, BEST = "strict", "soft", "best"
 MINUTE = 60.0
 # Units of time of a lease in the published experiments.

@@ -32,7 +32,7 @@ from optsched.instance.documents import FORMAT
 from optsched.instance.reading import listed, show
 from optsched.performance.batches import BATCH, NAME
 
-COLUMNS: dict[str, Kind] = {
+REQUIRED: dict[str, Kind] = {
     "job_id": "text",
     "submit_time": "number",
     "iteration": "number",
@@ -40,13 +40,15 @@ COLUMNS: dict[str, Kind] = {
     "ddl": "number",
     "batch_size": "number",
     "num_gpu": "whole",
+}
+COLUMNS: dict[str, Kind] = {
+    **REQUIRED,
     "duration": "number",
     "best_effort": "whole",
     "real_iteration": "number",
     "real_duration": "number",
 }
 SYNONYMS = {"submission_time": "submit_time", "num_iteration": "iteration", "deadline": "ddl"}
-REQUIRED = ("job_id", "submit_time", "iteration", "model_name", "ddl", "batch_size", "num_gpu")
 
 # iterations/s by workload, pool and GPUs.
 Rates = Mapping[str, Mapping[str, Mapping[int, float]]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
+from itertools import combinations_with_replacement, product
 from typing import Any
 
 import numpy as np
@@ -189,15 +190,11 @@ def _check_worker_types(
     known = ", ".join(map(one_line, table.worker_types))
     if not pools:
         raise InvalidArgument("pools", "none", f"GPUs for at least one of the worker types {known}")
-    for pool in pools:
-        if pool not in table.alone:
-            raise InvalidInput(
-                "pools", show(pool), f"one of the worker types of the throughput file: {known}"
-            )
-    if reference is not None and reference not in table.alone:
-        raise InvalidInput(
-            "reference", show(reference), f"one of the worker types of the throughput file: {known}"
-        )
+    named = [("pools", pool) for pool in pools]
+    for what, name in [*named, *([] if reference is None else [("reference", reference)])]:
+        if name not in table.alone:
+            expected = f"one of the worker types of the throughput file: {known}"
+            raise InvalidInput(what, show(name), expected)
 
 
 def _selection(jobs: GavelTrace, active: int | None, at: float | None) -> tuple[int, float]:
@@ -293,27 +290,19 @@ def colocation(
     rates.
     """
     entries = []
-    items = tuple(workloads.items())
-    for pool in pools:
-        for scale in scales:
-            for place, (first, (first_type, first_factor)) in enumerate(items):
-                for second, (second_type, second_factor) in items[place:]:
-                    rate_first, rate_second = _shared_rates(
-                        table,
-                        pool,
-                        (first_type, scale),
-                        (second_type, scale),
-                    )
-                    if min(rate_first, rate_second) > 0:
-                        rates = [rate_first * first_factor, rate_second * second_factor]
-                        entries.append(
-                            {
-                                "workloads": [first, second],
-                                "pool": pool,
-                                "gpus": scale,
-                                "throughput": rates,
-                            }
-                        )
+    pairs = tuple(combinations_with_replacement(workloads, 2))
+    for pool, scale, pair in product(pools, scales, pairs):
+        first, second = (workloads[name] for name in pair)
+        rates = _shared_rates(table, pool, (first[0], scale), (second[0], scale))
+        if min(rates) > 0:
+            entries.append(
+                {
+                    "workloads": list(pair),
+                    "pool": pool,
+                    "gpus": scale,
+                    "throughput": [rates[0] * first[1], rates[1] * second[1]],
+                }
+            )
     return entries
 
 
@@ -354,49 +343,27 @@ def _job(
         "weight": float(jobs.weight[row]),
         "arrival": float(jobs.arrival[row]),
     }
-    if math.isnan(jobs.slo[row]):
-        return document
-    duration = (
-        _duration(table, jobs, row, reference) if durations is None else float(durations[row])
-    )
-    return document if duration is None else document | {"deadline": _deadline(jobs, row, duration)}
-
-
-def _deadline(jobs: GavelTrace, row: int, duration: float) -> float:
-    """Seconds on the trace's clock."""
     slo = float(jobs.slo[row])
+    if math.isnan(slo):
+        return document
+    if durations is None:
+        duration = _duration(table, jobs, row, reference)
+    else:
+        duration = float(durations[row])
+    if duration is None:
+        return document
     deadline = float(jobs.arrival[row]) + slo * duration
     if not math.isfinite(deadline):
         found = f"{slo:g}, with a deadline beyond all numbers"
         raise InvalidInput(jobs.table.place(row, "SLO"), found, "an SLO with a finite deadline")
-    return deadline
+    return document | {"deadline": deadline}
 
 
 def _duration(
-    table: GavelThroughputs,
-    jobs: GavelTrace,
-    row: int,
-    reference: str | None,
+    table: GavelThroughputs, jobs: GavelTrace, row: int, reference: str | None
 ) -> float | None:
-    """Seconds on the reference; None if the job can run nowhere."""
-    rate = _reference_rate(
-        table,
-        jobs.job_type[row],
-        int(jobs.gpus[row]),
-        reference,
-        jobs.table.place(row, "SLO"),
-    )
-    return None if rate is None else float(jobs.steps[row]) / rate
-
-
-def _reference_rate(
-    table: GavelThroughputs,
-    job_type: str,
-    gpus: int,
-    reference: str | None,
-    path: str,
-) -> float | None:
-    """Rate (steps/s) that defines the duration; None if the job can run on no worker type."""
+    """Seconds on the reference; None if the job can run on no worker type."""
+    job_type, gpus = jobs.job_type[row], int(jobs.gpus[row])
     rates = {
         worker_type: table.rate(worker_type, job_type, gpus) for worker_type in table.worker_types
     }
@@ -405,9 +372,10 @@ def _reference_rate(
     if fastest == 0:
         return None
     if reference is None:
-        return rates.get(REFERENCE, 0.0) or fastest
+        return float(jobs.steps[row]) / (rates.get(REFERENCE) or fastest)
     if rates[reference] == 0:
         able = ", ".join(one_line(worker_type) for worker_type, rate in rates.items() if rate > 0)
         found = f"an SLO on {show(job_type)} with {gpus} GPUs, which has no rate on {one_line(reference)}"
-        raise InvalidInput(path, found, f"a reference on which the job can run: {able}")
-    return rates[reference]
+        expected = f"a reference on which the job can run: {able}"
+        raise InvalidInput(jobs.table.place(row, "SLO"), found, expected)
+    return float(jobs.steps[row]) / rates[reference]

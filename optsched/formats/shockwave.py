@@ -11,12 +11,10 @@ shorter or longer (`optsched.formats.batch_schedules`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput
 from optsched.formats.batch_schedules import LARGEST, MODES, SAMPLES, batch_changes, steps_of_epoch
 from optsched.formats.gavel import colocation, gavel_document, rates_of
@@ -43,39 +41,18 @@ ROUND = 120.0
 MOST_EPOCHS = 1_000_000
 
 
-@dataclass(frozen=True, eq=False)
-class ShockwaveTrace:
-    """A trace, in order of arrival.
+def read_shockwave_trace(source: Source) -> GavelTrace:
+    """Parse a trace of 12 columns; raises `InvalidInput` with line and column.
 
-    Attributes
-    ----------
-    jobs : GavelTrace
-        The columns of Gavel's format.
-    mode : tuple of str
-        Mode of batch changes of each job.
-    duration : FloatArray, shape (jobs,)
-        Seconds of each job on the reference, in its first batch.
-    """
-
-    jobs: GavelTrace
-    mode: tuple[str, ...]
-    duration: FloatArray
-
-    def __len__(self) -> int:
-        return len(self.mode)
-
-
-def read_shockwave_trace(source: Source) -> ShockwaveTrace:
-    """Parse a trace of 12 columns;
-    raises `InvalidInput` with line and column, as `read_trace` of Gavel's does.
+    The columns ``mode`` (of batch changes) and ``duration`` (seconds on the reference, in the first
+    batch) are in ``table``.
     """
     kinds: dict[str, Kind] = {**NUMBERS, "duration": "number"}
     table = read_headless(source, "trace", [COLUMNS], kinds, (*READ, "mode", "duration"))
-    mode, duration = table.cells["mode"], table.numbers["duration"]
-    unknown = np.array([cell not in MODES for cell in mode])
+    unknown = np.array([cell not in MODES for cell in table.cells["mode"]])
     table.refuse("mode", unknown, f"one of {listed(MODES)}")
-    table.refuse("duration", duration <= 0, "seconds above 0")
-    return ShockwaveTrace(jobs_of(table), mode, duration)
+    table.refuse("duration", table.numbers["duration"] <= 0, "seconds above 0")
+    return jobs_of(table)
 
 
 @importer
@@ -138,51 +115,38 @@ def import_shockwave(
         As in `import_gavel`.
     """
     with named_by_path({"throughputs": throughputs, "trace": trace}):
-        return _document(
-            read_throughputs(contents(throughputs)),
-            read_shockwave_trace(trace),
+        table, jobs = read_throughputs(contents(throughputs)), read_shockwave_trace(trace)
+        instance = gavel_document(
+            table,
+            jobs,
             pools,
             active=active,
             at=at,
             gpus_per_node=gpus_per_node,
-            pairs=pairs,
-            planned=planned,
+            durations=jobs.table.numbers["duration"],
             name=name,
         )
+        # Shockwave's experiments have another round length than Gavel's
+        instance["round"] = ROUND
+        regimes = _add_regimes(instance, table, jobs, pools, pairs, planned)
+    return {"format": FORMAT, "instance": instance, "regimes": regimes} if regimes else instance
 
 
-def _document(
+def _add_regimes(
+    instance: dict[str, Any],
     table: GavelThroughputs,
-    shockwave: ShockwaveTrace,
+    jobs: GavelTrace,
     pools: PoolSizes,
-    *,
-    active: int | None,
-    at: float | None,
-    gpus_per_node: int,
     pairs: bool,
     planned: bool,
-    name: str,
 ) -> dict[str, Any]:
-    """The document from parsed files; see `import_shockwave`."""
-    jobs = shockwave.jobs
-    instance = gavel_document(
-        table,
-        jobs,
-        pools,
-        active=active,
-        at=at,
-        gpus_per_node=gpus_per_node,
-        durations=shockwave.duration,
-        name=name,
-    )
-    # Shockwave's experiments have another round length than Gavel's
-    instance["round"] = ROUND
+    """The regimes of the jobs; their workloads, and rates of pairs, are added to the instance."""
     count = len(instance["jobs"])
     types = {job_type: (job_type, 1.0) for job_type in instance["workloads"]}
     regimes: dict[str, Any] = {}
     for row in range(count):
         changes = []
-        for after, size, model, first in _changes(table, shockwave, row, tuple(pools), planned):
+        for after, size, model, first in _changes(table, jobs, row, tuple(pools), planned):
             job_type = jobs.job_type[row]
             if size != first:
                 job_type = f"{model} (batch size {size}) in steps of {first}"
@@ -202,20 +166,19 @@ def _document(
     if pairs:
         scales = np.unique(jobs.gpus[:count]).tolist()
         instance["colocation"] = colocation(table, types, scales, pools)
-    return {"format": FORMAT, "instance": instance, "regimes": regimes} if regimes else instance
+    return regimes
 
 
 def _changes(
     table: GavelThroughputs,
-    trace: ShockwaveTrace,
+    jobs: GavelTrace,
     row: int,
     pools: tuple[str, ...],
     planned: bool,
 ) -> Iterator[tuple[int, int, str, int]]:
     """Batch changes of a job: steps done, batch from then on, model, and first batch."""
-    jobs = trace.jobs
-    mode = trace.mode[row]
-    gpus = int(trace.jobs.gpus[row])
+    mode = jobs.table.cells["mode"][row]
+    gpus = int(jobs.gpus[row])
     if mode == "static":
         return
     match = JOB_TYPE.fullmatch(jobs.job_type[row])

@@ -196,7 +196,7 @@ def import_sia(
 
 def _read_workload(workload: Source) -> Table:
     """The table of jobs, checked cell by cell."""
-    table = read_table(workload, "workload", COLUMNS, tuple(COLUMNS))
+    table = read_table(workload, "workload", COLUMNS, COLUMNS)
     table.names("name")
     arrival = table.numbers["time"]
     table.refuse("time", np.diff(arrival, prepend=arrival[:1]) < 0, "arrivals in ascending order")

@@ -261,7 +261,7 @@ def read_step_times(folder: Path, machine: str) -> StepTimes:
         raise InvalidInput(
             "", f"no file {path}", f"one of a pool's own kind of machine: {listed(known)}"
         )
-    table = read_table(path, "", PLACED, tuple(PLACED))
+    table = read_table(path, "", PLACED, PLACED)
     cells = table.cells["placement"]
     table.refuse(
         "placement",
@@ -282,7 +282,7 @@ def read_step_times(folder: Path, machine: str) -> StepTimes:
     path = folder / f"scalability-{machine}.csv"
     spread = np.zeros((0, 5))
     if path.is_file():
-        table = read_table(path, "", SPREAD, tuple(SPREAD))
+        table = read_table(path, "", SPREAD, SPREAD)
         counts = [
             table.whole(name, 1, "a whole number of at least 1")
             for name in ("num_nodes", "num_replicas")

@@ -277,7 +277,7 @@ def read_table(
     source: Source,
     otherwise: str,
     columns: Mapping[str, Kind],
-    required: Sequence[str],
+    required: Collection[str],
     synonyms: Mapping[str, str] | None = None,
     *,
     least: str | None = "job",
@@ -299,7 +299,7 @@ def read_table(
         Name of the table in messages if only its contents are known.
     columns : mapping
         Allowed columns, and the kinds of their cells.
-    required : sequence of str
+    required : collection of str
         Required columns, without empty cells.
     synonyms : mapping, optional
         Other names that a file may have for a column.
@@ -350,7 +350,7 @@ def read_headless(
     otherwise: str,
     layouts: Collection[Sequence[str]],
     columns: Mapping[str, Kind],
-    required: Sequence[str],
+    required: Collection[str],
 ) -> Table:
     """Read a table of cells between tabs, without a line that names its columns.
 
@@ -394,7 +394,7 @@ def _checked_table(
     rows: Sequence[tuple[int, list[str]]],
     written: Mapping[str, str],
     columns: Mapping[str, Kind],
-    required: Sequence[str],
+    required: Collection[str],
     distinct: Sequence[str],
     wrong: WrongCells,
 ) -> Table:
@@ -537,7 +537,7 @@ def _check_header(
     where: str,
     header: Sequence[str],
     columns: Mapping[str, Kind],
-    required: Sequence[str],
+    required: Collection[str],
     remedy: str,
 ) -> None:
     """Refuse unknown, repeated and missing columns, all in one error."""

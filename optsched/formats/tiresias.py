@@ -26,20 +26,22 @@ from optsched.formats.recorded import arrived, gangs_of_models, recorded_workloa
 from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.documents import FORMAT
 
-COLUMNS: dict[str, Kind] = {
+REQUIRED: dict[str, Kind] = {
     "job_id": "text",
     "num_gpu": "whole",
     "submit_time": "number",
-    "iterations": "number",
     "model_name": "text",
     "duration": "number",
+}
+COLUMNS: dict[str, Kind] = {
+    **REQUIRED,
+    "iterations": "number",
     "interval": "number",
     "start_time": "number",
     "model_size": "number",
     "aggr_interval": "number",
     "model_scale": "number",
 }
-REQUIRED = ("job_id", "num_gpu", "submit_time", "model_name", "duration")
 CLUSTER: dict[str, Kind] = {
     "num_switch": "whole",
     "num_node_p_switch": "whole",
@@ -126,7 +128,7 @@ def import_tiresias(
 
 def _cluster(file: Source) -> list[dict[str, Any]]:
     """The pool of a cluster file."""
-    table = read_table(file, "cluster", CLUSTER, tuple(CLUSTER))
+    table = read_table(file, "cluster", CLUSTER, CLUSTER)
     if len(table) > 1:
         raise InvalidInput(
             f"{table.name}:{table.line[1]}", "a second line", "one line below the first"

@@ -13,19 +13,20 @@ together at most p . W). Where the second bound is below the first, capacity bin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.columns import Columns
 
 # Size of the sample of jobs from which prices are computed. The bound counts all jobs.
 SAMPLE = 4096
 STEPS = 200
 
 
-@dataclass(frozen=True)
-class GpuDemand:
+@dataclass(frozen=True, repr=False)
+class GpuDemand(Columns):
     """Demand of jobs, arrays over jobs.
 
     Attributes
@@ -48,21 +49,10 @@ class GpuDemand:
     weight: FloatArray
     sharing: FloatArray
 
-    def first(self, count: int) -> GpuDemand:
-        return GpuDemand(
-            *(getattr(self, name)[:count] for name in ("slow", "fast", "gang", "weight", "sharing"))
-        )
-
     def fitting(self, W: FloatArray) -> GpuDemand:
         """The same demand, with rate 0 where the gang is larger than the pool."""
         slow = np.where(self.gang[:, np.newaxis] <= W, self.slow, 0.0)
-        return GpuDemand(
-            slow,
-            np.where(slow > 0, self.fast, 0.0),
-            self.gang,
-            self.weight,
-            self.sharing,
-        )
+        return replace(self, slow=slow, fast=np.where(slow > 0, self.fast, 0.0))
 
 
 def normaliser(demand: GpuDemand, W: FloatArray) -> FloatArray:
@@ -99,7 +89,7 @@ def balanced_prices(demand: GpuDemand, W: FloatArray) -> FloatArray:
     The best of `STEPS` multiplicative steps; any prices give a valid bound. Normalised to p .
     W = 1.
     """
-    sample = demand.first(SAMPLE)
+    sample = demand.take(slice(SAMPLE))
     prices = np.full(len(W), 1.0 / W.sum())
     best = np.inf
     kept = prices

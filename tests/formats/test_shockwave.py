@@ -140,16 +140,14 @@ def test_no_doubling_goes_beyond_the_largest_batch() -> None:
 
 def test_the_twelve_columns() -> None:
     trace = read_shockwave_trace(text(job(slo=1.5), job("A3C", 7, "static", arrival=2.5, gpus=2)))
-    assert (trace.mode, trace.duration.tolist()) == (("gns", "static"), [3770.0, 3770.0])
-    assert trace.jobs.steps.tolist() == [358080.0, 7.0] and trace.jobs.arrival.tolist() == [
+    table = trace.table
+    assert table.cells["mode"] == ("gns", "static")
+    assert table.numbers["duration"].tolist() == [3770.0, 3770.0]
+    assert trace.steps.tolist() == [358080.0, 7.0] and trace.arrival.tolist() == [
         0.0,
         2.5,
     ]
-    assert (
-        trace.jobs.slo[0] == 1.5
-        and math.isnan(trace.jobs.slo[1])
-        and trace.jobs.gpus.tolist() == [1, 2]
-    )
+    assert trace.slo[0] == 1.5 and math.isnan(trace.slo[1]) and trace.gpus.tolist() == [1, 2]
 
 
 def test_regimes_in_steps_of_the_first_batch() -> None:
@@ -321,13 +319,12 @@ def test_the_duration_is_that_of_the_first_batch() -> None:
     trace, instance = read_shockwave_trace(path.read_bytes()), real("120").instance
     rates = json.loads((DATA / "tacc_throughputs.json").read_text())["v100"]
     keys = [
-        str((kind, gpus))
-        for kind, gpus in zip(trace.jobs.job_type, trace.jobs.gpus.tolist(), strict=True)
+        str((kind, gpus)) for kind, gpus in zip(trace.job_type, trace.gpus.tolist(), strict=True)
     ]
-    seconds = trace.jobs.steps / np.array([rates[key]["null"] for key in keys])
-    assert seconds == pytest.approx(trace.duration, rel=1e-3) and len(instance.jobs_table) == len(
-        trace
-    )
+    seconds = trace.steps / np.array([rates[key]["null"] for key in keys])
+    assert seconds == pytest.approx(trace.table.numbers["duration"], rel=1e-3) and len(
+        instance.jobs_table
+    ) == len(trace)
 
 
 @PUBLIC
